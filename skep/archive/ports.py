@@ -1,0 +1,49 @@
+"""What centers ask of an archive.
+
+The order that makes it safe: frames are appended and synced *before* the rows that point
+at them are committed, so a row never lacks its bytes. A crash in between leaves bytes that
+no row knows; they are cut off at the next start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where something was put."""
+
+    segment: str
+    offset: int
+
+
+#: Asks the store for the end of the committed bytes of a segment.
+CommittedEnd = Callable[[str], Awaitable[int]]
+
+
+class Archive(Protocol):
+    """Appends whole frames and reads them back."""
+
+    async def open(self, committed_end: CommittedEnd) -> None:
+        """Cut torn tails of this writer's segments, then be ready to append."""
+
+    async def append(self, blobs: Sequence[bytes]) -> list[Place]:
+        """Put each blob (one or more frames) and sync; raises DiskFull and keeps nothing.
+
+        Calls made at the same time share one sync.
+        """
+
+    async def read(self, segment: str, offset: int, length: int) -> bytes:
+        """The frames as they were put; raises NotFound."""
+
+    async def close(self) -> None:
+        """Finish what was begun and let go."""
+
+    async def usage(self) -> tuple[int, int]:
+        """(segments, bytes)."""
+
+    def describe(self) -> str:
+        """The place, for people."""

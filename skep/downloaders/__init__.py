@@ -1,0 +1,1 @@
+"""Bytes from the world. Runs on agents only; one downloader per run."""

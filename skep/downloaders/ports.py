@@ -1,0 +1,51 @@
+"""What an agent asks of a downloader.
+
+The agent opens one downloader per run and closes it when the run is released or idle.
+`fetch` is called for many requests at once and never raises for what the world does: a
+download that failed is an `Outcome` with a failure class. It raises only when the
+downloader itself is closed or broken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from skep.model.request import Outcome, Work
+from skep.model.run import RunSettings
+
+
+class Fetched(msgspec.Struct):
+    """An outcome and, when bytes came, the finished WARC frames that keep them."""
+
+    outcome: Outcome
+    frames: bytes = b""
+
+
+class Downloader(Protocol):
+    """Executes the requests of one run."""
+
+    def start(self, work: Work, done: Callable[[Fetched], None]) -> None:
+        """Begin one download; `done` is called once, on the agent's event loop.
+
+        Callable from the event loop only. After `close` it calls `done` with a failure.
+        """
+
+    @property
+    def active(self) -> int:
+        """Downloads that were started and have not ended."""
+
+    async def close(self) -> None:
+        """Abort what runs (as failures of class `lost`), free everything."""
+
+
+class Kind(Protocol):
+    """A kind of downloader, such as `http`: opens one for a run."""
+
+    name: str
+    schemes: tuple[str, ...]
+
+    def open(self, run: str, settings: RunSettings) -> Downloader:
+        """Called on the event loop; must not block."""

@@ -1,0 +1,155 @@
+"""The one error tree, for every process. On the wire an error is problem+json.
+
+    SkepError
+    ├── InvalidInput            400  the caller must change what it sends
+    │   ├── NotAUrl             400
+    │   ├── UnknownScheme       400
+    │   ├── Malformed           400
+    │   ├── TooLarge            413
+    │   └── OldProtocol         426
+    ├── Unauthorized            401  no token, or one that is not known
+    ├── Forbidden               403  the token is known and may not do this
+    ├── NotFound                404
+    │   ├── UnknownRun          404
+    │   ├── UnknownAgent        404
+    │   └── UnknownBlock        404
+    ├── Conflict                409
+    │   └── StaleToken          409  somebody else holds that block by now
+    ├── Unavailable             503  try again: nothing was changed
+    │   ├── StoreDown           503
+    │   ├── BusDown             503
+    │   └── DiskFull            507
+    ├── CenterUnreachable        -   raised by clients, never sent
+    └── ConfigurationError       -   this process cannot start as configured
+
+`code` is stable and never reused; `retryable` says whether the same call may succeed
+later without change. Messages are sentences that say what to do.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class SkepError(Exception):
+    """Everything that Skep raises on purpose."""
+
+    code: ClassVar[str] = "internal"
+    status: ClassVar[int] = 500
+    retryable: ClassVar[bool] = False
+    title: ClassVar[str] = "Something went wrong inside Skep"
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
+        self.detail = detail
+
+
+class InvalidInput(SkepError):
+    code = "invalid_input"
+    status = 400
+    title = "The input is not valid"
+
+
+class NotAUrl(InvalidInput):
+    code = "not_a_url"
+    title = "Not a URL"
+
+
+class UnknownScheme(InvalidInput):
+    code = "unknown_scheme"
+    title = "No downloader for this scheme"
+
+
+class Malformed(InvalidInput):
+    code = "malformed"
+    title = "The body could not be read"
+
+
+class TooLarge(InvalidInput):
+    code = "too_large"
+    status = 413
+    title = "The body is over the limit"
+
+
+class OldProtocol(InvalidInput):
+    code = "old_protocol"
+    status = 426
+    title = "The protocol version is not supported"
+
+
+class Unauthorized(SkepError):
+    code = "unauthorized"
+    status = 401
+    title = "A valid token is needed"
+
+
+class Forbidden(SkepError):
+    code = "forbidden"
+    status = 403
+    title = "The token does not allow this"
+
+
+class NotFound(SkepError):
+    code = "not_found"
+    status = 404
+    title = "Not found"
+
+
+class UnknownRun(NotFound):
+    code = "unknown_run"
+    title = "No such run"
+
+
+class UnknownAgent(NotFound):
+    code = "unknown_agent"
+    title = "No such agent"
+
+
+class UnknownBlock(NotFound):
+    code = "unknown_block"
+    title = "No such block"
+
+
+class Conflict(SkepError):
+    code = "conflict"
+    status = 409
+    title = "It conflicts with what is there"
+
+
+class StaleToken(Conflict):
+    code = "stale_token"
+    title = "The lease is no longer yours"
+
+
+class Unavailable(SkepError):
+    code = "unavailable"
+    status = 503
+    retryable = True
+    title = "Not available just now"
+
+
+class StoreDown(Unavailable):
+    code = "store_down"
+    title = "The store does not answer"
+
+
+class BusDown(Unavailable):
+    code = "bus_down"
+    title = "The bus does not answer"
+
+
+class DiskFull(Unavailable):
+    code = "disk_full"
+    status = 507
+    title = "No space left to keep what you send"
+
+
+class CenterUnreachable(SkepError):
+    code = "center_unreachable"
+    retryable = True
+    title = "No center answers"
+
+
+class ConfigurationError(SkepError):
+    code = "configuration"
+    title = "The configuration is not usable"

@@ -1,0 +1,53 @@
+"""An agent as it describes itself, as it beats, and as the center sees it."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Registration(msgspec.Struct, frozen=True):
+    """Who an agent is. Sent at start and on every reconnect; always processed."""
+
+    id: str
+    name: str
+    group: str = "default"
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    address: str = ""
+    os: str = ""
+    cpus: int = 0
+    memory: int = 0
+    version: str = ""
+    #: Downloader kinds that it offers, such as `http`.
+    kinds: tuple[str, ...] = ("http",)
+
+
+class Vitals(msgspec.Struct, frozen=True):
+    """How an agent is. Only the newest counts; old ones are kept for charts."""
+
+    cpu: float = 0.0
+    free_memory: int = 0
+    processes: int = 0
+    active: int = 0
+    rate: float = 0.0
+    #: Results waiting on the agent's disk for a center to take them.
+    outbox: int = 0
+    #: Results that the agent had to drop because its outbox was full.
+    dropped: int = 0
+
+
+class AgentView(msgspec.Struct, frozen=True):
+    """An agent as the center knows it; `seen_at` is the center's clock."""
+
+    registration: Registration
+    enabled: bool
+    registered_at: float
+    seen_at: float
+    vitals: Vitals = Vitals()
+
+    @property
+    def id(self) -> str:
+        return self.registration.id
+
+    def alive(self, now: float, alive_after: float) -> bool:
+        """Alive while the last beat, as received, is younger than `alive_after` seconds."""
+        return now - self.seen_at < alive_after

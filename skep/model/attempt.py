@@ -1,0 +1,27 @@
+"""An attempt: what one download of a request left behind. Kept for every try."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """One try of one request, with the place of its bytes in the archive."""
+
+    request: int
+    block: int
+    token: int
+    agent: str
+    at: float
+    failure: str
+    status: int
+    detail: str
+    elapsed_us: int
+    sent: int
+    received: int
+    address: str
+    final_uri: str
+    #: Archive segment, "" when no bytes were kept.
+    segment: str
+    offset: int
+    length: int

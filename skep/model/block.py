@@ -1,0 +1,84 @@
+"""A block: a batch of requests of one run, leased to one agent."""
+
+from __future__ import annotations
+
+import msgspec
+
+from skep.model.lane import Lane, enters_at_head, lane_of
+from skep.model.request import Outcome
+from skep.model.states import BlockState
+
+
+class BlockRef(msgspec.Struct, frozen=True, array_like=True):
+    """What a lane holds: enough to order and to choose, nothing that must be durable."""
+
+    id: int
+    run: str
+    priority: int
+    size: int
+    #: "" = any agent, otherwise the one agent that may take it.
+    target: str = ""
+
+    @property
+    def lane(self) -> Lane:
+        return lane_of(self.priority)
+
+    @property
+    def at_head(self) -> bool:
+        return enters_at_head(self.priority)
+
+
+class Held(msgspec.Struct, frozen=True, array_like=True):
+    """A block in somebody's hands: the token fences out whoever held it before."""
+
+    block: int
+    token: int
+
+
+class Leased(msgspec.Struct, array_like=True):
+    """A block as it is handed to an agent. `body` is a msgpack list of `Work`."""
+
+    id: int
+    token: int
+    run: str
+    size: int
+    body: bytes
+    #: Requests in `body` that have ended already, from an earlier lease of the block.
+    skip: list[int] = msgspec.field(default_factory=list)
+
+    @property
+    def held(self) -> Held:
+        return Held(self.id, self.token)
+
+
+class BlockReport(msgspec.Struct, array_like=True):
+    """Outcomes for a block, some or (`final`) the last of them, with their WARC frames."""
+
+    block: int
+    token: int
+    outcomes: list[Outcome]
+    final: bool = True
+    frames: bytes = b""
+
+
+class BlockView(msgspec.Struct, frozen=True):
+    """A block as people see it."""
+
+    id: int
+    run: str
+    state: BlockState
+    priority: int
+    size: int
+    open: int
+    token: int
+    agent: str
+    lease_until: float
+    created_at: float
+
+
+class BlockChange(msgspec.Struct, frozen=True):
+    """One line of a block's history."""
+
+    state: BlockState
+    at: float
+    detail: str

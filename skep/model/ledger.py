@@ -1,0 +1,45 @@
+"""The ledger: what was accepted, and where it is now. The two must always agree."""
+
+from __future__ import annotations
+
+import msgspec
+
+from skep.model.states import RequestState
+
+
+class Ledger(msgspec.Struct, frozen=True):
+    """Counts of requests by state, for one run or over all."""
+
+    accepted: int = 0
+    waiting: int = 0
+    queued: int = 0
+    leased: int = 0
+    delayed: int = 0
+    done: int = 0
+    dead: int = 0
+    cancelled: int = 0
+    expired: int = 0
+
+    def of(self, state: RequestState) -> int:
+        return int(getattr(self, state.name.lower()))
+
+    @property
+    def total(self) -> int:
+        """The right-hand side of the equation."""
+        return sum(self.of(state) for state in RequestState)
+
+    @property
+    def unaccounted(self) -> int:
+        """Zero, always. Anything else is a bug, and it is shown."""
+        return self.accepted - self.total
+
+    @property
+    def open(self) -> int:
+        """Requests that still have a way to go."""
+        return self.waiting + self.queued + self.leased + self.delayed
+
+    def line(self) -> str:
+        """The equation as one line, for logs and terminals."""
+        parts = " + ".join(f"{self.of(s)} {s.name.lower()}" for s in RequestState)
+        verdict = "" if not self.unaccounted else f"  UNACCOUNTED {self.unaccounted}"
+        return f"{self.accepted} accepted = {parts}{verdict}"

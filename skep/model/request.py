@@ -1,0 +1,65 @@
+"""A request: one unit of download work, in its three forms.
+
+`NewRequest` is what a caller sends, `Work` what an agent gets, `Outcome` what the agent
+reports. The last two travel by the hundred and are encoded as arrays.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+#: Longest URI that is taken, in characters; the store's columns are made for it.
+URI_LIMIT = 8000
+DEFAULT_PRIORITY = 5
+
+
+class NewRequest(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
+    """One request as a caller hands it in. Only `uri` is needed."""
+
+    uri: str
+    method: str = "GET"
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
+    body: bytes = b""
+    #: -1 (highest) to 5 (lowest); None takes the run's.
+    priority: int | None = None
+    #: Handed back with the result, never looked at.
+    meta: dict[str, Any] = msgspec.field(default_factory=dict)
+    #: Requests of one run with equal fingerprints are one request; "" lets the center make it.
+    fingerprint: str = ""
+    #: Seconds after which nobody wants it any more; None keeps it for ever.
+    expires_in: float | None = None
+    #: Take it even if the run has had the same request before.
+    again: bool = False
+
+
+class Work(msgspec.Struct, array_like=True, omit_defaults=True):
+    """One request as an agent gets it, inside the body of a block."""
+
+    id: int
+    uri: str
+    method: str = "GET"
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
+    body: bytes = b""
+    meta: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class Outcome(msgspec.Struct, array_like=True, omit_defaults=True):
+    """What became of one request in one attempt. `failure` is "" when it worked."""
+
+    id: int
+    failure: str = ""
+    status: int = 0
+    detail: str = ""
+    elapsed_us: int = 0
+    sent: int = 0
+    received: int = 0
+    address: str = ""
+    #: Where its WARC frames lie inside the report's `frames`; length 0 = nothing kept.
+    offset: int = 0
+    length: int = 0
+    #: Seconds that the server asked us to wait (Retry-After); None = it did not.
+    retry_after: float | None = None
+    #: The URI that answered in the end, "" when it is the one that was asked for.
+    final_uri: str = ""

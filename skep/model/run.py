@@ -1,0 +1,52 @@
+"""A run: one execution of a job. Its settings travel to the agents with its blocks."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from skep.model.request import DEFAULT_PRIORITY
+from skep.model.states import RunState
+
+RunId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+
+
+class RunSettings(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """How the requests of a run are packed, fetched and tried again."""
+
+    #: Which downloader takes the requests.
+    downloader: str = "http"
+    #: -1 (highest) to 5 (lowest), for requests that say nothing.
+    priority: Annotated[int, Meta(ge=-1, le=5)] = DEFAULT_PRIORITY
+    #: How often a request that failed is tried again.
+    retries: Annotated[int, Meta(ge=0, le=1000)] = 0
+    #: Seconds for one download, redirects and body included.
+    time_limit: Annotated[float, Meta(gt=0, le=86400)] = 120.0
+    #: Requests in one block.
+    block_size: Annotated[int, Meta(ge=1, le=1000)] = 100
+    #: Decoded bytes of one body; more is cut off and fails as `limit`.
+    body_limit: Annotated[int, Meta(ge=0, le=2**32)] = 10 * 2**20
+    #: Redirects followed for one request.
+    redirects: Annotated[int, Meta(ge=0, le=50)] = 10
+    #: Connections to one host from one agent.
+    host_concurrency: Annotated[int, Meta(ge=1, le=1000)] = 16
+    #: Seconds between two starts on one host from one agent.
+    host_delay: Annotated[float, Meta(ge=0, le=3600)] = 0.0
+    #: Sent with every request of the run; a request's own headers win.
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
+    #: Keep a cookie jar for the run on each agent.
+    cookies: bool = True
+    #: Status codes that count as done although they are 400 or more.
+    accept_status: tuple[int, ...] = ()
+
+
+class Run(msgspec.Struct, frozen=True):
+    """A run as the store knows it."""
+
+    id: str
+    job: str
+    state: RunState
+    settings: RunSettings
+    created_at: float

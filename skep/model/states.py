@@ -1,0 +1,108 @@
+"""Every state and every legal change, one table per noun. Pure; used by all processes.
+
+`docs/why/states.md` draws these tables and a test compares the two.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, StrEnum
+
+
+class RequestState(IntEnum):
+    """Where an accepted request is. The ledger is the count of each.
+
+    In a request's row QUEUED means "in a block"; whether that block is leased is written
+    in the block alone, because a request row is not rewritten at every hop.
+    """
+
+    WAITING = 0
+    QUEUED = 1
+    LEASED = 2
+    DELAYED = 3
+    DONE = 4
+    DEAD = 5
+    CANCELLED = 6
+    EXPIRED = 7
+
+
+FINAL_STATES = frozenset(
+    {RequestState.DONE, RequestState.DEAD, RequestState.CANCELLED, RequestState.EXPIRED}
+)
+
+REQUEST_CHANGES: dict[RequestState, frozenset[RequestState]] = {
+    RequestState.WAITING: frozenset(
+        {RequestState.QUEUED, RequestState.CANCELLED, RequestState.EXPIRED}
+    ),
+    RequestState.QUEUED: frozenset({RequestState.LEASED, RequestState.CANCELLED}),
+    RequestState.LEASED: frozenset(
+        {
+            RequestState.QUEUED,
+            RequestState.DELAYED,
+            RequestState.DONE,
+            RequestState.DEAD,
+            RequestState.CANCELLED,
+        }
+    ),
+    RequestState.DELAYED: frozenset(
+        {RequestState.WAITING, RequestState.CANCELLED, RequestState.EXPIRED}
+    ),
+    RequestState.DONE: frozenset(),
+    RequestState.DEAD: frozenset({RequestState.WAITING}),
+    RequestState.CANCELLED: frozenset(),
+    RequestState.EXPIRED: frozenset(),
+}
+
+
+class BlockState(IntEnum):
+    """The states of a block, with the numbers that the founding documents gave them."""
+
+    READY = 1
+    USING = 2
+    SUCCESS = 4
+    FAILED = 8
+    RETRY = 16
+
+
+CLAIMABLE = (BlockState.READY, BlockState.RETRY)
+
+BLOCK_CHANGES: dict[BlockState, frozenset[BlockState]] = {
+    BlockState.READY: frozenset({BlockState.USING, BlockState.FAILED}),
+    BlockState.USING: frozenset({BlockState.SUCCESS, BlockState.FAILED, BlockState.RETRY}),
+    BlockState.RETRY: frozenset({BlockState.USING, BlockState.FAILED}),
+    BlockState.SUCCESS: frozenset(),
+    BlockState.FAILED: frozenset(),
+}
+
+
+class RunState(StrEnum):
+    """A run takes requests and hands them out while it is running."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    FINISHED = "finished"
+    CANCELLED = "cancelled"
+
+
+RUN_CHANGES: dict[RunState, frozenset[RunState]] = {
+    RunState.RUNNING: frozenset({RunState.PAUSED, RunState.FINISHED, RunState.CANCELLED}),
+    RunState.PAUSED: frozenset({RunState.RUNNING, RunState.CANCELLED}),
+    RunState.FINISHED: frozenset({RunState.RUNNING}),
+    RunState.CANCELLED: frozenset(),
+}
+
+
+class Failure(StrEnum):
+    """Why a download did not work. `''` in an outcome means that it did."""
+
+    NETWORK = "network"
+    TIMEOUT = "timeout"
+    STATUS = "status"
+    BLOCKED = "blocked"
+    CONTENT = "content"
+    CODE = "code"
+    LIMIT = "limit"
+    LOST = "lost"
+
+
+#: A failure that the same request would meet again: it is not tried a second time.
+HOPELESS = frozenset({Failure.LIMIT})

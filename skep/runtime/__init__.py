@@ -1,0 +1,1 @@
+"""Ground floor: clock, ids, backoff, logging, metrics. It knows no product word."""

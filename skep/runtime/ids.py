@@ -1,0 +1,21 @@
+"""Names for things that are made here: sortable by time, hard to guess, easy to read."""
+
+from __future__ import annotations
+
+import os
+from base64 import b32hexencode
+from random import Random
+
+TOKEN_BYTES = 24
+
+
+def new_id(prefix: str, now: float, rng: Random) -> str:
+    """`prefix-` + 10 characters of time + 6 of chance: sorts by the moment it was made."""
+    stamp = int(now * 1000).to_bytes(6, "big")
+    tail = rng.getrandbits(32).to_bytes(4, "big")
+    return f"{prefix}-{b32hexencode(stamp + tail).decode().lower()}"
+
+
+def new_secret(prefix: str) -> str:
+    """A bearer token: 192 bits from the operating system, never from a seeded generator."""
+    return f"{prefix}_{b32hexencode(os.urandom(TOKEN_BYTES)).decode().rstrip('=').lower()}"

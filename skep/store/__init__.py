@@ -1,0 +1,1 @@
+"""Facts in SQL: requests, blocks, runs, agents, tokens. Only centers open a store."""

@@ -1,0 +1,319 @@
+"""What centers ask of a store, one small Protocol per asker.
+
+Every method is one transaction: it is on disk when it returns, or it raised and changed
+nothing. `now` is always the center's clock. A method raises `StoreDown` when the database
+does not answer and `DiskFull` when it cannot write; both leave everything as it was, and
+the same call may be made again. `testing/conformance/store.py` proves all of this against
+each database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from skep.model.agent import AgentView, Registration, Vitals
+from skep.model.attempt import Attempt
+from skep.model.block import BlockChange, BlockRef, BlockReport, BlockView, Held, Leased
+from skep.model.ledger import Ledger
+from skep.model.run import Run, RunSettings
+from skep.model.states import RequestState, RunState
+
+
+class RequestRow(msgspec.Struct, frozen=True):
+    """A request that passed validation, ready to be kept."""
+
+    fingerprint: bytes
+    uri: str
+    host: str
+    priority: int
+    #: msgpack of what `Work` needs beyond id and uri: (method, headers, body, meta).
+    arguments: bytes
+    expires_at: float | None = None
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """How many of the offered requests are new; the others were there already."""
+
+    new: int
+    known: int
+
+
+class PackPlan(msgspec.Struct, frozen=True):
+    """What one dispatch takes from one run: at most `limit` requests of one priority."""
+
+    run: str
+    priority: int
+    limit: int
+    block_size: int
+
+
+class Backlog(msgspec.Struct, frozen=True):
+    """Waiting requests of a running run at one priority; `waiting` may be an estimate."""
+
+    run: str
+    priority: int
+    waiting: int
+    block_size: int
+
+
+class RetryRule(msgspec.Struct, frozen=True):
+    """What to do with a request that failed: when again, or never."""
+
+    #: request id -> not before (center's clock); a failed request not in here is dead.
+    again_at: dict[int, float]
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """Where the archive put the frames of one report."""
+
+    segment: str = ""
+    offset: int = 0
+
+
+class Settlement(msgspec.Struct, frozen=True):
+    """A block report with the decisions that the center took about it."""
+
+    report: BlockReport
+    agent: str
+    retry: RetryRule
+    placed: Placed = Placed()
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What happened to one settlement: `stored`, `duplicate`, `stale` or `unknown`."""
+
+    block: int
+    verdict: str
+    #: Outcomes that were new and are now on disk.
+    stored: int = 0
+
+
+class Freed(msgspec.Struct, frozen=True):
+    """A block taken back from an agent, and ready again unless `ref` is None."""
+
+    block: int
+    agent: str
+    reason: str
+    ref: BlockRef | None
+
+
+class FinishedRequest(msgspec.Struct, frozen=True):
+    """One ended request as its run reads it back."""
+
+    id: int
+    uri: str
+    state: str
+    status: int
+    failure: str
+    detail: str
+    meta: dict[str, object]
+    final_uri: str = ""
+
+
+class FinishedBlock(msgspec.Struct, frozen=True):
+    """A block whose requests have all been reported, not yet collected by its run."""
+
+    id: int
+    run: str
+    agent: str
+    requests: list[FinishedRequest]
+
+
+class RequestView(msgspec.Struct, frozen=True):
+    """A request as people see it."""
+
+    id: int
+    run: str
+    uri: str
+    priority: int
+    state: RequestState
+    failures: int
+    block: int | None
+    created_at: float
+    not_before: float
+
+
+class Runs(Protocol):
+    """Asked by `jobs`."""
+
+    async def create(self, run: Run) -> bool:
+        """Keep a run. False when one with this id exists; it is then left as it is."""
+
+    async def get(self, run_id: str) -> Run:
+        """Raises UnknownRun."""
+
+    async def recent(self, limit: int, before: float | None = None) -> list[Run]:
+        """Newest first."""
+
+    async def settings_of(self, run_ids: Sequence[str]) -> dict[str, RunSettings]:
+        """For the runs of a lease; unknown ids are absent."""
+
+    async def move(self, run_id: str, to: RunState, now: float) -> Run:
+        """Change the state by the table in `model/states.py`; raises Conflict otherwise."""
+
+
+class Requests(Protocol):
+    """Asked by `jobs`, by `lanes` and by people."""
+
+    async def accept(self, run_id: str, rows: Sequence[RequestRow], now: float) -> Accepted:
+        """Keep them as WAITING, once per (run, fingerprint). Raises UnknownRun."""
+
+    async def backlog(self) -> list[Backlog]:
+        """Runs that are running and have waiting requests, by priority."""
+
+    async def pack(self, plans: Sequence[PackPlan], now: float) -> list[BlockRef]:
+        """Move the oldest waiting requests of each plan into READY blocks."""
+
+    async def wake(self, now: float, limit: int) -> int:
+        """DELAYED requests that are due become WAITING; returns how many."""
+
+    async def expire(self, now: float, limit: int) -> int:
+        """WAITING and DELAYED requests past their time become EXPIRED; returns how many."""
+
+    async def cancel(self, run_id: str, now: float) -> int:
+        """Everything of a run that is not in an agent's hands becomes CANCELLED."""
+
+    async def revive(self, run_id: str, now: float) -> int:
+        """DEAD requests of a run become WAITING again, with their failures forgiven."""
+
+    async def get(self, request_id: int) -> RequestView:
+        """Raises NotFound."""
+
+    async def attempts(self, request_id: int) -> list[Attempt]:
+        """Its whole history, oldest first."""
+
+
+class Blocks(Protocol):
+    """Asked by `lanes`. The only place where a lease is real."""
+
+    async def lease(
+        self, block_ids: Sequence[int], agent: str, now: float, until: float
+    ) -> list[Leased]:
+        """Give blocks that are READY or RETRY to an agent; others are left out silently.
+
+        Each lease raises the block's token by one.
+        """
+
+    async def renew(self, held: Sequence[Held], agent: str, until: float) -> list[int]:
+        """Extend leases; returns the blocks that are not (or no longer) this agent's."""
+
+    async def settle(self, settlements: Sequence[Settlement], now: float) -> list[Verdict]:
+        """Write outcomes. A stale token changes nothing; an outcome counts once."""
+
+    async def give_back(
+        self, held: Sequence[Held], agent: str, now: float, reason: str
+    ) -> list[BlockRef]:
+        """An agent returns what it has not done; it is ready again at once."""
+
+    async def reap(
+        self, now: float, dead_agents: Sequence[str], lease_limit: int, limit: int
+    ) -> list[Freed]:
+        """Take back blocks whose lease ran out or whose agent is dead.
+
+        A block lost `lease_limit` times is FAILED and its open requests are DEAD (`lost`).
+        """
+
+    async def claimable(self, limit: int) -> list[BlockRef]:
+        """READY and RETRY blocks of running runs, oldest first, to rebuild lanes from."""
+
+    async def finished(self, run_id: str, limit: int) -> list[FinishedBlock]:
+        """Blocks that ended and were not collected, oldest first. Raises UnknownRun."""
+
+    async def collect(self, run_id: str, block_ids: Sequence[int]) -> int:
+        """The run has read these; returns how many were marked now."""
+
+    async def get(self, block_id: int) -> BlockView:
+        """Raises UnknownBlock."""
+
+    async def history(self, block_id: int) -> list[BlockChange]:
+        """Oldest first."""
+
+
+class Agents(Protocol):
+    """Asked by `placement`."""
+
+    async def register(self, registration: Registration, now: float) -> AgentView:
+        """Keep or refresh an agent; registering twice is one agent."""
+
+    async def beat(self, beats: Sequence[tuple[str, Vitals]], now: float) -> list[str]:
+        """Note heartbeats, many at once; returns ids that are not registered."""
+
+    async def all(self) -> list[AgentView]:
+        """Every agent that ever registered, by name."""
+
+    async def enable(self, agent_id: str, enabled: bool) -> AgentView:
+        """Raises UnknownAgent."""
+
+    async def vitals(self, agent_id: str, since: float) -> list[tuple[float, Vitals]]:
+        """Heartbeat history for charts, oldest first."""
+
+    async def forget_vitals(self, before: float) -> int:
+        """Keep the history bounded."""
+
+
+class Ledgers(Protocol):
+    """Asked by everybody who wants to know whether all is there."""
+
+    async def read(self, run_id: str | None = None) -> Ledger:
+        """From running counts, written in the transaction of every change: fast."""
+
+    async def audit(self, run_id: str | None = None) -> Ledger:
+        """Counted row by row, without the running counts: slow, and independent of them."""
+
+
+class Tokens(Protocol):
+    """Asked by the center's auth. Only hashes are kept."""
+
+    async def add(self, digest: bytes, role: str, subject: str, now: float) -> None:
+        """Keep a token; adding the same digest again changes nothing."""
+
+    async def find(self, digest: bytes) -> tuple[str, str] | None:
+        """(role, subject) of a live token."""
+
+    async def revoke(self, subject: str) -> int:
+        """Tokens of that subject stop working; returns how many."""
+
+
+class Alerts(Protocol):
+    """Asked by `lanes`: things that a person should see, such as a full lane."""
+
+    async def raise_(self, kind: str, subject: str, detail: str, now: float) -> None:
+        """One row per (kind, subject), with a count and the newest detail."""
+
+    async def recent(self, limit: int) -> list[dict[str, object]]:
+        """Newest first."""
+
+
+class Segments(Protocol):
+    """Asked by the archive at start: where do the committed bytes of a segment end?"""
+
+    async def committed_end(self, segment: str) -> int:
+        """The highest offset + length that any attempt refers to; 0 when none does."""
+
+
+class Store(Protocol):
+    """Everything, opened by URL in `store/registry.py`."""
+
+    runs: Runs
+    requests: Requests
+    blocks: Blocks
+    agents: Agents
+    ledgers: Ledgers
+    tokens: Tokens
+    alerts: Alerts
+    segments: Segments
+
+    async def open(self) -> None:
+        """Connect and bring the schema to this version, under a lock."""
+
+    async def close(self) -> None:
+        """Finish what was begun and let go."""
+
+    async def ping(self) -> None:
+        """Raises StoreDown."""
+
+    def describe(self) -> str:
+        """The URL without its password, for people."""

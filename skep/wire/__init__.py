@@ -1,0 +1,1 @@
+"""Messages between centers and agents, their encoding, and the typed client."""

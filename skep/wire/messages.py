@@ -1,0 +1,124 @@
+"""Everything that center and agent say to each other. Used by both.
+
+Version rule: a center talks to agents of its own and of the previous protocol version;
+fields are only ever added, with defaults. `age` is how many seconds ago, by the sender's
+monotonic clock, a message was made: a message that waited is judged by it, and no agent's
+wall clock is ever believed.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from skep.model.agent import Registration, Vitals
+from skep.model.block import BlockReport, Held, Leased
+from skep.model.run import RunSettings
+
+PROTOCOL = 1
+OLDEST_PROTOCOL = 1
+PROTOCOL_HEADER = "skep-protocol"
+
+#: Most blocks in one lease, and most seconds that a lease call may wait.
+LEASE_BLOCKS_MAX = 64
+LEASE_WAIT_MAX = 30.0
+
+
+class Register(msgspec.Struct):
+    """POST /node/register. Always processed, however old."""
+
+    registration: Registration
+    protocol: int = PROTOCOL
+    age: float = 0.0
+
+
+class Registered(msgspec.Struct):
+    """The rules that the agent follows from now on."""
+
+    heartbeat_every: float
+    lease_seconds: float
+    center: str
+    version: str
+
+
+class Command(msgspec.Struct):
+    """Pushed over the WebSocket and repeated in heartbeat answers: allocate, release,
+    pause, resume, exit. `wake` asks for a lease call now."""
+
+    name: str
+    run: str = ""
+    detail: str = ""
+
+
+class LeaseAsk(msgspec.Struct):
+    """POST /node/lease. The answer may take `wait` seconds when there is nothing."""
+
+    agent: str
+    want: Annotated[int, Meta(ge=1, le=LEASE_BLOCKS_MAX)] = 1
+    wait: Annotated[float, Meta(ge=0, le=LEASE_WAIT_MAX)] = 0.0
+    kinds: tuple[str, ...] = ("http",)
+
+
+class LeaseReply(msgspec.Struct):
+    """Blocks in the order in which they should be done, and their runs' settings."""
+
+    blocks: list[Leased] = msgspec.field(default_factory=list)
+    runs: dict[str, RunSettings] = msgspec.field(default_factory=dict)
+
+
+class Heartbeat(msgspec.Struct):
+    """POST /node/heartbeat. Renews every lease that it names."""
+
+    agent: str
+    vitals: Vitals = Vitals()
+    holding: list[Held] = msgspec.field(default_factory=list)
+    #: Ask for that many blocks with the answer.
+    want: Annotated[int, Meta(ge=0, le=LEASE_BLOCKS_MAX)] = 0
+    age: float = 0.0
+
+
+class HeartbeatReply(msgspec.Struct):
+    """Commands, and the blocks that are no longer the agent's."""
+
+    commands: list[Command] = msgspec.field(default_factory=list)
+    lost: list[int] = msgspec.field(default_factory=list)
+    lease: LeaseReply | None = None
+    #: False asks the agent to register again.
+    known: bool = True
+
+
+class Report(msgspec.Struct):
+    """POST /node/block. On disk when it is answered."""
+
+    agent: str
+    blocks: list[BlockReport]
+
+
+class BlockVerdict(msgspec.Struct):
+    """`stored`, `duplicate`, `stale` (fenced out) or `unknown`; all but `stored` mean that
+    the agent may forget the block."""
+
+    block: int
+    verdict: str
+
+
+class ReportReply(msgspec.Struct):
+    """One verdict per reported block, in order."""
+
+    verdicts: list[BlockVerdict]
+
+
+class GiveBack(msgspec.Struct):
+    """POST /node/giveback. Unfinished blocks return to the lanes at once."""
+
+    agent: str
+    blocks: list[Held]
+    reason: str = "the agent is draining"
+
+
+class GivenBack(msgspec.Struct):
+    """How many were taken back; the others were not this agent's any more."""
+
+    blocks: int
