@@ -1,0 +1,245 @@
+"""Every setting of every process, in one place, each with its line of documentation.
+
+Later sources win: defaults, a TOML file, the environment (`SKEP_ROOM_FIELD`), flags. A
+secret may be given as `SKEP_ROOM_FIELD_FILE`, the path of a file that holds it. The
+reference page in `docs/reference/settings.md` is generated from the structs below.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import msgspec
+from msgspec import Meta
+
+from skep.errors import ConfigurationError
+
+PREFIX = "SKEP"
+
+
+class _Room(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One group of settings; a field's documentation is the `description` of its type."""
+
+
+class CenterSettings(_Room, frozen=True):
+    """The HTTP server of a center."""
+
+    host: Annotated[str, Meta(description="Address to bind; anything but loopback needs auth.")] = (
+        "127.0.0.1"
+    )
+    port: Annotated[int, Meta(ge=0, le=65535, description="Port to bind; 0 takes a free one.")] = 8420
+    auth: Annotated[bool, Meta(description="Ask for a token on every route but health.")] = True
+    body_limit: Annotated[
+        int, Meta(gt=0, description="Largest body of one call, in bytes, after decompression.")
+    ] = 64 * 2**20
+    heartbeat_every: Annotated[float, Meta(gt=0, description="Seconds between an agent's beats.")] = 3.0
+    alive_after: Annotated[
+        float, Meta(gt=0, description="An agent is dead when its last beat is older, in seconds.")
+    ] = 11.0
+    sweep_every: Annotated[
+        float, Meta(gt=0, description="Seconds between looks for dead agents and lost leases.")
+    ] = 1.0
+    roster_every: Annotated[
+        float, Meta(gt=0, description="Seconds between refreshes of the view of all agents.")
+    ] = 15.0
+    vitals_kept: Annotated[float, Meta(gt=0, description="Seconds of heartbeat history.")] = 86400.0
+
+
+class StoreSettings(_Room, frozen=True):
+    """Where facts are kept."""
+
+    url: Annotated[
+        str,
+        Meta(
+            description="sqlite:///PATH, postgresql://... or mysql://...; "
+            "empty takes skep.db in the data folder."
+        ),
+    ] = ""
+    readers: Annotated[int, Meta(ge=1, le=64, description="Connections for reading.")] = 2
+    group_limit: Annotated[
+        int, Meta(ge=1, description="Most writes that share one commit.")
+    ] = 256
+
+
+class BusSettings(_Room, frozen=True):
+    """Lanes and signals."""
+
+    url: Annotated[
+        str,
+        Meta(description="memory:// for one center, redis://HOST:PORT/DB for several."),
+    ] = "memory://"
+
+
+class ArchiveSettings(_Room, frozen=True):
+    """Where bodies are kept."""
+
+    url: Annotated[
+        str, Meta(description="A folder; empty takes `archive` in the data folder.")
+    ] = ""
+    segment_bytes: Annotated[
+        int, Meta(gt=0, description="A segment is closed when it is larger, in bytes.")
+    ] = 256 * 2**20
+
+
+class LaneSettings(_Room, frozen=True):
+    """Order and limits of what waits, and how leases are kept."""
+
+    super_limit: Annotated[int, Meta(ge=1, description="Requests in lane super.")] = 1000
+    high_limit: Annotated[int, Meta(ge=1, description="Requests in lane high.")] = 1000
+    mid_limit: Annotated[int, Meta(ge=1, description="Requests in lane mid.")] = 2000
+    low_limit: Annotated[int, Meta(ge=1, description="Requests in lane low.")] = 3000
+    floor_every: Annotated[
+        int,
+        Meta(ge=4, description="One lease in this many starts at high, one at mid, one at low."),
+    ] = 20
+    dispatch_limit: Annotated[
+        int, Meta(ge=1, description="Most requests that one dispatch moves into lanes.")
+    ] = 7000
+    lease_seconds: Annotated[
+        float, Meta(gt=0, description="A lease that is not renewed for so long is taken back.")
+    ] = 30.0
+    lease_limit: Annotated[
+        int, Meta(ge=1, description="A block lost so often is failed, its requests are dead.")
+    ] = 10
+    retry_first: Annotated[
+        float, Meta(gt=0, description="Seconds before the first retry; doubled for each next.")
+    ] = 2.0
+    retry_cap: Annotated[float, Meta(gt=0, description="Longest back-off, in seconds.")] = 600.0
+    reconcile_every: Annotated[
+        float, Meta(gt=0, description="Seconds between comparisons of lanes and store.")
+    ] = 5.0
+
+
+class AgentSettings(_Room, frozen=True):
+    """An agent."""
+
+    name: Annotated[str, Meta(description="Name shown to people; empty takes the host's.")] = ""
+    group: Annotated[str, Meta(description="Group for placement.")] = "default"
+    processes: Annotated[
+        int, Meta(ge=1, le=256, description="Processes, each an agent of its own.")
+    ] = 1
+    ahead: Annotated[
+        int, Meta(ge=1, le=64, description="Blocks held beyond those being downloaded.")
+    ] = 2
+    concurrency: Annotated[
+        int, Meta(ge=1, le=4096, description="Downloads at the same time in one process.")
+    ] = 64
+    report_every: Annotated[
+        float, Meta(gt=0, description="Longest wait of a finished result, in seconds.")
+    ] = 0.5
+    lease_wait: Annotated[
+        float, Meta(ge=0, le=30, description="Seconds that a lease call may wait at the center.")
+    ] = 10.0
+    drain_seconds: Annotated[
+        float, Meta(ge=0, description="On SIGTERM, time for running downloads to end.")
+    ] = 10.0
+    outbox_bytes: Annotated[
+        int, Meta(ge=0, description="Disk for results while no center answers; then oldest go.")
+    ] = 1024 * 2**20
+    idle_close: Annotated[
+        float, Meta(gt=0, description="Seconds until an unused downloader is closed.")
+    ] = 60.0
+
+
+class EgressSettings(_Room, frozen=True):
+    """Which addresses downloads may connect to."""
+
+    allow: Annotated[
+        tuple[str, ...],
+        Meta(description="Networks that are allowed although they are not public (CIDR)."),
+    ] = ()
+    deny: Annotated[tuple[str, ...], Meta(description="Networks that are never allowed (CIDR).")] = ()
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All rooms together."""
+
+    data: Annotated[str, Meta(description="Folder for everything that Skep keeps.")] = "skep-data"
+    center: CenterSettings = CenterSettings()
+    store: StoreSettings = StoreSettings()
+    bus: BusSettings = BusSettings()
+    archive: ArchiveSettings = ArchiveSettings()
+    lanes: LaneSettings = LaneSettings()
+    agent: AgentSettings = AgentSettings()
+    egress: EgressSettings = EgressSettings()
+
+    @property
+    def store_url(self) -> str:
+        return self.store.url or f"sqlite:///{Path(self.data) / 'skep.db'}"
+
+    @property
+    def archive_url(self) -> str:
+        return self.archive.url or str(Path(self.data) / "archive")
+
+
+ROOMS: tuple[str, ...] = ("center", "store", "bus", "archive", "lanes", "agent", "egress")
+
+
+def documented() -> Iterator[tuple[str, str, object, str]]:
+    """(room, field, default, description) of every setting, for docs, flags and tests."""
+    defaults = Settings()
+    for room in ROOMS:
+        struct = getattr(defaults, room)
+        hints = get_type_hints(type(struct), include_extras=True)
+        for field in struct.__struct_fields__:
+            yield room, field, getattr(struct, field), _description(hints[field])
+
+
+def _description(hint: Any) -> str:
+    metas = [m for m in getattr(hint, "__metadata__", ()) if isinstance(m, Meta)]
+    return next((m.description for m in metas if m.description), "")
+
+
+def load(
+    file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    flags: Mapping[str, Any] | None = None,
+) -> Settings:
+    """Merge all sources; raises ConfigurationError that names the field and the source.
+
+    `flags` uses dotted names: `{"center.port": 8420, "data": "x"}`; None means not given.
+    """
+    merged: dict[str, Any] = _read_toml(file) if file else {}
+    for name, value in _from_environment(environment or {}):
+        _put(merged, name, value)
+    for name, value in (flags or {}).items():
+        if value is not None:
+            _put(merged, name, value)
+    try:
+        return msgspec.convert(merged, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise ConfigurationError(f"{error}. See docs/reference/settings.md.") from error
+
+
+def _read_toml(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text())
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {file}: {error.strerror}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{file} is not TOML: {error}") from error
+
+
+def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+    known = {f"{PREFIX}_{room}_{field}".upper(): (room, field) for room, field, *_ in documented()}
+    if data := environment.get(f"{PREFIX}_DATA"):
+        yield "data", data
+    for variable, (room, field) in known.items():
+        if variable in environment:
+            yield f"{room}.{field}", _parse(environment[variable], room, field)
+        elif path := environment.get(f"{variable}_FILE"):
+            yield f"{room}.{field}", _parse(Path(path).read_text().strip(), room, field)
+
+
+def _parse(text: str, room: str, field: str) -> Any:
+    default = getattr(getattr(Settings(), room), field)
+    return [part for part in text.split(",") if part] if isinstance(default, tuple) else text
+
+
+def _put(merged: dict[str, Any], name: str, value: Any) -> None:
+    room, _, field = name.rpartition(".")
+    target = merged.setdefault(room, {}) if room else merged
+    target[field] = value
