@@ -175,10 +175,11 @@ class Server:
                 **self._process_options(),
             )
         self._watch(self._process.pid)
-        self.port = port if self._wait_until_ready(self._process, port) else 0
-        if not self.port:
+        if not self._wait_until_ready(self._process, port):
             self.kill()
-        return bool(self.port)
+            return False
+        self.port = port
+        return True
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes], port: int) -> bool:
         deadline = time.monotonic() + START_SECONDS

@@ -1,0 +1,93 @@
+"""The test ground: real servers, started when a test first asks for one.
+
+Each pytest process (each xdist worker too) has servers of its own and ends them when it
+ends. A server that is not installed skips its tests at a desk and fails them where
+CI=true or SKEP_TESTS_NEED_SERVERS=1. A test that kills a server starts its own one, with
+`skep.testing.servers`, and leaves these alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from skep.testing import servers
+from skep.testing.clock import ManualClock
+
+AnyServer = TypeVar("AnyServer", bound=servers.Server)
+TRUE = {"1", "true", "yes"}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "slow: takes long; runs in `make test-all` only")
+
+
+def servers_are_needed() -> bool:
+    """Whether an absent server is a failure, and not a reason to skip."""
+    return any(
+        os.environ.get(name, "").lower() in TRUE for name in ("CI", "SKEP_TESTS_NEED_SERVERS")
+    )
+
+
+def for_the_session(make: Callable[[], AnyServer]) -> Iterator[AnyServer]:
+    """Start a server, or skip or fail when it is not installed."""
+    try:
+        server = make()
+    except servers.ServerMissing as missing:
+        if servers_are_needed():
+            pytest.fail(str(missing))
+        pytest.skip(str(missing))
+    with server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[servers.Postgres]:
+    yield from for_the_session(servers.postgres)
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[servers.MariaDB]:
+    yield from for_the_session(servers.mariadb)
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[servers.Redis]:
+    yield from for_the_session(servers.redis)
+
+
+@pytest.fixture(scope="session")
+def nginx_server() -> Iterator[servers.Nginx]:
+    """Serves the files that tests put into `nginx_server.root`."""
+    yield from for_the_session(servers.nginx)
+
+
+@pytest.fixture(scope="session")
+def tinyproxy_server() -> Iterator[servers.Tinyproxy]:
+    yield from for_the_session(servers.tinyproxy)
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty database of each kind that a store can live in."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'skep.db'}"
+    name = {"postgresql": "postgres_server", "mariadb": "mariadb_server"}[request.param]
+    server: servers.Database = request.getfixturevalue(name)
+    return server.fresh_database()
+
+
+@pytest.fixture
+def redis_url(redis_server: servers.Redis) -> str:
+    """An emptied Redis database."""
+    return redis_server.fresh_database()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """A clock that a test moves by hand."""
+    return ManualClock()
