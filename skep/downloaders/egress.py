@@ -1,0 +1,122 @@
+"""Which addresses a download may connect to. Pure; agents ask it for every new socket.
+
+Public unicast is allowed, everything else only when `egress.allow` names it; `egress.deny`
+beats both. The address judged is the one that is about to be connected, never a name, so
+neither odd spellings nor a name that changes its mind can get past it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    ip_address,
+    ip_network,
+)
+
+from skep.errors import ConfigurationError
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+#: First match names the reason. What is in none of them is public.
+SPECIAL_V4: tuple[tuple[str, str], ...] = (
+    ("0.0.0.0/8", "this network"),
+    ("10.0.0.0/8", "private"),
+    ("100.64.0.0/10", "shared by carriers"),
+    ("127.0.0.0/8", "loopback"),
+    ("168.63.129.16/32", "cloud metadata"),
+    ("169.254.169.254/32", "cloud metadata"),
+    ("169.254.0.0/16", "link-local"),
+    ("172.16.0.0/12", "private"),
+    ("192.0.0.0/24", "reserved"),
+    ("192.0.2.0/24", "documentation"),
+    ("192.88.99.0/24", "6to4 relay"),
+    ("192.168.0.0/16", "private"),
+    ("198.18.0.0/15", "benchmarking"),
+    ("198.51.100.0/24", "documentation"),
+    ("203.0.113.0/24", "documentation"),
+    ("224.0.0.0/4", "multicast"),
+    ("240.0.0.0/4", "reserved"),
+)
+
+#: As above, for what lies inside 2000::/3 or deserves a name of its own.
+SPECIAL_V6: tuple[tuple[str, str], ...] = (
+    ("::/128", "unspecified"),
+    ("::1/128", "loopback"),
+    ("64:ff9b::/96", "NAT64"),
+    ("64:ff9b:1::/48", "NAT64"),
+    ("100::/64", "discard"),
+    ("2001::/32", "Teredo"),
+    ("2001::/23", "reserved"),
+    ("2001:db8::/32", "documentation"),
+    ("2002::/16", "6to4"),
+    ("3fff::/20", "documentation"),
+    ("fc00::/7", "unique local"),
+    ("fe80::/10", "link-local"),
+    ("fec0::/10", "site-local"),
+    ("ff00::/8", "multicast"),
+)
+
+GLOBAL_V6 = IPv6Network("2000::/3")
+COMPATIBLE = IPv6Network("::/96")
+
+
+class EgressPolicy:
+    """Says of an address why it must not be connected, or None when it may."""
+
+    __slots__ = ("_allow", "_deny", "_special")
+
+    def __init__(self, allow: tuple[str, ...] = (), deny: tuple[str, ...] = ()) -> None:
+        self._allow = _networks(allow, "egress.allow")
+        self._deny = _networks(deny, "egress.deny")
+        self._special = [(ip_network(net), why) for net, why in SPECIAL_V4 + SPECIAL_V6]
+
+    def check(self, address: str) -> str | None:
+        """The reason for a refusal, as a sentence; None = go ahead."""
+        try:
+            asked = ip_address(address.partition("%")[0])
+        except ValueError:
+            return f"address {address!r} is not allowed: it is not an IP address"
+        faces = [asked, *_embedded(asked)]
+        if _within(faces, self._deny):
+            return f"address {address} is not allowed: egress.deny names it"
+        if _within(faces, self._allow):
+            return None
+        why = self._not_public(faces[-1])
+        if why is None:
+            return None
+        return f"address {address} is not allowed ({why}); add it to egress.allow"
+
+    def _not_public(self, address: Address) -> str | None:
+        for network, why in self._special:
+            if address in network:
+                return why
+        if isinstance(address, IPv6Address) and address not in GLOBAL_V6:
+            return "reserved"
+        return None
+
+
+def _embedded(address: Address) -> list[Address]:
+    """The IPv4 address inside a mapped (::ffff:a.b.c.d) or compatible (::a.b.c.d) one."""
+    if not isinstance(address, IPv6Address):
+        return []
+    if address.ipv4_mapped is not None:
+        return [address.ipv4_mapped]
+    if address in COMPATIBLE and int(address) > 1:
+        return [IPv4Address(int(address) & 0xFFFFFFFF)]
+    return []
+
+
+def _within(faces: Iterable[Address], networks: list[Network]) -> bool:
+    return any(face in network for face in faces for network in networks)
+
+
+def _networks(texts: tuple[str, ...], setting: str) -> list[Network]:
+    try:
+        return [ip_network(text, strict=False) for text in texts]
+    except ValueError as error:
+        raise ConfigurationError(f"{setting}: {error}") from error
