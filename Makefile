@@ -1,0 +1,61 @@
+# Every way to build and test Skep. `make` alone explains itself.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+BIN := .venv/bin
+STAMP := .venv/.set-up
+CODE := skep tests tools $(wildcard bench) $(wildcard examples)
+TYPED := skep tests tools $(if $(wildcard bench/*.py),bench)
+# Tests run in this many processes; WORKERS=0 runs them in one.
+WORKERS ?= 2
+# Anything more for pytest: make test ARGS="-k lanes -x"
+ARGS ?=
+PYTEST := SKEP_TESTS_NEED_SERVERS=1 $(BIN)/pytest -q -n $(WORKERS) --dist loadgroup
+
+.PHONY: help setup run check test test-all bench docs requirements servers clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## Make .venv with everything pinned; does nothing when nothing changed
+
+$(STAMP): pyproject.toml requirements/uv.txt requirements/dev.txt tools/setup.sh
+	@tools/setup.sh
+	@touch $@
+
+run: setup ## See it work: center, agent and a demo site on this machine
+	@$(BIN)/skep demo
+
+check: setup ## Format, lint, types, the import law, requirements in step
+	@echo "check: format"; $(BIN)/ruff format --quiet --check $(CODE) || { $(BIN)/ruff format --check $(CODE); exit 1; }
+	@echo "check: lint"; $(BIN)/ruff check --quiet $(CODE)
+	@echo "check: types"; $(BIN)/mypy --explicit-package-bases --no-error-summary $(TYPED)
+	@echo "check: import law"; $(BIN)/lint-imports --no-logo > .import-law.log 2>&1 || { cat .import-law.log; exit 1; }
+	@echo "check: requirements"; $(BIN)/python tools/requirements.py check
+	@rm -f .import-law.log; echo "check: all well"
+
+servers: ## Install the servers that tests start (Debian, as root)
+	@tools/servers.sh
+
+test: setup servers ## Every test but the slow ones, on real servers
+	@$(PYTEST) -m "not slow" $(ARGS)
+
+test-all: setup servers ## Every test
+	@$(PYTEST) $(ARGS)
+
+bench: setup servers ## Measure, and compare with peers in the same run
+	@$(BIN)/python -m bench $(ARGS)
+
+docs: setup ## Write the reference pages that are made from the code
+	@$(BIN)/python tools/reference.py write
+
+requirements: ## Pin all versions again; UPGRADE=--upgrade takes newer ones
+	@tools/setup.sh uv-only
+	@python3 tools/requirements.py write .setup/bin/uv $(UPGRADE)
+
+clean: ## Remove everything that make made
+	@rm -rf .venv .setup dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@find skep tests tools bench -name __pycache__ -type d -prune -exec rm -rf {} +

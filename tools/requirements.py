@@ -1,0 +1,73 @@
+"""Keep `requirements/*.txt` in step with `pyproject.toml`. Run by make, on a desk and in CI.
+
+`write` resolves and pins every package with its hashes; `check` compares the fingerprint
+of what was asked for with the one in the first line of each file, without any network.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+FOLDER = Path("requirements")
+COMPILE = ("--generate-hashes", "--no-emit-index-url", "--no-header", "--universal", "--quiet")
+#: What each file is made from; dev is held to the versions that core has.
+SOURCES = {
+    "uv": ("requirements/uv.in",),
+    "core": ("pyproject.toml",),
+    "dev": ("pyproject.toml", "--all-extras", "--group", "dev", "-c", "requirements/core.txt"),
+}
+
+
+def fingerprint(name: str) -> str:
+    """A hash over everything that decides what a file must hold."""
+    if name == "uv":
+        asked: object = (FOLDER / "uv.in").read_text()
+    else:
+        project = tomllib.loads(Path("pyproject.toml").read_text())
+        table = project["project"]
+        asked = [table["requires-python"], table["dependencies"]]
+        if name == "dev":
+            asked = [asked, table["optional-dependencies"], project["dependency-groups"]]
+    return hashlib.sha256(json.dumps([asked, SOURCES[name]]).encode()).hexdigest()[:16]
+
+
+def first_line(name: str) -> str:
+    return f"# Made by `make requirements`; fingerprint {fingerprint(name)}"
+
+
+def write(uv: str, *options: str) -> None:
+    """Resolve again; versions stay as they are unless options say `--upgrade`."""
+    for name, sources in SOURCES.items():
+        target = FOLDER / f"{name}.txt"
+        command = [uv, "pip", "compile", *COMPILE, "--python-version", "3.11", *options]
+        subprocess.run(
+            [*command, *sources, "-o", str(target)], check=True, stdout=subprocess.DEVNULL
+        )
+        target.write_text(f"{first_line(name)}\n{target.read_text()}")
+
+
+def stale() -> list[str]:
+    """Files that were made from something else than what is there now."""
+    return [
+        f"{name}.txt"
+        for name in SOURCES
+        if (FOLDER / f"{name}.txt").read_text().partition("\n")[0] != first_line(name)
+    ]
+
+
+def main(arguments: list[str]) -> int:
+    if arguments[0] == "write":
+        write(*arguments[1:])
+        return 0
+    if found := stale():
+        sys.stderr.write(f"not in step with pyproject.toml: {found}; run `make requirements`\n")
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
