@@ -1,4 +1,5 @@
 """Bodies: append-only `.warc.zst` segments, one zstd frame per record.
 
-Agents make frames (`frames`), centers append and read them (`segments`).
+Agents make frames (`frames`). Centers append and read them (`folder`, on top of
+`segments`), opened by URL (`registry`). `walk` finds where frames end.
 """

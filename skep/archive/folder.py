@@ -1,0 +1,194 @@
+"""An archive in a folder, used by centers: `skep.archive.ports.Archive` over files.
+
+One thread of its own writes and syncs; the event loop never waits for the disk. Appends
+that arrive while a sync runs share the next one (group commit). Several centers may share
+a folder, each as a writer with its own name; any of them can read all segments.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from random import Random
+from threading import Thread
+from typing import NamedTuple
+
+from skep.archive.frames import FrameMaker
+from skep.archive.ports import CommittedEnd, Place
+from skep.archive.segments import SegmentWriter, is_segment
+from skep.errors import ConfigurationError, NotFound, Unavailable
+from skep.runtime.clock import SystemClock
+
+#: Bytes that one sync carries at most, so that no caller waits for all the others.
+GROUP_BYTES = 32 * 2**20
+
+
+class _Ticket(NamedTuple):
+    """One caller's blobs and where it waits."""
+
+    blobs: Sequence[bytes]
+    size: int
+    places: asyncio.Future[list[Place]]
+
+
+class _Settled(NamedTuple):
+    """What became of a ticket."""
+
+    ticket: _Ticket
+    places: list[Place]
+    error: Exception | None
+
+
+class FolderArchive:
+    """Segments in one folder, written under the name of one writer."""
+
+    def __init__(
+        self, folder: Path, writer: str, segment_bytes: int, maker: FrameMaker | None = None
+    ) -> None:
+        self._folder = folder
+        maker = maker or FrameMaker(SystemClock(), Random())  # noqa: S311 - record ids, no secrets
+        self._segments = SegmentWriter(folder, writer, segment_bytes, maker)
+        self._tickets: SimpleQueue[_Ticket | None] = SimpleQueue()
+        self._thread: Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def open(self, committed_end: CommittedEnd) -> None:
+        """Lock, cut the newest segment to what was committed, start the thread."""
+        await asyncio.to_thread(self._segments.lock)
+        try:
+            await self._resume(committed_end)
+        except OSError as error:
+            self._segments.close()
+            raise ConfigurationError(f"the archive {self._folder}: {error}") from error
+        except BaseException:
+            self._segments.close()
+            raise
+        self._loop = asyncio.get_running_loop()
+        self._thread = Thread(target=self._write_groups, name="skep-archive", daemon=True)
+        self._thread.start()
+
+    async def _resume(self, committed_end: CommittedEnd) -> None:
+        newest, following = await asyncio.to_thread(self._segments.newest)
+        if await committed_end(following):
+            raise ConfigurationError(
+                f"{self._folder / following} is missing, but its bytes were committed: is "
+                "this the right archive folder, and is it mounted?"
+            )
+        if newest:
+            committed = await committed_end(newest)
+            await asyncio.to_thread(self._segments.resume, newest, committed)
+
+    async def append(self, blobs: Sequence[bytes]) -> list[Place]:
+        """Put and sync; the places are in the order of the blobs."""
+        if self._thread is None or self._loop is None:
+            raise Unavailable("the archive is not open")
+        if not blobs:
+            return []
+        places: asyncio.Future[list[Place]] = self._loop.create_future()
+        self._tickets.put(_Ticket(blobs, sum(map(len, blobs)), places))
+        return await places
+
+    async def read(self, segment: str, offset: int, length: int) -> bytes:
+        """The bytes of a place, of any writer's segment; raises NotFound."""
+        if not is_segment(segment):
+            raise NotFound("there is no such archive segment")
+        return await asyncio.to_thread(_read, self._folder / segment, offset, length)
+
+    async def close(self) -> None:
+        """Finish what was handed in, stop the thread, free the lock; may be called twice."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._tickets.put(None)
+            await asyncio.to_thread(thread.join)
+            self._segments.close()
+
+    async def usage(self) -> tuple[int, int]:
+        """(segments, bytes) of the whole folder, all writers together."""
+        return await asyncio.to_thread(_usage, self._folder)
+
+    def describe(self) -> str:
+        return str(self._folder)
+
+    def _write_groups(self) -> None:
+        """The thread: one group after the other until the end is asked for."""
+        closing = False
+        while not closing:
+            group, closing = self._next_group()
+            if group:
+                self._settle(self._written(group))
+
+    def _next_group(self) -> tuple[list[_Ticket], bool]:
+        """Wait for a ticket, then take all that came in the meantime: (group, closing)."""
+        group: list[_Ticket] = []
+        size = 0
+        ticket = self._tickets.get()
+        while ticket is not None:
+            group.append(ticket)
+            size += ticket.size
+            if size >= GROUP_BYTES:
+                return group, False
+            try:
+                ticket = self._tickets.get_nowait()
+            except Empty:
+                return group, False
+        return group, True
+
+    def _written(self, group: list[_Ticket]) -> list[_Settled]:
+        try:
+            places = self._segments.append([blob for ticket in group for blob in ticket.blobs])
+        except Exception as error:  # noqa: BLE001 - a caller must hear of it, or it waits for ever
+            return [_Settled(ticket, [], error) for ticket in group]
+        settled = []
+        for ticket in group:
+            mine, places = places[: len(ticket.blobs)], places[len(ticket.blobs) :]
+            settled.append(_Settled(ticket, mine, None))
+        return settled
+
+    def _settle(self, settled: list[_Settled]) -> None:
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+                self._loop.call_soon_threadsafe(_tell, settled)
+
+
+def _tell(settled: list[_Settled]) -> None:
+    for ticket, places, error in settled:
+        if ticket.places.done():
+            continue  # the caller was cancelled
+        if error is not None:
+            ticket.places.set_exception(error)
+        else:
+            ticket.places.set_result(places)
+
+
+def _read(path: Path, offset: int, length: int) -> bytes:
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError as error:
+        raise NotFound(f"the archive has no segment {path.name}") from error
+    try:
+        if offset < 0 or length < 0 or offset + length > os.fstat(file).st_size:
+            raise NotFound(f"the archive segment {path.name} has no such bytes")
+        return _read_exactly(file, offset, length)
+    finally:
+        os.close(file)
+
+
+def _read_exactly(file: int, offset: int, length: int) -> bytes:
+    """One pread, unless it is longer than the kernel gives at once (2 GiB)."""
+    data = os.pread(file, length, offset)
+    while len(data) < length:
+        more = os.pread(file, length - len(data), offset + len(data))
+        if not more:
+            raise NotFound("the archive segment was cut while it was read")
+        data += more
+    return data
+
+
+def _usage(folder: Path) -> tuple[int, int]:
+    with os.scandir(folder) as entries:
+        sizes = [entry.stat().st_size for entry in entries if is_segment(entry.name)]
+    return len(sizes), sum(sizes)

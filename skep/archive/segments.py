@@ -1,0 +1,220 @@
+"""The files of one writer: blocking code, run by the archive's own thread on centers.
+
+A segment is `<writer>-<number>.warc.zst` and starts with a warcinfo record. It is made
+under another name and renamed when it is whole, so a segment without its first record
+never exists. Bytes behind the last synced write are never left for a later write to
+build on: they are cut off first.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import accumulate
+from pathlib import Path
+
+from skep import __version__
+from skep.archive.frames import FrameMaker
+from skep.archive.ports import Place
+from skep.archive.walk import frame_end
+from skep.errors import ConfigurationError, DiskFull, Malformed, Unavailable
+
+SUFFIX = ".warc.zst"
+_WRITER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_SEGMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,63})-([0-9]{8})\.warc\.zst")
+#: What a full, read-only or limited volume answers; it may pass without a restart.
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
+#: A warcinfo record is a few hundred bytes; this much is read to find its end.
+_FIRST_FRAME = 64 * 1024
+_FILE_MODE = 0o640
+
+
+def is_segment(name: str) -> bool:
+    """Whether it is a plain segment name: no separators, no dots in front (fault 51)."""
+    return _SEGMENT.fullmatch(name) is not None
+
+
+def segment_name(writer: str, number: int) -> str:
+    return f"{writer}-{number:08d}{SUFFIX}"
+
+
+def segments_of(folder: Path, writer: str) -> list[int]:
+    """The numbers of a writer's segments, oldest first."""
+    matches = (_SEGMENT.fullmatch(path.name) for path in folder.iterdir())
+    return sorted(int(match[2]) for match in matches if match and match[1] == writer)
+
+
+class SegmentWriter:
+    """Appends to the newest segment of one writer, and begins the next one."""
+
+    def __init__(self, folder: Path, writer: str, segment_bytes: int, maker: FrameMaker) -> None:
+        if not _WRITER.fullmatch(writer):
+            raise ConfigurationError(
+                f"{writer!r} cannot name an archive writer: use letters, digits, '.', '_', '-'."
+            )
+        self._folder = folder
+        self._writer = writer
+        self._segment_bytes = segment_bytes
+        self._maker = maker
+        self._lock = -1
+        self._file = -1
+        self._number = 0
+        self._end = 0
+        #: There may be bytes behind `_end`, of a write that failed.
+        self._torn = False
+        #: The next append begins a new segment, because there is none or its sync failed.
+        self._spent = True
+
+    def lock(self) -> None:
+        """Be the only process that writes these segments; raises ConfigurationError."""
+        path = self._folder / f"{self._writer}.lock"
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self.close()
+            raise ConfigurationError(
+                f"another process writes to {path.with_suffix('')}*: stop it, or give this "
+                "center a name of its own."
+            ) from error
+        except OSError as error:
+            self.close()
+            raise ConfigurationError(
+                f"the archive folder {self._folder} cannot be used: {error.strerror}"
+            ) from error
+
+    def newest(self) -> tuple[str, str]:
+        """(the newest segment or "", the one that will follow it)."""
+        numbers = segments_of(self._folder, self._writer)
+        self._number = numbers[-1] if numbers else 0
+        name = segment_name(self._writer, self._number) if numbers else ""
+        return name, segment_name(self._writer, self._number + 1)
+
+    def resume(self, name: str, committed: int) -> None:
+        """Cut what was not committed off the newest segment and go on behind it."""
+        path = self._folder / name
+        self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        size = os.fstat(self._file).st_size
+        if committed > size:
+            raise ConfigurationError(
+                f"{path} has {size} bytes, but {committed} were committed: it was cut or "
+                "replaced. Bring it back from a backup before this center starts."
+            )
+        self._end = max(committed, self._end_of_first_frame(path))
+        self._cut()
+        self._spent = False
+
+    def _end_of_first_frame(self, path: Path) -> int:
+        try:
+            return frame_end(os.pread(self._file, _FIRST_FRAME, 0))
+        except Malformed as error:
+            raise ConfigurationError(
+                f"{path} does not start with a whole record: it is damaged. Bring it back "
+                "from a backup, or move it away, before this center starts."
+            ) from error
+
+    def append(self, blobs: Sequence[bytes]) -> list[Place]:
+        """Write and sync all; raises DiskFull or Unavailable, and then keeps nothing."""
+        try:
+            self._make_ready()
+            self._write(b"".join(blobs))
+        except OSError as error:
+            raise self._explained(error) from error
+        name = segment_name(self._writer, self._number)
+        starts = accumulate(map(len, blobs), initial=self._end)
+        places = [Place(name, start) for start, _ in zip(starts, blobs, strict=False)]
+        self._end += sum(map(len, blobs))
+        return places
+
+    def _make_ready(self) -> None:
+        if self._torn:
+            self._cut()
+        if self._spent or self._end >= self._segment_bytes:
+            self._begin_next()
+
+    def _write(self, data: bytes) -> None:
+        self._torn = True
+        try:
+            _write_all(self._file, data, self._end)
+            self._sync()
+        except OSError:
+            with suppress(OSError):  # then it is tried again before the next write
+                self._cut()
+            raise
+        self._torn = False
+
+    def _sync(self) -> None:
+        """After a failed sync the kernel may have dropped pages and say nothing at the next
+        one, so the segment is closed then; what it held before was synced already."""
+        try:
+            _fdatasync(self._file)
+        except OSError:
+            self._spent = True
+            raise
+
+    def _cut(self) -> None:
+        os.ftruncate(self._file, self._end)
+        os.fsync(self._file)
+        self._torn = False
+
+    def _begin_next(self) -> None:
+        name = segment_name(self._writer, self._number + 1)
+        unfinished = self._folder / f"{name}.new"
+        first = self._maker.warcinfo_frame(name, f"Skep/{__version__}")
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        file = os.open(unfinished, flags, _FILE_MODE)
+        try:
+            _write_all(file, first, 0)
+            os.fsync(file)
+            unfinished.rename(self._folder / name)
+            _sync_folder(self._folder)
+        except OSError:
+            os.close(file)
+            with suppress(OSError):
+                unfinished.unlink()
+            raise
+        if self._file >= 0:
+            os.close(self._file)
+        self._file, self._number, self._end = file, self._number + 1, len(first)
+        self._spent = False
+
+    def _explained(self, error: OSError) -> Unavailable:
+        if error.errno in _NO_SPACE:
+            return DiskFull(
+                f"the archive at {self._folder} cannot grow ({error.strerror}): make room, "
+                "then it goes on by itself."
+            )
+        return Unavailable(f"the archive at {self._folder} cannot be written: {error.strerror}")
+
+    def close(self) -> None:
+        """Let go of the files and the lock; may be called twice."""
+        for file in (self._file, self._lock):
+            if file >= 0:
+                os.close(file)
+        self._file = self._lock = -1
+        self._torn, self._spent = False, True
+
+
+def _write_all(file: int, data: bytes, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(file, view, offset)
+        view, offset = view[written:], offset + written
+
+
+def _fdatasync(file: int) -> None:
+    """fdatasync where there is one: the length is synced with it, the times need not be."""
+    getattr(os, "fdatasync", os.fsync)(file)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
