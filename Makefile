@@ -21,6 +21,7 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Make .venv with everything pinned; does nothing when nothing changed
+	@:
 
 $(STAMP): pyproject.toml requirements/uv.txt requirements/dev.txt tools/setup.sh
 	@tools/setup.sh

@@ -45,7 +45,7 @@ def write(uv: str, *options: str) -> None:
     for name, sources in SOURCES.items():
         target = FOLDER / f"{name}.txt"
         command = [uv, "pip", "compile", *COMPILE, "--python-version", "3.11", *options]
-        subprocess.run(
+        subprocess.run(  # noqa: S603 - every argument is written here or given to make
             [*command, *sources, "-o", str(target)], check=True, stdout=subprocess.DEVNULL
         )
         target.write_text(f"{first_line(name)}\n{target.read_text()}")
