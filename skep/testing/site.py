@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from typing import Self, cast
 from urllib.parse import parse_qs
 
+import uvloop
+
 from skep.testing.pages import Pages
 
 HEAD_LIMIT = 65536
@@ -279,8 +281,6 @@ async def serve(port: int, pages: int, latency: float) -> None:
 
 
 def main() -> None:
-    import uvloop  # noqa: PLC0415 - only the program needs it, not who imports the class
-
     parser = argparse.ArgumentParser(
         prog="python -m skep.testing.site", description=DemoSite.__doc__
     )

@@ -1,0 +1,81 @@
+"""Write the reference pages that are made from the code, or check that they are in step.
+
+Run by `make docs` (`write`) and by the tests (`check`). A page made here is never edited
+by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from skep import errors, settings
+
+FOLDER = Path(__file__).parent.parent / "docs" / "reference"
+MADE = "<!-- Made by `make docs` from the code; edit the code. -->"
+
+
+def settings_page() -> str:
+    lines = ["# Settings", "", MADE, "", *_paragraphs(settings.__doc__), ""]
+    lines += ["In a TOML file a room is a table: `[center]`, then `port = 8420`.", ""]
+    lines += ["`data` (`SKEP_DATA`): the folder for everything that Skep keeps.", ""]
+    for room in settings.ROOMS:
+        struct = getattr(settings.Settings(), room)
+        lines += [f"## {room}", "", *_paragraphs(type(struct).__doc__), ""]
+        lines += ["| setting | environment | default | meaning |", "|---|---|---|---|"]
+        lines += [*_rows(room), ""]
+    return "\n".join(lines)
+
+
+def _rows(wanted: str) -> Iterator[str]:
+    for room, field, default, description in settings.documented():
+        if room == wanted:
+            variable = f"{settings.PREFIX}_{room}_{field}".upper()
+            shown = json.dumps(default)
+            yield f"| `{room}.{field}` | `{variable}` | `{shown}` | {description} |"
+
+
+def errors_page() -> str:
+    lines = ["# Errors", "", MADE, ""]
+    lines += ["An error of the API is problem+json. `code` is stable and never reused.", ""]
+    lines += ["| code | status | retryable | title |", "|---|---|---|---|"]
+    lines += [
+        f"| `{error.code}` | {error.status} | {_yes_or_no(error.retryable)} | {error.title} |"
+        for error in sorted(_all_errors(errors.SkepError), key=lambda error: error.code)
+    ]
+    return "\n".join([*lines, ""])
+
+
+def _yes_or_no(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def _all_errors(error: type[errors.SkepError]) -> Iterator[type[errors.SkepError]]:
+    yield error
+    for child in error.__subclasses__():
+        yield from _all_errors(child)
+
+
+def _paragraphs(text: str | None) -> list[str]:
+    return [line.strip() for line in (text or "").strip().splitlines()]
+
+
+PAGES = {"settings.md": settings_page, "errors.md": errors_page}
+
+
+def main(task: str) -> int:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, make in PAGES.items():
+        page = FOLDER / name
+        if task == "write":
+            page.write_text(make())
+        elif not page.exists() or page.read_text() != make():
+            sys.stderr.write(f"docs/reference/{name} is not in step; run `make docs`\n")
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
