@@ -151,7 +151,7 @@ class Runs(Protocol):
     async def settings_of(self, run_ids: Sequence[str]) -> dict[str, RunSettings]:
         """For the runs of a lease; unknown ids are absent."""
 
-    async def move(self, run_id: str, to: RunState, now: float) -> Run:
+    async def move(self, run_id: str, to: RunState) -> Run:
         """Change the state by the table in `model/states.py`; raises Conflict otherwise."""
 
 
@@ -176,7 +176,7 @@ class Requests(Protocol):
     async def cancel(self, run_id: str, now: float) -> int:
         """Everything of a run that is not in an agent's hands becomes CANCELLED."""
 
-    async def revive(self, run_id: str, now: float) -> int:
+    async def revive(self, run_id: str) -> int:
         """DEAD requests of a run become WAITING again, with their failures forgiven."""
 
     async def get(self, request_id: int) -> RequestView:
@@ -297,14 +297,22 @@ class Segments(Protocol):
 class Store(Protocol):
     """Everything, opened by URL in `store/registry.py`."""
 
-    runs: Runs
-    requests: Requests
-    blocks: Blocks
-    agents: Agents
-    ledgers: Ledgers
-    tokens: Tokens
-    alerts: Alerts
-    segments: Segments
+    @property
+    def runs(self) -> Runs: ...
+    @property
+    def requests(self) -> Requests: ...
+    @property
+    def blocks(self) -> Blocks: ...
+    @property
+    def agents(self) -> Agents: ...
+    @property
+    def ledgers(self) -> Ledgers: ...
+    @property
+    def tokens(self) -> Tokens: ...
+    @property
+    def alerts(self) -> Alerts: ...
+    @property
+    def segments(self) -> Segments: ...
 
     async def open(self) -> None:
         """Connect and bring the schema to this version, under a lock."""

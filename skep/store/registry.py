@@ -1,0 +1,13 @@
+"""Opens a store by URL. Run by centers only."""
+
+from __future__ import annotations
+
+from skep.settings import StoreSettings
+from skep.store.ports import Store
+
+
+def open_store(url: str, settings: StoreSettings) -> Store:
+    """The store behind a URL, not yet connected; raises ConfigurationError."""
+    from skep.store.sql.store import SqlStore
+
+    return SqlStore(url, settings.readers, settings.group_limit)

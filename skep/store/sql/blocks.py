@@ -1,0 +1,251 @@
+"""Blocks: leased, renewed, given back, taken back, collected. Answers `Blocks`.
+
+Run by centers only. A lease is real when, and only when, the row here says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from skep.errors import UnknownBlock
+from skep.model.block import BlockChange, BlockRef, BlockView, Held, Leased
+from skep.model.request import Work
+from skep.model.states import FINAL_STATES, BlockState, RequestState, RunState
+from skep.store.ports import FinishedBlock, FinishedRequest, Freed, Settlement, Verdict
+from skep.store.sql.block_rows import bodies_of, note_history, open_members, works_of
+from skep.store.sql.conditions import CLAIMABLE_BLOCKS, FINISHED_BLOCKS, USING_BLOCKS
+from skep.store.sql.database import Database, Tx
+from skep.store.sql.dialect import id_list
+from skep.store.sql.reap import take_back
+from skep.store.sql.runs import SqlRuns
+from skep.store.sql.settle import settle_all
+from skep.store.sql.tables import attempts, block_history, blocks, requests, runs
+
+
+class SqlBlocks:
+    """Rows of `blocks`."""
+
+    def __init__(self, database: Database, runs_: SqlRuns) -> None:
+        self._database = database
+        self._runs = runs_
+
+    async def lease(
+        self, block_ids: Sequence[int], agent: str, now: float, until: float
+    ) -> list[Leased]:
+        if not block_ids:
+            return []
+        return await self._database.write(lambda tx: _lease(tx, block_ids, agent, now, until))
+
+    async def renew(self, held: Sequence[Held], agent: str, until: float) -> list[int]:
+        if not held:
+            return []
+
+        def work(tx: Tx) -> list[int]:
+            mine = _held_by(tx, held, agent)
+            if mine:
+                _update_blocks(tx, mine, lease_until=until)
+            return [item.block for item in held if item.block not in mine]
+
+        return await self._database.write(work)
+
+    async def settle(self, settlements: Sequence[Settlement], now: float) -> list[Verdict]:
+        if not settlements:
+            return []
+        return await self._database.write(lambda tx: settle_all(tx, settlements, now))
+
+    async def give_back(
+        self, held: Sequence[Held], agent: str, now: float, reason: str
+    ) -> list[BlockRef]:
+        if not held:
+            return []
+        return await self._database.write(lambda tx: _give_back(tx, held, agent, now, reason))
+
+    async def reap(
+        self, now: float, dead_agents: Sequence[str], lease_limit: int, limit: int
+    ) -> list[Freed]:
+        def work(tx: Tx) -> list[Freed]:
+            rows = _overdue(tx, now, dead_agents, limit)
+            return [freed for row in rows for freed in take_back(tx, row, now, lease_limit)]
+
+        return await self._database.write(work)
+
+    async def claimable(self, limit: int) -> list[BlockRef]:
+        query = (
+            sa.select(blocks.c.id, runs.c.id.label("run_id"), blocks.c.priority, blocks.c.open)
+            .add_columns(blocks.c.target)
+            .join(runs, runs.c.no == blocks.c.run)
+            .where(CLAIMABLE_BLOCKS, runs.c.state == RunState.RUNNING)
+            .order_by(blocks.c.id)
+            .limit(limit)
+        )
+        rows = await self._database.read(lambda c: c.execute(query).all())
+        return [BlockRef(*row) for row in rows]
+
+    async def finished(self, run_id: str, limit: int) -> list[FinishedBlock]:
+        def work(connection: sa.Connection) -> list[FinishedBlock]:
+            run = self._runs.number(connection, run_id)
+            query = sa.select(blocks.c.id, blocks.c.agent).where(FINISHED_BLOCKS)
+            query = query.where(blocks.c.run == run).order_by(blocks.c.id).limit(limit)
+            rows = connection.execute(query).all()
+            works = works_of(connection, [row.id for row in rows]) if rows else {}
+            return [
+                FinishedBlock(row.id, run_id, row.agent, _ended(connection, row.id, works[row.id]))
+                for row in rows
+            ]
+
+        return await self._database.read(work)
+
+    async def collect(self, run_id: str, block_ids: Sequence[int]) -> int:
+        def work(tx: Tx) -> int:
+            run = self._runs.number(tx.connection, run_id)
+            wanted = sa.and_(blocks.c.run == run, blocks.c.id.in_(block_ids), FINISHED_BLOCKS)
+            return int(tx.execute(sa.update(blocks).where(wanted).values(collected=1)).rowcount)
+
+        return await self._database.write(work)
+
+    async def get(self, block_id: int) -> BlockView:
+        query = (
+            sa.select(blocks, runs.c.id.label("run_id"))
+            .join(runs, runs.c.no == blocks.c.run)
+            .where(blocks.c.id == block_id)
+        )
+        row = await self._database.read(lambda c: c.execute(query).first())
+        if row is None:
+            raise UnknownBlock(f"there is no block {block_id}")
+        return _view(row)
+
+    async def history(self, block_id: int) -> list[BlockChange]:
+        query = sa.select(block_history).where(block_history.c.block == block_id)
+        rows = await self._database.read(lambda c: c.execute(query.order_by("id")).all())
+        return [BlockChange(BlockState(row.state), row.at, row.detail) for row in rows]
+
+
+def _lease(tx: Tx, block_ids: Sequence[int], agent: str, now: float, until: float) -> list[Leased]:
+    query = (
+        sa.select(blocks.c.id, blocks.c.run, blocks.c.token, blocks.c.size, blocks.c.open)
+        .add_columns(runs.c.id.label("run_id"))
+        .join(runs, runs.c.no == blocks.c.run)
+        .where(sa.literal_column(f"blocks.id IN ({id_list(block_ids)})"))
+        .where(CLAIMABLE_BLOCKS, runs.c.state == RunState.RUNNING)
+        .with_for_update(of=blocks, skip_locked=True)
+    )
+    rows = {row.id: row for row in tx.execute(query)}
+    if not rows:
+        return []
+    _update_blocks(
+        tx, rows, state=BlockState.USING, token=blocks.c.token + 1, agent=agent, lease_until=until
+    )
+    note_history(tx, rows, BlockState.USING, now, f"leased to {agent}")
+    for row in rows.values():
+        tx.move(row.run, RequestState.QUEUED, RequestState.LEASED, row.open)
+    bodies = bodies_of(tx.connection, list(rows))
+    wanted = [rows[block] for block in dict.fromkeys(block_ids) if block in rows]
+    return [_leased(tx, row, bodies[row.id]) for row in wanted]
+
+
+def _leased(tx: Tx, row: Any, body: bytes) -> Leased:
+    skip: list[int] = []
+    if row.open < row.size:
+        still_open = open_members(tx.connection, row.id)
+        members = works_of(tx.connection, [row.id])[row.id]
+        skip = [work.id for work in members if work.id not in still_open]
+    return Leased(row.id, row.token + 1, row.run_id, row.size, body, skip)
+
+
+def _held_by(tx: Tx, held: Sequence[Held], agent: str) -> dict[int, Any]:
+    """Blocks among `held` that are in this agent's hands under just these tokens."""
+    tokens = {item.block: item.token for item in held}
+    query = (
+        sa.select(blocks)
+        .where(sa.literal_column(f"blocks.id IN ({id_list(tokens)})"))
+        .where(USING_BLOCKS, blocks.c.agent == agent)
+        .order_by(blocks.c.id)
+        .with_for_update()
+    )
+    return {row.id: row for row in tx.execute(query) if row.token == tokens[row.id]}
+
+
+def _give_back(tx: Tx, held: Sequence[Held], agent: str, now: float, reason: str) -> list[BlockRef]:
+    mine = _held_by(tx, held, agent)
+    if not mine:
+        return []
+    _update_blocks(tx, mine, state=BlockState.RETRY, agent="", lease_until=0.0)
+    note_history(tx, mine, BlockState.RETRY, now, f"given back by {agent}: {reason}")
+    for row in mine.values():
+        tx.move(row.run, RequestState.LEASED, RequestState.QUEUED, row.open)
+    names = _run_names(tx, {row.run for row in mine.values()})
+    return [
+        BlockRef(row.id, names[row.run], row.priority, row.open, row.target)
+        for row in mine.values()
+    ]
+
+
+def _run_names(tx: Tx, numbers: set[int]) -> dict[int, str]:
+    query = sa.select(runs.c.no, runs.c.id).where(runs.c.no.in_(numbers))
+    return {row.no: row.id for row in tx.execute(query)}
+
+
+def _overdue(tx: Tx, now: float, dead_agents: Sequence[str], limit: int) -> list[Any]:
+    late = sa.or_(blocks.c.lease_until < now, blocks.c.agent.in_(dead_agents))
+    query = (
+        sa.select(blocks, runs.c.id.label("run_id"), runs.c.state.label("run_state"))
+        .join(runs, runs.c.no == blocks.c.run)
+        .where(USING_BLOCKS, late)
+        .order_by(blocks.c.id)
+        .limit(limit)
+        .with_for_update(of=blocks, skip_locked=True)
+    )
+    return list(tx.execute(query))
+
+
+def _update_blocks(tx: Tx, block_ids: Any, **values: Any) -> None:
+    wanted: sa.ColumnElement[bool] = sa.literal_column(f"id IN ({id_list(block_ids)})")
+    tx.execute(sa.update(blocks).where(wanted).values(**values))
+
+
+def _ended(connection: sa.Connection, block: int, works: list[Work]) -> list[FinishedRequest]:
+    """The requests of a block that have ended in it, with how."""
+    ids = id_list(work.id for work in works)
+    query = (
+        sa.select(requests.c.id, requests.c.state, attempts)
+        .outerjoin(
+            attempts, sa.and_(attempts.c.request == requests.c.id, attempts.c.block == block)
+        )
+        .where(sa.literal_column(f"requests.id IN ({ids})"))
+        .where(requests.c.block == block, requests.c.state.in_(FINAL_STATES))
+        .order_by(requests.c.id, attempts.c.token)
+    )
+    # A request has one row for each lease in which it was reported; the last one decides.
+    rows = {row.id: row for row in connection.execute(query)}
+    return [_finished(rows[work.id], work) for work in works if work.id in rows]
+
+
+def _finished(row: Any, work: Work) -> FinishedRequest:
+    return FinishedRequest(
+        work.id,
+        work.uri,
+        RequestState(row.state).name.lower(),
+        row.status or 0,
+        row.failure or "",
+        row.detail or "",
+        work.meta,
+        row.final_uri or "",
+    )
+
+
+def _view(row: Any) -> BlockView:
+    return BlockView(
+        row.id,
+        row.run_id,
+        BlockState(row.state),
+        row.priority,
+        row.size,
+        row.open,
+        row.token,
+        row.agent,
+        row.lease_until,
+        row.created_at,
+    )

@@ -1,0 +1,74 @@
+"""The ledger, twice: from the running counts, and counted row by row. Answers `Ledgers`.
+
+The two are independent of each other on purpose: a change that forgot its tally, or a row
+that no state explains, shows as a difference. Run by centers only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from skep.model.ledger import Ledger
+from skep.model.states import CLAIMABLE, BlockState, RequestState
+from skep.store.sql.database import ACCEPTED, Database
+from skep.store.sql.runs import SqlRuns
+from skep.store.sql.tables import blocks, requests, tallies
+
+
+class SqlLedgers:
+    """Reads `tallies`, `requests` and `blocks`; writes nothing."""
+
+    def __init__(self, database: Database, runs: SqlRuns) -> None:
+        self._database = database
+        self._runs = runs
+
+    async def read(self, run_id: str | None = None) -> Ledger:
+        def work(connection: sa.Connection) -> Ledger:
+            query = sa.select(tallies.c.state, sa.func.sum(tallies.c.n)).group_by(tallies.c.state)
+            if run_id is not None:
+                query = query.where(tallies.c.run == self._runs.number(connection, run_id))
+            counts = {state: int(n) for state, n in connection.execute(query)}
+            return _ledger(counts.pop(ACCEPTED, 0), counts)
+
+        return await self._database.read(work)
+
+    async def audit(self, run_id: str | None = None) -> Ledger:
+        def work(connection: sa.Connection) -> Ledger:
+            query = (
+                sa.select(requests.c.state, blocks.c.state, sa.func.count())
+                .outerjoin(blocks, blocks.c.id == requests.c.block)
+                .group_by(requests.c.state, blocks.c.state)
+            )
+            if run_id is not None:
+                query = query.where(requests.c.run == self._runs.number(connection, run_id))
+            return _count(connection.execute(query).all())
+
+        return await self._database.read(work)
+
+
+def _count(rows: Any) -> Ledger:
+    accepted = 0
+    counts: Counter[int] = Counter()
+    for state, block_state, n in rows:
+        accepted += n
+        where = _really(state, block_state)
+        if where is not None:
+            counts[where] += n
+    return _ledger(accepted, counts)
+
+
+def _really(state: int, block_state: int | None) -> int | None:
+    """Where a row is; None when its block says that it should have ended: a lost request."""
+    if state != RequestState.QUEUED:
+        return state
+    if block_state == BlockState.USING:
+        return RequestState.LEASED
+    return RequestState.QUEUED if block_state in CLAIMABLE else None
+
+
+def _ledger(accepted: int, counts: Mapping[int, int]) -> Ledger:
+    return Ledger(accepted, **{s.name.lower(): counts.get(s, 0) for s in RequestState})

@@ -1,0 +1,261 @@
+"""Outcomes into rows: the end of a request. The hot half of every download.
+
+Run by centers only, inside one transaction for many blocks. The token decides: a report
+under another token, or for a block that is not in that agent's hands, changes nothing. An
+outcome of a request that has ended before changes nothing either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+
+from skep.errors import InvalidInput
+from skep.model.request import Outcome
+from skep.model.states import BlockState, RequestState, RunState
+from skep.store.ports import Settlement, Verdict
+from skep.store.sql.block_rows import note_history
+from skep.store.sql.database import Tx
+from skep.store.sql.dialect import Row, id_list
+from skep.store.sql.tables import attempts, blocks, requests, runs, segments
+
+ATTEMPT_COLUMNS = tuple(column.name for column in attempts.columns)
+_ENDED = (BlockState.SUCCESS, BlockState.FAILED)
+
+
+@dataclass(slots=True)
+class _Block:
+    """A block row while its reports are worked in."""
+
+    id: int
+    run: int
+    state: int
+    token: int
+    agent: str
+    open: int
+    size: int
+    failed: int
+    cancelled: bool
+    touched: bool = False
+
+    def holds(self, settlement: Settlement) -> bool:
+        return self.token == settlement.report.token and self.agent == settlement.agent
+
+
+@dataclass(slots=True)
+class _Writes:
+    """Everything that one call writes, gathered first and written in few statements."""
+
+    done: list[int] = field(default_factory=list)
+    dead: list[int] = field(default_factory=list)
+    cancelled: list[int] = field(default_factory=list)
+    delayed: list[tuple[int, float]] = field(default_factory=list)
+    attempts: list[Row] = field(default_factory=list)
+    committed: dict[str, int] = field(default_factory=dict)
+
+
+def settle_all(tx: Tx, settlements: Sequence[Settlement], now: float) -> list[Verdict]:
+    """Work in every report; one verdict each, in order."""
+    found = _lock_blocks(tx, {item.report.block for item in settlements})
+    writes = _Writes()
+    verdicts = [_settle(tx, found, item, writes, now) for item in settlements]
+    touched = [block for block in found.values() if block.touched]
+    _write_requests(tx, writes, touched)
+    tx.dialect.insert_many(tx.connection, attempts, ATTEMPT_COLUMNS, writes.attempts)
+    _write_blocks(tx, touched, now)
+    _write_segments(tx, writes.committed)
+    return verdicts
+
+
+def _lock_blocks(tx: Tx, block_ids: Iterable[int]) -> dict[int, _Block]:
+    query = (
+        sa.select(blocks.c.id, blocks.c.run, blocks.c.state, blocks.c.token, blocks.c.agent)
+        .add_columns(blocks.c.open, blocks.c.size, blocks.c.failed)
+        .add_columns(runs.c.state == RunState.CANCELLED)
+        .join(runs, runs.c.no == blocks.c.run)
+        .where(sa.literal_column(f"blocks.id IN ({id_list(block_ids)})"))
+        .order_by(blocks.c.id)
+        .with_for_update(of=blocks)
+    )
+    found = (_Block(*tuple(row)) for row in tx.execute(query))
+    return {block.id: block for block in found}
+
+
+def _settle(
+    tx: Tx, found: dict[int, _Block], item: Settlement, writes: _Writes, now: float
+) -> Verdict:
+    report = item.report
+    block = found.get(report.block)
+    if block is None:
+        return Verdict(report.block, "unknown")
+    if not block.holds(item):
+        return Verdict(block.id, "stale")
+    if block.state != BlockState.USING:
+        # The same hands, after the end: an answer of ours was lost and this is the echo.
+        return Verdict(block.id, "duplicate" if block.state in _ENDED else "stale")
+    outcomes = _unseen(tx, block, report.outcomes)
+    _sort_out(tx, block, item, outcomes, writes)
+    writes.attempts += _attempt_rows(item, outcomes, now)
+    if item.placed.segment and outcomes:
+        end = item.placed.offset + len(report.frames)
+        known = writes.committed.get(item.placed.segment, 0)
+        writes.committed[item.placed.segment] = max(known, end)
+    _advance(tx, block, final=report.final)
+    return Verdict(block.id, "stored" if outcomes or report.final else "duplicate", len(outcomes))
+
+
+def _unseen(tx: Tx, block: _Block, outcomes: list[Outcome]) -> list[Outcome]:
+    """Outcomes of requests that are still open in this block, each request once."""
+    if block.open == block.size and len({o.id for o in outcomes}) == len(outcomes):
+        return outcomes  # nothing was reported before; `_write_requests` checks the count
+    by_id = {outcome.id: outcome for outcome in reversed(outcomes)}
+    if not by_id:
+        return []
+    still_open = tx.sql(
+        f"SELECT id FROM requests WHERE id IN ({id_list(by_id)})"  # noqa: S608 - integers
+        f" AND block = {block.id:d} AND state = {RequestState.QUEUED:d}"
+    ).scalars()
+    return [by_id[number] for number in still_open]
+
+
+def _sort_out(
+    tx: Tx, block: _Block, item: Settlement, outcomes: list[Outcome], writes: _Writes
+) -> None:
+    failed = [outcome for outcome in outcomes if outcome.failure]
+    if not failed:
+        done = [outcome.id for outcome in outcomes]
+    else:
+        done = [outcome.id for outcome in outcomes if not outcome.failure]
+    writes.done += done
+    again_at = {} if block.cancelled else item.retry.again_at
+    delayed = [(o.id, again_at[o.id]) for o in failed if o.id in again_at]
+    ended = [outcome.id for outcome in failed if outcome.id not in again_at]
+    writes.delayed += delayed
+    end = RequestState.CANCELLED if block.cancelled else RequestState.DEAD
+    (writes.cancelled if block.cancelled else writes.dead).extend(ended)
+    block.touched = True
+    block.open -= len(outcomes)
+    block.failed += len(failed)
+    tx.tally(block.run, RequestState.LEASED, -len(outcomes))
+    tx.tally(block.run, RequestState.DONE, len(done))
+    tx.tally(block.run, RequestState.DELAYED, len(delayed))
+    tx.tally(block.run, end, len(ended))
+
+
+def _attempt_rows(item: Settlement, outcomes: list[Outcome], now: float) -> list[Row]:
+    block, token, agent = item.report.block, item.report.token, item.agent
+    segment, base = item.placed.segment, item.placed.offset
+    return [
+        (
+            o.id,
+            block,
+            token,
+            agent,
+            now,
+            o.failure,
+            o.status,
+            o.detail,
+            o.elapsed_us,
+            o.sent,
+            o.received,
+            o.address,
+            o.final_uri,
+            segment if o.length else "",
+            base + o.offset if o.length else 0,
+            o.length,
+        )
+        for o in outcomes
+    ]
+
+
+def _advance(tx: Tx, block: _Block, *, final: bool) -> None:
+    """The block's own state after a report."""
+    if block.open == 0:
+        block.state = BlockState.FAILED if block.failed else BlockState.SUCCESS
+    elif final:
+        # The agent is through with it although some are open: they go to somebody else.
+        block.state = BlockState.RETRY
+        tx.move(block.run, RequestState.LEASED, RequestState.QUEUED, block.open)
+
+
+def _write_requests(tx: Tx, writes: _Writes, touched: list[_Block]) -> None:
+    of_blocks = id_list(block.id for block in touched)
+    for state, ids in (
+        (RequestState.DONE, writes.done),
+        (RequestState.DEAD, writes.dead),
+        (RequestState.CANCELLED, writes.cancelled),
+    ):
+        if ids:
+            count = ", failures = failures + 1" if state is not RequestState.DONE else ""
+            changed = tx.sql(
+                f"UPDATE requests SET state = {state:d}{count}"  # noqa: S608 - integers
+                f" WHERE id IN ({id_list(ids)}) AND block IN ({of_blocks})"
+                f" AND state = {RequestState.QUEUED:d}"
+            ).rowcount
+            _expect(changed, len(ids))
+    if writes.delayed:
+        _delay(tx, writes.delayed, of_blocks)
+
+
+def _delay(tx: Tx, delayed: list[tuple[int, float]], of_blocks: str) -> None:
+    statement = (
+        sa.update(requests)
+        .where(requests.c.id == sa.bindparam("request"))
+        .where(sa.literal_column(f"block IN ({of_blocks})"))
+        .values(
+            state=RequestState.DELAYED,
+            failures=requests.c.failures + 1,
+            not_before=sa.bindparam("again_at"),
+            block=None,
+        )
+    )
+    rows = [{"request": number, "again_at": when} for number, when in delayed]
+    changed = tx.execute(statement, rows).rowcount
+    _expect(changed, len(rows))
+
+
+def _expect(changed: int, wanted: int) -> None:
+    if changed != wanted:
+        raise InvalidInput(
+            f"the report names {wanted - changed} requests that are not in its block; "
+            "nothing of it was stored"
+        )
+
+
+def _write_blocks(tx: Tx, touched: list[_Block], now: float) -> None:
+    by_change: dict[tuple[int, int, int], list[int]] = {}
+    for block in touched:
+        by_change.setdefault((block.state, block.open, block.failed), []).append(block.id)
+    for (state, still_open, failed), ids in by_change.items():
+        tx.sql(
+            f"UPDATE blocks SET state = {state:d}, {tx.dialect.quote('open')} = {still_open:d},"  # noqa: S608
+            f" failed = {failed:d} WHERE id IN ({id_list(ids)})"
+        )
+    for state in (BlockState.SUCCESS, BlockState.FAILED, BlockState.RETRY):
+        ids = [block.id for block in touched if block.state == state]
+        note_history(tx, ids, state, now, _HISTORY[state])
+
+
+_HISTORY = {
+    BlockState.SUCCESS: "every request was downloaded",
+    BlockState.FAILED: "reported, with failed requests",
+    BlockState.RETRY: "reported in part, the rest is to be done again",
+}
+
+
+def _write_segments(tx: Tx, committed: dict[str, int]) -> None:
+    for name, end in committed.items():
+        known = sa.update(segments).where(segments.c.name == name, segments.c.committed < end)
+        if tx.execute(known.values(committed=end)).rowcount == 0:
+            tx.dialect.insert_new(tx.connection, segments, ("name", "committed"), [(name, end)])
+
+
+def lost_attempts(row: Any, members: Iterable[int], now: float, detail: str) -> list[Row]:
+    """Attempt rows for requests that vanished with their agent once too often."""
+    return [
+        (n, row.id, row.token, row.agent, now, "lost", 0, detail, 0, 0, 0, "", "", "", 0, 0)
+        for n in members
+    ]

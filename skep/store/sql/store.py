@@ -1,0 +1,55 @@
+"""The SQL store put together, and its schema brought up to date. Run by centers only."""
+
+from __future__ import annotations
+
+import asyncio
+
+import sqlalchemy as sa
+
+from skep.store.sql.agents import SqlAgents
+from skep.store.sql.blocks import SqlBlocks
+from skep.store.sql.database import Database
+from skep.store.sql.desk import SqlAlerts, SqlSegments, SqlTokens
+from skep.store.sql.dialect import dialect_for
+from skep.store.sql.ledgers import SqlLedgers
+from skep.store.sql.migrate import bring_up_to_date
+from skep.store.sql.requests import SqlRequests
+from skep.store.sql.runs import SqlRuns
+
+
+class SqlStore:
+    """Implements `Store` of `store/ports.py` on any database that `dialect` knows."""
+
+    def __init__(
+        self, url: str, readers: int = 2, group_limit: int = 256, *, inline: bool = False
+    ) -> None:
+        self._url = sa.make_url(url)
+        self._inline = inline
+        self.database = Database(
+            self._url, dialect_for(self._url), readers, group_limit, inline=inline
+        )
+        self.runs = SqlRuns(self.database)
+        self.requests = SqlRequests(self.database, self.runs)
+        self.blocks = SqlBlocks(self.database, self.runs)
+        self.agents = SqlAgents(self.database)
+        self.ledgers = SqlLedgers(self.database, self.runs)
+        self.tokens = SqlTokens(self.database)
+        self.alerts = SqlAlerts(self.database)
+        self.segments = SqlSegments(self.database)
+
+    async def open(self) -> None:
+        if self._inline:
+            bring_up_to_date(self.database)
+            return
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, bring_up_to_date, self.database)
+        self.database.start()
+
+    async def close(self) -> None:
+        await self.database.stop()
+
+    async def ping(self) -> None:
+        await self.database.read(lambda connection: connection.exec_driver_sql("SELECT 1"))
+
+    def describe(self) -> str:
+        return self._url.render_as_string(hide_password=True)

@@ -1,0 +1,223 @@
+"""The schema, as SQLAlchemy tables. Run by centers only.
+
+The unit of the queue is the block row: narrow, with its body in a table apart, so that a
+change of state does not rewrite the body. A request row is written when it is accepted,
+when it is packed and when it ends. Times are seconds since the epoch, states the numbers
+of `model/states.py`.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+
+metadata = sa.MetaData()
+
+BigId = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+#: Exact bytes and case decide equality, in every engine.
+Exact = sa.String(64).with_variant(mysql.VARCHAR(64, collation="utf8mb4_bin"), "mysql", "mariadb")
+Seconds = sa.Float(53)
+Digest = sa.LargeBinary(16).with_variant(mysql.BINARY(16), "mysql", "mariadb")
+Digest32 = sa.LargeBinary(32).with_variant(mysql.BINARY(32), "mysql", "mariadb")
+Bytes = sa.LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb")
+LongText = sa.Text().with_variant(mysql.MEDIUMTEXT(collation="utf8mb4_bin"), "mysql", "mariadb")
+
+runs = sa.Table(
+    "runs",
+    metadata,
+    sa.Column("no", BigId, primary_key=True, autoincrement=True),
+    sa.Column("id", Exact, nullable=False, unique=True),
+    sa.Column("job", sa.String(200), nullable=False),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("settings", Bytes, nullable=False),
+    sa.Column("created_at", Seconds, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+requests = sa.Table(
+    "requests",
+    metadata,
+    sa.Column("id", BigId, primary_key=True, autoincrement=True),
+    sa.Column("run", BigId, nullable=False),
+    sa.Column("fingerprint", Digest, nullable=False),
+    sa.Column("uri", LongText, nullable=False),
+    sa.Column("host", sa.String(255), nullable=False),
+    sa.Column("priority", sa.SmallInteger, nullable=False),
+    sa.Column("arguments", Bytes, nullable=False),
+    sa.Column("state", sa.SmallInteger, nullable=False),
+    sa.Column("failures", sa.Integer, nullable=False),
+    sa.Column("block", BigId, nullable=True),
+    sa.Column("not_before", Seconds, nullable=False),
+    sa.Column("expires_at", Seconds, nullable=True),
+    sa.Column("created_at", Seconds, nullable=False),
+    sa.UniqueConstraint("run", "fingerprint", name="requests_once"),
+    sqlite_autoincrement=True,
+)
+
+_WAITING = sa.text("state = 0")
+_DELAYED = sa.text("state = 3")
+_MORTAL = sa.text("expires_at IS NOT NULL AND state IN (0, 3)")
+
+# MySQL has no partial indexes and takes the state as first column instead: there the same
+# index holds every row, which is the price of that engine.
+sa.Index(
+    "requests_waiting",
+    requests.c.state,
+    requests.c.run,
+    requests.c.priority,
+    requests.c.id,
+    sqlite_where=_WAITING,
+    postgresql_where=_WAITING,
+)
+sa.Index(
+    "requests_delayed",
+    requests.c.state,
+    requests.c.not_before,
+    sqlite_where=_DELAYED,
+    postgresql_where=_DELAYED,
+)
+sa.Index("requests_mortal", requests.c.expires_at, sqlite_where=_MORTAL, postgresql_where=_MORTAL)
+
+blocks = sa.Table(
+    "blocks",
+    metadata,
+    sa.Column("id", BigId, primary_key=True, autoincrement=True),
+    sa.Column("run", BigId, nullable=False),
+    sa.Column("priority", sa.SmallInteger, nullable=False),
+    sa.Column("state", sa.SmallInteger, nullable=False),
+    sa.Column("token", sa.Integer, nullable=False),
+    sa.Column("losses", sa.Integer, nullable=False),
+    sa.Column("agent", sa.String(64), nullable=False),
+    sa.Column("target", sa.String(64), nullable=False),
+    sa.Column("lease_until", Seconds, nullable=False),
+    sa.Column("size", sa.Integer, nullable=False),
+    sa.Column("open", sa.Integer, nullable=False),
+    sa.Column("failed", sa.Integer, nullable=False),
+    sa.Column("collected", sa.SmallInteger, nullable=False),
+    sa.Column("created_at", Seconds, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+_CLAIMABLE = sa.text("state IN (1, 16)")
+_USING = sa.text("state = 2")
+_FINISHED = sa.text("state IN (4, 8) AND collected = 0")
+
+sa.Index(
+    "blocks_claimable",
+    blocks.c.state,
+    blocks.c.id,
+    sqlite_where=_CLAIMABLE,
+    postgresql_where=_CLAIMABLE,
+)
+sa.Index(
+    "blocks_using",
+    blocks.c.state,
+    blocks.c.lease_until,
+    sqlite_where=_USING,
+    postgresql_where=_USING,
+)
+sa.Index(
+    "blocks_finished",
+    blocks.c.run,
+    blocks.c.collected,
+    blocks.c.id,
+    sqlite_where=_FINISHED,
+    postgresql_where=_FINISHED,
+)
+
+block_bodies = sa.Table(
+    "block_bodies",
+    metadata,
+    sa.Column("block", BigId, primary_key=True, autoincrement=False),
+    sa.Column("body", Bytes, nullable=False),
+)
+
+block_history = sa.Table(
+    "block_history",
+    metadata,
+    sa.Column("id", BigId, primary_key=True, autoincrement=True),
+    sa.Column("block", BigId, nullable=False, index=True),
+    sa.Column("state", sa.SmallInteger, nullable=False),
+    sa.Column("at", Seconds, nullable=False),
+    sa.Column("detail", sa.Text, nullable=False),
+)
+
+attempts = sa.Table(
+    "attempts",
+    metadata,
+    sa.Column("request", BigId, primary_key=True, autoincrement=False),
+    sa.Column("block", BigId, primary_key=True, autoincrement=False),
+    sa.Column("token", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("agent", sa.String(64), nullable=False),
+    sa.Column("at", Seconds, nullable=False),
+    sa.Column("failure", sa.String(16), nullable=False),
+    sa.Column("status", sa.Integer, nullable=False),
+    sa.Column("detail", sa.Text, nullable=False),
+    sa.Column("elapsed_us", sa.BigInteger, nullable=False),
+    sa.Column("sent", sa.BigInteger, nullable=False),
+    sa.Column("received", sa.BigInteger, nullable=False),
+    sa.Column("address", sa.String(64), nullable=False),
+    sa.Column("final_uri", LongText, nullable=False),
+    sa.Column("segment", sa.String(128), nullable=False),
+    sa.Column("offset", sa.BigInteger, nullable=False),
+    sa.Column("length", sa.BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+segments = sa.Table(
+    "segments",
+    metadata,
+    sa.Column("name", sa.String(128), primary_key=True),
+    sa.Column("committed", sa.BigInteger, nullable=False),
+)
+
+tallies = sa.Table(
+    "tallies",
+    metadata,
+    sa.Column("run", BigId, primary_key=True, autoincrement=False),
+    sa.Column("state", sa.SmallInteger, primary_key=True, autoincrement=False),
+    sa.Column("n", sa.BigInteger, nullable=False),
+)
+
+agents = sa.Table(
+    "agents",
+    metadata,
+    sa.Column("id", Exact, primary_key=True),
+    sa.Column("registration", Bytes, nullable=False),
+    sa.Column("enabled", sa.SmallInteger, nullable=False),
+    sa.Column("registered_at", Seconds, nullable=False),
+    sa.Column("seen_at", Seconds, nullable=False),
+    sa.Column("vitals", Bytes, nullable=False),
+)
+
+heartbeats = sa.Table(
+    "heartbeats",
+    metadata,
+    sa.Column("id", BigId, primary_key=True, autoincrement=True),
+    sa.Column("agent", Exact, nullable=False),
+    sa.Column("at", Seconds, nullable=False),
+    sa.Column("vitals", Bytes, nullable=False),
+    sa.Index("heartbeats_by_agent", "agent", "at"),
+    sa.Index("heartbeats_by_time", "at"),
+)
+
+tokens = sa.Table(
+    "tokens",
+    metadata,
+    sa.Column("digest", Digest32, primary_key=True),
+    sa.Column("role", sa.String(16), nullable=False),
+    sa.Column("subject", sa.String(64), nullable=False),
+    sa.Column("created_at", Seconds, nullable=False),
+    sa.Column("revoked", sa.SmallInteger, nullable=False),
+)
+
+alerts = sa.Table(
+    "alerts",
+    metadata,
+    sa.Column("kind", sa.String(32), primary_key=True),
+    sa.Column("subject", sa.String(100), primary_key=True),
+    sa.Column("detail", sa.Text, nullable=False),
+    sa.Column("times", sa.Integer, nullable=False),
+    sa.Column("first_at", Seconds, nullable=False),
+    sa.Column("last_at", Seconds, nullable=False),
+)
