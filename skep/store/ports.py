@@ -159,7 +159,10 @@ class Requests(Protocol):
     """Asked by `jobs`, by `lanes` and by people."""
 
     async def accept(self, run_id: str, rows: Sequence[RequestRow], now: float) -> Accepted:
-        """Keep them as WAITING, once per (run, fingerprint). Raises UnknownRun."""
+        """Keep them as WAITING, once per (run, fingerprint).
+
+        Raises UnknownRun, and Conflict when the run has ended.
+        """
 
     async def backlog(self) -> list[Backlog]:
         """Runs that are running and have waiting requests, by priority."""
@@ -181,6 +184,9 @@ class Requests(Protocol):
 
     async def get(self, request_id: int) -> RequestView:
         """Raises NotFound."""
+
+    async def retry_facts(self, request_ids: Sequence[int]) -> dict[int, tuple[int, int]]:
+        """id -> (failures so far, retries that its run allows); unknown ids are absent."""
 
     async def attempts(self, request_id: int) -> list[Attempt]:
         """Its whole history, oldest first."""

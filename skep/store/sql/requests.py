@@ -16,6 +16,7 @@ from skep.model.attempt import Attempt
 from skep.model.block import BlockRef
 from skep.model.lane import HIGHEST, LOWEST
 from skep.model.request import Work
+from skep.model.run import RunSettings
 from skep.model.states import BlockState, RequestState, RunState
 from skep.store.ports import Accepted, Backlog, PackPlan, RequestRow, RequestView
 from skep.store.sql.block_rows import members_of, new_block, note_history
@@ -38,6 +39,7 @@ _COLUMNS = (
     "expires_at",
     "created_at",
 )
+_settings = msgspec.msgpack.Decoder(RunSettings)
 _CANCELLED = RequestState.CANCELLED
 _arguments = msgspec.msgpack.Decoder(tuple[str, dict[str, str], bytes, dict[str, Any]])
 
@@ -51,7 +53,7 @@ class SqlRequests:
 
     async def accept(self, run_id: str, rows: Sequence[RequestRow], now: float) -> Accepted:
         def work(tx: Tx) -> Accepted:
-            run = self._runs.number(tx.connection, run_id)
+            run = self._runs.accepting(tx.connection, run_id)
             values = [_row(run, row, now) for row in rows]
             new = tx.dialect.insert_new(tx.connection, requests, _COLUMNS, values)
             tx.tally(run, ACCEPTED, new)
@@ -133,6 +135,17 @@ class SqlRequests:
             raise NotFound(f"there is no request {request_id}")
         return _view(row)
 
+    async def retry_facts(self, request_ids: Sequence[int]) -> dict[int, tuple[int, int]]:
+        if not request_ids:
+            return {}
+        query = (
+            sa.select(requests.c.id, requests.c.failures, runs.c.settings)
+            .join(runs, runs.c.no == requests.c.run)
+            .where(sa.literal_column(f"requests.id IN ({id_list(request_ids)})"))
+        )
+        rows = await self._database.read(lambda c: c.execute(query).all())
+        return {row.id: (row.failures, _settings.decode(row.settings).retries) for row in rows}
+
     async def attempts(self, request_id: int) -> list[Attempt]:
         query = sa.select(attempts).where(attempts.c.request == request_id)
         query = query.order_by(attempts.c.at, attempts.c.token)
@@ -176,13 +189,9 @@ def _backlog(connection: sa.Connection) -> list[Backlog]:
         .order_by(priority.c.p, runs.c.no)
     )
     return [
-        Backlog(row.id, row.p, row.n, _block_size(row.settings))
+        Backlog(row.id, row.p, row.n, _settings.decode(row.settings).block_size)
         for row in connection.execute(query)
     ]
-
-
-def _block_size(settings: bytes) -> int:
-    return int(msgspec.msgpack.decode(settings).get("block_size", 100))
 
 
 def _oldest_waiting(tx: Tx, run: int, plan: PackPlan) -> list[Any]:

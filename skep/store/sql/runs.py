@@ -14,6 +14,7 @@ from skep.model.states import RUN_CHANGES, RunState
 from skep.store.sql.database import Database, Tx
 from skep.store.sql.tables import runs
 
+_ENDED = frozenset({RunState.FINISHED, RunState.CANCELLED})
 _settings = msgspec.msgpack.Decoder(RunSettings)
 
 
@@ -65,6 +66,13 @@ class SqlRuns:
             return msgspec.structs.replace(run, state=to)
 
         return await self._database.write(work)
+
+    def accepting(self, connection: sa.Connection, run_id: str) -> int:
+        """The number of a run that still takes requests; raises UnknownRun or Conflict."""
+        run = _get(connection, run_id)
+        if run.state in _ENDED:
+            raise Conflict(f"run {run_id} is {run.state} and takes no more requests")
+        return self.number(connection, run_id)
 
     def number(self, connection: sa.Connection, run_id: str) -> int:
         """The run's number in this store; raises UnknownRun."""

@@ -1,0 +1,100 @@
+"""Results: bytes to the archive, then facts to the store, then the answer. Run by centers.
+
+This order is the only safe one: rows that are committed point at bytes that are synced. A
+crash after the first step leaves bytes that no row knows, and the agent sends again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from skep.archive.ports import Archive, Place
+from skep.errors import InvalidInput
+from skep.lanes.recycle import again_at
+from skep.model.block import BlockReport
+from skep.model.request import URI_LIMIT, Outcome
+from skep.model.states import Failure
+from skep.runtime.backoff import Backoff
+from skep.runtime.clock import Clock
+from skep.settings import LaneSettings
+from skep.store.ports import Placed, RetryRule, Settlement, Store, Verdict
+
+DETAIL_LIMIT = 1000
+ADDRESS_LIMIT = 64
+_FAILURES = frozenset({"", *Failure})
+
+
+class Ingest:
+    """Takes block reports from agents."""
+
+    def __init__(
+        self, settings: LaneSettings, store: Store, archive: Archive, clock: Clock, rng: Random
+    ) -> None:
+        self._backoff = Backoff(settings.retry_first, settings.retry_cap)
+        self._store = store
+        self._archive = archive
+        self._clock = clock
+        self._rng = rng
+
+    async def take(self, agent: str, reports: Sequence[BlockReport]) -> list[Verdict]:
+        """On disk when it returns; raises InvalidInput before anything was written."""
+        for report in reports:
+            check_report(report)
+        rules = await self._rules(reports)
+        places = await self._keep(reports)
+        settlements = [
+            Settlement(report, agent, rule, place)
+            for report, rule, place in zip(reports, rules, places, strict=True)
+        ]
+        return await self._store.blocks.settle(settlements, self._clock.now())
+
+    async def _keep(self, reports: Sequence[BlockReport]) -> list[Placed]:
+        blobs = [report.frames for report in reports if report.frames]
+        places = iter(await self._archive.append(blobs) if blobs else [])
+        return [_placed(next(places)) if report.frames else Placed() for report in reports]
+
+    async def _rules(self, reports: Sequence[BlockReport]) -> list[RetryRule]:
+        failed = [o.id for report in reports for o in report.outcomes if o.failure]
+        if not failed:
+            return [RetryRule({})] * len(reports)
+        histories = await self._store.requests.retry_facts(failed)
+        now = self._clock.now()
+        return [RetryRule(self._again(report, histories, now)) for report in reports]
+
+    def _again(
+        self, report: BlockReport, histories: dict[int, tuple[int, int]], now: float
+    ) -> dict[int, float]:
+        again: dict[int, float] = {}
+        for outcome in report.outcomes:
+            if not outcome.failure or outcome.id not in histories:
+                continue
+            failures, retries = histories[outcome.id]
+            when = again_at(outcome, failures, retries, now, self._backoff, self._rng)
+            if when is not None:
+                again[outcome.id] = when
+        return again
+
+
+def _placed(place: Place) -> Placed:
+    return Placed(place.segment, place.offset)
+
+
+def check_report(report: BlockReport) -> None:
+    """Refuse what no honest agent sends; cut what is merely too long."""
+    size = len(report.frames)
+    for outcome in report.outcomes:
+        if outcome.failure not in _FAILURES:
+            raise InvalidInput(f"block {report.block}: failure {outcome.failure!r} is not known")
+        if outcome.offset < 0 or outcome.length < 0 or outcome.offset + outcome.length > size:
+            raise InvalidInput(
+                f"block {report.block}: request {outcome.id} points outside its frames"
+            )
+        if outcome.detail or outcome.final_uri or len(outcome.address) > ADDRESS_LIMIT:
+            _shorten(outcome)
+
+
+def _shorten(outcome: Outcome) -> None:
+    outcome.detail = outcome.detail[:DETAIL_LIMIT]
+    outcome.final_uri = outcome.final_uri[:URI_LIMIT]
+    outcome.address = outcome.address[:ADDRESS_LIMIT]

@@ -1,0 +1,72 @@
+"""Leases: blocks into agents' hands and back. Run by centers only.
+
+The lanes say in which order to try, the store decides. Whatever happens to an agent or to
+this center, a block ends in exactly one way: reported under its newest token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from skep.bus.ports import Bus
+from skep.lanes.dispatch import Dispatcher, try_offer
+from skep.lanes.order import STRICT, floor_lane
+from skep.model.block import BlockRef, Held, Leased
+from skep.runtime.clock import Clock
+from skep.settings import LaneSettings
+from skep.store.ports import Freed, Store
+
+#: Blocks that one reaping transaction takes back.
+REAP_LIMIT = 200
+
+
+class Leases:
+    """Hands out, renews and takes back."""
+
+    def __init__(
+        self, settings: LaneSettings, store: Store, bus: Bus, clock: Clock, dispatcher: Dispatcher
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._bus = bus
+        self._clock = clock
+        self._dispatcher = dispatcher
+        self._tick = 0
+
+    async def lease(self, agent: str, want: int) -> list[Leased]:
+        """Up to `want` blocks, best lane first; nothing is there when it is empty."""
+        refs = await self._pop(agent, want)
+        if not refs:
+            return []
+        now = self._clock.now()
+        until = now + self._settings.lease_seconds
+        # Popped and not leased (a crash here, a paused run): ready in the store, and
+        # `reconcile` brings it back into its lane.
+        return await self._store.blocks.lease([ref.id for ref in refs], agent, now, until)
+
+    async def _pop(self, agent: str, want: int) -> list[BlockRef]:
+        targets = ("", agent)
+        self._tick += 1
+        first = floor_lane(self._tick, self._settings.floor_every)
+        refs = await self._bus.lanes.pop((first,), targets, 1) if first is not None else []
+        if len(refs) < want:
+            refs += await self._bus.lanes.pop(STRICT, targets, want - len(refs))
+        return refs
+
+    async def renew(self, agent: str, held: Sequence[Held]) -> list[int]:
+        """Returns the blocks that the agent must forget."""
+        until = self._clock.now() + self._settings.lease_seconds
+        return await self._store.blocks.renew(held, agent, until)
+
+    async def give_back(self, agent: str, held: Sequence[Held], reason: str) -> int:
+        refs = await self._store.blocks.give_back(held, agent, self._clock.now(), reason)
+        await try_offer(self._dispatcher, refs)
+        return len(refs)
+
+    async def reap(self, dead_agents: Sequence[str]) -> list[Freed]:
+        """Take back what ran out or was held by the dead."""
+        now = self._clock.now()
+        limit = self._settings.lease_limit
+        freed = await self._store.blocks.reap(now, dead_agents, limit, REAP_LIMIT)
+        await try_offer(self._dispatcher, [item.ref for item in freed if item.ref is not None])
+        return freed
