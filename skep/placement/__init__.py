@@ -1,0 +1,1 @@
+"""By whom: which agents are there, alive and allowed to take work. Centers only."""

@@ -1,0 +1,64 @@
+"""The door: runs are opened here and requests are accepted. Run by centers only.
+
+When `accept` returns, the requests are on disk. `on_accepted` tells the dispatcher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from skep.jobs.validate import Offered, Validator, check_header
+from skep.model.run import Run, RunId, RunSettings
+from skep.model.states import RunState
+from skep.runtime.clock import Clock
+from skep.store.ports import Accepted, Store
+
+
+class NewRun(msgspec.Struct, forbid_unknown_fields=True):
+    """What a caller says about a run that it opens."""
+
+    job: str = ""
+    settings: RunSettings = RunSettings()
+
+
+class Intake:
+    """Opens runs and accepts requests."""
+
+    def __init__(
+        self, store: Store, validator: Validator, clock: Clock, on_accepted: Callable[[], None]
+    ) -> None:
+        self._store = store
+        self._validator = validator
+        self._clock = clock
+        self._on_accepted = on_accepted
+
+    async def open_run(self, run_id: RunId, new: NewRun) -> tuple[Run, bool]:
+        """(run, whether it is new). Opening a run twice gives the one that is there."""
+        for name, value in new.settings.headers.items():
+            check_header(name, value)
+        job = new.job or run_id
+        run = Run(run_id, job[:200], RunState.RUNNING, new.settings, self._clock.now())
+        if await self._store.runs.create(run):
+            return run, True
+        return await self._store.runs.get(run_id), False
+
+    async def accept(self, run_id: str, offered: Sequence[Offered]) -> Accepted:
+        """Keep the requests of a run; raises before anything is stored."""
+        run = await self._store.runs.get(run_id)
+        now = self._clock.now()
+        rows = self._validator.rows(offered, run.settings.priority, now)
+        accepted = await self._store.requests.accept(run_id, rows, now)
+        if accepted.new:
+            self._on_accepted()
+        return accepted
+
+    async def move(self, run_id: str, to: RunState) -> Run:
+        """Pause, continue, finish or cancel a run."""
+        run = await self._store.runs.move(run_id, to)
+        if to is RunState.CANCELLED:
+            await self._store.requests.cancel(run_id, self._clock.now())
+        if to is RunState.RUNNING:
+            self._on_accepted()
+        return run

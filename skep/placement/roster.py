@@ -1,0 +1,73 @@
+"""The roster: agents as this center sees them. Run by centers only.
+
+Alive means that the last beat, as received by a center, is younger than `alive_after`. No
+agent's clock is believed. After a start or an outage of the store nobody has been able to
+beat, so nobody is called dead before a full `alive_after` has passed.
+"""
+
+from __future__ import annotations
+
+from skep.model.agent import AgentView, Registration, Vitals
+from skep.runtime.clock import Clock
+from skep.settings import CenterSettings
+from skep.store.ports import Store
+
+
+class Roster:
+    """Registers, hears beats, and says who is dead."""
+
+    def __init__(self, settings: CenterSettings, store: Store, clock: Clock) -> None:
+        self._settings = settings
+        self._store = store
+        self._clock = clock
+        self._hearing_since = clock.monotonic()
+        self._views: dict[str, AgentView] = {}
+
+    async def register(self, registration: Registration) -> AgentView:
+        view = await self._store.agents.register(registration, self._clock.now())
+        self._views[view.id] = view
+        return view
+
+    async def beat(self, agent: str, vitals: Vitals, age: float) -> bool:
+        """False when the agent must register. A beat that waited too long says nothing."""
+        if age >= self._settings.alive_after:
+            return agent in self._views
+        unknown = await self._store.agents.beat([(agent, vitals)], self._clock.now())
+        return not unknown
+
+    async def refresh(self) -> list[AgentView]:
+        """Look at all agents again; other centers hear some of them."""
+        views = await self._store.agents.all()
+        self._views = {view.id: view for view in views}
+        return views
+
+    def deaf(self) -> None:
+        """Beats could not be written: the silence was ours, not the agents'."""
+        self._hearing_since = self._clock.monotonic()
+
+    @property
+    def may_judge(self) -> bool:
+        """Have we listened long enough to call anybody dead?"""
+        heard_for = self._clock.monotonic() - self._hearing_since
+        return heard_for >= self._settings.alive_after
+
+    async def dead(self) -> list[str]:
+        """Agents whose silence is too long, nobody while we may not judge."""
+        if not self.may_judge:
+            return []
+        now = self._clock.now()
+        alive_after = self._settings.alive_after
+        return [view.id for view in await self.refresh() if not view.alive(now, alive_after)]
+
+    async def may_work(self, agent: str) -> bool:
+        """Registered and not switched off by a person."""
+        view = self._views.get(agent)
+        if view is None:
+            await self.refresh()
+            view = self._views.get(agent)
+        return view is not None and view.enabled
+
+    async def enable(self, agent: str, enabled: bool) -> AgentView:
+        view = await self._store.agents.enable(agent, enabled)
+        self._views[agent] = view
+        return view
