@@ -144,7 +144,8 @@ class RedisLanes:
         return {lane: int(count or 0) for lane, count in zip(Lane, counts, strict=True)}
 
     async def ids(self) -> set[int]:
-        return {int(block) for block in await self._link.ask(self._link.client.hkeys(_BLOCKS))}
+        names: Any = await self._link.ask(self._link.client.hkeys(_BLOCKS))
+        return {int(name) for name in names if name.lstrip(b"-").isdigit()}
 
     async def remove(self, block_ids: Sequence[int]) -> int:
         if not block_ids:
@@ -207,7 +208,8 @@ class RedisSignals:
                             yield self._own_name(message["channel"]), message["data"]
             except (BusDown, RedisError, OSError) as error:
                 failures += 1
-                log.debug("listening at %s broke off: %s", self._link.place, error)
+                level = logging.WARNING if failures == 1 else logging.DEBUG
+                log.log(level, "listening at %s broke off: %s", self._link.place, error)
             await self._clock.sleep(RECONNECT.delay(failures, self._rng))
 
     async def _next(self, pubsub: PubSub) -> dict[str, Any]:

@@ -147,7 +147,8 @@ class TestRedis(BusConformance):
         self, redis_bus: RedisBus, raw: Redis
     ) -> None:
         """Fault 69."""
-        await raw.hset("skep:{lanes}:blocks", mapping={"1": b"\xc1", "2": b"\xc1"})
+        await raw.hset("skep:{lanes}:blocks", mapping={"1": b"\xc1", "2": b"\xc1", "x": b""})
+        assert await redis_bus.lanes.ids() == {1, 2}
         assert await redis_bus.lanes.remove([1]) == 1
         await redis_bus.lanes.clear()
         assert await redis_bus.lanes.ids() == set()
@@ -161,6 +162,21 @@ class TestRedis(BusConformance):
         lines = [line for _, line in await redis_bus.logs.read("run")]
         assert len(lines) == 2
         assert lines[1] == {"message": "ours"}
+
+    async def test_a_cancelled_call_leaves_no_answer_for_the_next(
+        self, redis_bus: RedisBus
+    ) -> None:
+        """An agent that hangs up in its long poll must not hand its answer to another."""
+        await redis_bus.logs.append("run", [{"n": "1"}])
+        for turns in range(40):
+            calls = [asyncio.create_task(redis_bus.logs.read("run")) for _ in range(4)]
+            for _ in range(turns % 10):
+                await asyncio.sleep(0)
+            for call in calls:
+                call.cancel()
+            answers = await asyncio.gather(*(redis_bus.lanes.sizes() for _ in range(4)))
+            assert answers == [dict.fromkeys(Lane, 0)] * 4
+            await asyncio.gather(*calls, return_exceptions=True)
 
     async def test_a_redis_that_may_evict_lanes_is_refused(
         self, redis_bus: RedisBus, raw: Redis
