@@ -1,0 +1,334 @@
+"""The thread that downloads for one run: libcurl, its connections, cookies and politeness.
+
+Requests come in through a deque, results go out through another; the thread touches
+nothing else of the process. It never waits for anything but its sockets, and whatever
+happens to it, every request that it took is answered.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pycurl
+
+from skep.archive.frames import Exchange
+from skep.downloaders.decode import BadEncoding, OverLimit
+from skep.downloaders.egress import EgressPolicy
+from skep.downloaders.flight import REDIRECTS, BadRequest, Done, Flight
+from skep.downloaders.gate import HostGate
+from skep.downloaders.head import HEAD_LIMIT, Head, retry_after
+from skep.downloaders.outgoing import BadHeader, run_headers
+from skep.downloaders.poller import Poller
+from skep.downloaders.ports import Fetched
+from skep.downloaders.slot import Slot, SlotOptions
+from skep.downloaders.target import BadTarget
+from skep.downloaders.verdict import classify, cut_of, short
+from skep.model.request import Outcome, Work
+from skep.model.run import RunSettings
+from skep.model.states import Failure
+from skep.runtime.clock import Clock
+
+log = logging.getLogger(__name__)
+
+LONGEST_SLEEP = 30.0
+FIRST_ERROR_STATUS = 400
+_ASKS_TO_WAIT = frozenset({429, 503})
+
+Keep = Callable[[Exchange], bytes]
+Verdict = tuple[Failure | None, str]
+_FINE: Verdict = (None, "")
+
+
+class EngineOptions(msgspec.Struct, frozen=True):
+    """What an engine is given by its kind."""
+
+    clock: Clock
+    egress: EgressPolicy
+    keep: Keep
+    ca_file: str
+    ca_path: str
+    #: Downloads at the same time, and connections that are kept.
+    connections: int
+
+
+class Engine:
+    """Owned by one downloader. `submit` and `stop` are for the event loop's thread."""
+
+    def __init__(
+        self, run: str, settings: RunSettings, options: EngineOptions, ready: Callable[[], None]
+    ) -> None:
+        self._settings = settings
+        self._options = options
+        self._now = options.clock.monotonic
+        self._ready = ready
+        self._inbox: deque[tuple[Work, Done]] = deque()
+        #: Finished downloads; the event loop takes them from the left.
+        self.finished: deque[tuple[Done, Fetched]] = deque()
+        #: Connections that were not made because the policy refuses the address.
+        self.refused = 0
+        self._announced = False
+        self._asleep = False
+        self._stopping = False
+        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._gate: HostGate[Flight] = HostGate(settings.host_concurrency, settings.host_delay)
+        self._free: list[Slot] = []
+        self._running: set[Slot] = set()
+        self._thread = threading.Thread(target=self._main, name=f"http {run}", daemon=True)
+        self._thread.start()
+
+    # --- called by the event loop's thread ---
+
+    def submit(self, work: Work, done: Done) -> None:
+        """Take a request; the thread is only woken when it sleeps."""
+        self._inbox.append((work, done))
+        if self._asleep:
+            os.eventfd_write(self._wake_fd, 1)
+
+    def stop(self) -> None:
+        """End the thread; blocks until it has ended, so call it in an executor."""
+        self._stopping = True
+        os.eventfd_write(self._wake_fd, 1)
+        self._thread.join()
+        os.close(self._wake_fd)
+
+    def take_finished(self) -> list[tuple[Done, Fetched]]:
+        """Everything that has ended since the last call."""
+        # In this order: what is added after the flag is down announces itself again.
+        self._announced = False
+        batch = []
+        while self.finished:
+            batch.append(self.finished.popleft())
+        return batch
+
+    # --- the thread ---
+
+    def _main(self) -> None:
+        try:
+            self._open()
+            while not self._stopping:
+                self._turn()
+        except Exception:
+            log.exception("a download thread failed; its requests are given back")
+        finally:
+            self._stopping = True
+            self._abort_all()
+
+    def _open(self) -> None:
+        self._multi: Any = pycurl.CurlMulti()
+        self._multi.setopt(pycurl.M_MAXCONNECTS, self._options.connections)
+        self._poller = Poller(self._multi, self._now, self._wake_fd)
+        self._share: Any = None
+        if self._settings.cookies:
+            self._share = pycurl.CurlShare()
+            self._share.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_COOKIE)
+        self._outgoing = run_headers({})
+        self._bad_run = ""
+        try:
+            self._outgoing = run_headers(self._settings.headers)
+        except BadHeader as error:
+            self._bad_run = str(error)
+        self._slot_options = SlotOptions(
+            egress=self._options.egress,
+            outgoing=self._outgoing,
+            time_limit=self._settings.time_limit,
+            body_limit=self._settings.body_limit,
+            ca_file=self._options.ca_file,
+            ca_path=self._options.ca_path,
+            share=self._share,
+            on_new_socket=self._poller.on_new_socket,
+        )
+
+    def _turn(self) -> None:
+        """One round: take requests in, start what may start, wait, reap, hand out."""
+        while self._inbox:
+            self._accept(*self._inbox.popleft())
+        self._launch_all()
+        self._announce()
+        self._asleep = True
+        # A request that came before the flag was up has not woken anybody.
+        self._poller.wait(0.0 if self._inbox or self._stopping else self._patience())
+        self._asleep = False
+        self._reap()
+
+    def _patience(self) -> float:
+        due = self._gate.next_due()
+        if due is None or len(self._running) >= self._options.connections:
+            return LONGEST_SLEEP
+        return min(max(due - self._now(), 0.0), LONGEST_SLEEP)
+
+    def _accept(self, work: Work, done: Done) -> None:
+        try:
+            flight = self._new_flight(work, done)
+        except (BadTarget, BadHeader, BadRequest) as error:
+            outcome = Outcome(work.id, Failure.CONTENT, detail=short(str(error)))
+            self.finished.append((done, Fetched(outcome)))
+            return
+        self._gate.offer(flight.target.host, flight)
+
+    def _new_flight(self, work: Work, done: Done) -> Flight:
+        if self._bad_run:
+            raise BadHeader(self._bad_run)
+        return Flight(work, done, self._outgoing)
+
+    def _launch_all(self) -> None:
+        now = self._now()
+        while len(self._running) < self._options.connections:
+            flight = self._gate.take(now)
+            if flight is None:
+                break
+            slot = self._free.pop() if self._free else Slot(self._slot_options)
+            flight.began = now
+            slot.aim(flight)
+            self._running.add(slot)
+            self._multi.add_handle(slot.curl)
+        self._poller.run_timer()
+
+    def _announce(self) -> None:
+        if self.finished and not self._announced:
+            self._announced = True
+            self._ready()
+
+    def _reap(self) -> None:
+        left = 1
+        while left:
+            left, ended, failed = self._multi.info_read()
+            for curl in ended:
+                self._land(curl.slot, 0, "")
+            for curl, number, message in failed:
+                self._land(curl.slot, number, message)
+
+    def _land(self, slot: Slot, number: int, message: str) -> None:
+        """A hop has ended: go on to the next one, or say what became of the request."""
+        flight = slot.flight
+        now = self._now()
+        self._multi.remove_handle(slot.curl)
+        self._running.discard(slot)
+        self._gate.leave(flight.target.host, now)
+        flight.elapsed += now - flight.began
+        try:
+            self._conclude(slot, flight, number, message)
+        except Exception as error:
+            log.exception("a download could not be concluded")
+            outcome = Outcome(flight.work.id, Failure.CODE, detail=short(repr(error)))
+            self.finished.append((flight.done, Fetched(outcome)))
+        self._put_back(slot)
+
+    def _put_back(self, slot: Slot) -> None:
+        if slot.spoiled:
+            slot.close()
+        else:
+            self._free.append(slot)
+
+    def _conclude(self, slot: Slot, flight: Flight, number: int, message: str) -> None:
+        head = slot.head
+        flight.sent += slot.curl.getinfo(pycurl.REQUEST_SIZE) + len(flight.body)
+        flight.received += sum(map(len, slot.lines)) + slot.wire
+        followed = False
+        failure, detail = self._trouble(slot, head, number, message)
+        if failure is None and head.status in REDIRECTS and self._settings.redirects:
+            followed, failure, detail = self._redirect(slot, flight, head)
+        if not followed:
+            self._report(slot, flight, head, failure, detail)
+
+    def _trouble(self, slot: Slot, head: Head, number: int, message: str) -> Verdict:
+        """What went wrong on the way, whatever the status says."""
+        if slot.refused and not head.status and number:
+            self.refused += 1
+            return Failure.BLOCKED, slot.refused
+        if slot.trouble is not None:
+            return self._stopped(slot.trouble, head)
+        if number:
+            return classify(number, message, self._settings.time_limit)
+        if sum(map(len, slot.lines)) > HEAD_LIMIT:
+            return Failure.LIMIT, f"the headers are over the limit of {HEAD_LIMIT} bytes"
+        try:
+            slot.finish_body()
+        except BadEncoding as error:
+            return Failure.CONTENT, str(error)
+        return _FINE
+
+    def _stopped(self, trouble: BadEncoding | OverLimit, head: Head) -> Verdict:
+        """We stopped reading: the body is too large or not what it says, or not needed."""
+        if head.status in REDIRECTS and self._settings.redirects:
+            return _FINE
+        if isinstance(trouble, BadEncoding):
+            return Failure.CONTENT, str(trouble)
+        return Failure.LIMIT, f"the body is over the limit of {self._settings.body_limit} bytes"
+
+    def _redirect(self, slot: Slot, flight: Flight, head: Head) -> tuple[bool, Failure | None, str]:
+        """(whether it goes on, failure, detail)."""
+        location = head.first("location")
+        if not location:
+            return False, None, ""
+        if flight.hops >= self._settings.redirects:
+            detail = f"more than {self._settings.redirects} redirects"
+            return False, Failure.CONTENT, detail
+        if flight.elapsed >= self._settings.time_limit:
+            return False, *classify(pycurl.E_OPERATION_TIMEDOUT, "", self._settings.time_limit)
+        try:
+            flight.follow(head, location)
+        except BadTarget as error:
+            return False, Failure.CONTENT, str(error)
+        slot.refused = ""
+        self._gate.offer(flight.target.host, flight, first=True)
+        return True, None, ""
+
+    def _report(
+        self, slot: Slot, flight: Flight, head: Head, failure: Failure | None, detail: str
+    ) -> None:
+        cut = cut_of(failure) if failure is not None and head.status else None
+        wait: float | None = None
+        if failure is None and self._counts_as_failed(head.status):
+            failure = Failure.STATUS
+            detail = f"the server answered {head.status} {head.reason}"
+            if head.status in _ASKS_TO_WAIT:
+                wait = retry_after(head.first("retry-after"), self._options.clock.now())
+        address = slot.curl.getinfo(pycurl.PRIMARY_IP)
+        frames = b""
+        if head.status:
+            frames = self._options.keep(
+                Exchange(
+                    flight.target.url, flight.method, flight.outgoing.shown, flight.body,
+                    head.status, head.reason, head.headers, slot.body(), address, cut,
+                )
+            )  # fmt: skip
+        outcome = Outcome(
+            flight.work.id, failure or "", head.status, short(detail) if detail else "",
+            int(flight.elapsed * 1e6), flight.sent, flight.received, address,
+            0, len(frames), wait, flight.final_uri,
+        )  # fmt: skip
+        self.finished.append((flight.done, Fetched(outcome, frames)))
+
+    def _counts_as_failed(self, status: int) -> bool:
+        return status >= FIRST_ERROR_STATUS and status not in self._settings.accept_status
+
+    def _abort_all(self) -> None:
+        """Give back whatever is here as `lost`, then free libcurl."""
+        flights = [slot.flight for slot in self._running] + self._gate.drain()
+        for slot in self._running:
+            self._multi.remove_handle(slot.curl)
+        for slot in (*self._running, *self._free):
+            slot.close()
+        self._running.clear()
+        self._free.clear()
+        lost = [(flight.work, flight.done) for flight in flights]
+        while self._inbox:
+            lost.append(self._inbox.popleft())
+        for work, done in lost:
+            self.finished.append((done, Fetched(lost_outcome(work))))
+        self._multi.close()
+        self._poller.close()
+        if self._share is not None:
+            self._share.close()
+        self._announce()
+
+
+def lost_outcome(work: Work) -> Outcome:
+    """What a request gets whose downloader has ended."""
+    return Outcome(work.id, Failure.LOST, detail="the downloader was closed")

@@ -1,0 +1,94 @@
+"""One request on its way, over all its hops. Pure; lives in the thread of a downloader."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from skep.downloaders.head import Head
+from skep.downloaders.outgoing import Outgoing, for_next_hop, request_headers
+from skep.downloaders.ports import Fetched
+from skep.downloaders.target import BadTarget, Target, join_target, parse_target
+from skep.model.request import Work
+
+Done = Callable[[Fetched], None]
+
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_SEE_OTHER = 303
+_METHOD_MAY_CHANGE = frozenset({301, 302})
+_METHOD = re.compile(r"[A-Z][A-Z-]{0,30}")
+
+
+class BadRequest(Exception):
+    """The request itself is wrong; nothing was sent."""
+
+
+class Flight:
+    """A request, where it goes next, and what its hops have used up so far."""
+
+    __slots__ = (
+        "began", "body", "done", "elapsed", "hops", "method", "outgoing", "received", "sent",
+        "target", "work",
+    )  # fmt: skip
+
+    def __init__(self, work: Work, done: Done, run: Outgoing) -> None:
+        """Raises BadTarget, BadHeader or BadRequest."""
+        self.work = work
+        self.done = done
+        self.target: Target = parse_target(work.uri)
+        self.outgoing = request_headers(run, work.headers)
+        self.method = work.method if work.method == "GET" else _method(work.method)
+        self.body = work.body
+        self.hops = 0
+        #: When the present hop was started, and seconds spent on the hops before it.
+        self.began = 0.0
+        self.elapsed = 0.0
+        self.sent = 0
+        self.received = 0
+
+    @property
+    def is_plain(self) -> bool:
+        """A GET without body or login: what a fresh handle does by itself."""
+        return self.method == "GET" and not self.body and not self.target.login
+
+    @property
+    def final_uri(self) -> str:
+        return self.target.url if self.hops else ""
+
+    def follow(self, head: Head, location: str) -> None:
+        """Point the flight at the next hop, as browsers do; raises BadTarget."""
+        before = self.target
+        try:
+            after = join_target(before.url, _as_text(location))
+        except BadTarget as error:
+            raise BadTarget(f"bad redirect: {error}") from error
+        same = after.origin == before.origin
+        if same and before.login and not after.login:
+            after = after._replace(login=before.login)
+        self._change_method(head.status)
+        self.outgoing = for_next_hop(self.outgoing, same_origin=same, with_body=bool(self.body))
+        self.target = after
+        self.hops += 1
+
+    def _change_method(self, status: int) -> None:
+        """303 asks for GET; 301 and 302 turn POST into GET since the days of old browsers."""
+        to_get = (status == _SEE_OTHER and self.method != "HEAD") or (
+            status in _METHOD_MAY_CHANGE and self.method == "POST"
+        )
+        if to_get:
+            self.method, self.body = "GET", b""
+
+
+def _method(text: str) -> str:
+    method = text.upper()
+    if _METHOD.fullmatch(method) is None or method == "CONNECT":
+        raise BadRequest(f"method {text[:40]!r} is not allowed")
+    return method
+
+
+def _as_text(location: str) -> str:
+    """Headers are read as latin-1; servers that send raw UTF-8 mean UTF-8."""
+    try:
+        return location.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return location

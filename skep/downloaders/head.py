@@ -1,0 +1,78 @@
+"""The head of an answer, from the lines that libcurl hands over. Pure; runs on agents.
+
+Interim answers (1xx) and trailers come through the same door; only the final head counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from email.utils import parsedate_to_datetime
+from typing import NamedTuple
+
+#: Bytes of all header lines of one answer; beyond it the answer is cut as over the limit.
+HEAD_LIMIT = 256 * 1024
+
+_STATUS_LINE = re.compile(rb"HTTP/[0-9.]+ +([0-9]{3})(?: +([^\r\n]*))?")
+_INTERIM = 200
+#: Longest wait that a server may ask for, in seconds.
+_LONGEST_WAIT = 86_400.0
+
+
+class Head(NamedTuple):
+    """Status line and headers; `raw` is lower case, for a quick look."""
+
+    status: int
+    reason: str
+    headers: Sequence[tuple[str, str]]
+    raw: bytes
+
+    def find(self, name: str) -> str | None:
+        """All values of a header, joined by commas; `name` is lower case."""
+        if b"\n" + name.encode() not in self.raw:
+            return None
+        values = [value for key, value in self.headers if key.lower() == name]
+        return ", ".join(values) if values else None
+
+    def first(self, name: str) -> str | None:
+        """The first value of a header; `name` is lower case."""
+        if b"\n" + name.encode() not in self.raw:
+            return None
+        return next((value for key, value in self.headers if key.lower() == name), None)
+
+
+NO_HEAD = Head(0, "", (), b"")
+
+
+def read_head(lines: list[bytes]) -> Head:
+    """The final head; NO_HEAD when none has come."""
+    for start, line in enumerate(lines):
+        match = _STATUS_LINE.match(line)
+        if match is not None and int(match[1]) >= _INTERIM:
+            reason = (match[2] or b"").decode("latin-1")
+            return _read(int(match[1]), reason, lines[start + 1 :])
+    return NO_HEAD
+
+
+def _read(status: int, reason: str, lines: list[bytes]) -> Head:
+    raw = b"\n" + b"".join(lines)
+    text = raw.decode("latin-1").partition("\r\n\r\n")[0]
+    headers = []
+    for line in text[1:].split("\r\n"):
+        name, colon, value = line.partition(":")
+        if colon and name[0] not in " \t":
+            headers.append((name, value.strip()))
+    return Head(status, reason, headers, raw.lower())
+
+
+def retry_after(value: str | None, now: float) -> float | None:
+    """Seconds to wait, from either form of Retry-After; None when it says nothing usable."""
+    if value is None:
+        return None
+    if value.isascii() and value.isdigit():
+        return min(float(value[:9]), _LONGEST_WAIT)
+    try:
+        seconds = parsedate_to_datetime(value).timestamp() - now
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return min(max(seconds, 0.0), _LONGEST_WAIT)

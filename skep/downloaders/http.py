@@ -1,0 +1,113 @@
+"""The `http` kind of downloader: HTTP/1.1 and HTTP/2 through libcurl. Runs on agents.
+
+Each run has a thread, connections, a DNS cache and a cookie jar of its own (A3). This
+side lives on the event loop and must never block it: results come over in batches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from random import Random
+
+from skep.archive.frames import FrameMaker
+from skep.downloaders.egress import EgressPolicy
+from skep.downloaders.engine import Engine, EngineOptions, Keep, lost_outcome
+from skep.downloaders.flight import Done
+from skep.downloaders.ports import Fetched
+from skep.model.request import Work
+from skep.model.run import RunSettings
+from skep.runtime.clock import Clock
+
+CONNECTIONS = 256
+
+
+class HttpDownloader:
+    """Downloads the requests of one run."""
+
+    def __init__(
+        self,
+        run: str,
+        settings: RunSettings,
+        options: EngineOptions,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._loop = loop
+        self._active = 0
+        self._closed = False
+        self._engine = Engine(run, settings, options, self._from_thread)
+
+    @property
+    def active(self) -> int:
+        return self._active
+
+    @property
+    def refused(self) -> int:
+        """Downloads that ended because the egress policy refused the address."""
+        return self._engine.refused
+
+    def start(self, work: Work, done: Done) -> None:
+        if self._closed:
+            self._loop.call_soon(done, Fetched(lost_outcome(work)))
+            return
+        self._active += 1
+        self._engine.submit(work, done)
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        await self._loop.run_in_executor(None, self._engine.stop)
+        self._deliver()
+
+    def _from_thread(self) -> None:
+        """Called by the engine's thread, once per batch."""
+        self._loop.call_soon_threadsafe(self._deliver)
+
+    def _deliver(self) -> None:
+        for done, fetched in self._engine.take_finished():
+            self._active -= 1
+            done(fetched)
+
+
+class HttpKind:
+    """Opens a downloader for a run."""
+
+    name = "http"
+    schemes: tuple[str, ...] = ("http", "https")
+
+    def __init__(
+        self,
+        clock: Clock,
+        rng: Random,
+        egress: EgressPolicy,
+        *,
+        ca_file: str = "",
+        connections: int = CONNECTIONS,
+        keep: Keep | None = None,
+    ) -> None:
+        """`ca_file` replaces the machine's certificates; `keep` replaces the WARC frames."""
+        self._clock = clock
+        self._rng = rng
+        self._egress = egress
+        self._connections = connections
+        self._keep = keep
+        paths = ssl.get_default_verify_paths()
+        self._ca_file = ca_file or paths.cafile or ""
+        self._ca_path = "" if ca_file else paths.capath or ""
+
+    def open(self, run: str, settings: RunSettings) -> HttpDownloader:
+        options = EngineOptions(
+            clock=self._clock,
+            egress=self._egress,
+            keep=self._keep or self._new_keep(),
+            ca_file=self._ca_file,
+            ca_path=self._ca_path,
+            connections=self._connections,
+        )
+        return HttpDownloader(run, settings, options, asyncio.get_running_loop())
+
+    def _new_keep(self) -> Keep:
+        """A frame maker belongs to one thread, and so does its source of randomness."""
+        rng = Random(self._rng.getrandbits(128))  # noqa: S311 - record ids, not secrets
+        return FrameMaker(self._clock, rng).exchange_frames

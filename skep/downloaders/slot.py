@@ -1,0 +1,213 @@
+"""One libcurl handle and what it collects. Runs in the thread of a downloader.
+
+A handle is set up once and used again and again; per request only what differs is set.
+A request that needs special settings spoils its handle, which is thrown away afterwards:
+the connections belong to the CurlMulti and live on.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pycurl
+
+from skep.downloaders.decode import BadEncoding, Decoder, OverLimit, codings
+from skep.downloaders.egress import EgressPolicy
+from skep.downloaders.flight import REDIRECTS, Flight
+from skep.downloaders.head import Head, read_head
+from skep.downloaders.outgoing import Outgoing
+
+#: Nobody reads the body of a redirect; so much of it keeps the connection alive.
+REDIRECT_BODY = 64 * 1024
+CONNECT_SECONDS = 30.0
+#: Less than this many bytes per second, for this long, is not an answer.
+SLOWEST, SLOW_SECONDS = 1, 60
+DNS_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class SlotOptions:
+    """What all handles of a run have in common."""
+
+    egress: EgressPolicy
+    outgoing: Outgoing
+    time_limit: float
+    body_limit: int
+    ca_file: str
+    ca_path: str
+    #: A CurlShare that holds the cookies of the run; None = no cookies.
+    share: Any
+    on_new_socket: Callable[[int, int], int]
+
+
+class Slot:
+    """A reusable handle."""
+
+    __slots__ = (
+        "_chunks", "_decoder", "_head", "_limit", "_lines_set", "_options", "_room", "_timeout",
+        "curl", "flight", "lines", "refused", "spoiled", "trouble", "wire",
+    )  # fmt: skip
+
+    def __init__(self, options: SlotOptions) -> None:
+        self._options = options
+        self._limit = options.body_limit
+        self._lines_set = options.outgoing
+        self._timeout = options.time_limit
+        self.spoiled = False
+        self.lines: list[bytes] = []
+        self._chunks: list[bytes] = []
+        self._clear()
+        self.flight: Flight
+        self.curl = self._new_curl(options)
+        self.curl.slot = self
+
+    def _clear(self) -> None:
+        self.lines.clear()
+        self._chunks.clear()
+        self._head: Head | None = None
+        self._decoder: Decoder | None = None
+        self._room = self._limit
+        #: Body bytes as they came over the wire.
+        self.wire = 0
+        #: Why an address was refused, "" = none was.
+        self.refused = ""
+        #: What made us stop reading.
+        self.trouble: BadEncoding | OverLimit | None = None
+
+    def aim(self, flight: Flight) -> None:
+        """Set the handle up for the next hop of a flight."""
+        self._clear()
+        self.flight = flight
+        curl = self.curl
+        curl.setopt(pycurl.URL, flight.target.url)
+        if flight.outgoing is not self._lines_set:
+            curl.setopt(pycurl.HTTPHEADER, flight.outgoing.lines)
+            self._lines_set = flight.outgoing
+        left = self._options.time_limit - flight.elapsed
+        if left != self._timeout:
+            curl.setopt(pycurl.TIMEOUT_MS, max(int(left * 1000), 1))
+            self._timeout = left
+        if not flight.is_plain:
+            self.spoiled = True
+            self._set_special(curl, flight)
+
+    @property
+    def head(self) -> Head:
+        if self._head is None:
+            self._head = read_head(self.lines)
+        return self._head
+
+    def body(self) -> bytes:
+        """The decoded body, as far as it came and fits."""
+        pieces = self._chunks if self._decoder is None else self._decoder.pieces
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def finish_body(self) -> None:
+        """Raises BadEncoding when the coding of a whole body has no proper end."""
+        if self._decoder is not None:
+            self._decoder.finish()
+
+    def close(self) -> None:
+        self._clear()
+        self.curl.close()
+
+    def _on_body(self, data: bytes) -> int | None:
+        """Called by libcurl; 0 makes it stop. It must not raise."""
+        try:
+            if not self.wire:
+                self._begin_body()
+            self.wire += len(data)
+            if self._decoder is None:
+                self._keep(data)
+            else:
+                self._decoder.feed(data)
+        except (BadEncoding, OverLimit) as trouble:
+            self.trouble = trouble
+            return 0
+        return None
+
+    def _keep(self, data: bytes) -> None:
+        self._room -= len(data)
+        if self._room >= 0:
+            self._chunks.append(data)
+            return
+        self._chunks.append(data[: self._room])
+        self._room = 0
+        raise OverLimit
+
+    def _begin_body(self) -> None:
+        head = self.head
+        if head.status in REDIRECTS:
+            self._room = min(self._room, REDIRECT_BODY)
+        coding = head.find("content-encoding")
+        if coding is not None and (names := codings(coding)):
+            self._decoder = Decoder(names, self._room)
+
+    def _on_socket(self, _purpose: int, address: Any) -> Any:
+        """The one place where a connection can begin: refuse what is not allowed."""
+        reason = self._options.egress.check(str(address.addr[0]))
+        if reason is not None:
+            self.refused = reason
+            return pycurl.SOCKET_BAD
+        try:
+            return socket.socket(address.family, address.socktype, address.protocol)
+        except OSError:
+            return pycurl.SOCKET_BAD
+
+    def _new_curl(self, options: SlotOptions) -> Any:
+        curl = pycurl.Curl()
+        for option, value in _fixed(options):
+            curl.setopt(option, value)
+        curl.setopt(pycurl.HEADERFUNCTION, self.lines.append)
+        curl.setopt(pycurl.WRITEFUNCTION, self._on_body)
+        curl.setopt(pycurl.OPENSOCKETFUNCTION, self._on_socket)
+        curl.setopt(pycurl.SOCKOPTFUNCTION, options.on_new_socket)
+        if options.share is not None:
+            curl.setopt(pycurl.SHARE, options.share)
+            curl.setopt(pycurl.COOKIEFILE, "")
+        if options.ca_file:
+            curl.setopt(pycurl.CAINFO, options.ca_file)
+        if options.ca_path:
+            curl.setopt(pycurl.CAPATH, options.ca_path)
+        return curl
+
+    @staticmethod
+    def _set_special(curl: Any, flight: Flight) -> None:
+        if flight.target.login:
+            curl.setopt(pycurl.HTTPAUTH, pycurl.HTTPAUTH_BASIC)
+            curl.setopt(pycurl.USERPWD, flight.target.login.encode())
+        if flight.method == "HEAD":
+            curl.setopt(pycurl.NOBODY, 1)
+            return
+        if flight.body or flight.method == "POST":
+            curl.setopt(pycurl.POSTFIELDS, flight.body)
+        if flight.method != "POST":
+            curl.setopt(pycurl.CUSTOMREQUEST, flight.method)
+
+
+def _fixed(options: SlotOptions) -> list[tuple[int, Any]]:
+    connect = min(options.time_limit, CONNECT_SECONDS)
+    return [
+        (pycurl.NOSIGNAL, 1),
+        (pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS),
+        (pycurl.FOLLOWLOCATION, 0),
+        (pycurl.HTTP09_ALLOWED, 0),
+        (pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_2TLS),
+        (pycurl.PIPEWAIT, 1),
+        # No proxy from the environment: the address that is checked must be the server's.
+        (pycurl.PROXY, ""),
+        (pycurl.NOPROXY, "*"),
+        (pycurl.NETRC, 0),
+        (pycurl.SSL_VERIFYPEER, 1),
+        (pycurl.SSL_VERIFYHOST, 2),
+        (pycurl.PATH_AS_IS, 1),
+        (pycurl.DNS_CACHE_TIMEOUT, DNS_SECONDS),
+        (pycurl.TIMEOUT_MS, max(int(options.time_limit * 1000), 1)),
+        (pycurl.CONNECTTIMEOUT_MS, max(int(connect * 1000), 1)),
+        (pycurl.LOW_SPEED_LIMIT, SLOWEST),
+        (pycurl.LOW_SPEED_TIME, SLOW_SECONDS),
+        (pycurl.HTTPHEADER, options.outgoing.lines),
+    ]

@@ -1,0 +1,55 @@
+"""What went wrong, in our words: libcurl's error numbers as failure classes. Pure."""
+
+from __future__ import annotations
+
+from skep.archive.frames import Cut
+from skep.model.states import Failure
+
+DETAIL_LIMIT = 300
+
+#: Numbers of libcurl; some of them have no name in pycurl.
+_TIMEOUT = 28
+_RECEIVE = 56
+_SENTENCES: dict[int, tuple[Failure, str]] = {
+    1: (Failure.CONTENT, "not a proper HTTP answer: {}"),
+    3: (Failure.CONTENT, "not a URL for libcurl: {}"),
+    8: (Failure.CONTENT, "not a proper HTTP answer: {}"),
+    18: (Failure.NETWORK, "the answer was cut off: {}"),
+    43: (Failure.CONTENT, "the request cannot be sent: {}"),
+    52: (Failure.NETWORK, "the connection was closed before an answer came"),
+    63: (Failure.LIMIT, "the answer is over the limit: {}"),
+    100: (Failure.LIMIT, "the headers are over the limit: {}"),
+}
+_OTHER = (Failure.NETWORK, "{}")
+
+_CUTS = {Failure.TIMEOUT: Cut.TIME, Failure.LIMIT: Cut.LENGTH, Failure.NETWORK: Cut.DISCONNECT}
+
+
+def classify(number: int, message: str, time_limit: float) -> tuple[Failure, str]:
+    """(class, sentence) for an error of libcurl."""
+    if number == _TIMEOUT:
+        slow = "too slow" in message
+        late = f"no whole answer within {time_limit:g} s"
+        return Failure.TIMEOUT, "the answer came too slowly" if slow else late
+    if number == _RECEIVE:
+        number = _what_was_received(message.lower())
+    failure, sentence = _SENTENCES.get(number, _OTHER)
+    return failure, sentence.format(message or f"libcurl error {number}")
+
+
+def _what_was_received(said: str) -> int:
+    """A receive error may be the network, a broken protocol or far too many headers."""
+    if "too large" in said or "too many" in said:
+        return 100
+    broken = "chunk" in said or "header" in said or "content-length" in said
+    return 8 if broken else _RECEIVE
+
+
+def cut_of(failure: Failure) -> Cut:
+    """Why the body in the archive is not whole."""
+    return _CUTS.get(failure, Cut.UNSPECIFIED)
+
+
+def short(detail: str) -> str:
+    """One line of a length that fits a table."""
+    return " ".join(detail.split())[:DETAIL_LIMIT]
