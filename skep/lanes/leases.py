@@ -63,6 +63,14 @@ class Leases:
         await try_offer(self._dispatcher, refs)
         return len(refs)
 
+    async def abandon(self, agent: str, holding: Sequence[Held]) -> list[Freed]:
+        """An agent (re)appeared with these blocks; everything else of it is free again."""
+        now = self._clock.now()
+        limit = self._settings.lease_limit
+        freed = await self._store.blocks.abandon(agent, holding, now, limit)
+        await try_offer(self._dispatcher, [item.ref for item in freed if item.ref is not None])
+        return freed
+
     async def reap(self, dead_agents: Sequence[str]) -> list[Freed]:
         """Take back what ran out or was held by the dead."""
         now = self._clock.now()

@@ -222,6 +222,11 @@ class Blocks(Protocol):
         A block lost `lease_limit` times is FAILED and its open requests are DEAD (`lost`).
         """
 
+    async def abandon(
+        self, agent: str, holding: Sequence[Held], now: float, lease_limit: int
+    ) -> list[Freed]:
+        """An agent came back and has only `holding`: take back the rest, as `reap` does."""
+
     async def claimable(self, limit: int) -> list[BlockRef]:
         """READY and RETRY blocks of running runs, oldest first, to rebuild lanes from."""
 

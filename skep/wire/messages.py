@@ -30,6 +30,8 @@ class Register(msgspec.Struct):
     """POST /node/register. Always processed, however old."""
 
     registration: Registration
+    #: Blocks that the agent still has; whatever else was leased to it is taken back.
+    holding: list[Held] = msgspec.field(default_factory=list)
     protocol: int = PROTOCOL
     age: float = 0.0
 

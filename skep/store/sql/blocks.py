@@ -24,6 +24,9 @@ from skep.store.sql.runs import SqlRuns
 from skep.store.sql.settle import settle_all
 from skep.store.sql.tables import attempts, block_history, blocks, requests, runs
 
+#: More blocks than one agent can ever hold.
+ALL = 100_000
+
 
 class SqlBlocks:
     """Rows of `blocks`."""
@@ -69,6 +72,18 @@ class SqlBlocks:
         def work(tx: Tx) -> list[Freed]:
             rows = _overdue(tx, now, dead_agents, limit)
             return [freed for row in rows for freed in take_back(tx, row, now, lease_limit)]
+
+        return await self._database.write(work)
+
+    async def abandon(
+        self, agent: str, holding: Sequence[Held], now: float, lease_limit: int
+    ) -> list[Freed]:
+        kept = {(item.block, item.token) for item in holding}
+
+        def work(tx: Tx) -> list[Freed]:
+            rows = _with_run(tx, blocks.c.agent == agent)
+            gone = [row for row in rows if (row.id, row.token) not in kept]
+            return [freed for row in gone for freed in take_back(tx, row, now, lease_limit)]
 
         return await self._database.write(work)
 
@@ -190,10 +205,15 @@ def _run_names(tx: Tx, numbers: set[int]) -> dict[int, str]:
 
 def _overdue(tx: Tx, now: float, dead_agents: Sequence[str], limit: int) -> list[Any]:
     late = sa.or_(blocks.c.lease_until < now, blocks.c.agent.in_(dead_agents))
+    return _with_run(tx, late, limit)
+
+
+def _with_run(tx: Tx, condition: sa.ColumnElement[bool], limit: int = ALL) -> list[Any]:
+    """Leased blocks that fit, with id and state of their run, locked."""
     query = (
         sa.select(blocks, runs.c.id.label("run_id"), runs.c.state.label("run_state"))
         .join(runs, runs.c.no == blocks.c.run)
-        .where(USING_BLOCKS, late)
+        .where(USING_BLOCKS, condition)
         .order_by(blocks.c.id)
         .limit(limit)
         .with_for_update(of=blocks, skip_locked=True)
