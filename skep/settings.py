@@ -30,12 +30,16 @@ class CenterSettings(_Room, frozen=True):
     host: Annotated[str, Meta(description="Address to bind; anything but loopback needs auth.")] = (
         "127.0.0.1"
     )
-    port: Annotated[int, Meta(ge=0, le=65535, description="Port to bind; 0 takes a free one.")] = 8420
+    port: Annotated[int, Meta(ge=0, le=65535, description="Port to bind; 0 takes a free one.")] = (
+        8420
+    )
     auth: Annotated[bool, Meta(description="Ask for a token on every route but health.")] = True
     body_limit: Annotated[
         int, Meta(gt=0, description="Largest body of one call, in bytes, after decompression.")
     ] = 64 * 2**20
-    heartbeat_every: Annotated[float, Meta(gt=0, description="Seconds between an agent's beats.")] = 3.0
+    heartbeat_every: Annotated[
+        float, Meta(gt=0, description="Seconds between an agent's beats.")
+    ] = 3.0
     alive_after: Annotated[
         float, Meta(gt=0, description="An agent is dead when its last beat is older, in seconds.")
     ] = 11.0
@@ -59,9 +63,7 @@ class StoreSettings(_Room, frozen=True):
         ),
     ] = ""
     readers: Annotated[int, Meta(ge=1, le=64, description="Connections for reading.")] = 2
-    group_limit: Annotated[
-        int, Meta(ge=1, description="Most writes that share one commit.")
-    ] = 256
+    group_limit: Annotated[int, Meta(ge=1, description="Most writes that share one commit.")] = 256
 
 
 class BusSettings(_Room, frozen=True):
@@ -76,9 +78,9 @@ class BusSettings(_Room, frozen=True):
 class ArchiveSettings(_Room, frozen=True):
     """Where bodies are kept."""
 
-    url: Annotated[
-        str, Meta(description="A folder; empty takes `archive` in the data folder.")
-    ] = ""
+    url: Annotated[str, Meta(description="A folder; empty takes `archive` in the data folder.")] = (
+        ""
+    )
     segment_bytes: Annotated[
         int, Meta(gt=0, description="A segment is closed when it is larger, in bytes.")
     ] = 256 * 2**20
@@ -151,7 +153,9 @@ class EgressSettings(_Room, frozen=True):
         tuple[str, ...],
         Meta(description="Networks that are allowed although they are not public (CIDR)."),
     ] = ()
-    deny: Annotated[tuple[str, ...], Meta(description="Networks that are never allowed (CIDR).")] = ()
+    deny: Annotated[
+        tuple[str, ...], Meta(description="Networks that are never allowed (CIDR).")
+    ] = ()
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -231,7 +235,14 @@ def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, Any
         if variable in environment:
             yield f"{room}.{field}", _parse(environment[variable], room, field)
         elif path := environment.get(f"{variable}_FILE"):
-            yield f"{room}.{field}", _parse(Path(path).read_text().strip(), room, field)
+            yield f"{room}.{field}", _parse(_read_secret(path, f"{variable}_FILE"), room, field)
+
+
+def _read_secret(path: str, variable: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError as error:
+        raise ConfigurationError(f"{variable}: cannot read {path}: {error.strerror}") from error
 
 
 def _parse(text: str, room: str, field: str) -> Any:
@@ -242,4 +253,6 @@ def _parse(text: str, room: str, field: str) -> Any:
 def _put(merged: dict[str, Any], name: str, value: Any) -> None:
     room, _, field = name.rpartition(".")
     target = merged.setdefault(room, {}) if room else merged
+    if not isinstance(target, dict):
+        raise ConfigurationError(f"`{room}` must be a table in the file, not a value")
     target[field] = value
