@@ -10,7 +10,8 @@ from msgspec import Meta
 from skep.model.request import DEFAULT_PRIORITY
 from skep.model.states import RunState
 
-RunId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+#: The last group refuses a newline at the end, which `$` alone would let through.
+RunId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$(?!\n)")]
 
 
 class RunSettings(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
