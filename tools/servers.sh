@@ -16,6 +16,12 @@ missing_packages() {
     compgen -G '/usr/lib/*/faketime/libfaketime.so.1' >/dev/null || printf 'libfaketime '
 }
 
+quietly() {
+    # Packages talk a lot; what they said matters only when something went wrong.
+    local said
+    said=$("$@" 2>&1 </dev/null) || { say "$said"; return 1; }
+}
+
 forbid_daemons() {
     # Debian asks this file before a package starts its service; 101 means no.
     local policy=/usr/sbin/policy-rc.d
@@ -37,9 +43,9 @@ main() {
     fi
     say "servers: installing $packages..."
     forbid_daemons
-    apt-get update -qq >/dev/null
+    quietly apt-get update -qq
     # shellcheck disable=SC2086  # a list of words
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages >/dev/null
+    DEBIAN_FRONTEND=noninteractive quietly apt-get install -y -qq --no-install-recommends $packages
 }
 
 main "$@"

@@ -8,6 +8,12 @@ cd "$(dirname "$0")/.."
 
 say() { printf '%s\n' "$*" >&2; }
 
+quietly() {
+    # Packages talk a lot; what they said matters only when something went wrong.
+    local said
+    said=$("$@" 2>&1 </dev/null) || { say "$said"; return 1; }
+}
+
 find_python() {
     local name
     for name in ${PYTHON:-python3 python3.13 python3.12 python3.11}; do
@@ -24,9 +30,9 @@ ensure_venv_module() {
     "$1" -c 'import ensurepip, venv' 2>/dev/null && return
     if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
         say "setup: python3-venv is missing, installing it ..."
-        apt-get update -qq >/dev/null
-        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-            python3-venv >/dev/null
+        quietly apt-get update -qq
+        DEBIAN_FRONTEND=noninteractive quietly apt-get install -y -qq --no-install-recommends \
+            python3-venv
     fi
     "$1" -c 'import ensurepip, venv' 2>/dev/null && return
     say "Python's venv module is missing. Type:  sudo apt-get install python3-venv   and then make setup again"

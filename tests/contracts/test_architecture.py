@@ -42,7 +42,7 @@ def words(text: str) -> str:
 def test_the_import_law_holds() -> None:
     """A room imports only rooms below it; the agent stays small; ports, never backends."""
     linter = Path(sys.executable).parent / "lint-imports"
-    command = [linter, "--no-cache", "--no-logo"]
+    command = [str(linter), "--no-cache", "--no-logo"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
