@@ -1,0 +1,283 @@
+"""An agent, assembled: heart, leaser, pump and reporter around the blocks it holds.
+
+One process runs one agent (an embedded center may hold several). It only dials out. It
+ends by draining: no more leases, running downloads may finish, what ended is reported,
+what did not is given back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+
+import msgspec
+
+from skep.agent.heart import Heart, Pulse
+from skep.agent.holding import Holding
+from skep.agent.leasing import Leaser
+from skep.agent.outbox import Outbox
+from skep.agent.pump import Pump
+from skep.agent.reporting import Reporter
+from skep.agent.runs import Downloaders
+from skep.agent.vitals import Gauge
+from skep.agent.workspace import Workspace
+from skep.downloaders.ports import Kind
+from skep.model.agent import Registration, Vitals
+from skep.model.block import Held
+from skep.model.run import RunSettings
+from skep.runtime.clock import Clock
+from skep.settings import Settings
+from skep.wire.client import CenterClient
+from skep.wire.messages import Command, HeartbeatReply
+
+log = logging.getLogger(__name__)
+
+#: After the drain's time: for aborted downloads to say so, and for the last reports.
+ABORT_SECONDS = 2.0
+FLUSH_SECONDS = 5.0
+STEP = 0.02
+
+
+class Agent:
+    """`run` it; `stop` (or `drain`) ends it in order, `abort` at once."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        client: CenterClient,
+        kinds: Mapping[str, Kind],
+        registration: Registration,
+        clock: Clock,
+        rng: Random,
+        folder: Path,
+    ) -> None:
+        self.id = registration.id
+        self._settings = settings.agent
+        self._client = client
+        self._clock = clock
+        self._stop = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._main: asyncio.Task[None] | None = None
+        self._gauge = Gauge()
+        self.workspace = Workspace(folder)
+        self.outbox = Outbox(folder / "outbox", self._settings.outbox_bytes)
+        self.holding = Holding(clock.monotonic)
+        self.downloaders = Downloaders(kinds, clock.monotonic)
+        self.reporter = Reporter(
+            self.id, client, self.holding, self.outbox, self._settings.report_every, clock, rng
+        )
+        self.pump = Pump(
+            self.holding,
+            self.downloaders,
+            self.workspace.settings_of,
+            self._settings.concurrency,
+            self._after_round,
+        )
+        self.leaser = Leaser(
+            self.id,
+            registration.kinds,
+            client,
+            self.holding,
+            self.workspace,
+            self._settings,
+            self.pump.poke,
+            clock,
+            rng,
+        )
+        pulse = Pulse(self.vitals, self._held, self._answered, self._center_is_back)
+        self.heart = Heart(client, registration, pulse, clock, rng)
+        self.reporter.relieved = self.pump.poke
+
+    async def run(self) -> None:
+        """Until it is stopped. Raises Unauthorized, Forbidden or OldProtocol at the start."""
+        self._main = asyncio.current_task()
+        try:
+            await asyncio.to_thread(self._open)
+            if await self._registered():
+                await self._work()
+        finally:
+            await self.downloaders.close_all()
+            self._ended.set()
+
+    def stop(self) -> None:
+        """Drain and end; returns at once."""
+        self._stop.set()
+
+    async def drain(self) -> None:
+        """Drain, and return when the agent has ended."""
+        self.stop()
+        await self._ended.wait()
+
+    def abort(self) -> None:
+        """End now: leases run out by themselves, what is on disk stays there."""
+        if self._main is not None:
+            self._main.cancel()
+
+    def vitals(self) -> Vitals:
+        """How the agent is."""
+        return self._gauge.read(
+            active=self.holding.active,
+            rate=self.leaser.pace.rate,
+            outbox=self.outbox.results,
+            dropped=self.outbox.dropped + self.reporter.refused,
+        )
+
+    def _open(self) -> None:
+        self.workspace.open()
+        self.outbox.open()
+
+    async def _registered(self) -> bool:
+        """False when the agent was stopped before a center took it."""
+        register = asyncio.ensure_future(self.heart.register())
+        stopped = asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait((register, stopped), return_when=asyncio.FIRST_COMPLETED)
+            return register.done() and bool(register.result())
+        finally:
+            register.cancel()
+            stopped.cancel()
+
+    async def _work(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            loops = [
+                group.create_task(self.heart.run()),
+                group.create_task(self.leaser.run()),
+                group.create_task(self.reporter.run()),
+                group.create_task(self._listen()),
+                group.create_task(self._close_idle()),
+            ]
+            self.reporter.center_is_back()
+            await self._stop.wait()
+            await self._let_go()
+            for loop in loops:
+                loop.cancel()
+        self.reporter.save_rest()
+
+    async def _let_go(self) -> None:
+        """The drain. Heartbeats go on meanwhile, so that no lease is lost in it."""
+        log.info("draining: %d downloads are running", self.holding.active)
+        self.holding.closing = True
+        self.holding.withdraw()
+        self.reporter.report_now()
+        await self._until_idle(self._settings.drain_seconds)
+        await self.downloaders.close_all()
+        if not await self._until_idle(ABORT_SECONDS):
+            self.holding.abandon_running()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.reporter.flush(), FLUSH_SECONDS)
+
+    async def _until_idle(self, seconds: float) -> bool:
+        deadline = self._clock.monotonic() + seconds
+        while self.holding.active and self._clock.monotonic() < deadline:
+            await self._clock.sleep(STEP)
+        return not self.holding.active
+
+    def _after_round(self) -> None:
+        if self.holding.ready:
+            self.reporter.report_now()
+        self.leaser.consider()
+
+    def _held(self) -> list[Held]:
+        """Leases to renew: what is being worked on, and what waits on disk."""
+        held = self.holding.held()
+        return [*held, *self.outbox.held().difference(held)] if len(self.outbox) else held
+
+    async def _answered(self, sent: list[Held], reply: HeartbeatReply) -> None:
+        if reply.lost:
+            lost = set(reply.lost)
+            # By the token that was sent: the block may have been leased anew meanwhile.
+            gone = [held for held in sent if held.block in lost]
+            count = self.holding.lose(gone)
+            self.outbox.forget_leases(gone)
+            log.warning("the center took %d blocks from us", count)
+            self.pump.poke()
+        for command in reply.commands:
+            await self.obey(command)
+        if reply.lease is not None:
+            await self.leaser.take(reply.lease)
+
+    def _center_is_back(self) -> None:
+        self.reporter.center_is_back()
+        self.leaser.wake()
+
+    async def _listen(self) -> None:
+        async for command in self._client.commands(self.id):
+            await self.obey(command)
+
+    async def obey(self, command: Command) -> None:
+        """Do what a center says. Saying it twice changes nothing."""
+        match command.name:
+            case "wake" | "resume":
+                self.leaser.wake()
+            case "allocate":
+                await self._allocate(command)
+            case "pause":
+                self._hand_over(command.run)
+            case "release":
+                await self._release(command.run)
+            case "exit":
+                self.stop()
+            case _:
+                log.warning("the center sent a command that is not known: %r", command.name)
+
+    async def _allocate(self, command: Command) -> None:
+        """With settings in `detail` they are remembered; without, they come with a block."""
+        if command.detail:
+            try:
+                settings = msgspec.json.decode(command.detail, type=RunSettings)
+            except msgspec.DecodeError as error:
+                log.warning("allocate %s: %s", command.run, error)
+            else:
+                await asyncio.to_thread(self.workspace.allocate, command.run, settings)
+        self.leaser.wake()
+
+    def _hand_over(self, run: str) -> None:
+        """Unstarted work of a paused run goes back to the center, which keeps it: an agent
+        that held it would need to hear of the end of the pause."""
+        self.holding.withdraw(run)
+        self.reporter.report_now()
+        self.pump.poke()
+
+    async def _release(self, run: str) -> None:
+        self._hand_over(run)
+        await self.downloaders.close(run)
+        await asyncio.to_thread(self.workspace.release, run)
+
+    async def _close_idle(self) -> None:
+        idle = self._settings.idle_close
+        while True:
+            await self._clock.sleep(max(idle / 4, STEP))
+            await self.downloaders.close_idle(idle)
+
+
+async def run_until_signalled(agent: Agent) -> int:
+    """Run as a process does: a first SIGTERM or SIGINT drains, a second ends at once.
+
+    Returns the exit code.
+    """
+    loop = asyncio.get_running_loop()
+    signals = (signal.SIGTERM, signal.SIGINT)
+    seen = 0
+
+    def signalled() -> None:
+        nonlocal seen
+        seen += 1
+        agent.stop() if seen == 1 else agent.abort()
+
+    for number in signals:
+        loop.add_signal_handler(number, signalled)
+    try:
+        await agent.run()
+    except asyncio.CancelledError:
+        if seen <= 1:
+            raise
+        return 1
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)
+    return 0

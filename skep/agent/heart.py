@@ -1,0 +1,133 @@
+"""Registers the agent and beats for ever, whatever happens to downloads and results.
+
+Runs on the agent's event loop. A beat is never queued: one that could not be sent is
+forgotten, and the next one tells how things are by then. A center that does not know the
+agent (any more) gets its registration again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from random import Random
+
+from skep.agent.bell import Bell
+from skep.errors import Forbidden, OldProtocol, SkepError, Unauthorized, UnknownAgent
+from skep.model.agent import Registration, Vitals
+from skep.model.block import Held
+from skep.runtime.backoff import Backoff
+from skep.runtime.clock import Clock
+from skep.wire.client import CenterClient
+from skep.wire.messages import Heartbeat, HeartbeatReply, Register, Registered
+
+log = logging.getLogger(__name__)
+
+#: At the first start these mean a mistake of whoever started the agent; later on they may
+#: be a center's bad moment, and the agent waits for a better one.
+FATAL = (Unauthorized, Forbidden, OldProtocol)
+REGISTER = Backoff(first=0.5, cap=30.0)
+#: Longest pause between beats while no center answers: below the time after which a
+#: center that comes back would take the agent for dead.
+BEAT_CAP = 10.0
+#: What a beat may take beyond its interval, before a new connection is tried.
+BEAT_MARGIN = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """What the heart asks of the rest of the agent, and tells it."""
+
+    vitals: Callable[[], Vitals]
+    held: Callable[[], list[Held]]
+    answered: Callable[[list[Held], HeartbeatReply], Awaitable[None]]
+    back: Callable[[], None]
+
+
+class Heart:
+    """`register` first, then `run` beside everything else."""
+
+    def __init__(
+        self,
+        client: CenterClient,
+        registration: Registration,
+        pulse: Pulse,
+        clock: Clock,
+        rng: Random,
+    ) -> None:
+        self._client = client
+        self._registration = registration
+        self._pulse = pulse
+        self._clock = clock
+        self._rng = rng
+        self._now = Bell(clock)
+        self._known: Registered | None = None
+        self._reachable = True
+        self.beats = 0
+
+    def beat_now(self) -> None:
+        """Something happened that a center should hear before the next beat is due."""
+        self._now.ring()
+
+    async def register(self) -> Registered:
+        """For ever, until a center takes it; raises only what is `FATAL` at first start."""
+        attempt = 0
+        while True:
+            try:
+                self._known = await self._client.register(Register(self._registration))
+            except SkepError as error:
+                if self._known is None and isinstance(error, FATAL):
+                    raise
+                self._lost_touch(error)
+            else:
+                self._in_touch()
+                log.info("registered at %s as %s", self._client.address, self._registration.id)
+                return self._known
+            attempt += 1
+            await self._clock.sleep(REGISTER.delay(attempt, self._rng))
+
+    async def run(self) -> None:
+        """Beat for ever."""
+        failures = 0
+        while True:
+            rules = self._known or await self.register()
+            began = self._clock.monotonic()
+            pause = rules.heartbeat_every
+            if await self._beat(rules.heartbeat_every + BEAT_MARGIN):
+                failures = 0
+                pause -= self._clock.monotonic() - began
+            else:
+                failures += 1
+                backoff = Backoff(first=pause, cap=max(BEAT_CAP, pause))
+                pause = backoff.delay(failures, self._rng)
+            await self._now.wait(max(pause, 0.0))
+
+    async def _beat(self, seconds: float) -> bool:
+        held = self._pulse.held()
+        beat = Heartbeat(self._registration.id, self._pulse.vitals(), held)
+        try:
+            reply = await self._client.heartbeat(beat, seconds)
+        except UnknownAgent:
+            await self.register()
+            return True
+        except SkepError as error:
+            self._lost_touch(error)
+            return False
+        self.beats += 1
+        self._in_touch()
+        if not reply.known:
+            await self.register()
+        await self._pulse.answered(held, reply)
+        return True
+
+    def _lost_touch(self, error: SkepError) -> None:
+        """Said once per outage: an agent at home must not fill its disk with log lines."""
+        if self._reachable:
+            log.warning("no center takes our beat (%s); trying on", error.detail)
+        self._reachable = False
+
+    def _in_touch(self) -> None:
+        if not self._reachable:
+            log.info("a center answers again: %s", self._client.address)
+            self._reachable = True
+            self._pulse.back()

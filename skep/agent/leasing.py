@@ -1,0 +1,143 @@
+"""Keeps the agent in work: asks a center for blocks before the last ones are used up.
+
+Runs on the agent's event loop, one call at a time. Where there is nothing to be had the
+call waits at the center; where there is no center it waits here, a little longer each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from random import Random
+
+import msgspec
+
+from skep.agent.appetite import UNREPORTED_LIMIT, Pace, blocks_wanted, requests_wanted
+from skep.agent.bell import Bell
+from skep.agent.holding import Holding
+from skep.agent.workspace import Workspace
+from skep.errors import SkepError
+from skep.model.block import Leased
+from skep.model.request import Work
+from skep.model.run import RunSettings
+from skep.runtime.backoff import Backoff
+from skep.runtime.clock import Clock
+from skep.settings import AgentSettings
+from skep.wire.client import CenterClient
+from skep.wire.messages import LeaseAsk, LeaseReply
+
+log = logging.getLogger(__name__)
+
+RETRY = Backoff(first=0.5, cap=10.0)
+#: Pause after an empty answer that came without having waited.
+EMPTY_PAUSE = 0.5
+
+_works = msgspec.msgpack.Decoder(list[Work])
+
+
+class Leaser:
+    """`consider` tells it that something was started, `wake` that asking may pay now."""
+
+    def __init__(
+        self,
+        agent: str,
+        kinds: tuple[str, ...],
+        client: CenterClient,
+        holding: Holding,
+        workspace: Workspace,
+        settings: AgentSettings,
+        arrived: Callable[[], None],
+        clock: Clock,
+        rng: Random,
+    ) -> None:
+        self._agent = agent
+        self._kinds = kinds
+        self._client = client
+        self._holding = holding
+        self._workspace = workspace
+        self._settings = settings
+        self._arrived = arrived
+        self._clock = clock
+        self._rng = rng
+        self._hunger = Bell(clock)
+        self._wake = Bell(clock)
+        self._sated = False
+        self.pace = Pace(clock.monotonic())
+
+    def want(self) -> int:
+        """How many blocks to ask for now."""
+        holding, settings = self._holding, self._settings
+        if holding.closing or holding.unreported >= UNREPORTED_LIMIT:
+            return 0
+        self.pace.note_finished(holding.finished, self._clock.monotonic())
+        size = self.pace.block_size
+        target = requests_wanted(
+            holding.active, settings.concurrency, settings.ahead * size, self.pace.rate
+        )
+        return blocks_wanted(holding.queued, target, size)
+
+    def consider(self) -> None:
+        """Called after every round of starts: cheap when there is enough."""
+        if self._sated and self.want():
+            self._hunger.ring()
+
+    def wake(self) -> None:
+        """A center has something, or is back: do not sit out the pause."""
+        self._wake.ring()
+
+    async def run(self) -> None:
+        """Until the agent drains."""
+        failures = 0
+        while not self._holding.closing:
+            want = self.want()
+            if not want:
+                await self._rest()
+                continue
+            try:
+                await self._ask(want)
+                failures = 0
+            except SkepError as error:
+                failures += 1
+                log.debug("lease: %s", error.detail)
+                await self._wake.wait(RETRY.delay(failures, self._rng))
+
+    async def _rest(self) -> None:
+        self._sated = True
+        await self._hunger.wait()
+        self._sated = False
+
+    async def _ask(self, want: int) -> None:
+        wait = self._settings.lease_wait
+        began = self._clock.monotonic()
+        reply = await self._client.lease(LeaseAsk(self._agent, want, wait, self._kinds))
+        await self.take(reply)
+        waited = self._clock.monotonic() - began
+        if not reply.blocks and waited < min(EMPTY_PAUSE, wait or EMPTY_PAUSE):
+            await self._wake.wait(EMPTY_PAUSE)
+
+    async def take(self, reply: LeaseReply) -> None:
+        """Blocks came, with a lease or with the answer to a heartbeat."""
+        await self._remember(reply.runs)
+        for leased in reply.blocks:
+            self._add(leased)
+        if reply.blocks:
+            self._arrived()
+
+    async def _remember(self, runs: dict[str, RunSettings]) -> None:
+        for run, settings in runs.items():
+            if not self._workspace.knows(run, settings):
+                await asyncio.to_thread(self._workspace.allocate, run, settings)
+
+    def _add(self, leased: Leased) -> None:
+        try:
+            works = _works.decode(leased.body)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            # Not given back: its lease runs out, and after a few of those it is dead.
+            log.error("block %d cannot be read: %s", leased.id, error)  # noqa: TRY400  (the cause is in the line)
+            return
+        known = self._workspace.settings_of(leased.run) is not None
+        if not known:
+            log.error("block %d: no settings of run %s came with it", leased.id, leased.run)
+        self._holding.add(leased, works, keep=known)
+        self.pace.note_block(len(works))

@@ -1,0 +1,84 @@
+"""Starts downloads while there is room, in the order in which blocks were leased.
+
+Runs on the agent's event loop, once per batch of outcomes and not once per outcome. It
+never waits: what cannot be started now is started when something ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from skep.agent.appetite import UNREPORTED_LIMIT
+from skep.agent.holding import HeldBlock, Holding
+from skep.agent.runs import Downloaders
+from skep.downloaders.ports import Downloader, Fetched
+from skep.model.request import Outcome, Work
+from skep.model.run import RunSettings
+from skep.model.states import Failure
+
+log = logging.getLogger(__name__)
+
+#: Starts in one round; then heartbeats and everybody else get their turn.
+ROUND = 512
+
+
+class Pump:
+    """`poke` it after every change; it runs at most once per turn of the event loop."""
+
+    def __init__(
+        self,
+        holding: Holding,
+        downloaders: Downloaders,
+        settings_of: Callable[[str], RunSettings | None],
+        concurrency: int,
+        after_round: Callable[[], None],
+    ) -> None:
+        self._holding = holding
+        self._downloaders = downloaders
+        self._settings_of = settings_of
+        self._concurrency = concurrency
+        self._after_round = after_round
+        self._poked = False
+        holding.changed = self.poke
+
+    def poke(self) -> None:
+        """Something ended or arrived."""
+        if not self._poked:
+            self._poked = True
+            asyncio.get_running_loop().call_soon(self._round)
+
+    def _round(self) -> None:
+        # `_poked` stays set meanwhile: a downloader may answer before `start` returns.
+        budget = ROUND
+        while budget > 0 and (batch := self._next_batch(budget)):
+            block, works = batch
+            budget -= len(works)
+            self._start(block, works)
+        self._poked = False
+        if budget <= 0:
+            self.poke()
+        self._after_round()
+
+    def _next_batch(self, budget: int) -> tuple[HeldBlock, list[Work]] | None:
+        if self._holding.unreported >= UNREPORTED_LIMIT:
+            return None
+        return self._holding.next_works(min(budget, self._concurrency - self._holding.active))
+
+    def _start(self, block: HeldBlock, works: list[Work]) -> None:
+        # Settings come with the lease; they are gone only for a run that was just released.
+        settings = self._settings_of(block.run) or RunSettings()
+        downloader = self._downloaders.of(block.run, settings)
+        done = block.done
+        for work in works:
+            try:
+                downloader.start(work, done)
+            except Exception as error:
+                log.exception("downloader of run %s broke", block.run)
+                done(_broken(work, downloader, error))
+
+
+def _broken(work: Work, downloader: Downloader, error: Exception) -> Fetched:
+    detail = f"{type(downloader).__name__} could not start: {error}"
+    return Fetched(Outcome(work.id, failure=Failure.CODE, detail=detail))

@@ -1,0 +1,112 @@
+"""One downloader per run (A3): opened for its first block, closed when unused for a time.
+
+Runs on the agent's event loop. Whatever cannot be opened is answered by a `Refusal`, so
+that every request of an unknown kind ends with a reason in its log (D6) instead of lying
+in the agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from skep.downloaders.ports import Downloader, Fetched, Kind
+from skep.model.request import Outcome, Work
+from skep.model.run import RunSettings
+from skep.model.states import Failure
+
+log = logging.getLogger(__name__)
+
+
+class Refusal:
+    """Ends every request at once, as the fault of what was configured."""
+
+    active = 0
+
+    def __init__(self, detail: str) -> None:
+        self._detail = detail
+
+    def start(self, work: Work, done: Callable[[Fetched], None]) -> None:
+        done(Fetched(Outcome(work.id, failure=Failure.CODE, detail=self._detail)))
+
+    async def close(self) -> None:
+        """Nothing to let go."""
+
+
+@dataclass(slots=True)
+class _Opened:
+    downloader: Downloader
+    settings: RunSettings
+    used_at: float
+
+
+class Downloaders:
+    """The open downloaders of an agent, by run."""
+
+    def __init__(self, kinds: Mapping[str, Kind], monotonic: Callable[[], float]) -> None:
+        self._kinds = kinds
+        self._monotonic = monotonic
+        self._open: dict[str, _Opened] = {}
+        #: Replaced by one with newer settings, and still busy.
+        self._retired: list[Downloader] = []
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def of(self, run: str, settings: RunSettings) -> Downloader:
+        """The run's downloader, opened now if it is not."""
+        opened = self._open.get(run)
+        if opened is not None and opened.settings != settings:
+            self._retired.append(opened.downloader)
+            opened = None
+        if opened is None:
+            opened = _Opened(self._begin(run, settings), settings, 0.0)
+            self._open[run] = opened
+        opened.used_at = self._monotonic()
+        return opened.downloader
+
+    def _begin(self, run: str, settings: RunSettings) -> Downloader:
+        kind = self._kinds.get(settings.downloader)
+        if kind is None:
+            offered = ", ".join(sorted(self._kinds)) or "none"
+            return Refusal(
+                f"this agent has no downloader {settings.downloader!r}; it offers: {offered}"
+            )
+        try:
+            return kind.open(run, settings)
+        except Exception as error:
+            log.exception("cannot open downloader %s for run %s", settings.downloader, run)
+            return Refusal(f"downloader {settings.downloader!r} could not be opened: {error}")
+
+    async def close_idle(self, idle: float) -> int:
+        """Close what was not used for `idle` seconds; returns how many."""
+        now = self._monotonic()
+        stale = [
+            run
+            for run, opened in self._open.items()
+            if now - opened.used_at >= idle and not opened.downloader.active
+        ]
+        retired = [one for one in self._retired if not one.active]
+        self._retired = [one for one in self._retired if one.active]
+        await _close_all([*(self._open.pop(run).downloader for run in stale), *retired])
+        return len(stale)
+
+    async def close(self, run: str) -> None:
+        """The run was released: abort what it does."""
+        if opened := self._open.pop(run, None):
+            await _close_all([opened.downloader])
+
+    async def close_all(self) -> None:
+        """The agent ends: abort everything."""
+        downloaders = [*(opened.downloader for opened in self._open.values()), *self._retired]
+        self._open, self._retired = {}, []
+        await _close_all(downloaders)
+
+
+async def _close_all(downloaders: Iterable[Downloader]) -> None:
+    results = await asyncio.gather(*(one.close() for one in downloaders), return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            log.error("a downloader did not close: %s", result)

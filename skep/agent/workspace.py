@@ -1,0 +1,103 @@
+"""What an agent remembers on disk: its id, and the runs that it works for.
+
+Runs in the agent's process. The center is the truth; these files only let a restarted
+agent be the same agent and carry on (A4). A torn file is forgotten, never fatal.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from random import Random
+from threading import RLock
+
+import msgspec
+
+from skep.agent.files import read_or_none, remove, write_durably
+from skep.model.run import RunSettings
+from skep.runtime.clock import Clock
+from skep.runtime.ids import new_id
+
+log = logging.getLogger(__name__)
+
+#: Runs remembered; beyond that the one that was used longest ago is forgotten.
+RUNS_KEPT = 1000
+_SUFFIX = ".run"
+
+
+class _Allocation(msgspec.Struct):
+    run: str
+    settings: RunSettings
+
+
+def agent_id(folder: Path, clock: Clock, rng: Random) -> str:
+    """The id in `folder/agent-id`, made at the first start."""
+    file = folder / "agent-id"
+    data = read_or_none(file)
+    if data and (known := data.decode("ascii", "replace").strip()):
+        return known
+    folder.mkdir(parents=True, exist_ok=True)
+    fresh = new_id("agent", clock.now(), rng)
+    write_durably(file, f"{fresh}\n".encode())
+    return fresh
+
+
+class Workspace:
+    """The allocations of one agent, one file per run. Its methods block on the disk."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "runs"
+        self._runs: dict[str, RunSettings] = {}
+        self._lock = RLock()
+
+    def open(self) -> None:
+        """Load what an earlier life of the agent was allocated to."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for path in sorted(self._folder.glob(f"*{_SUFFIX}"), key=lambda p: p.stat().st_mtime):
+            if found := _read(path):
+                self._runs[found.run] = found.settings
+            else:
+                log.warning("workspace: forgot %s, it cannot be read", path.name)
+                path.unlink(missing_ok=True)
+
+    def runs(self) -> dict[str, RunSettings]:
+        """Allocated runs, the one allocated longest ago first."""
+        return dict(self._runs)
+
+    def settings_of(self, run: str) -> RunSettings | None:
+        """None for a run that was never allocated, or has been released."""
+        return self._runs.get(run)
+
+    def knows(self, run: str, settings: RunSettings) -> bool:
+        """Whether `allocate` would change nothing."""
+        return self._runs.get(run) == settings
+
+    def allocate(self, run: str, settings: RunSettings) -> None:
+        """Remember a run; a disk that does not take it is logged, and the work goes on."""
+        with self._lock:
+            self._runs.pop(run, None)
+            self._runs[run] = settings
+            try:
+                write_durably(self._file(run), msgspec.msgpack.encode(_Allocation(run, settings)))
+            except OSError as error:
+                log.warning("workspace: cannot remember run %s: %s", run, error.strerror)
+            for old in list(self._runs)[:-RUNS_KEPT]:
+                self.release(old)
+
+    def release(self, run: str) -> None:
+        """Forget a run for good."""
+        with self._lock:
+            self._runs.pop(run, None)
+            remove(self._file(run))
+
+    def _file(self, run: str) -> Path:
+        # Hex, because a run's id may differ from another only in case.
+        return self._folder / f"{run.encode().hex()}{_SUFFIX}"
+
+
+def _read(path: Path) -> _Allocation | None:
+    data = read_or_none(path)
+    try:
+        return msgspec.msgpack.decode(data, type=_Allocation) if data else None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None

@@ -1,0 +1,269 @@
+"""The typed client of a center, for agents (msgpack) and for the command line (JSON).
+
+It knows several addresses of the same center or its siblings: a call that meets a dead or
+failing one moves on to the next, and raises only after each was tried once. It never
+retries by itself beyond that: how often, and what to do meanwhile, is its caller's matter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from random import Random
+from types import TracebackType
+from typing import Any, Self, TypeVar, cast
+
+import aiohttp
+
+from skep.errors import CenterUnreachable, InvalidInput, Malformed, SkepError
+from skep.runtime.backoff import Backoff
+from skep.runtime.clock import Clock
+from skep.wire import codec
+from skep.wire.messages import (
+    PROTOCOL,
+    PROTOCOL_HEADER,
+    Command,
+    GiveBack,
+    GivenBack,
+    Heartbeat,
+    HeartbeatReply,
+    LeaseAsk,
+    LeaseReply,
+    Register,
+    Registered,
+    Report,
+    ReportReply,
+)
+from skep.wire.problem import error_from
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: Seconds for a whole call, its connection included; a report may be large.
+CALL_SECONDS = 10.0
+REPORT_SECONDS = 30.0
+CONNECT_SECONDS = 5.0
+#: Beyond what a long poll may wait.
+LEASE_MARGIN = 10.0
+#: aiohttp pings after this many seconds of silence and gives up after half as many more,
+#: so a half-open connection is noticed after 24 s.
+PING_SECONDS = 16.0
+#: Below the five seconds after which common servers close an idle connection.
+KEEPALIVE_SECONDS = 4.0
+#: Largest answer that is read.
+ANSWER_LIMIT = 256 * 2**20
+#: A command connection that lasted so long was a good one.
+STEADY_SECONDS = 30.0
+RECONNECT = Backoff(first=0.5, cap=30.0)
+
+_NETWORK_ERRORS = (aiohttp.ClientError, asyncio.TimeoutError, OSError)
+
+
+class CenterClient:
+    """One session to a center. `async with` it, or `close` it at the end."""
+
+    def __init__(self, urls: Sequence[str], token: str, clock: Clock, rng: Random) -> None:
+        if not urls:
+            raise InvalidInput("no address of a center was given")
+        self._urls = [url.rstrip("/") for url in urls]
+        self._token = token
+        self._clock = clock
+        self._rng = rng
+        self._at = 0
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of every connection."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    @property
+    def address(self) -> str:
+        """The address that the next call tries first."""
+        return self._urls[self._at]
+
+    async def register(self, message: Register) -> Registered:
+        """Raises Unauthorized, OldProtocol, and what every call may raise."""
+        return await self._node("register", message, Registered)
+
+    async def heartbeat(self, message: Heartbeat, seconds: float = CALL_SECONDS) -> HeartbeatReply:
+        """Raises UnknownAgent when the agent has to register again."""
+        return await self._node("heartbeat", message, HeartbeatReply, seconds)
+
+    async def lease(self, message: LeaseAsk) -> LeaseReply:
+        """May take `message.wait` seconds."""
+        return await self._node("lease", message, LeaseReply, message.wait + LEASE_MARGIN)
+
+    async def report(self, message: Report) -> ReportReply:
+        """On disk when it returns. Frames are compressed already and go as they are."""
+        plain = any(block.frames for block in message.blocks)
+        return await self._node("block", message, ReportReply, REPORT_SECONDS, plain=plain)
+
+    async def give_back(self, message: GiveBack) -> GivenBack:
+        """Unfinished blocks go to others at once."""
+        return await self._node("giveback", message, GivenBack)
+
+    async def _node(
+        self,
+        name: str,
+        message: Any,
+        reply: type[T],
+        seconds: float = CALL_SECONDS,
+        *,
+        plain: bool = False,
+    ) -> T:
+        data = codec.encode(message)
+        data, encoding = (data, "") if plain else codec.compress(data)
+        headers = {"Content-Type": codec.MSGPACK, "Accept": codec.MSGPACK}
+        if encoding:
+            headers["Content-Encoding"] = encoding
+        return await self._anywhere("POST", f"/node/{name}", data, headers, reply, seconds)
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        reply_type: type[T],
+        *,
+        headers: Mapping[str, str] | None = None,
+        seconds: float = CALL_SECONDS,
+    ) -> T:
+        """One call of the public API, in JSON. `bytes` as reply type gives the raw answer."""
+        sent = {"Accept": codec.JSON, **(headers or {})}
+        data = None
+        if body is not None:
+            data = codec.encode(body, codec.JSON)
+            sent["Content-Type"] = codec.JSON
+        return await self._anywhere(method, path, data, sent, reply_type, seconds)
+
+    async def _anywhere(
+        self,
+        method: str,
+        path: str,
+        data: bytes | None,
+        headers: Mapping[str, str],
+        reply: type[T],
+        seconds: float,
+    ) -> T:
+        """Try each address once, beginning with the one that worked last."""
+        failure: SkepError | None = None
+        for _ in self._urls:
+            url = self.address + path
+            try:
+                return await self._once(method, url, data, headers, reply, seconds)
+            except _NETWORK_ERRORS as error:
+                failure = failure or CenterUnreachable(f"{url}: {_words(error)}")
+            except SkepError as error:
+                if not error.retryable:
+                    raise
+                failure = error
+            self._at = (self._at + 1) % len(self._urls)
+        raise failure or CenterUnreachable("no address of a center was given")
+
+    async def _once(
+        self,
+        method: str,
+        url: str,
+        data: bytes | None,
+        headers: Mapping[str, str],
+        reply: type[T],
+        seconds: float,
+    ) -> T:
+        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
+        async with self._open_session().request(
+            method, url, data=data, headers=headers, timeout=timeout, allow_redirects=False
+        ) as response:
+            content = await _content(response)
+            kind = response.headers.get("Content-Type", "")
+            if response.status >= 300:  # noqa: PLR2004  (everything beyond success)
+                raise error_from(response.status, kind, content)
+        return cast("T", content) if reply is bytes else _decoded(content, reply, kind, url)
+
+    def _open_session(self) -> aiohttp.ClientSession:
+        """Made inside the running loop, at the first call."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_SECONDS),
+                headers=self._standing_headers(),
+                auto_decompress=False,
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        return self._session
+
+    def _standing_headers(self) -> dict[str, str]:
+        headers = {PROTOCOL_HEADER: str(PROTOCOL), "Accept-Encoding": codec.ZSTD}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        return headers
+
+    async def commands(self, agent: str) -> AsyncIterator[Command]:
+        """Everything that a center pushes to this agent, for ever.
+
+        It reconnects by itself, at another address if need be. While it is away commands
+        are not lost for good: heartbeat answers repeat what still matters.
+        """
+        failures, at = 0, self._at
+        while True:
+            began = self._clock.monotonic()
+            url = f"{self._urls[at % len(self._urls)]}/node/commands"
+            try:
+                async with self._open_session().ws_connect(
+                    url,
+                    params={"agent": agent},
+                    heartbeat=PING_SECONDS,
+                    timeout=aiohttp.ClientWSTimeout(ws_close=CONNECT_SECONDS),
+                ) as socket:
+                    async for message in socket:
+                        if command := _command(message):
+                            yield command
+            except _NETWORK_ERRORS as error:
+                log.debug("commands: %s: %s", url, _words(error))
+                at += 1
+            # A connection that is closed as soon as it is made counts as a failure too.
+            lasted = self._clock.monotonic() - began
+            failures = 1 if lasted >= STEADY_SECONDS else failures + 1
+            await self._clock.sleep(RECONNECT.delay(failures, self._rng))
+
+
+def _command(message: aiohttp.WSMessage) -> Command | None:
+    if message.type != aiohttp.WSMsgType.BINARY:
+        return None
+    try:
+        return codec.decode(message.data, Command)
+    except Malformed as error:
+        log.warning("commands: %s", error.detail)
+        return None
+
+
+async def _content(response: aiohttp.ClientResponse) -> bytes:
+    content = await response.read()
+    encoding = response.headers.get("Content-Encoding", "")
+    return codec.decompress(content, encoding, ANSWER_LIMIT)
+
+
+def _decoded(content: bytes, reply: type[T], kind: str, url: str) -> T:
+    try:
+        return codec.decode(content, reply, kind)
+    except Malformed as error:
+        raise CenterUnreachable(
+            f"{url} answered something that is not Skep's ({error.detail}); is the address right?"
+        ) from error
+
+
+def _words(error: BaseException) -> str:
+    return str(error) or ("it took too long" if isinstance(error, TimeoutError) else repr(error))

@@ -1,0 +1,69 @@
+"""Errors on the wire: `application/problem+json`, and back to the error tree by `code`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from skep import errors
+from skep.errors import SkepError
+
+PROBLEM = "application/problem+json"
+
+
+class Problem(msgspec.Struct, omit_defaults=True):
+    """RFC 9457, with Skep's stable `code` and whether the same call may work later."""
+
+    title: str = ""
+    status: int = 500
+    detail: str = ""
+    code: str = ""
+    retryable: bool = False
+    type: str = "about:blank"
+
+
+def error_from(status: int, content_type: str, content: bytes) -> SkepError:
+    """The error that a center (or a proxy before it) answered, as its class."""
+    problem = _problem(status, content_type, content)
+    kind = _by_code().get(problem.code) or _by_status(status, retryable=problem.retryable)
+    return kind(problem.detail or problem.title or f"the answer was HTTP {status}")
+
+
+def _problem(status: int, content_type: str, content: bytes) -> Problem:
+    if content_type.partition(";")[0].strip().lower() == PROBLEM:
+        try:
+            return msgspec.json.decode(content, type=Problem)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            pass
+    return Problem(status=status)
+
+
+def _by_code() -> dict[str, type[SkepError]]:
+    # Without the root: `internal` says no more than its status does.
+    return {kind.code: kind for kind in _tree(SkepError) if kind is not SkepError}
+
+
+def _tree(kind: type[SkepError]) -> Iterator[type[SkepError]]:
+    yield kind
+    for below in kind.__subclasses__():
+        yield from _tree(below)
+
+
+_STATUSES: dict[int, type[SkepError]] = {
+    400: errors.InvalidInput,
+    401: errors.Unauthorized,
+    403: errors.Forbidden,
+    404: errors.NotFound,
+    409: errors.Conflict,
+    413: errors.TooLarge,
+    426: errors.OldProtocol,
+    429: errors.Unavailable,
+}
+
+
+def _by_status(status: int, *, retryable: bool) -> type[SkepError]:
+    """For answers without a code, such as those of a proxy."""
+    if retryable or status >= 500:  # noqa: PLR2004  (the server's fault, by definition)
+        return errors.Unavailable
+    return _STATUSES.get(status, SkepError)
