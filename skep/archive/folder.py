@@ -11,6 +11,7 @@ import asyncio
 import os
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from random import Random
@@ -89,7 +90,7 @@ class FolderArchive:
         if not blobs:
             return []
         places: asyncio.Future[list[Place]] = self._loop.create_future()
-        self._tickets.put(_Ticket(blobs, sum(map(len, blobs)), places))
+        self._tickets.put(_Ticket(tuple(blobs), sum(map(len, blobs)), places))
         return await places
 
     async def read(self, segment: str, offset: int, length: int) -> bytes:
@@ -139,14 +140,11 @@ class FolderArchive:
 
     def _written(self, group: list[_Ticket]) -> list[_Settled]:
         try:
-            places = self._segments.append([blob for ticket in group for blob in ticket.blobs])
+            every = self._segments.append([blob for ticket in group for blob in ticket.blobs])
         except Exception as error:  # noqa: BLE001 - a caller must hear of it, or it waits for ever
             return [_Settled(ticket, [], error) for ticket in group]
-        settled = []
-        for ticket in group:
-            mine, places = places[: len(ticket.blobs)], places[len(ticket.blobs) :]
-            settled.append(_Settled(ticket, mine, None))
-        return settled
+        places = iter(every)
+        return [_Settled(t, list(islice(places, len(t.blobs))), None) for t in group]
 
     def _settle(self, settled: list[_Settled]) -> None:
         if self._loop is not None:

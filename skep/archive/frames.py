@@ -179,14 +179,15 @@ def _http_head(start: str, headers: Headers) -> bytes:
 def _has_only_our_breaks(head: str, breaks: int) -> bool:
     """Counting is much cheaper than cleaning each line, and nearly every head is clean.
 
-    A line that starts with white space would be read as a part of the line before it.
+    A line that starts with white space would be read as a part of the line before it. Tabs
+    are rare, and one character is found faster than two.
     """
     return (
         head.count("\r") == breaks
         and head.count("\n") == breaks
         and "\0" not in head
+        and "\t" not in head
         and "\n " not in head
-        and "\n\t" not in head
     )
 
 

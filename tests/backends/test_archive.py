@@ -10,6 +10,7 @@ import asyncio
 import io
 import os
 import resource
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -202,13 +203,15 @@ async def test_callers_share_a_sync(
     await asyncio.gather(*(archive.append(group) for group in groups))
     await archive.close()
     assert 1 <= len(syncs) < 50
+    assert threading.get_ident() not in syncs, "the event loop never waits for the disk"
 
 
 def count_syncs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The thread of each sync, as they happen."""
     real, syncs = segments._fdatasync, []
 
     def counting(file: int) -> None:
-        syncs.append(file)
+        syncs.append(threading.get_ident())
         real(file)
 
     monkeypatch.setattr(segments, "_fdatasync", counting)
