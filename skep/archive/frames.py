@@ -21,7 +21,8 @@ from skep.archive.walk import content_size, frame_end
 from skep.errors import Malformed, TooLarge
 from skep.runtime.clock import Clock
 
-#: Level 1 packs as well as 3 does at 10 KB and takes two thirds of the time.
+#: On 10 KB pages level 3 is at most 5 % smaller and up to 40 % slower, by the kind of page;
+#: level -1 takes a quarter less time and 11 to 50 % more bytes.
 LEVEL = 1
 #: Most decompressed bytes that one call of `read_records` gives back.
 READ_LIMIT = 256 * 2**20
