@@ -24,7 +24,7 @@ START_SECONDS = 30.0
 STOP_SECONDS = 15.0
 PORT_TRIES = 5
 #: Waits for the end of its parent (end of file), then ends the server and its folder.
-GUARD = 'read -r _; kill -KILL -- "-$1" 2>/dev/null; [ -z "$2" ] || rm -rf -- "$2"'
+GUARD = 'read -r _; kill -s KILL -- "-$1" 2>/dev/null; [ -z "$2" ] || rm -rf -- "$2"'
 
 
 class ServerMissing(RuntimeError):
