@@ -22,6 +22,7 @@ from skep.testing.conformance.bus import (
     LIMITS,
     BusConformance,
     block,
+    closing,
     hearing,
     numbers,
     soon,
@@ -30,10 +31,9 @@ from skep.testing.conformance.bus import (
 
 @pytest.fixture
 async def redis_bus(redis_url: str) -> AsyncIterator[RedisBus]:
-    bus = RedisBus(redis_url, LIMITS)
-    await bus.open()
-    yield bus
-    await bus.close()
+    async with closing(RedisBus(redis_url, LIMITS)) as bus:
+        await bus.open()
+        yield bus
 
 
 @pytest.fixture
@@ -105,17 +105,16 @@ class TestRedis(BusConformance):
 
     async def test_two_centers_share_one_order(self, redis_bus: RedisBus, redis_url: str) -> None:
         """C9: what one center pushes, another pops; both see one epoch and one turn."""
-        other = RedisBus(redis_url, LIMITS)
-        await other.open()
-        await redis_bus.lanes.push([block(1, 5), block(2, 4)])
-        assert numbers(await other.lanes.pop(DOWNWARD, ANYBODY, 9)) == [2, 1]
-        assert await other.epoch() == await redis_bus.epoch()
-        assert await redis_bus.turn("t", "center-1", 60)
-        assert not await other.turn("t", "center-2", 60)
-        async with hearing(other.signals, "a") as heard:
-            await redis_bus.signals.publish("a", b"hello")
-            assert await soon(heard) == b"hello"
-        await other.close()
+        async with closing(RedisBus(redis_url, LIMITS)) as other:
+            await other.open()
+            await redis_bus.lanes.push([block(1, 5), block(2, 4)])
+            assert numbers(await other.lanes.pop(DOWNWARD, ANYBODY, 9)) == [2, 1]
+            assert await other.epoch() == await redis_bus.epoch()
+            assert await redis_bus.turn("t", "center-1", 60)
+            assert not await other.turn("t", "center-2", 60)
+            async with hearing(other.signals, "a") as heard:
+                await redis_bus.signals.publish("a", b"hello")
+                assert await soon(heard) == b"hello"
 
     async def test_nothing_is_left_behind(self, redis_bus: RedisBus, raw: Redis) -> None:
         """Lanes that are empty again leave no key per agent."""
@@ -197,29 +196,28 @@ class TestRedis(BusConformance):
         """Pub/sub of Redis spans all databases; ours must not."""
         server, _, number = redis_url.rpartition("/")
         other = RedisBus(f"{server}/{(int(number) + 1) % 16}", LIMITS)
-        async with hearing(redis_bus.signals, "a") as heard:
+        async with closing(other), hearing(redis_bus.signals, "a") as heard:
             await other.signals.publish("a", b"not for you")
             await redis_bus.signals.publish("a", b"for you")
             assert await soon(heard) == b"for you"
-        await other.close()
 
 
 async def test_a_redis_that_is_not_there() -> None:
     """The error names the place and never the password."""
-    bus = open_bus("redis://skep:s3cret@127.0.0.1:1/3", LIMITS)
-    with pytest.raises(BusDown, match=r"127\.0\.0\.1:1 ") as caught:
-        await bus.open()
-    assert "s3cret" not in str(caught.value)
-    assert bus.describe() == "redis://127.0.0.1:1/3"
-    await bus.close()
+    async with closing(open_bus("redis://skep:s3cret@127.0.0.1:1/3", LIMITS)) as bus:
+        with pytest.raises(BusDown, match=r"127\.0\.0\.1:1 ") as caught:
+            await bus.open()
+        assert "s3cret" not in str(caught.value)
+        assert bus.describe() == "redis://127.0.0.1:1/3"
 
 
 async def test_a_wrong_password(redis_url: str) -> None:
-    bus = open_bus(redis_url.replace("redis://", "redis://nobody:s3cret@"), LIMITS)
-    with pytest.raises(BusDown) as caught:
-        await bus.open()
-    assert "s3cret" not in str(caught.value)
-    await bus.close()
+    async with closing(
+        open_bus(redis_url.replace("redis://", "redis://nobody:s3cret@"), LIMITS)
+    ) as bus:
+        with pytest.raises(BusDown) as caught:
+            await bus.open()
+        assert "s3cret" not in str(caught.value)
 
 
 async def test_urls_choose_the_bus() -> None:

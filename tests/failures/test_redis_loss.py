@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -12,7 +13,16 @@ import pytest
 from skep.bus.redis import RedisBus
 from skep.errors import BusDown
 from skep.testing import servers
-from skep.testing.conformance.bus import ANYBODY, DOWNWARD, LIMITS, block, hearing, numbers, soon
+from skep.testing.conformance.bus import (
+    ANYBODY,
+    DOWNWARD,
+    LIMITS,
+    block,
+    closing,
+    hearing,
+    numbers,
+    soon,
+)
 
 #: Nobody who calls the bus may be held longer than this, whatever Redis does.
 HELD_SECONDS = 3.0
@@ -29,10 +39,9 @@ def redis() -> Iterator[servers.Redis]:
 
 @pytest.fixture
 async def bus(redis: servers.Redis) -> AsyncIterator[RedisBus]:
-    bus = RedisBus(redis.url, LIMITS)
-    await bus.open()
-    yield bus
-    await bus.close()
+    async with closing(RedisBus(redis.url, LIMITS)) as bus:
+        await bus.open()
+        yield bus
 
 
 def every_call(bus: RedisBus) -> list[Callable[[], Awaitable[Any]]]:
@@ -162,34 +171,31 @@ async def test_flushed_in_use(redis: servers.Redis, bus: RedisBus) -> None:
 
 async def test_all_centers_agree_on_the_new_epoch(redis: servers.Redis, bus: RedisBus) -> None:
     """Fault 27, C9: whoever asks first after a loss makes the epoch, and all see that one."""
-    others = [RedisBus(redis.url, LIMITS) for _ in range(4)]
     redis.execute("FLUSHALL")
-    epochs = await asyncio.gather(*(each.epoch() for each in (bus, *others)))
+    async with AsyncExitStack() as stack:
+        others = [closing(RedisBus(redis.url, LIMITS)) for _ in range(4)]
+        centers = [bus, *[await stack.enter_async_context(other) for other in others]]
+        epochs = await asyncio.gather(*(center.epoch() for center in centers))
     assert len(set(epochs)) == 1
-    for other in others:
-        await other.close()
 
 
 async def test_a_restart_from_disk_counts_as_a_loss() -> None:
     """Fault 27: what Redis wrote to disk may lack its last second, so the epoch changes."""
     with servers.redis(durable=True) as server:
-        bus = RedisBus(server.url, LIMITS)
-        await bus.open()
-        epoch = await bus.epoch()
-        await bus.lanes.push([block(1)])
-        server.kill()
-        server.start()
-        assert await bus.lanes.ids() == {1}
-        assert await bus.epoch() != epoch
-        await bus.close()
+        async with closing(RedisBus(server.url, LIMITS)) as bus:
+            epoch = await bus.epoch()
+            await bus.lanes.push([block(1)])
+            server.kill()
+            server.start()
+            assert await bus.lanes.ids() == {1}
+            assert await bus.epoch() != epoch
 
 
 async def test_opened_while_redis_is_away(redis: servers.Redis) -> None:
     """Fault 26: a center may start first; its bus works as soon as Redis does."""
-    bus = RedisBus(redis.url, LIMITS)
     redis.kill()
-    await assert_down(bus.open, redis.port)
-    redis.start()
-    await bus.open()
-    await bus.ping()
-    await bus.close()
+    async with closing(RedisBus(redis.url, LIMITS)) as bus:
+        await assert_down(bus.open, redis.port)
+        redis.start()
+        await bus.open()
+        await bus.ping()

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from random import Random
+from typing import TypeVar
 
 import pytest
 
@@ -25,6 +26,8 @@ ANYBODY = ("",)
 #: For what another process must do first; a healthy backend needs milliseconds.
 PATIENCE = 10.0
 
+AnyBus = TypeVar("AnyBus", bound=Bus)
+
 
 def block(number: int, priority: int = 5, size: int = 10, target: str = "") -> BlockRef:
     return BlockRef(number, f"run-{number % 3}", priority, size, target)
@@ -32,6 +35,15 @@ def block(number: int, priority: int = 5, size: int = 10, target: str = "") -> B
 
 def numbers(refs: Iterable[BlockRef]) -> list[int]:
     return [ref.id for ref in refs]
+
+
+@asynccontextmanager
+async def closing(bus: AnyBus) -> AsyncIterator[AnyBus]:
+    """Closed in the end also when a test fails, or warnings would bury the reason."""
+    try:
+        yield bus
+    finally:
+        await bus.close()
 
 
 @asynccontextmanager
