@@ -1,0 +1,1 @@
+"""The center: keeps and decides. This room only puts the others together."""

@@ -10,7 +10,7 @@ each database.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -109,7 +109,7 @@ class FinishedRequest(msgspec.Struct, frozen=True):
     status: int
     failure: str
     detail: str
-    meta: dict[str, object]
+    meta: dict[str, Any]
     final_uri: str = ""
 
 
@@ -294,7 +294,7 @@ class Alerts(Protocol):
     async def raise_(self, kind: str, subject: str, detail: str, now: float) -> None:
         """One row per (kind, subject), with a count and the newest detail."""
 
-    async def recent(self, limit: int) -> list[dict[str, object]]:
+    async def recent(self, limit: int) -> list[dict[str, Any]]:
         """Newest first."""
 
 

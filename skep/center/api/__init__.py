@@ -1,0 +1,1 @@
+"""The API, a file per resource. Each exports its rows; the table is their sum."""

@@ -4,6 +4,14 @@ Writes go to one thread that puts everything that waits into one transaction: ma
 share one sync to disk (group commit), each with a savepoint of its own so that a failing
 caller harms nobody. A caller's future resolves after the commit, never before. `inline`
 runs everything at once in the caller's thread, for simulations.
+
+What is done again by itself: a transaction that the engine has undone for certain, which
+is a deadlock, or a connection lost before COMMIT was sent. When the connection is lost
+while COMMIT is under way nobody knows, so the caller gets `StoreDown` and decides. Calling
+again is safe for every method of the store: rows are inserted once per key, a change of
+state finds nothing left to change, a lease or a report that did go through is refused by
+its token. What may differ is the answer ("known" instead of "new"), and blocks that were
+packed or leased for nobody come back by `claimable` and `reap`.
 """
 
 from __future__ import annotations
@@ -11,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,12 +29,15 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
-from skep.errors import StoreDown
+from skep.errors import SkepError, StoreDown, Unavailable
 from skep.store.sql.dialect import Dialect
 
 T = TypeVar("T")
-#: A deadlock or a lost connection: the engine undid everything, so the work is done again.
-TRANSACTION_TRIES = 3
+#: Deadlocks in a row that one transaction is tried through, with a growing pause.
+COLLISION_TRIES = 8
+COLLISION_PAUSE = 0.003
+#: Seconds that a caller waits. A database that hangs (and does not break) ends here.
+PATIENCE = 60.0
 ACCEPTED = -1
 
 
@@ -61,12 +73,17 @@ Work = Callable[[Tx], Any]
 @dataclass(slots=True)
 class _Job:
     work: Work
-    future: asyncio.Future[Any]
+    future: asyncio.Future[Any] | None
     result: Any = None
     error: BaseException | None = None
 
+    @property
+    def given_up(self) -> bool:
+        """Its caller does not wait any more; it was not begun and need not be."""
+        return self.future is not None and self.future.cancelled()
+
     def settle(self) -> None:
-        if self.future.done():
+        if self.future is None or self.future.done():
             return
         if self.error is not None:
             self.future.set_exception(self.error)
@@ -85,11 +102,15 @@ class Database:
         group_limit: int,
         *,
         inline: bool = False,
+        patience: float = PATIENCE,
     ) -> None:
         self.dialect = dialect
         self.engine = dialect.engine(url)
         self._group_limit = group_limit
         self._inline = inline
+        self._patience = patience
+        # A database in memory is one connection, which reads and writes must not share.
+        self._reads_as_writes = dialect.one_connection(url) and not inline
         self._readers = readers
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -106,45 +127,53 @@ class Database:
         self._thread.start()
 
     async def stop(self) -> None:
-        """Writes that were asked for are still done."""
-        if self._thread is not None:
+        """Writes that were asked for are still done; later ones are refused."""
+        thread, pool = self._thread, self._pool
+        self._thread = self._pool = None
+        if thread is not None and pool is not None:
             self._jobs.put(None)
-            await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
-            self._thread = None
-        if self._pool is not None:
-            self._pool.shutdown(wait=True)
-            self._pool = None
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(None, thread.join)
+            await loop.run_in_executor(None, pool.shutdown)
         self.engine.dispose()
 
     async def write(self, work: Callable[[Tx], T]) -> T:
         """Run `work` in a transaction; it is on disk when this returns."""
         if self._inline:
-            return self._write_inline(work)
+            return self.blocking(work)
         if self._thread is None or self._loop is None:
             raise StoreDown("the store is closed")
         future: asyncio.Future[T] = self._loop.create_future()
         self._jobs.put(_Job(work, future))
-        return await future
+        return await self._patiently(future)
 
     async def read(self, work: Callable[[sa.Connection], T]) -> T:
         """Run `work` on a connection that sees what was committed."""
+        if self._reads_as_writes:
+            return await self.write(lambda tx: work(tx.connection))
         if self._inline:
             return self._read(work)
         if self._pool is None or self._loop is None:
             raise StoreDown("the store is closed")
-        return await self._loop.run_in_executor(self._pool, self._read, work)
+        return await self._patiently(self._loop.run_in_executor(self._pool, self._read, work))
 
-    def blocking(self, work: Callable[[Tx], T]) -> T:
-        """A transaction in the caller's thread; for start-up and simulations."""
-        return self._write_inline(work)
+    async def _patiently(self, future: asyncio.Future[T]) -> T:
+        try:
+            async with asyncio.timeout(self._patience):
+                return await future
+        except TimeoutError:
+            raise StoreDown(
+                f"the {self.dialect.name} store has not answered for {self._patience:g} seconds"
+            ) from None
 
     # -- the writing thread
 
     def _write_for_ever(self) -> None:
         while (job := self._jobs.get()) is not None:
-            jobs = [job, *self._waiting()]
-            self._commit_together(jobs)
-            self._tell(jobs)
+            jobs = [job for job in (job, *self._waiting()) if not job.given_up]
+            if jobs:
+                self._commit_together(jobs)
+                self._tell(jobs)
 
     def _waiting(self) -> list[_Job]:
         jobs: list[_Job] = []
@@ -167,29 +196,56 @@ class Database:
             return
 
     def _commit_together(self, jobs: list[_Job]) -> None:
-        for attempt in range(1, TRANSACTION_TRIES + 1):
-            try:
-                self._one_transaction(jobs)
-            except DBAPIError as error:
-                known = self.dialect.explain(error) or error
-                if attempt < TRANSACTION_TRIES and isinstance(known, StoreDown):
-                    continue
-                self._fail(jobs, known)
-            except Exception as error:  # noqa: BLE001 - it belongs to the callers
-                self._fail(jobs, error)
-            return
+        """Every job has a result or an error afterwards."""
+        try:
+            self._through_faults(jobs)
+        except _Collision as collision:
+            if len(jobs) == 1:
+                jobs[0].error = collision.known
+                return
+            # Alone each takes its locks in one order, which a group of many cannot.
+            for job in jobs:
+                self._commit_together([job])
+        except Exception as error:  # noqa: BLE001 - it belongs to the callers
+            for job in jobs:
+                job.error = _copy(error)
 
-    def _fail(self, jobs: list[_Job], error: BaseException) -> None:
-        for job in jobs:
-            job.error = error
+    def _through_faults(self, jobs: list[_Job]) -> None:
+        """One transaction, done again while the engine says for certain that it was undone."""
+        collisions, losses = 0, 0
+        while True:
+            try:
+                return self._one_transaction(jobs)
+            except _Collision:
+                collisions += 1
+                if len(jobs) > 1 or collisions == COLLISION_TRIES:
+                    raise
+                time.sleep(COLLISION_PAUSE * 2**collisions)
+            except _LostBeforeCommit as lost:
+                losses += 1
+                if losses > 1:
+                    raise lost.known from lost
 
     def _one_transaction(self, jobs: list[_Job]) -> None:
-        with self.engine.connect() as connection, connection.begin():
-            self.dialect.begin(connection)
-            tallies: Counter[tuple[int, int]] = Counter()
-            for job in jobs:
-                self._run_job(connection, job, tallies, alone=len(jobs) == 1)
-            self._write_tallies(connection, tallies)
+        with self.engine.connect() as connection:
+            try:
+                self.dialect.begin(connection)
+                tallies: Counter[tuple[int, int]] = Counter()
+                for job in jobs:
+                    self._run_job(connection, job, tallies, alone=len(jobs) == 1)
+                self._write_tallies(connection, tallies)
+            except DBAPIError as error:
+                raise self._undone(error) from error
+            connection.commit()
+
+    def _undone(self, error: DBAPIError) -> Exception:
+        known = self.dialect.explain(error)
+        if isinstance(known, StoreDown):
+            if self.dialect.collided(error):
+                return _Collision(known)
+            if error.connection_invalidated:
+                return _LostBeforeCommit(known)
+        return known or error
 
     def _run_job(
         self,
@@ -201,21 +257,28 @@ class Database:
     ) -> None:
         job.error = None
         tx = Tx(connection, self.dialect)
+        if alone:
+            job.result = job.work(tx)
+        else:
+            self._in_savepoint(tx, job)
+        if job.error is None:
+            for key, delta in tx.tallies.items():
+                tallies[key] += delta
+
+    def _in_savepoint(self, tx: Tx, job: _Job) -> None:
+        tx.sql("SAVEPOINT one_caller")
         try:
-            if alone:
-                job.result = job.work(tx)
-            else:
-                with connection.begin_nested():
-                    job.result = job.work(tx)
-        except Exception as error:
-            # Alone, the whole transaction is undone. In a group the savepoint has undone
-            # this caller's part, unless it is the engine that failed: that is everybody's.
-            if alone or (isinstance(error, DBAPIError) and self.dialect.explain(error)):
-                raise
+            job.result = job.work(tx)
+        except Exception as error:  # noqa: BLE001 - it goes to its caller
+            # The engine's own failure is everybody's, and may have taken the savepoint away.
+            if isinstance(error, DBAPIError):
+                known = self.dialect.explain(error)
+                if isinstance(known, Unavailable):
+                    raise
+                error = known or error
             job.error = error
-            return
-        for key, delta in tx.tallies.items():
-            tallies[key] += delta
+            tx.sql("ROLLBACK TO SAVEPOINT one_caller")
+        tx.sql("RELEASE SAVEPOINT one_caller")
 
     def _write_tallies(self, connection: sa.Connection, tallies: Counter[tuple[int, int]]) -> None:
         # Sorted, so that two centers take the row locks in the same order.
@@ -225,12 +288,12 @@ class Database:
 
     # -- without threads
 
-    def _write_inline(self, work: Callable[[Tx], T]) -> T:
-        job = _Job(work, None)  # type: ignore[arg-type]  # nobody waits for a future here
-        try:
-            self._one_transaction([job])
-        except DBAPIError as error:
-            raise (self.dialect.explain(error) or error) from error
+    def blocking(self, work: Callable[[Tx], T]) -> T:
+        """A transaction in the caller's thread; for start-up and simulations."""
+        job = _Job(work, None)
+        self._commit_together([job])
+        if job.error is not None:
+            raise job.error
         result: T = job.result
         return result
 
@@ -240,6 +303,27 @@ class Database:
                 return work(connection)
         except DBAPIError as error:
             raise (self.dialect.explain(error) or error) from error
+
+
+class _Undone(Exception):
+    """The engine rolled everything back; `known` is what a caller would be told."""
+
+    def __init__(self, known: SkepError) -> None:
+        super().__init__(known.detail)
+        self.known = known
+
+
+class _Collision(_Undone):
+    """A deadlock with another center."""
+
+
+class _LostBeforeCommit(_Undone):
+    """The connection broke and COMMIT had not been sent."""
+
+
+def _copy(error: Exception) -> Exception:
+    """One exception for each waiting task, because each adds its own traceback."""
+    return type(error)(error.detail) if isinstance(error, SkepError) else error
 
 
 def _settle_all(jobs: list[_Job]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 
 from skep.store.sql.database import Database, Tx
@@ -52,7 +54,7 @@ class SqlAlerts:
 
         await self._database.write(work)
 
-    async def recent(self, limit: int) -> list[dict[str, object]]:
+    async def recent(self, limit: int) -> list[dict[str, Any]]:
         query = sa.select(alerts).order_by(alerts.c.last_at.desc()).limit(limit)
         rows = await self._database.read(lambda c: c.execute(query).mappings().all())
         return [dict(row) for row in rows]

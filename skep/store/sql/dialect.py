@@ -14,7 +14,8 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 
-from skep.errors import ConfigurationError, DiskFull, SkepError, StoreDown
+from skep.errors import ConfigurationError, DiskFull, InvalidInput, SkepError, StoreDown, TooLarge
+from skep.model.states import RequestState
 from skep.store.sql.tables import tallies
 
 Row = tuple[Any, ...]
@@ -41,6 +42,10 @@ class Dialect:
     def engine(self, url: sa.URL) -> sa.Engine:
         raise NotImplementedError
 
+    def one_connection(self, _url: sa.URL) -> bool:
+        """The whole database is one connection (SQLite in memory)."""
+        return False
+
     def begin(self, connection: sa.Connection) -> None:
         """Called first in every writing transaction."""
 
@@ -51,10 +56,33 @@ class Dialect:
         if rows:
             connection.exec_driver_sql(self._insert(table, columns), rows)
 
+    def assign(self, connection: sa.Connection, members: dict[int, list[int]]) -> None:
+        """Requests go into blocks: block id -> ids of its requests."""
+        for block, ids in members.items():
+            connection.exec_driver_sql(
+                f"UPDATE requests SET state = {RequestState.QUEUED:d}, block = {block:d}"  # noqa: S608
+                f" WHERE id IN ({id_list(ids)})"
+            )
+
     def insert_new(
         self, connection: sa.Connection, table: sa.Table, columns: Sequence[str], rows: list[Row]
     ) -> int:
-        """Rows whose unique key is not there yet; returns how many went in."""
+        """Rows whose unique key is not there yet; returns how many went in.
+
+        Raises InvalidInput for a text that is longer than its column, before anything is
+        written: SQLite would keep it, and MySQL would cut it under INSERT IGNORE.
+        """
+        if not rows:
+            return 0
+        for column, values in zip(columns, zip(*rows, strict=True), strict=True):
+            limit = getattr(table.c[column].type, "length", None)
+            if limit and max(map(len, values)) > limit:
+                raise InvalidInput(f"{table.name}.{column}: longer than {limit}")
+        return self._insert_new(connection, table, columns, rows)
+
+    def _insert_new(
+        self, connection: sa.Connection, table: sa.Table, columns: Sequence[str], rows: list[Row]
+    ) -> int:
         raise NotImplementedError
 
     def add_to_tallies(self, connection: sa.Connection, rows: list[Row]) -> None:
@@ -67,12 +95,19 @@ class Dialect:
     def disk_is_full(self, error: DBAPIError) -> bool:
         raise NotImplementedError
 
+    def collided(self, error: DBAPIError) -> bool:
+        """Two transactions stood in each other's way, and this one was undone."""
+        raise NotImplementedError
+
     def explain(self, error: DBAPIError) -> SkepError | None:
-        """The error as one of ours, when the engine (not our SQL) is to blame."""
+        """The error as one of ours; None when our own SQL is to blame."""
+        what = _first_line(error.orig)
         if self.disk_is_full(error):
-            return DiskFull(f"the {self.name} store cannot write: {error.orig}; free some space")
+            return DiskFull(f"the {self.name} store cannot write: {what}; free some space")
+        if isinstance(error, sa.exc.DataError):
+            return InvalidInput(f"the {self.name} store cannot keep this: {what}")
         if error.connection_invalidated or isinstance(error, sa.exc.OperationalError):
-            return StoreDown(f"the {self.name} store does not answer: {_first_line(error.orig)}")
+            return StoreDown(f"the {self.name} store does not answer: {what}")
         return None
 
     def _insert(self, table: sa.Table, columns: Sequence[str]) -> str:
@@ -90,8 +125,11 @@ class SqliteDialect(Dialect):
     name = "sqlite"
     placeholder = "?"
 
+    def one_connection(self, url: sa.URL) -> bool:
+        return url.database in {None, "", ":memory:"}
+
     def engine(self, url: sa.URL) -> sa.Engine:
-        if url.database in {None, "", ":memory:"}:
+        if self.one_connection(url):
             engine = sa.create_engine(
                 "sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False}
             )
@@ -104,11 +142,9 @@ class SqliteDialect(Dialect):
         # IMMEDIATE takes the write lock now: a read that later wants to write would fail.
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
-    def insert_new(
+    def _insert_new(
         self, connection: sa.Connection, table: sa.Table, columns: Sequence[str], rows: list[Row]
     ) -> int:
-        if not rows:
-            return 0
         statement = self._insert(table, columns) + " ON CONFLICT DO NOTHING"
         return int(connection.exec_driver_sql(statement, rows).rowcount)
 
@@ -117,6 +153,9 @@ class SqliteDialect(Dialect):
         connection.exec_driver_sql(
             statement + " ON CONFLICT (run, state) DO UPDATE SET n = n + excluded.n", rows
         )
+
+    def collided(self, error: DBAPIError) -> bool:
+        return False  # one writer: who waits too long has not begun
 
     def disk_is_full(self, error: DBAPIError) -> bool:
         text = str(error.orig)
@@ -144,26 +183,55 @@ class PostgresDialect(Dialect):
         return sa.create_engine(
             url.set(drivername="postgresql+psycopg"),
             pool_pre_ping=True,
-            connect_args={"connect_timeout": 5},
+            # A peer that vanished without a word is noticed after these times.
+            connect_args={
+                "connect_timeout": 5,
+                "keepalives_idle": 10,
+                "keepalives_interval": 5,
+                "keepalives_count": 3,
+                "tcp_user_timeout": 20_000,
+            },
         )
 
     def insert_many(
         self, connection: sa.Connection, table: sa.Table, columns: Sequence[str], rows: list[Row]
     ) -> None:
+        if not rows:
+            return
         names = ", ".join(self.quote(column) for column in columns)
+        statement = f"COPY {table.name} ({names}) FROM STDIN"
         driver: Any = connection.connection.driver_connection
-        with (
-            driver.cursor() as cursor,
-            cursor.copy(f"COPY {table.name} ({names}) FROM STDIN") as copy,
-        ):
-            for row in rows:
-                copy.write_row(row)
+        errors: Any = connection.dialect.dbapi
+        try:
+            with driver.cursor() as cursor, cursor.copy(statement) as copy:
+                for row in rows:
+                    copy.write_row(row)
+        except errors.Error as error:
+            # COPY bypasses SQLAlchemy, which would have translated the error.
+            if driver.closed:
+                connection.invalidate(error)
+            raise DBAPIError.instance(
+                statement,
+                None,
+                error,
+                errors.Error,
+                connection_invalidated=driver.closed,
+                dialect=connection.dialect,
+            ) from error
 
-    def insert_new(
+    def assign(self, connection: sa.Connection, members: dict[int, list[int]]) -> None:
+        ids = [number for numbers in members.values() for number in numbers]
+        blocks = [block for block, numbers in members.items() for _ in numbers]
+        connection.exec_driver_sql(
+            f"UPDATE requests SET state = {RequestState.QUEUED:d}, block = target.block"  # noqa: S608
+            " FROM unnest(%s::bigint[], %s::bigint[]) AS target (id, block)"
+            " WHERE requests.id = target.id",
+            (ids, blocks),
+        )
+
+    def _insert_new(
         self, connection: sa.Connection, table: sa.Table, columns: Sequence[str], rows: list[Row]
     ) -> int:
-        if not rows:
-            return 0
         names = ", ".join(self.quote(column) for column in columns)
         arrays = ", ".join(f"%s::{self._type(table, column)}[]" for column in columns)
         statement = (
@@ -185,6 +253,9 @@ class PostgresDialect(Dialect):
     def lock_for_migration(self, connection: sa.Connection) -> None:
         connection.exec_driver_sql(f"SELECT pg_advisory_lock({self.MIGRATION_LOCK})")
 
+    def collided(self, error: DBAPIError) -> bool:
+        return getattr(error.orig, "sqlstate", None) in {"40P01", "40001", "55P03"}
+
     def disk_is_full(self, error: DBAPIError) -> bool:
         return getattr(error.orig, "sqlstate", None) in {"53100", "25006"}
 
@@ -203,7 +274,9 @@ class MysqlDialect(Dialect):
 
     name = "mysql"
     transactional_ddl = False
-    DISK_ERRORS: ClassVar[frozenset[int]] = frozenset({3, 28, 1021, 1036, 1290})
+    DISK_ERRORS: ClassVar[frozenset[int]] = frozenset({3, 28, 1021, 1036, 1114, 1290})
+    COLLISIONS: ClassVar[frozenset[int]] = frozenset({1020, 1205, 1213})
+    PACKET_TOO_LARGE: ClassVar[int] = 1153
 
     def engine(self, url: sa.URL) -> sa.Engine:
         _need("pymysql", "mysql")
@@ -211,14 +284,12 @@ class MysqlDialect(Dialect):
             url.set(drivername="mysql+pymysql").update_query_dict({"charset": "utf8mb4"}),
             pool_pre_ping=True,
             isolation_level="READ COMMITTED",
-            connect_args={"connect_timeout": 5, "read_timeout": 60, "write_timeout": 60},
+            connect_args={"connect_timeout": 5, "read_timeout": 50, "write_timeout": 50},
         )
 
-    def insert_new(
+    def _insert_new(
         self, connection: sa.Connection, table: sa.Table, columns: Sequence[str], rows: list[Row]
     ) -> int:
-        if not rows:
-            return 0
         # IGNORE would hide other faults of a row too; rows are checked before they get here.
         statement = self._insert(table, columns).replace("INSERT", "INSERT IGNORE", 1)
         return int(connection.exec_driver_sql(statement, rows).rowcount)
@@ -228,14 +299,29 @@ class MysqlDialect(Dialect):
         connection.exec_driver_sql(statement + " ON DUPLICATE KEY UPDATE n = n + VALUES(n)", rows)
 
     def lock_for_migration(self, connection: sa.Connection) -> None:
-        connection.exec_driver_sql("SELECT GET_LOCK('skep-migration', 120)")
+        # Locks of this kind belong to the server, so the database's name is part of it.
+        lock = "SELECT GET_LOCK(CONCAT('skep-migration-', MD5(DATABASE())), 120)"
+        if connection.exec_driver_sql(lock).scalar() != 1:
+            raise StoreDown("another center has been migrating the store for two minutes")
+
+    def explain(self, error: DBAPIError) -> SkepError | None:
+        if _number(error) == self.PACKET_TOO_LARGE:
+            return TooLarge("one row is larger than the database takes; raise max_allowed_packet")
+        return super().explain(error)
+
+    def collided(self, error: DBAPIError) -> bool:
+        return _number(error) in self.COLLISIONS
 
     def disk_is_full(self, error: DBAPIError) -> bool:
-        arguments: tuple[object, ...] = getattr(error.orig, "args", ())
-        return any(number in self.DISK_ERRORS for number in arguments[:1])
+        return _number(error) in self.DISK_ERRORS
 
     def quote(self, column: str) -> str:
         return f"`{column}`"
+
+
+def _number(error: DBAPIError) -> object:
+    arguments: tuple[object, ...] = getattr(error.orig, "args", ())
+    return arguments[0] if arguments else None
 
 
 def dialect_for(url: sa.URL) -> Dialect:

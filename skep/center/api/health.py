@@ -1,0 +1,136 @@
+"""Health, version, metrics and the API's own description: the routes without a token."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+
+from skep import __version__
+from skep.center.auth import Role
+from skep.center.endpoint import Call, Endpoint, Raw
+from skep.center.services import Services
+from skep.errors import SkepError, Unavailable
+from skep.wire.messages import OLDEST_PROTOCOL, PROTOCOL
+
+#: Free bytes in the data folder below which the center calls itself not ready.
+DISK_FLOOR = 64 * 2**20
+
+
+class Alive(msgspec.Struct):
+    """The process answers."""
+
+    status: str = "ok"
+
+
+class Check(msgspec.Struct):
+    """One thing that must work, and what to do when it does not."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+class Ready(msgspec.Struct):
+    """Everything that must work."""
+
+    status: str
+    checks: list[Check]
+
+
+class Version(msgspec.Struct):
+    """What runs here and what it speaks."""
+
+    version: str
+    protocol: int
+    oldest_protocol: int
+    center: str
+
+
+class Verbose(msgspec.Struct):
+    """Present in the query, `verbose` lists the checks."""
+
+    verbose: str | None = None
+
+
+async def livez(_call: Call) -> Alive:
+    """Says only that the process answers."""
+    return Alive()
+
+
+async def readyz(call: Call) -> Raw:
+    """Store, bus, archive and disk; 503 when one of them is not there."""
+    checks = [await _check(name, check) for name, check in _checks(call.services)]
+    good = all(check.ok for check in checks)
+    shown = checks if call.query.verbose is not None or not good else []
+    body = msgspec.json.encode(Ready("ok" if good else "not ready", shown))
+    status = 200 if good else Unavailable.status
+    return Raw(body, "application/json", status=status)
+
+
+def _checks(services: Services) -> list[tuple[str, Callable[[], Awaitable[str]]]]:
+    async def store() -> str:
+        await services.store.ping()
+        return services.store.describe()
+
+    async def bus() -> str:
+        await services.bus.ping()
+        return services.bus.describe()
+
+    async def archive() -> str:
+        segments, size = await services.archive.usage()
+        return f"{services.archive.describe()}: {segments} segments, {size} bytes"
+
+    async def disk() -> str:
+        free = shutil.disk_usage(_existing(Path(services.settings.data))).free
+        if free < DISK_FLOOR:
+            raise Unavailable(f"only {free} bytes are free in the data folder; make room")
+        return f"{free} bytes free"
+
+    return [("store", store), ("bus", bus), ("archive", archive), ("disk", disk)]
+
+
+def _existing(folder: Path) -> Path:
+    return folder if folder.exists() else Path()
+
+
+async def _check(name: str, check: Callable[[], Awaitable[str]]) -> Check:
+    try:
+        return Check(name, True, await check())
+    except SkepError as error:
+        return Check(name, False, error.detail)
+
+
+async def version(call: Call) -> Version:
+    """Version of the program and of the protocol."""
+    return Version(__version__, PROTOCOL, OLDEST_PROTOCOL, call.services.name)
+
+
+async def metrics(call: Call) -> Raw:
+    """Prometheus text; the ledger is read for it."""
+    services = call.services
+    services.metrics.show_ledger(await services.store.ledgers.read())
+    services.metrics.show_lanes(await services.bus.lanes.sizes())
+    now, alive_after = services.clock.now(), services.settings.center.alive_after
+    views = await services.store.agents.all()
+    services.metrics.agents_up.set(sum(view.alive(now, alive_after) for view in views))
+    return Raw(services.metrics.text(), "text/plain; version=0.0.4")
+
+
+def _public(path: str, handler: object, summary: str, **more: object) -> Endpoint:
+    return Endpoint("GET", path, Role.PUBLIC, handler, summary, tag="health", **more)  # type: ignore[arg-type]
+
+
+ENDPOINTS = (
+    _public("/livez", livez, "Does the process answer?", gives=Alive),
+    _public("/readyz", readyz, "Can it work?", gives=Ready, asks=Verbose, errors=(Unavailable,)),
+    _public(
+        "/healthz", readyz, "The same as /readyz", gives=Ready, asks=Verbose, errors=(Unavailable,)
+    ),
+    _public("/version", version, "Versions of program and protocol", gives=Version),
+    _public(
+        "/metrics", metrics, "Figures for Prometheus", media="text/plain", errors=(Unavailable,)
+    ),
+)

@@ -1,0 +1,147 @@
+"""What agents call. Paths as the founding documents gave them, under /node."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from skep import __version__
+from skep.center.auth import Role
+from skep.center.endpoint import Call, Endpoint
+from skep.errors import Forbidden, InvalidInput, OldProtocol, UnknownAgent
+from skep.model.block import Leased
+from skep.wire.messages import (
+    OLDEST_PROTOCOL,
+    PROTOCOL,
+    BlockVerdict,
+    GiveBack,
+    GivenBack,
+    Heartbeat,
+    HeartbeatReply,
+    LeaseAsk,
+    LeaseReply,
+    Register,
+    Registered,
+    Report,
+    ReportReply,
+)
+
+
+async def register(call: Call) -> Registered:
+    """An agent says who it is and what it still holds; processed however late it comes."""
+    message: Register = call.body
+    services = call.services
+    if not OLDEST_PROTOCOL <= message.protocol <= PROTOCOL:
+        raise OldProtocol(f"protocol {message.protocol} is not spoken here; upgrade the agent")
+    agent = message.registration.id
+    _check_id(agent)
+    call.who.may_be(agent)
+    await services.roster.register(message.registration)
+    await services.leases.abandon(agent, message.holding)
+    return Registered(
+        services.settings.center.heartbeat_every,
+        services.settings.lanes.lease_seconds,
+        services.name,
+        __version__,
+    )
+
+
+def _check_id(agent: str) -> None:
+    if not 0 < len(agent) <= 64 or not agent.isprintable() or not agent.isascii():  # noqa: PLR2004
+        raise InvalidInput("an agent's id has 1 to 64 printable ASCII characters")
+
+
+async def heartbeat(call: Call) -> HeartbeatReply:
+    """Note that the agent lives, renew its leases, tell it what it should know."""
+    message: Heartbeat = call.body
+    services = call.services
+    call.who.may_be(message.agent)
+    known = await services.roster.beat(message.agent, message.vitals, message.age)
+    if not known:
+        return HeartbeatReply(known=False)
+    lost = await services.leases.renew(message.agent, message.holding)
+    reply = HeartbeatReply(commands=services.hub.resting(message.agent), lost=lost)
+    if message.want and await services.roster.may_work(message.agent):
+        reply.lease = await _reply(call, await services.lease(message.agent, message.want, 0.0))
+    return reply
+
+
+async def lease(call: Call) -> LeaseReply:
+    """Blocks for an agent; waits a while when there are none."""
+    message: LeaseAsk = call.body
+    services = call.services
+    call.who.may_be(message.agent)
+    if not await services.roster.may_work(message.agent):
+        await _refuse(call, message.agent)
+    return await _reply(call, await services.lease(message.agent, message.want, message.wait))
+
+
+async def _refuse(call: Call, agent: str) -> None:
+    known = {view.id for view in await call.services.roster.refresh()}
+    if agent not in known:
+        raise UnknownAgent(f"agent {agent} is not registered; call /node/register first")
+    raise Forbidden(f"agent {agent} is disabled; enable it to give it work")
+
+
+async def _reply(call: Call, blocks: list[Leased]) -> LeaseReply:
+    if not blocks:
+        return LeaseReply()
+    run_ids = {block.run for block in blocks}
+    return LeaseReply(blocks, await call.services.store.runs.settings_of(sorted(run_ids)))
+
+
+async def report(call: Call) -> ReportReply:
+    """Results of blocks; on disk when this is answered."""
+    message: Report = call.body
+    services = call.services
+    call.who.may_be(message.agent)
+    verdicts = await services.ingest.take(message.agent, message.blocks)
+    _count(call, message, [verdict.verdict for verdict in verdicts])
+    if any(outcome.failure for block in message.blocks for outcome in block.outcomes):
+        services.nudge.ring()
+    return ReportReply([BlockVerdict(v.block, v.verdict) for v in verdicts])
+
+
+def _count(call: Call, message: Report, verdicts: list[str]) -> None:
+    metrics = call.services.metrics
+    kinds = Counter(verdicts)
+    metrics.fenced.inc(kinds["stale"])
+    metrics.duplicates.inc(kinds["duplicate"])
+    failures = Counter(
+        outcome.failure
+        for block, verdict in zip(message.blocks, verdicts, strict=True)
+        if verdict == "stored"
+        for outcome in block.outcomes
+    )
+    for failure, count in failures.items():
+        metrics.outcomes.labels(failure or "none").inc(count)
+
+
+async def give_back(call: Call) -> GivenBack:
+    """An agent returns blocks that it will not do."""
+    message: GiveBack = call.body
+    call.who.may_be(message.agent)
+    reason = message.reason[:200]
+    return GivenBack(await call.services.leases.give_back(message.agent, message.blocks, reason))
+
+
+def _row(path: str, handler: object, summary: str, takes: type, gives: type) -> Endpoint:
+    return Endpoint(
+        "POST",
+        f"/node/{path}",
+        Role.AGENT,
+        handler,  # type: ignore[arg-type]  # the table's handlers all take one Call
+        summary,
+        takes,
+        gives,
+        errors=(InvalidInput, UnknownAgent, OldProtocol),
+        tag="agents",
+    )
+
+
+ENDPOINTS = (
+    _row("register", register, "Register an agent", Register, Registered),
+    _row("heartbeat", heartbeat, "Beat and renew leases", Heartbeat, HeartbeatReply),
+    _row("lease", lease, "Lease blocks (long poll)", LeaseAsk, LeaseReply),
+    _row("block", report, "Report results of blocks", Report, ReportReply),
+    _row("giveback", give_back, "Give blocks back", GiveBack, GivenBack),
+)

@@ -1,0 +1,96 @@
+"""What runs call: put requests in, read finished ones back, by block."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from skep.center.auth import Role
+from skep.center.endpoint import Call, Endpoint
+from skep.errors import Conflict, DiskFull, InvalidInput, UnknownRun
+from skep.jobs.validate import Offered
+from skep.store.ports import Accepted, FinishedBlock
+
+
+class Page(msgspec.Struct):
+    """How many blocks to read."""
+
+    limit: Annotated[int, Meta(ge=1, le=100)] = 10
+
+
+class Finished(msgspec.Struct):
+    """Blocks that ended and that the run has not collected yet."""
+
+    blocks: list[FinishedBlock]
+
+
+class Collect(msgspec.Struct):
+    """Blocks that the run has read and need not see again."""
+
+    blocks: list[int]
+
+
+class Collected(msgspec.Struct):
+    """How many were marked by this call."""
+
+    blocks: int
+
+
+async def put(call: Call) -> Accepted:
+    """Accept requests; they are on disk when this is answered."""
+    accepted = await call.services.intake.accept(call.path["identity"], call.body)
+    call.services.metrics.accepted.inc(accepted.new)
+    return accepted
+
+
+async def finished(call: Call) -> Finished:
+    """Read finished requests. Reading changes nothing; `collected` does."""
+    blocks = call.services.store.blocks
+    return Finished(await blocks.finished(call.path["identity"], call.query.limit))
+
+
+async def collected(call: Call) -> Collected:
+    """Mark blocks as read."""
+    message: Collect = call.body
+    count = await call.services.store.blocks.collect(call.path["identity"], message.blocks)
+    return Collected(count)
+
+
+ENDPOINTS = (
+    Endpoint(
+        "POST",
+        "/requestqueue/{identity}",
+        Role.OPERATOR,
+        put,
+        "Put requests into a run's queue",
+        list[Offered],
+        Accepted,
+        status=202,
+        errors=(InvalidInput, UnknownRun, Conflict, DiskFull),
+        tag="runs",
+    ),
+    Endpoint(
+        "GET",
+        "/requestqueue/{identity}",
+        Role.VIEWER,
+        finished,
+        "Read finished requests by block",
+        gives=Finished,
+        asks=Page,
+        errors=(UnknownRun,),
+        tag="runs",
+    ),
+    Endpoint(
+        "POST",
+        "/requestqueue/{identity}/collected",
+        Role.OPERATOR,
+        collected,
+        "Mark finished blocks as read",
+        Collect,
+        Collected,
+        errors=(UnknownRun,),
+        tag="runs",
+    ),
+)

@@ -1,0 +1,151 @@
+"""Runs: opened, shown, paused, ended, counted."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from skep.center.auth import Role
+from skep.center.endpoint import Call, Endpoint
+from skep.errors import Conflict, InvalidInput, NotFound, UnknownRun
+from skep.jobs.intake import NewRun
+from skep.model.ledger import Ledger
+from skep.model.run import Run, RunId
+from skep.model.states import RunState
+
+VERBS = {
+    "pause": RunState.PAUSED,
+    "continue": RunState.RUNNING,
+    "finish": RunState.FINISHED,
+    "cancel": RunState.CANCELLED,
+}
+
+
+class Newest(msgspec.Struct):
+    """Which runs to list: `limit` of them, made before a moment."""
+
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 50
+    before: float | None = None
+
+
+class Runs(msgspec.Struct):
+    """Newest first; ask again with `before=next` for older ones."""
+
+    items: list[Run]
+    next: float | None = None
+
+
+class RunView(msgspec.Struct):
+    """A run with its ledger."""
+
+    run: Run
+    ledger: Ledger
+    unaccounted: int
+
+
+class Revived(msgspec.Struct):
+    """How many dead requests wait again."""
+
+    requests: int
+
+
+async def list_runs(call: Call) -> Runs:
+    """Newest first."""
+    query: Newest = call.query
+    found = await call.services.store.runs.recent(query.limit, query.before)
+    more = found[-1].created_at if len(found) == query.limit else None
+    return Runs(found, more)
+
+
+async def open_run(call: Call) -> RunView:
+    """Open a run under a name of the caller's. Doing it twice changes nothing."""
+    try:
+        run_id = msgspec.convert(call.path["run"], RunId)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(
+            "a run's name has 1 to 64 letters, digits, dots, dashes or underscores"
+        ) from error
+    run, _ = await call.services.intake.open_run(run_id, call.body)
+    return await _view(call, run)
+
+
+async def show_run(call: Call) -> RunView:
+    """A run and where its requests are."""
+    return await _view(call, await call.services.store.runs.get(call.path["run"]))
+
+
+async def change_run(call: Call) -> RunView:
+    """pause, continue, finish or cancel."""
+    verb = VERBS.get(call.path["verb"])
+    if verb is None:
+        raise NotFound(f"{call.path['verb']!r} is none of {', '.join(VERBS)}, revive")
+    return await _view(call, await call.services.intake.move(call.path["run"], verb))
+
+
+async def revive(call: Call) -> Revived:
+    """Send every dead request of a run again."""
+    count = await call.services.store.requests.revive(call.path["run"])
+    call.services.nudge.ring()
+    return Revived(count)
+
+
+async def _view(call: Call, run: Run) -> RunView:
+    ledger = await call.services.store.ledgers.read(run.id)
+    return RunView(run, ledger, ledger.unaccounted)
+
+
+ENDPOINTS = (
+    Endpoint(
+        "GET",
+        "/api/v1/runs",
+        Role.VIEWER,
+        list_runs,
+        "List runs",
+        gives=Runs,
+        asks=Newest,
+        tag="runs",
+    ),
+    Endpoint(
+        "PUT",
+        "/api/v1/runs/{run}",
+        Role.OPERATOR,
+        open_run,
+        "Open a run",
+        NewRun,
+        RunView,
+        errors=(InvalidInput,),
+        tag="runs",
+    ),
+    Endpoint(
+        "GET",
+        "/api/v1/runs/{run}",
+        Role.VIEWER,
+        show_run,
+        "Show a run and its ledger",
+        gives=RunView,
+        errors=(UnknownRun,),
+        tag="runs",
+    ),
+    Endpoint(
+        "POST",
+        "/api/v1/runs/{run}/revive",
+        Role.OPERATOR,
+        revive,
+        "Send the dead requests of a run again",
+        gives=Revived,
+        errors=(UnknownRun,),
+        tag="runs",
+    ),
+    Endpoint(
+        "POST",
+        "/api/v1/runs/{run}/{verb}",
+        Role.OPERATOR,
+        change_run,
+        "Pause, continue, finish or cancel a run",
+        gives=RunView,
+        errors=(UnknownRun, Conflict),
+        tag="runs",
+    ),
+)

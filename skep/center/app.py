@@ -1,0 +1,112 @@
+"""A center: opened, served, closed. Puts store, bus, archive and API together.
+
+`Center` is an explicit object; one process can hold several. It never decides anything
+about order, retries or placement: that is further down.
+"""
+
+from __future__ import annotations
+
+import logging
+from random import Random
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.routing import WebSocketRoute
+
+from skep.archive.ports import Archive
+from skep.archive.registry import open_archive
+from skep.bus.ports import Bus
+from skep.bus.registry import open_bus
+from skep.center.api import fleet, health, node, queue, requests, runs
+from skep.center.auth import Role
+from skep.center.commands import commands_socket
+from skep.center.endpoint import Call, Endpoint, Raw
+from skep.center.guard import App, Guard
+from skep.center.http import no_such_route, routes
+from skep.center.loops import Loops
+from skep.center.openapi import describe
+from skep.center.services import Services, build
+from skep.lanes.dispatch import lane_limits
+from skep.runtime.clock import Clock
+from skep.settings import Settings
+from skep.store.ports import Store
+from skep.store.registry import open_store
+
+log = logging.getLogger("skep.center")
+
+
+def api_table() -> tuple[Endpoint, ...]:
+    """Every route of the API, this description included."""
+    described: list[Endpoint] = []
+
+    async def openapi(_call: Call) -> Raw:
+        return Raw(msgspec.json.encode(describe(described)), "application/json")
+
+    page = Endpoint("GET", "/openapi.json", Role.PUBLIC, openapi, "This description", tag="health")
+    described += [
+        *health.ENDPOINTS,
+        page,
+        *node.ENDPOINTS,
+        *queue.ENDPOINTS,
+        *runs.ENDPOINTS,
+        *requests.ENDPOINTS,
+        *fleet.ENDPOINTS,
+    ]
+    return tuple(described)
+
+
+class Center:
+    """One center over its borders."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: Settings,
+        store: Store,
+        bus: Bus,
+        archive: Archive,
+        clock: Clock,
+        rng: Random,
+    ) -> None:
+        self.services: Services = build(name, settings, store, bus, archive, clock, rng)
+        self._loops = Loops(self.services)
+        self.app: App = Guard(self._starlette(), settings.center.host)
+
+    @classmethod
+    def from_settings(cls, name: str, settings: Settings, clock: Clock, rng: Random) -> Center:
+        """Borders by their URLs; raises ConfigurationError."""
+        store = open_store(settings.store_url, settings.store)
+        bus = open_bus(settings.bus.url, lane_limits(settings.lanes))
+        archive = open_archive(settings.archive_url, name, settings.archive.segment_bytes)
+        return cls(name, settings, store, bus, archive, clock, rng)
+
+    def _starlette(self) -> Starlette:
+        socket = WebSocketRoute("/node/commands", commands_socket(self.services))
+        return Starlette(
+            routes=[*routes(self.services, api_table()), socket],
+            exception_handlers={HTTPException: no_such_route(self.services)},
+        )
+
+    async def open(self) -> None:
+        """Everything that accepted work rests on, in the order in which it is needed."""
+        services = self.services
+        await services.store.open()
+        await services.archive.open(services.store.segments.committed_end)
+        await services.bus.open()
+        await services.dispatcher.reconcile()
+        self._loops.start()
+        log.info("center %s is open on %s", services.name, services.store.describe())
+
+    def let_go(self) -> None:
+        """Answer the long polls now, so that the server can stop."""
+        self.services.closing.set()
+        self.services.work.ring()
+
+    async def close(self) -> None:
+        """In reverse; what was answered is on disk already."""
+        self.let_go()
+        await self._loops.stop()
+        await self.services.bus.close()
+        await self.services.archive.close()
+        await self.services.store.close()

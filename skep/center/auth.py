@@ -1,0 +1,138 @@
+"""Who is calling, and may they? Run by centers only.
+
+Tokens are random, shown once, and kept as SHA-256 digests (they have 192 bits, so a slow
+hash would protect nothing). A found token is remembered for a few seconds, which is how
+long a revoked one may still work.
+"""
+
+from __future__ import annotations
+
+import os
+from enum import StrEnum
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+
+from skep.errors import ConfigurationError, Forbidden, Unauthorized
+from skep.runtime.clock import Clock
+from skep.runtime.ids import new_secret
+from skep.store.ports import Store
+
+REMEMBER_SECONDS = 3.0
+REMEMBER_COUNT = 10_000
+
+
+class Role(StrEnum):
+    """What a token may do; an endpoint names the least that it needs."""
+
+    PUBLIC = "public"
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+    AGENT = "agent"
+
+
+#: Roles that satisfy an endpoint. An agent's token opens the agents' door and no other.
+ALLOWED: dict[Role, frozenset[Role]] = {
+    Role.VIEWER: frozenset({Role.VIEWER, Role.OPERATOR, Role.ADMIN}),
+    Role.OPERATOR: frozenset({Role.OPERATOR, Role.ADMIN}),
+    Role.ADMIN: frozenset({Role.ADMIN}),
+    Role.AGENT: frozenset({Role.AGENT}),
+}
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """A caller. `subject` of an agent's token is the one agent that it may be, "" = any."""
+
+    role: Role
+    subject: str = ""
+
+    def may_be(self, agent: str) -> None:
+        """Raises Forbidden when the token belongs to another agent."""
+        if self.role is Role.AGENT and self.subject and self.subject != agent:
+            raise Forbidden(f"this token is for agent {self.subject}, not for {agent}")
+
+
+class Auth:
+    """Checks bearer tokens against the store."""
+
+    def __init__(self, store: Store, clock: Clock, *, enabled: bool) -> None:
+        self._store = store
+        self._clock = clock
+        self._enabled = enabled
+        self._known: dict[bytes, tuple[float, Identity]] = {}
+
+    async def identify(self, authorization: str, needed: Role) -> Identity:
+        """Raises Unauthorized or Forbidden."""
+        if needed is Role.PUBLIC:
+            return Identity(Role.PUBLIC)
+        if not self._enabled:
+            return Identity(Role.AGENT if needed is Role.AGENT else Role.ADMIN)
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() != "bearer" or not token:
+            raise Unauthorized("send `Authorization: Bearer TOKEN`; see `skep info` for tokens")
+        identity = await self._find(digest_of(token.strip()))
+        if identity.role not in ALLOWED[needed]:
+            raise Forbidden(f"this needs role {needed}; the token has role {identity.role}")
+        return identity
+
+    async def _find(self, digest: bytes) -> Identity:
+        now = self._clock.monotonic()
+        known = self._known.get(digest)
+        if known is not None and now - known[0] < REMEMBER_SECONDS:
+            return known[1]
+        found = await self._store.tokens.find(digest)
+        if found is None:
+            self._known.pop(digest, None)
+            raise Unauthorized("the token is not known here, or was revoked")
+        if len(self._known) >= REMEMBER_COUNT:
+            self._known.clear()
+        identity = Identity(Role(found[0]), found[1])
+        self._known[digest] = (now, identity)
+        return identity
+
+    async def adopt(self, token: str, role: Role, subject: str = "") -> None:
+        """Let a token in that was made elsewhere, such as the one in the data folder."""
+        await self._store.tokens.add(digest_of(token), role, subject, self._clock.now())
+
+    async def issue(self, role: Role, subject: str) -> str:
+        """A new token; this is the only time that it is seen."""
+        token = new_secret(f"skep_{role}")
+        await self.adopt(token, role, subject)
+        return token
+
+
+def digest_of(token: str) -> bytes:
+    return sha256(token.encode()).digest()
+
+
+def ensure_token(path: Path, role: Role) -> str:
+    """The token kept in a file; made at the first start, readable by its owner only."""
+    if not path.exists():
+        _write_secret(path, new_secret(f"skep_{role}"))
+    return read_token(path)
+
+
+def read_token(path: Path) -> str:
+    """Raises ConfigurationError that says what is wrong with the file."""
+    try:
+        token = path.read_text().strip()
+    except OSError as error:
+        raise ConfigurationError(f"cannot read the token file {path}: {error.strerror}") from error
+    if not token:
+        raise ConfigurationError(f"the token file {path} is empty")
+    return token
+
+
+def _write_secret(path: Path, token: str) -> None:
+    # Made under another name with mode 600 from its first byte, then moved into place.
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        os.write(file, f"{token}\n".encode())
+        os.fsync(file)
+    finally:
+        os.close(file)
+    draft.replace(path)

@@ -1,0 +1,54 @@
+"""One row of the center's API: method, path, role, what goes in, what comes out.
+
+The table of these rows is the API: routing, permission, decoding, the OpenAPI page and
+the test that tries every route without a token all read the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from skep.center.auth import Identity, Role
+from skep.center.services import Services
+from skep.errors import SkepError
+
+
+@dataclass(slots=True)
+class Call:
+    """What an endpoint gets: everything is decoded and allowed by now."""
+
+    services: Services
+    who: Identity
+    path: dict[str, str]
+    query: Any = None
+    body: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """An answer that is not a message: its bytes go out as they are."""
+
+    content: bytes
+    content_type: str
+    headers: dict[str, str] = field(default_factory=dict)
+    status: int = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """`takes`, `gives` and `asks` are types that msgspec can read and describe."""
+
+    method: str
+    path: str
+    role: Role
+    handler: Callable[[Call], Awaitable[Any]]
+    summary: str
+    takes: Any = None
+    gives: Any = None
+    asks: type | None = None
+    status: int = 200
+    errors: tuple[type[SkepError], ...] = ()
+    media: str = "application/json"
+    tag: str = "center"

@@ -1,0 +1,184 @@
+"""From HTTP to endpoints and back. Plain ASGI by way of Starlette's routing.
+
+It decides nothing: it reads (never more than the limit), checks the role, decodes, calls
+and encodes. Every error leaves as problem+json with a stable code.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from time import perf_counter
+from typing import Any
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from skep.center.endpoint import Call, Endpoint, Raw
+from skep.center.services import Services
+from skep.errors import InvalidInput, Malformed, OldProtocol, SkepError, TooLarge
+from skep.runtime.ids import new_id
+from skep.wire import codec
+from skep.wire.messages import OLDEST_PROTOCOL, PROTOCOL, PROTOCOL_HEADER
+
+log = logging.getLogger("skep.center")
+
+PROBLEM = "application/problem+json"
+_SAFE_HEADERS = {
+    "x-content-type-options": "nosniff",
+    "cache-control": "no-store",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+}
+
+
+class Problem(msgspec.Struct, omit_defaults=True):
+    """An error as it is sent (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    retryable: bool
+    instance: str = ""
+
+
+def routes(services: Services, table: Sequence[Endpoint]) -> list[BaseRoute]:
+    """The table as Starlette routes; one route per row."""
+    return [Route(row.path, _adapter(services, row), methods=[row.method]) for row in table]
+
+
+def _adapter(services: Services, row: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+    timer = services.metrics.call_seconds.labels(row.path)
+
+    async def answer(request: Request) -> Response:
+        begun = perf_counter()
+        try:
+            return await _answer(services, row, request)
+        except SkepError as error:
+            return problem(services, error)
+        except Exception as error:  # noqa: BLE001 - a bug must not look like a lost line
+            return unexpected(services, request, error)
+        finally:
+            timer.observe(perf_counter() - begun)
+
+    return answer
+
+
+async def _answer(services: Services, row: Endpoint, request: Request) -> Response:
+    check_protocol(request.headers.get(PROTOCOL_HEADER, ""))
+    who = await services.auth.identify(request.headers.get("authorization", ""), row.role)
+    call = Call(services, who, dict(request.path_params))
+    if row.asks is not None:
+        call.query = _query(request, row.asks)
+    if row.takes is not None:
+        call.body = await _body(services, row, request)
+    return _response(row, await row.handler(call), request)
+
+
+def check_protocol(text: str) -> None:
+    """Absent means the current one; raises OldProtocol that says which are spoken."""
+    if not text:
+        return
+    if not text.isdecimal() or not OLDEST_PROTOCOL <= int(text) <= PROTOCOL:
+        raise OldProtocol(
+            f"protocol {text[:20]!r} is not spoken here; "
+            f"use {OLDEST_PROTOCOL} to {PROTOCOL}: upgrade the older side"
+        )
+
+
+def _query(request: Request, kind: type) -> Any:
+    try:
+        return msgspec.convert(dict(request.query_params), kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"the query is not valid: {error}") from error
+
+
+async def _body(services: Services, row: Endpoint, request: Request) -> Any:
+    limit = services.settings.center.body_limit
+    data = await _read(request, limit)
+    data = codec.decompress(data, request.headers.get("content-encoding", ""), limit)
+    if not data:
+        raise Malformed("the body is empty; send JSON or msgpack")
+    return codec.decode(data, row.takes, request.headers.get("content-type", codec.JSON))
+
+
+async def _read(request: Request, limit: int) -> bytes:
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > limit:
+        raise TooLarge(f"the body has {announced} bytes; {limit} is the limit")
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > limit:
+            raise TooLarge(f"the body is over {limit} bytes; send it in smaller parts")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _response(row: Endpoint, result: Any, request: Request) -> Response:
+    if isinstance(result, Raw):
+        headers = {**_SAFE_HEADERS, **result.headers}
+        return Response(result.content, result.status, headers, media_type=result.content_type)
+    kind = codec.MSGPACK if codec.MSGPACK in request.headers.get("accept", "") else codec.JSON
+    data, encoding = codec.encode(result, kind), ""
+    if codec.ZSTD in request.headers.get("accept-encoding", ""):
+        data, encoding = codec.compress(data)
+    headers = dict(_SAFE_HEADERS)
+    if encoding:
+        headers["content-encoding"] = encoding
+    return Response(data, row.status, headers, media_type=kind)
+
+
+def problem(services: Services, error: SkepError, instance: str = "") -> Response:
+    """An error as an answer, counted."""
+    services.metrics.problems.labels(error.code).inc()
+    body = Problem(
+        f"urn:skep:problem:{error.code}",
+        error.title,
+        error.status,
+        error.detail,
+        error.code,
+        error.retryable,
+        instance,
+    )
+    headers = dict(_SAFE_HEADERS)
+    if error.status == 401:  # noqa: PLR2004
+        headers["www-authenticate"] = "Bearer"
+    if error.retryable:
+        headers["retry-after"] = "1"
+    return Response(msgspec.json.encode(body), error.status, headers, media_type=PROBLEM)
+
+
+def unexpected(services: Services, request: Request, cause: Exception) -> Response:
+    """A bug of ours: the caller gets a name for it, the log gets everything."""
+    name = new_id("bug", services.clock.now(), services.rng)
+    log.error("%s: %s %s", name, request.method, request.url.path, exc_info=cause)
+    error = SkepError(f"this is a bug in Skep; the center's log has it under {name}")
+    return problem(services, error, name)
+
+
+def no_such_route(services: Services) -> Callable[[Request, Exception], Awaitable[Response]]:
+    """Starlette's own 404 and 405, in our words."""
+
+    async def answer(request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        titles = {404: "not_found", 405: "method_not_allowed"}
+        body = Problem(
+            f"urn:skep:problem:{titles.get(status, 'internal')}",
+            "No such route" if status == 404 else "Not this way",  # noqa: PLR2004
+            status,
+            f"{request.method} {request.url.path} is not part of the API; see /openapi.json",
+            titles.get(status, "internal"),
+            retryable=False,
+        )
+        services.metrics.problems.labels(body.code).inc()
+        allowed = getattr(error, "headers", None) or {}
+        headers = {**_SAFE_HEADERS, **allowed}
+        return Response(msgspec.json.encode(body), status, headers, media_type=PROBLEM)
+
+    return answer

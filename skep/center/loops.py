@@ -1,0 +1,133 @@
+"""What a center does without being asked: dispatch, sweep, reconcile, listen.
+
+Each loop survives a store or a bus that is away: it says so once, waits, and goes on.
+None of them may end but by cancellation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from skep.center.live import CHANNEL, WORK, Addressed
+from skep.center.services import Services
+from skep.errors import SkepError, Unavailable
+
+log = logging.getLogger("skep.center")
+
+#: The dispatcher looks by itself that often, for requests whose time has come.
+DISPATCH_EVERY = 0.5
+PAUSE_AFTER_TROUBLE = 0.5
+HOUSEKEEPING_EVERY = 600.0
+ANNOUNCE_EVERY = 0.05
+
+_addressed = msgspec.msgpack.Decoder(Addressed)
+
+
+class Loops:
+    """Started and stopped with the center."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        settings = self._services.settings
+        steps: tuple[tuple[str, Callable[[], Awaitable[None]]], ...] = (
+            ("dispatch", self._dispatch),
+            ("sweep", self._every(settings.center.sweep_every, self._sweep)),
+            ("reconcile", self._every(settings.lanes.reconcile_every, self._reconcile)),
+            ("roster", self._every(settings.center.roster_every, self._roster)),
+            ("housekeeping", self._every(HOUSEKEEPING_EVERY, self._housekeeping)),
+            ("listen", self._listen),
+            ("announce", self._announce),
+        )
+        self._tasks = [asyncio.create_task(self._keep(name, step)) for name, step in steps]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _keep(self, name: str, step: Callable[[], Awaitable[None]]) -> None:
+        trouble = ""
+        while True:
+            try:
+                await step()
+                trouble = self._well_again(name, trouble)
+            except Unavailable as error:
+                trouble = self._say_once(name, trouble, error)
+                self._services.roster.deaf()
+                await self._services.clock.sleep(PAUSE_AFTER_TROUBLE)
+            except SkepError as error:
+                trouble = self._say_once(name, trouble, error)
+                await self._services.clock.sleep(PAUSE_AFTER_TROUBLE)
+            except Exception:
+                log.exception("loop %s met a bug and goes on", name)
+                await self._services.clock.sleep(PAUSE_AFTER_TROUBLE)
+
+    def _say_once(self, name: str, trouble: str, error: SkepError) -> str:
+        if trouble != error.code:
+            log.warning("loop %s waits: %s", name, error.detail)
+        return error.code
+
+    def _well_again(self, name: str, trouble: str) -> str:
+        if trouble:
+            log.info("loop %s goes on", name)
+        return ""
+
+    def _every(
+        self, seconds: float, work: Callable[[], Awaitable[None]]
+    ) -> Callable[[], Awaitable[None]]:
+        async def step() -> None:
+            await work()
+            await self._services.clock.sleep(seconds)
+
+        return step
+
+    async def _dispatch(self) -> None:
+        while await self._services.dispatcher.dispatch():
+            pass
+        await self._services.nudge.wait(DISPATCH_EVERY)
+
+    async def _sweep(self) -> None:
+        """Free what dead agents held and what nobody renewed."""
+        services = self._services
+        if not services.roster.may_judge:
+            return
+        dead = await services.roster.dead()
+        freed = await services.leases.reap(dead)
+        services.metrics.lease_expired.inc(len(freed))
+        for item in freed:
+            log.info("block %d is free again: %s", item.block, item.reason)
+
+    async def _reconcile(self) -> None:
+        found = await self._services.dispatcher.reconcile()
+        if found:
+            log.info("%d ready blocks went back into their lanes", found)
+
+    async def _roster(self) -> None:
+        await self._services.roster.refresh()
+
+    async def _housekeeping(self) -> None:
+        services = self._services
+        oldest = services.clock.now() - services.settings.center.vitals_kept
+        await services.store.agents.forget_vitals(oldest)
+
+    async def _listen(self) -> None:
+        services = self._services
+        async for channel, payload in services.bus.signals.listen(CHANNEL, WORK):
+            if channel == WORK:
+                services.work.ring()
+                continue
+            message = _addressed.decode(payload)
+            await services.hub.deliver(message.agent, message.command)
+
+    async def _announce(self) -> None:
+        """One signal for all the work of a moment: other centers hold waiting agents too."""
+        if await self._services.announce.wait(60.0):
+            await self._services.bus.signals.publish(WORK, b"")
+            await self._services.clock.sleep(ANNOUNCE_EVERY)

@@ -1,0 +1,63 @@
+"""What a center counts, in Prometheus' words. One registry per center, no globals."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from skep import __version__
+from skep.model.lane import Lane
+from skep.model.ledger import Ledger
+from skep.model.states import RequestState
+
+
+class Metrics:
+    """Named as documented; labels never hold a URL or a run."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.accepted = self._counter("skep_requests_accepted", "Requests accepted")
+        self.outcomes = self._counter(
+            "skep_requests_reported", "Outcomes stored, by failure class", ("failure",)
+        )
+        self.leased = self._counter("skep_blocks_leased", "Blocks handed to agents")
+        self.lease_expired = self._counter(
+            "skep_lease_expired", "Blocks taken back from agents that were gone or silent"
+        )
+        self.fenced = self._counter(
+            "skep_fenced_writes", "Reports refused because their token was stale"
+        )
+        self.duplicates = self._counter("skep_duplicate_reports", "Reports that were echoes")
+        self.problems = self._counter("skep_problems", "Error answers, by code", ("code",))
+        self.state = self._gauge("skep_requests", "Requests by state", ("state",))
+        self.unaccounted = self._gauge(
+            "skep_ledger_unaccounted", "Accepted requests that no state explains: always 0"
+        )
+        self.lane_depth = self._gauge("skep_queue_depth", "Requests in a lane", ("lane",))
+        self.agents_up = self._gauge("skep_agents_up", "Agents that are alive")
+        self.call_seconds = Histogram(
+            "skep_call_duration_seconds",
+            "Time to answer, by route",
+            ("route",),
+            registry=self.registry,
+            buckets=(0.005, 0.02, 0.1, 0.5, 2, 10, 40),
+        )
+        build = self._gauge("skep_build_info", "Version of this center", ("version",))
+        build.labels(__version__).set(1)
+
+    def _counter(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Counter:
+        return Counter(name, text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Gauge:
+        return Gauge(name, text, labels, registry=self.registry)
+
+    def show_ledger(self, ledger: Ledger) -> None:
+        for state in RequestState:
+            self.state.labels(state.name.lower()).set(ledger.of(state))
+        self.unaccounted.set(ledger.unaccounted)
+
+    def show_lanes(self, sizes: dict[Lane, int]) -> None:
+        for lane in Lane:
+            self.lane_depth.labels(lane.label).set(sizes.get(lane, 0))
+
+    def text(self) -> bytes:
+        return generate_latest(self.registry)

@@ -1,0 +1,101 @@
+"""The OpenAPI page, made from the table of endpoints. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from skep import __version__
+from skep.center.auth import Role
+from skep.center.endpoint import Endpoint
+from skep.center.http import PROBLEM, Problem
+from skep.errors import Forbidden, InvalidInput, Malformed, SkepError, TooLarge, Unauthorized
+
+REF = "#/components/schemas/{name}"
+_PARAMETER = re.compile(r"{(\w+)(?::\w+)?}")
+
+
+def describe(table: Sequence[Endpoint]) -> dict[str, Any]:
+    """The whole document."""
+    kinds = [kind for row in table for kind in (row.takes, row.gives) if kind is not None]
+    schemas, components = msgspec.json.schema_components([*kinds, Problem], ref_template=REF)
+    known = dict(zip([repr(kind) for kind in [*kinds, Problem]], schemas, strict=True))
+    paths: dict[str, Any] = {}
+    for row in table:
+        path = _PARAMETER.sub(r"{\1}", row.path)
+        paths.setdefault(path, {})[row.method.lower()] = _operation(row, known)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Skep", "version": __version__},
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(row: Endpoint, known: dict[str, Any]) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "summary": row.summary,
+        "tags": [row.tag],
+        "operationId": row.handler.__qualname__.replace(".", "_"),
+        "parameters": [*_path_parameters(row), *_query_parameters(row)],
+        "responses": _responses(row, known),
+    }
+    if row.role is not Role.PUBLIC:
+        operation["security"] = [{"token": []}]
+        operation["description"] = f"Needs role `{row.role}`."
+    if row.takes is not None:
+        content = {"application/json": {"schema": known[repr(row.takes)]}}
+        operation["requestBody"] = {"required": True, "content": content}
+    return operation
+
+
+def _path_parameters(row: Endpoint) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in _PARAMETER.findall(row.path)
+    ]
+
+
+def _query_parameters(row: Endpoint) -> list[dict[str, Any]]:
+    if row.asks is None:
+        return []
+    (_,), components = msgspec.json.schema_components([row.asks], ref_template=REF)
+    schema = next(iter(components.values()))
+    needed = schema.get("required", [])
+    return [
+        {"name": name, "in": "query", "required": name in needed, "schema": part}
+        for name, part in schema.get("properties", {}).items()
+    ]
+
+
+def _responses(row: Endpoint, known: dict[str, Any]) -> dict[str, Any]:
+    good: dict[str, Any] = {"description": row.summary}
+    if row.gives is not None:
+        good["content"] = {"application/json": {"schema": known[repr(row.gives)]}}
+    elif row.media != "application/json":
+        good["content"] = {row.media: {}}
+    answers: dict[str, Any] = {str(row.status): good}
+    for error in _errors(row):
+        answers.setdefault(str(error.status), _problem_answer(error, known))
+    return answers
+
+
+def _errors(row: Endpoint) -> list[type[SkepError]]:
+    errors: list[type[SkepError]] = list(row.errors)
+    if row.role is not Role.PUBLIC:
+        errors += [Unauthorized, Forbidden]
+    if row.takes is not None:
+        errors += [Malformed, TooLarge]
+    if row.asks is not None:
+        errors.append(InvalidInput)
+    return errors
+
+
+def _problem_answer(error: type[SkepError], known: dict[str, Any]) -> dict[str, Any]:
+    return {"description": error.title, "content": {PROBLEM: {"schema": known[repr(Problem)]}}}

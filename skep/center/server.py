@@ -1,0 +1,104 @@
+"""The HTTP server around a center: one socket, no signals of its own. Centers only.
+
+The port is bound before anything is promised, so that `port=0` is known and a taken port
+is an error at once. A bind to another address than loopback without auth is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+
+import uvicorn
+
+from skep.center.app import Center
+from skep.center.guard import is_loopback
+from skep.errors import ConfigurationError
+from skep.settings import CenterSettings
+
+#: Seconds that calls get to end when the server stops.
+GRACE = 5
+
+
+class _Server(uvicorn.Server):
+    """Signals belong to the program that runs the center, not to its server."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class CenterServer:
+    """Serves one center until it is told to stop."""
+
+    def __init__(self, center: Center, settings: CenterSettings) -> None:
+        check_bind(settings)
+        self._center = center
+        self._settings = settings
+        self._socket = _bind(settings.host, settings.port)
+        self._server: _Server | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it can be reached from this machine."""
+        host, port = self._socket.getsockname()[:2]
+        shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104 - shown
+        return f"http://[{shown}]:{port}" if ":" in shown.strip("[]") else f"http://{shown}:{port}"
+
+    async def start(self) -> None:
+        """Open the center, then answer."""
+        await self._center.open()
+        config = uvicorn.Config(
+            self._center.app,
+            loop="none",
+            http="httptools",
+            ws="wsproto",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            timeout_graceful_shutdown=GRACE,
+            timeout_keep_alive=75,
+            ws_ping_interval=20,
+            ws_ping_timeout=20,
+        )
+        self._server = _Server(config)
+        self._task = asyncio.create_task(self._server.serve([self._socket]))
+        while not self._server.started and not self._task.done():  # noqa: ASYNC110 - uvicorn's way
+            await asyncio.sleep(0.005)
+
+    async def stop(self) -> None:
+        """Let go of the callers, end the server, close the center."""
+        self._center.let_go()
+        if self._server is not None and self._task is not None:
+            self._server.should_exit = True
+            await self._task
+        self._socket.close()
+        await self._center.close()
+
+
+def check_bind(settings: CenterSettings) -> None:
+    """Raises ConfigurationError for a center that anybody could use."""
+    if not settings.auth and not is_loopback(settings.host):
+        raise ConfigurationError(
+            f"refusing to listen on {settings.host} without auth; "
+            "switch center.auth on or bind to 127.0.0.1"
+        )
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+    except OSError as error:
+        bound.close()
+        raise ConfigurationError(
+            f"cannot listen on {host}:{port}: {error.strerror}; choose another with --port"
+        ) from error
+    return bound

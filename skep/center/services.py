@@ -1,0 +1,112 @@
+"""Everything that an endpoint may use, built once per center. Assembly only."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from random import Random
+
+from skep.archive.ports import Archive
+from skep.bus.ports import Bus
+from skep.center.auth import Auth
+from skep.center.live import Hub
+from skep.center.metrics import Metrics
+from skep.jobs.intake import Intake
+from skep.jobs.validate import Validator
+from skep.lanes.dispatch import Dispatcher
+from skep.lanes.ingest import Ingest
+from skep.lanes.leases import Leases
+from skep.model.block import Leased
+from skep.placement.roster import Roster
+from skep.runtime.bell import Bell, Nudge, within
+from skep.runtime.clock import Clock
+from skep.settings import Settings
+from skep.store.ports import Store
+
+#: Schemes that the agents of this version can download.
+SCHEMES = ("http", "https")
+
+
+@dataclass(slots=True)
+class Services:
+    """One center's parts, by name."""
+
+    name: str
+    settings: Settings
+    store: Store
+    bus: Bus
+    archive: Archive
+    clock: Clock
+    rng: Random
+    auth: Auth
+    hub: Hub
+    metrics: Metrics
+    roster: Roster
+    intake: Intake
+    dispatcher: Dispatcher
+    leases: Leases
+    ingest: Ingest
+    #: Rings when a block may have become leasable.
+    work: Bell
+    #: Rings when the dispatcher may have something to do.
+    nudge: Nudge
+    #: Rings when other centers should hear that there is work.
+    announce: Nudge
+    #: Set while the center lets go of its callers.
+    closing: asyncio.Event
+
+    async def lease(self, agent: str, want: int, wait: float) -> list[Leased]:
+        """Blocks for an agent, waiting up to `wait` seconds for the first."""
+        deadline = self.clock.monotonic() + wait
+        while True:
+            ticket = self.work.ticket()
+            blocks = await self.leases.lease(agent, want)
+            if blocks:
+                # Room in the lanes: the dispatcher may go on.
+                self.nudge.ring()
+                self.metrics.leased.inc(len(blocks))
+                return blocks
+            left = deadline - self.clock.monotonic()
+            if left <= 0 or self.closing.is_set():
+                return []
+            await within(ticket, left)
+
+
+def build(
+    name: str,
+    settings: Settings,
+    store: Store,
+    bus: Bus,
+    archive: Archive,
+    clock: Clock,
+    rng: Random,
+) -> Services:
+    """Put a center together from its borders. Nothing is opened yet."""
+    work, nudge, announce = Bell(), Nudge(), Nudge()
+
+    def there_is_work() -> None:
+        work.ring()
+        announce.ring()
+
+    dispatcher = Dispatcher(settings.lanes, store, bus, clock, name, there_is_work)
+    return Services(
+        name=name,
+        settings=settings,
+        store=store,
+        bus=bus,
+        archive=archive,
+        clock=clock,
+        rng=rng,
+        auth=Auth(store, clock, enabled=settings.center.auth),
+        hub=Hub(bus),
+        metrics=Metrics(),
+        roster=Roster(settings.center, store, clock),
+        intake=Intake(store, Validator(SCHEMES, rng), clock, nudge.ring),
+        dispatcher=dispatcher,
+        leases=Leases(settings.lanes, store, bus, clock, dispatcher),
+        ingest=Ingest(settings.lanes, store, archive, clock, rng),
+        work=work,
+        nudge=nudge,
+        announce=announce,
+        closing=asyncio.Event(),
+    )
