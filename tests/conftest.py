@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
 
@@ -35,13 +36,13 @@ def servers_are_needed() -> bool:
 
 def for_the_session(make: Callable[[], AnyServer]) -> Iterator[AnyServer]:
     """Start a server, or skip or fail when it is not installed."""
-    try:
-        server = make()
-    except servers.ServerMissing as missing:
-        if servers_are_needed():
-            pytest.fail(str(missing))
-        pytest.skip(str(missing))
-    with server:
+    with ExitStack() as stack:
+        try:
+            server = stack.enter_context(make())
+        except servers.ServerMissing as missing:
+            if servers_are_needed():
+                pytest.fail(str(missing))
+            pytest.skip(str(missing))
         yield server
 
 

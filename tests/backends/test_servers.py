@@ -83,14 +83,14 @@ def test_a_paused_server_can_be_stopped(server: servers.Server) -> None:
     assert not server.running
 
 
-def test_nothing_is_left_behind() -> None:
+def test_nothing_is_left_behind(redis_server: servers.Redis) -> None:
     with servers.redis() as server:
         folder, pid = server.folder, server.pid
     assert not folder.exists()
     assert not alive(pid)
 
 
-def test_a_folder_that_was_given_is_kept(tmp_path: Path) -> None:
+def test_a_folder_that_was_given_is_kept(redis_server: servers.Redis, tmp_path: Path) -> None:
     with servers.redis(tmp_path / "redis", durable=True) as server:
         server.execute("SET", "bee", "1")
         server.kill()
@@ -133,7 +133,9 @@ def test_a_fresh_redis_database_is_empty(redis_server: servers.Redis) -> None:
         redis_server.execute("-n", number, "SET", "left", "behind")
 
 
-def test_the_server_dies_with_its_owner_even_when_that_is_killed() -> None:
+def test_the_server_dies_with_its_owner_even_when_that_is_killed(
+    redis_server: servers.Redis,
+) -> None:
     """No orphans: the guard ends the server and removes its folder."""
     code = (
         "from skep.testing.servers import redis\n"
@@ -144,11 +146,11 @@ def test_the_server_dies_with_its_owner_even_when_that_is_killed() -> None:
     owner = subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    assert owner.stdout is not None
-    pid, folder = owner.stdout.readline().split()
-    assert alive(int(pid))
-    owner.kill()
-    owner.communicate()
+    with owner:
+        assert owner.stdout is not None
+        pid, folder = owner.stdout.readline().split()
+        assert alive(int(pid))
+        owner.kill()
     assert eventually(lambda: not alive(int(pid)))
     assert eventually(lambda: not Path(folder).exists())
 
@@ -159,7 +161,7 @@ def test_a_missing_program_names_its_package() -> None:
     assert caught.value.package == "honey-server"
 
 
-def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
+def test_a_server_that_cannot_start_says_why(redis_server: servers.Redis, tmp_path: Path) -> None:
     (tmp_path / "appendonlydir").write_text("a file where a folder should be")
     with (
         pytest.raises(servers.ServerFailed, match="did not start") as caught,
