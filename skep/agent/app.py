@@ -85,7 +85,7 @@ class Agent:
             self.holding,
             self.workspace,
             self._settings,
-            self.pump.poke,
+            self._blocks_came,
             clock,
             rng,
         )
@@ -176,6 +176,10 @@ class Agent:
         while self.holding.active and self._clock.monotonic() < deadline:
             await self._clock.sleep(STEP)
         return not self.holding.active
+
+    def _blocks_came(self) -> None:
+        self.pump.poke()
+        self.reporter.report_now()
 
     def _after_round(self) -> None:
         if self.holding.ready:

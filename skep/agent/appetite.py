@@ -19,8 +19,12 @@ TYPICAL_BLOCK = 100.0
 
 
 def requests_wanted(active: int, concurrency: int, ahead: float, rate: float) -> float:
-    """How many requests should wait beyond those that run; `ahead` counts requests."""
-    return max(concurrency - active, 0) + max(ahead, rate * HORIZON)
+    """How many requests should wait beyond those that run; `ahead` counts requests.
+
+    All that run may end in the same moment, and the next ask has its way to go: with twice
+    the concurrency in stock, and asking at half of it, there is a successor for each.
+    """
+    return max(concurrency - active, 0) + max(ahead, 2 * concurrency, rate * HORIZON)
 
 
 def blocks_wanted(queued: int, target: float, block_size: float) -> int:

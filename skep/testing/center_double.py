@@ -137,7 +137,9 @@ class CenterDouble:
         for name in ("register", "heartbeat", "lease", "block", "giveback"):
             app.router.add_post(f"/node/{name}", self._route(name, getattr(self, f"_{name}")))
         app.router.add_get("/node/commands", self._commands)
-        self._runner = web.AppRunner(app, shutdown_timeout=0.1, access_log=None)
+        self._runner = web.AppRunner(
+            app, shutdown_timeout=0.1, access_log=None, auto_decompress=False
+        )
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True).start()
         self.port = self._runner.addresses[0][1]

@@ -234,6 +234,12 @@ def test_a_busy_agent_asks_early_and_by_its_pace(
     assert blocks_wanted(queued, target, size) == want
 
 
+def test_small_blocks_still_leave_a_successor_for_every_running_download() -> None:
+    target = requests_wanted(active=8, concurrency=8, ahead=2, rate=0)
+    assert blocks_wanted(9, target, 1.0) == 0
+    assert blocks_wanted(8, target, 1.0) == 8
+
+
 def test_the_pace_follows_what_happens() -> None:
     pace = Pace(0.0)
     for second in range(1, 11):
