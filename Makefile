@@ -59,4 +59,4 @@ requirements: ## Pin all versions again; UPGRADE=--upgrade takes newer ones
 
 clean: ## Remove everything that make made
 	@rm -rf .venv .setup dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
-	@find skep tests tools bench -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +

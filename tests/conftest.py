@@ -38,7 +38,8 @@ def for_the_session(make: Callable[[], AnyServer]) -> Iterator[AnyServer]:
     """Start a server, or skip or fail when it is not installed."""
     with ExitStack() as stack:
         try:
-            server = stack.enter_context(make())
+            server = make()
+            stack.enter_context(server)
         except servers.ServerMissing as missing:
             if servers_are_needed():
                 pytest.fail(str(missing))
