@@ -13,7 +13,8 @@ TYPED := skep tests tools $(if $(wildcard bench/*.py),bench)
 WORKERS ?= 2
 # Anything more for pytest: make test ARGS="-k lanes -x"
 ARGS ?=
-PYTEST := SKEP_TESTS_NEED_SERVERS=1 $(BIN)/pytest -q -n $(WORKERS) --dist loadgroup
+PYTEST := SKEP_TESTS_NEED_SERVERS=1 $(BIN)/pytest -q -n $(WORKERS) --dist loadgroup \
+	-o faulthandler_timeout=180
 
 .PHONY: help setup run check test test-all bench docs requirements servers clean
 

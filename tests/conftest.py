@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
 
+import hypothesis
 import pytest
 
 from skep.testing import servers
@@ -25,6 +26,15 @@ TRUE = {"1", "true", "yes"}
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: takes long; runs in `make test-all` only")
+    # A busy machine is no finding, and CI tries the same examples every time; at a desk
+    # the examples are new in each run.
+    hypothesis.settings.register_profile(
+        "skep",
+        deadline=None,
+        derandomize=servers_are_needed(),
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    )
+    hypothesis.settings.load_profile("skep")
 
 
 def servers_are_needed() -> bool:
