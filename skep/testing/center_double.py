@@ -82,6 +82,7 @@ class CenterDouble:
         self.pushed: list[Command] = []
         self._faults: dict[str, deque[SkepError]] = {}
         self._silent: set[str] = set()
+        self._cut_off: list[str] = []
         self._sockets: list[web.WebSocketResponse] = []
         self._changed = asyncio.Event()
         self._runner: web.AppRunner | None = None
@@ -112,6 +113,10 @@ class CenterDouble:
     def fail(self, route: str, error: SkepError, times: int = 1) -> None:
         """The next calls of that route (`lease`, `block`, ...) answer with this error."""
         self._faults.setdefault(route, deque()).extend([error] * times)
+
+    def lose_answer(self, route: str) -> None:
+        """The next call of that route is done, and its connection cut before the answer."""
+        self._cut_off.append(route)
 
     def silence(self, *routes: str) -> None:
         """These routes take calls and never answer, until `speak`."""
@@ -181,6 +186,9 @@ class CenterDouble:
                 return _problem(error)
             finally:
                 self._notify()
+            if name in self._cut_off and request.transport is not None:
+                self._cut_off.remove(name)
+                request.transport.abort()
             return web.Response(body=codec.encode(reply), content_type=codec.MSGPACK)
 
         return handle

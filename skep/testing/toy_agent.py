@@ -41,16 +41,17 @@ class ToyDownloader:
         self._kind.note_start(work, self.active)
         loop = asyncio.get_running_loop()
         if self._kind.seconds:
-            loop.call_later(self._kind.seconds, self._end, work.id)
+            loop.call_later(self._kind.seconds, self.end, work.id)
         elif not self._kind.holds(work):
-            loop.call_soon(self._end, work.id)
+            loop.call_soon(self.end, work.id)
 
     def end_all(self) -> None:
         """Let go of what is held back."""
         for one in list(self._running):
-            self._end(one)
+            self.end(one)
 
-    def _end(self, one: int) -> None:
+    def end(self, one: int) -> None:
+        """This one worked; nothing happens when it does not run here."""
         if found := self._running.pop(one, None):
             work, done = found
             done(Fetched(Outcome(work.id, status=200), self._kind.frames(work)))
@@ -96,6 +97,11 @@ class ToyKind:
         self.held = set()
         for downloader in self._downloaders:
             downloader.end_all()
+
+    def end(self, one: int) -> None:
+        """End one request that is held back."""
+        for downloader in self._downloaders:
+            downloader.end(one)
 
     def frames(self, work: Work) -> bytes:
         return work.uri.encode().ljust(self.size, b".") if self.size else b""

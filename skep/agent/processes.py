@@ -1,0 +1,136 @@
+"""`--processes N`: a parent that does nothing but keep N agents running.
+
+Each child is an agent of its own. One that dies is started again, later each time it dies
+soon. The first SIGTERM or SIGINT is passed on and the parent waits; the second kills. No
+child outlives its parent, not even one that was killed with -9: the kernel sees to that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import logging
+import os
+import signal
+from asyncio.subprocess import Process
+from collections.abc import Callable
+from random import Random
+
+from skep.runtime.backoff import Backoff
+from skep.runtime.clock import Clock
+
+log = logging.getLogger(__name__)
+
+RESTART = Backoff(first=0.5, cap=30.0)
+#: A child that lived so long did not die of its start.
+STEADY_SECONDS = 60.0
+#: Exit codes that a restart cannot mend: wrong usage, refused by the center.
+HOPELESS = frozenset({2, 3, 4})
+_PR_SET_PDEATHSIG = 1
+
+Argv = Callable[[int], list[str]]
+
+
+async def supervise(
+    make_argv: Argv,
+    count: int,
+    clock: Clock,
+    rng: Random,
+    hopeless: frozenset[int] = HOPELESS,
+) -> int:
+    """Keep children 1 to `count` running until a signal; returns the worst exit code.
+
+    A child that ends with 0, or with a code that a restart cannot mend, is left ended.
+    """
+    crew = _Crew(make_argv, clock, rng, hopeless)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, crew.signalled)
+    try:
+        codes = await asyncio.gather(*(crew.keep(number) for number in range(1, count + 1)))
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+        crew.kill()
+    return max(codes)
+
+
+class _Crew:
+    """The children that run now, and whether they should."""
+
+    def __init__(
+        self, make_argv: Argv, clock: Clock, rng: Random, hopeless: frozenset[int]
+    ) -> None:
+        self._make_argv = make_argv
+        self._clock = clock
+        self._rng = rng
+        self._hopeless = hopeless
+        self._running: dict[int, Process] = {}
+        self._stopping = asyncio.Event()
+        self._die_with_parent = _death_signal(os.getpid())
+
+    def signalled(self) -> None:
+        """Pass it on; whoever signals twice does not want to wait."""
+        if self._stopping.is_set():
+            self.kill()
+            return
+        self._stopping.set()
+        for child in self._running.values():
+            child.terminate()
+
+    def kill(self) -> None:
+        for child in self._running.values():
+            child.kill()
+
+    async def keep(self, number: int) -> int:
+        """Run one child again and again; returns its last exit code."""
+        soon = 0
+        while True:
+            began = self._clock.monotonic()
+            code = await self._live(number)
+            if self._stopping.is_set() or code == 0 or code in self._hopeless:
+                return abs(code)
+            steady = self._clock.monotonic() - began >= STEADY_SECONDS
+            soon = 1 if steady else soon + 1
+            delay = RESTART.delay(soon, self._rng)
+            log.warning("agent %d ended with %d; again in %.1f s", number, code, delay)
+            if await self._stopped_within(delay):
+                return 0
+
+    async def _live(self, number: int) -> int:
+        child = await asyncio.create_subprocess_exec(
+            *self._make_argv(number), preexec_fn=self._die_with_parent
+        )
+        self._running[number] = child
+        if self._stopping.is_set():  # the signal came while it was being started
+            child.terminate()
+        try:
+            return await child.wait()
+        finally:
+            del self._running[number]
+
+    async def _stopped_within(self, seconds: float) -> bool:
+        stopped = asyncio.ensure_future(self._stopping.wait())
+        alarm = asyncio.ensure_future(self._clock.sleep(seconds))
+        try:
+            await asyncio.wait((stopped, alarm), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopped.cancel()
+            alarm.cancel()
+        return self._stopping.is_set()
+
+
+def _death_signal(parent: int) -> Callable[[], None] | None:
+    """To be called in the child before it becomes the agent. None where there is no prctl."""
+    try:
+        prctl = ctypes.CDLL(None, use_errno=True).prctl
+    except (OSError, AttributeError):
+        return None
+
+    def ask_for_it() -> None:
+        # Loaded before the fork: between fork and exec nothing may be imported.
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:  # it died before we could ask
+            os._exit(1)
+
+    return ask_for_it

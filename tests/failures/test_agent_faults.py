@@ -1,0 +1,398 @@
+"""What happens to an agent's work when its center, its disk or itself goes away."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from skep.agent import app, heart, reporting
+from skep.agent.app import Agent
+from skep.errors import DiskFull, Malformed, SkepError, StoreDown
+from skep.runtime.backoff import Backoff
+from skep.runtime.clock import SystemClock
+from skep.settings import AgentSettings
+from skep.testing.center_double import CenterDouble, center_double
+from skep.testing.toy_agent import TOY_RUN, ToyKind, build_agent, running_agent, toy_works
+from skep.wire.client import CenterClient
+from skep.wire.messages import Command
+
+FAST = AgentSettings(concurrency=8, report_every=0.05, lease_wait=0.2, drain_seconds=0.3)
+Start = Callable[..., AbstractAsyncContextManager[Agent]]
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same rules in a tenth of the time."""
+    monkeypatch.setattr(reporting, "RETRY", Backoff(first=0.02, cap=0.1))
+    monkeypatch.setattr(reporting, "RESEND", Backoff(first=0.05, cap=0.2))
+    monkeypatch.setattr(heart, "BEAT_CAP", 0.2)
+    monkeypatch.setattr(app, "FLUSH_SECONDS", 0.5)
+
+
+@pytest.fixture
+async def center() -> AsyncIterator[CenterDouble]:
+    async with center_double() as double:
+        yield double
+
+
+@pytest.fixture
+def start(center: CenterDouble, tmp_path: Path) -> Start:
+    def begin(toy: ToyKind, settings: AgentSettings = FAST) -> AbstractAsyncContextManager[Agent]:
+        return running_agent([center.url], center.token, tmp_path, {"toy": toy}, settings)
+
+    return begin
+
+
+def fill(center: CenterDouble, blocks: int, size: int = 10) -> None:
+    for number in range(blocks):
+        center.add("r", toy_works(number * size, size), TOY_RUN)
+
+
+async def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    """For what happens inside the agent, which nobody announces."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110  (said above)
+            await asyncio.sleep(0.005)
+
+
+def _holds(agent: Agent, blocks: int) -> bool:
+    return agent.holding.blocks == blocks
+
+
+async def test_results_outlive_an_outage_on_disk_and_arrive_oldest_first(
+    center: CenterDouble, start: Start
+) -> None:
+    """A7, fault 12: lost 0 until the outbox is full."""
+    fill(center, blocks=3)
+    toy = ToyKind(size=50)
+    toy.held = None
+    async with start(toy) as agent:
+        await until(lambda: agent.holding.blocks == 3)
+        await center.down()
+        toy.let_go()
+        await until(lambda: agent.outbox.results == 30)
+        assert agent.holding.blocks == 0
+        assert center.stored == []
+        await center.up()
+        await center.until(lambda: center.open_requests == 0)
+        await until(lambda: len(agent.outbox) == 0)
+        assert agent.vitals().dropped == 0
+    assert center.stored == sorted(center.stored)
+    assert all(block.ended for block in center.blocks.values())
+    bodies = {one: body.rstrip(b".") for (_, one), body in center.bodies.items()}
+    assert bodies == {one: f"toy://x/{one}".encode() for one in range(30)}
+
+
+async def test_leases_of_results_on_disk_are_renewed(center: CenterDouble, start: Start) -> None:
+    """Otherwise the work would be done a second time while its results wait."""
+    fill(center, blocks=1)
+    center.silence("block")
+    center.fail("block", StoreDown("later"), times=1000)
+    async with start(ToyKind()) as agent:
+        await until(lambda: len(agent.outbox) == 1)
+        center.beats.clear()
+        await center.until(lambda: len(center.beats) > 2)
+        assert [held.block for held in center.beats[-1].holding] == [1]
+        assert center.beats[-1].vitals.outbox == 10
+
+
+async def test_the_outbox_is_sent_by_the_next_life_of_the_agent(
+    center: CenterDouble, start: Start
+) -> None:
+    """Fault 12: the agent is stopped in the middle of the outage."""
+    fill(center, blocks=2)
+    toy = ToyKind()
+    toy.held = None
+    async with start(toy) as agent:
+        await until(lambda: agent.holding.blocks == 2 and agent.holding.active == 8)
+        await center.down()
+        toy.let_go()
+        await until(lambda: agent.outbox.results == 20)
+    assert center.stored == []
+    await center.up()
+    async with start(ToyKind()) as agent:
+        await center.until(lambda: center.open_requests == 0)
+        await until(lambda: len(agent.outbox) == 0)
+    assert sorted(center.stored) == list(range(20))
+
+
+async def test_a_drain_in_an_outage_leaves_everything_on_disk_in_time(
+    center: CenterDouble, start: Start
+) -> None:
+    """Fault 47 with a center that takes calls and never answers."""
+    fill(center, blocks=1)
+    center.silence("block", "giveback")
+    loop = asyncio.get_running_loop()
+    async with start(ToyKind()) as agent:
+        await until(lambda: agent.holding.finished == 10 and agent.holding.active == 0)
+        began = loop.time()
+    assert loop.time() - began < 3
+    assert agent.outbox.results == 10
+
+
+async def test_a_full_outbox_drops_the_oldest_and_their_work_is_done_again(
+    center: CenterDouble, start: Start
+) -> None:
+    """Fault 12: what is dropped is counted and named, and the block goes to somebody else,
+    because its lease is no longer renewed."""
+    fill(center, blocks=3)
+    toy = ToyKind(size=200)
+    toy.held = None
+    small = AgentSettings(concurrency=30, report_every=9, lease_wait=0.2, outbox_bytes=5000)
+    async with start(toy, small) as agent:
+        await until(lambda: agent.holding.active == 30)
+        await center.down()
+        for block in range(3):  # one after the other, each into a file of its own
+            for one in range(block * 10, block * 10 + 10):
+                toy.end(one)
+            await until(partial(_holds, agent, 2 - block))
+        assert agent.vitals().dropped == 10
+        await center.up()
+        await center.until(lambda: len(center.stored) == 20)
+        await center.until(lambda: center.beats[-1].vitals.dropped == 10)
+        await center.until(lambda: center.beats[-1].holding == [])
+        toy.let_go()
+        center.ready.append(center.blocks[1])  # what a real center does when the lease is over
+        await center.until(lambda: center.open_requests == 0)
+    assert sorted(center.stored) == list(range(30))
+
+
+async def test_beats_go_on_while_a_report_hangs(center: CenterDouble, start: Start) -> None:
+    """A7: heartbeats are never delayed by results."""
+    fill(center, blocks=4)
+    center.silence("block")
+    async with start(ToyKind(size=1000)) as agent:
+        await until(lambda: agent.holding.finished == 40)
+        before = len(center.beats)
+        await asyncio.sleep(0.5)
+        assert len(center.beats) - before >= 6
+        center.speak()
+        await center.until(lambda: center.open_requests == 0)
+
+
+async def test_beats_are_tried_for_ever_and_said_once(
+    center: CenterDouble, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Faults 9, 11, 14: no queue of old beats, one log line for each outage."""
+    with caplog.at_level(logging.INFO, logger="skep"):
+        async with start(ToyKind()):
+            await center.until(lambda: len(center.beats) > 1)
+            for _ in range(2):
+                await center.down()
+                await asyncio.sleep(0.5)
+                center.beats.clear()
+                await center.up()
+                await center.until(lambda: len(center.beats) >= 1, 5)
+                assert len(center.beats) == 1
+                await center.until(lambda: len(center.beats) >= 3, 5)
+    said = [record.message for record in caplog.records]
+    assert sum("no center takes our beat" in line for line in said) == 2
+    assert sum("a center answers again" in line for line in said) == 2
+    assert len(said) < 12
+
+
+async def test_commands_arrive_again_after_an_outage(center: CenterDouble, start: Start) -> None:
+    """A7: subscriptions are retried for ever."""
+    async with start(ToyKind()) as agent:
+        await center.until(lambda: center.listeners == 1)
+        await center.down()
+        await until(lambda: center.listeners == 0)
+        await center.up()
+        await center.until(lambda: center.listeners == 1)
+        await center.push(Command("exit"))
+        async with asyncio.timeout(5):
+            await agent._ended.wait()
+
+
+@pytest.mark.parametrize("error", [DiskFull("no space"), StoreDown("gone")])
+async def test_a_center_that_cannot_keep_results_gets_them_later(
+    center: CenterDouble, start: Start, error: SkepError
+) -> None:
+    """Faults 25, 26: 507 and 503 lose nothing."""
+    fill(center, blocks=5)
+    center.fail("block", error, times=12)
+    async with start(ToyKind()):
+        await center.until(lambda: center.open_requests == 0)
+    assert sorted(center.stored) == list(range(50))
+
+
+async def test_an_answer_that_is_lost_stores_nothing_twice(
+    center: CenterDouble, start: Start
+) -> None:
+    """Fault 3: the report was kept, its answer was not heard, and it is sent again."""
+    fill(center, blocks=3)
+    toy = ToyKind()
+    toy.held = {9}
+    center.lose_answer("block")
+    center.lose_answer("block")
+    async with start(toy) as agent:
+        await until(lambda: agent.holding.blocks == 1)
+        toy.let_go()
+        await center.until(lambda: center.open_requests == 0)
+        await until(lambda: agent.holding.blocks == 0)
+        assert agent.holding.lost == 0
+    assert sorted(center.stored) == list(range(30))
+
+
+async def test_a_report_that_makes_no_sense_does_not_block_the_others(
+    center: CenterDouble, start: Start
+) -> None:
+    fill(center, blocks=1)
+    center.fail("block", Malformed("what is this"), times=1)
+    async with start(ToyKind()) as agent:
+        await until(lambda: agent.reporter.refused == 10)
+        assert agent.vitals().dropped == 10
+        center.add("r", toy_works(100, 5), TOY_RUN)
+        await center.until(lambda: len(center.stored) == 5)
+
+
+async def test_an_abort_ends_at_once(center: CenterDouble, tmp_path: Path) -> None:
+    """The second signal: running downloads are not waited for."""
+    fill(center, blocks=1)
+    toy = ToyKind()
+    toy.held = None
+    patient = AgentSettings(concurrency=8, drain_seconds=60.0)
+    async with CenterClient([center.url], center.token, SystemClock(), Random(1)) as client:
+        agent = build_agent(client, tmp_path, patient, {"toy": toy})
+        running = asyncio.ensure_future(agent.run())
+        await until(lambda: agent.holding.active == 8)
+        agent.stop()
+        await until(lambda: agent.holding.closing)
+        agent.abort()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    assert toy.closed == 1
+
+
+AGENT_PROGRAM = """
+import asyncio, sys
+from pathlib import Path
+from random import Random
+from skep.agent.app import run_until_signalled
+from skep.runtime.clock import SystemClock
+from skep.settings import AgentSettings
+from skep.testing.toy_agent import ToyKind, build_agent
+from skep.wire.client import CenterClient
+
+async def main(url, token, folder):
+    settings = AgentSettings(concurrency=8, report_every=5.0, drain_seconds=0.5)
+    async with CenterClient([url], token, SystemClock(), Random(1)) as client:
+        toy = ToyKind(seconds=0.2)
+        return await run_until_signalled(build_agent(client, Path(folder), settings, {"toy": toy}))
+
+sys.exit(asyncio.run(main(*sys.argv[1:])))
+"""
+
+
+async def start_process(center: CenterDouble, folder: Path) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-c", AGENT_PROGRAM, center.url, center.token, str(folder)
+    )
+
+
+async def test_sigterm_under_load_orphans_nothing(center: CenterDouble, tmp_path: Path) -> None:
+    """Fault 47: every block is ended or given back when the process is gone, exit code 0."""
+    fill(center, blocks=30)
+    for _ in range(3):
+        center.beats.clear()
+        process = await start_process(center, tmp_path)
+        await center.until(lambda: len(center.beats) > 4)
+        process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(5):
+            assert await process.wait() == 0
+        waiting = {block.id for block in center.ready}
+        ended = {block.id for block in center.blocks.values() if block.ended}
+        assert waiting | ended == set(center.blocks)
+    assert len(center.stored) == len(set(center.stored))
+    assert len(center.stored) > 0
+
+
+async def test_a_killed_agent_comes_back_as_itself_and_sends_what_it_kept(
+    center: CenterDouble, tmp_path: Path
+) -> None:
+    """Faults 12, 18, 22: kill -9 while results lie on disk."""
+    fill(center, blocks=1)
+    center.fail("block", StoreDown("later"), times=1000)
+    process = await start_process(center, tmp_path)
+    await center.until(lambda: bool(center.beats) and center.beats[-1].vitals.outbox == 10, 15)
+    process.kill()
+    await process.wait()
+    center._faults.clear()
+    process = await start_process(center, tmp_path)
+    await center.until(lambda: center.open_requests == 0)
+    process.terminate()
+    assert await process.wait() == 0
+    assert len({registration.id for registration in center.registrations}) == 1
+
+
+PARENT_PROGRAM = """
+import asyncio, sys
+from random import Random
+from skep.agent.processes import supervise
+from skep.runtime.clock import SystemClock
+
+child = "import signal, sys, time, pathlib, os;" \\
+    "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0));" \\
+    "pathlib.Path(sys.argv[1], sys.argv[2] + '-' + str(os.getpid())).touch();" \\
+    "time.sleep(3600)"
+
+def argv(number):
+    return [sys.executable, "-c", child, sys.argv[1], str(number)]
+
+sys.exit(asyncio.run(supervise(argv, 2, SystemClock(), Random(1))))
+"""
+
+
+def children(folder: Path) -> dict[int, list[int]]:
+    """Process ids by the number of the child, as each has written them."""
+    found: dict[int, list[int]] = {1: [], 2: []}
+    for path in folder.iterdir():
+        number, process = path.name.split("-")
+        found[int(number)].append(int(process))
+    return found
+
+
+async def start_parent(folder: Path) -> asyncio.subprocess.Process:
+    parent = await asyncio.create_subprocess_exec(sys.executable, "-c", PARENT_PROGRAM, str(folder))
+    await until(lambda: all(children(folder).values()))
+    return parent
+
+
+def runs(process: int) -> bool:
+    """Neither gone nor waiting for somebody to notice that it is."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def all_gone(folder: Path) -> bool:
+    return not any(runs(one) for several in children(folder).values() for one in several)
+
+
+async def test_a_child_that_died_is_started_again_and_sigterm_ends_all(tmp_path: Path) -> None:
+    parent = await start_parent(tmp_path)
+    os.kill(children(tmp_path)[1][0], signal.SIGKILL)
+    await until(lambda: len(children(tmp_path)[1]) == 2)
+    parent.terminate()
+    assert await parent.wait() == 0
+    assert len(children(tmp_path)[2]) == 1
+    assert all_gone(tmp_path)
+
+
+async def test_no_child_outlives_a_parent_that_was_killed(tmp_path: Path) -> None:
+    parent = await start_parent(tmp_path)
+    parent.kill()
+    await parent.wait()
+    await until(lambda: all_gone(tmp_path))
