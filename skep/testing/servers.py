@@ -67,8 +67,14 @@ class Postgres(Database):
     package = "postgresql"
     program = "postgres"
     stop_signal = signal.SIGINT
-    OPTIONS = ("max_connections=200", "shared_buffers=32MB", "log_checkpoints=off")
-    CARELESS = ("fsync=off", "full_page_writes=off", "synchronous_commit=off")
+    OPTIONS = ("max_connections=200", "log_checkpoints=off")
+    #: Fast and small, for tests of logic; benchmarks must not use it.
+    CARELESS = (
+        "fsync=off",
+        "full_page_writes=off",
+        "synchronous_commit=off",
+        "shared_buffers=32MB",
+    )
 
     @property
     def url(self) -> str:
@@ -128,8 +134,10 @@ class MariaDB(Database):
 
     package = "mariadb-server"
     program = "mariadbd"
-    OPTIONS = ("--skip-name-resolve", "--innodb-buffer-pool-size=64M", "--max-connections=200")
+    OPTIONS = ("--skip-name-resolve", "--max-connections=200")
+    #: Fast and small, for tests of logic; benchmarks must not use it.
     CARELESS = (
+        "--innodb-buffer-pool-size=32M",
         "--innodb-flush-log-at-trx-commit=0",
         "--innodb-flush-method=nosync",
         "--innodb-doublewrite=0",
