@@ -186,8 +186,9 @@ class Engine:
             flight.began = now
             slot.aim(flight)
             self._running.add(slot)
+            # It only sets libcurl's timer to "now"; the work is done in the poller's wait,
+            # and what ends there is reaped before the thread can sleep again.
             self._multi.add_handle(slot.curl)
-        self._poller.run_timer()
 
     def _announce(self) -> None:
         if self.finished and not self._announced:

@@ -2,7 +2,7 @@
 
 libcurl's own select() stops at descriptor 1024 and cannot be woken; epoll has neither
 limit. Between two requests on a kept connection the registration stays as it is, which
-saves two system calls per page: a socket that speaks while it rests is let go then.
+saves a system call per page: a socket that speaks while it rests is let go then.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class Poller:
                 self._let_go(fd)
             else:
                 act(fd, _CURL_OF.get(event, 0))
-        self.run_timer()
+        self._run_timer()
 
-    def run_timer(self) -> None:
+    def _run_timer(self) -> None:
         """libcurl starts new transfers and ends late ones only when its timer is served."""
         if self._alarm is not None and self._alarm <= self._now():
             self._alarm = None
@@ -84,9 +84,10 @@ class Poller:
             else:
                 self._let_go(fd)
             return
-        self._resting.discard(fd)
         events = _EPOLL_OF.get(what, 0)
-        if self._registered.get(fd) != events:
+        # A number that rested may belong to another socket by now: epoll must be asked.
+        if fd in self._resting or self._registered.get(fd) != events:
+            self._resting.discard(fd)
             self._register(fd, events)
 
     def _register(self, fd: int, events: int) -> None:

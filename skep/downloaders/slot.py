@@ -47,8 +47,8 @@ class Slot:
     """A reusable handle."""
 
     __slots__ = (
-        "_chunks", "_decoder", "_head", "_limit", "_lines_set", "_options", "_room", "_timeout",
-        "curl", "flight", "lines", "refused", "spoiled", "trouble", "wire",
+        "_chunks", "_decoder", "_head", "_limit", "_lines_set", "_options", "_original", "_room",
+        "_timeout", "curl", "flight", "lines", "refused", "spoiled", "trouble", "wire",
     )  # fmt: skip
 
     def __init__(self, options: SlotOptions) -> None:
@@ -56,6 +56,7 @@ class Slot:
         self._limit = options.body_limit
         self._lines_set = options.outgoing
         self._timeout = options.time_limit
+        self._original: socket.socket | None = None
         self.spoiled = False
         self.lines: list[bytes] = []
         self._chunks: list[bytes] = []
@@ -112,6 +113,7 @@ class Slot:
 
     def close(self) -> None:
         self._clear()
+        self._close_original()
         self.curl.close()
 
     def _on_body(self, data: bytes) -> int | None:
@@ -152,10 +154,22 @@ class Slot:
         if reason is not None:
             self.refused = reason
             return pycurl.SOCKET_BAD
+        self._close_original()
         try:
-            return socket.socket(address.family, address.socktype, address.protocol)
+            self._original = socket.socket(address.family, address.socktype, address.protocol)
         except OSError:
             return pycurl.SOCKET_BAD
+        return self._original
+
+    def _on_copied(self, fd: int, purpose: int) -> int:
+        """pycurl has made its own copy of the socket, and closes only that one."""
+        self._close_original()
+        return self._options.on_new_socket(fd, purpose)
+
+    def _close_original(self) -> None:
+        if self._original is not None:
+            self._original.close()
+            self._original = None
 
     def _new_curl(self, options: SlotOptions) -> Any:
         curl = pycurl.Curl()
@@ -164,7 +178,7 @@ class Slot:
         curl.setopt(pycurl.HEADERFUNCTION, self.lines.append)
         curl.setopt(pycurl.WRITEFUNCTION, self._on_body)
         curl.setopt(pycurl.OPENSOCKETFUNCTION, self._on_socket)
-        curl.setopt(pycurl.SOCKOPTFUNCTION, options.on_new_socket)
+        curl.setopt(pycurl.SOCKOPTFUNCTION, self._on_copied)
         if options.share is not None:
             curl.setopt(pycurl.SHARE, options.share)
             curl.setopt(pycurl.COOKIEFILE, "")
