@@ -38,11 +38,13 @@ class SqlAgents:
 
     async def beat(self, beats: Sequence[tuple[str, Vitals]], now: float) -> list[str]:
         def work(tx: Tx) -> list[str]:
-            unknown = [agent for agent, vitals in beats if not _beat(tx, agent, vitals, now)]
+            # Sorted, so that two centers take the row locks in the same order.
+            ordered = sorted(beats, key=lambda beat: beat[0])
+            unknown = {agent for agent, vitals in ordered if not _beat(tx, agent, vitals, now)}
             rows = [(a, now, msgspec.msgpack.encode(v)) for a, v in beats if a not in unknown]
             columns = ("agent", "at", "vitals")
             tx.dialect.insert_many(tx.connection, heartbeats, columns, rows)
-            return unknown
+            return sorted(unknown)
 
         return await self._database.write(work)
 

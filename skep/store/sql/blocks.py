@@ -15,12 +15,19 @@ from skep.model.block import BlockChange, BlockRef, BlockView, Held, Leased
 from skep.model.request import Work
 from skep.model.states import FINAL_STATES, BlockState, RequestState, RunState
 from skep.store.ports import FinishedBlock, FinishedRequest, Freed, Settlement, Verdict
-from skep.store.sql.block_rows import bodies_of, note_history, open_members, works_of
+from skep.store.sql.block_rows import (
+    bodies_of,
+    close_block,
+    members_of,
+    note_history,
+    open_members,
+    works_of,
+)
 from skep.store.sql.conditions import CLAIMABLE_BLOCKS, FINISHED_BLOCKS, USING_BLOCKS
 from skep.store.sql.database import Database, Tx
 from skep.store.sql.dialect import id_list
 from skep.store.sql.reap import take_back
-from skep.store.sql.runs import SqlRuns
+from skep.store.sql.runs import hold_runs, number_of
 from skep.store.sql.settle import settle_all
 from skep.store.sql.tables import attempts, block_history, blocks, requests, runs
 
@@ -31,9 +38,8 @@ ALL = 100_000
 class SqlBlocks:
     """Rows of `blocks`."""
 
-    def __init__(self, database: Database, runs_: SqlRuns) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._runs = runs_
 
     async def lease(
         self, block_ids: Sequence[int], agent: str, now: float, until: float
@@ -70,8 +76,8 @@ class SqlBlocks:
         self, now: float, dead_agents: Sequence[str], lease_limit: int, limit: int
     ) -> list[Freed]:
         def work(tx: Tx) -> list[Freed]:
-            rows = _overdue(tx, now, dead_agents, limit)
-            return [freed for row in rows for freed in take_back(tx, row, now, lease_limit)]
+            late = sa.or_(blocks.c.lease_until < now, blocks.c.agent.in_(dead_agents))
+            return _take_back(tx, _in_hands(tx, late, limit), now, lease_limit)
 
         return await self._database.write(work)
 
@@ -81,9 +87,9 @@ class SqlBlocks:
         kept = {(item.block, item.token) for item in holding}
 
         def work(tx: Tx) -> list[Freed]:
-            rows = _with_run(tx, blocks.c.agent == agent)
+            rows = _in_hands(tx, blocks.c.agent == agent, ALL)
             gone = [row for row in rows if (row.id, row.token) not in kept]
-            return [freed for row in gone for freed in take_back(tx, row, now, lease_limit)]
+            return _take_back(tx, gone, now, lease_limit)
 
         return await self._database.write(work)
 
@@ -101,7 +107,7 @@ class SqlBlocks:
 
     async def finished(self, run_id: str, limit: int) -> list[FinishedBlock]:
         def work(connection: sa.Connection) -> list[FinishedBlock]:
-            run = self._runs.number(connection, run_id)
+            run = number_of(connection, run_id)
             query = sa.select(blocks.c.id, blocks.c.agent).where(FINISHED_BLOCKS)
             query = query.where(blocks.c.run == run).order_by(blocks.c.id).limit(limit)
             rows = connection.execute(query).all()
@@ -115,7 +121,7 @@ class SqlBlocks:
 
     async def collect(self, run_id: str, block_ids: Sequence[int]) -> int:
         def work(tx: Tx) -> int:
-            run = self._runs.number(tx.connection, run_id)
+            run = number_of(tx.connection, run_id)
             wanted = sa.and_(blocks.c.run == run, blocks.c.id.in_(block_ids), FINISHED_BLOCKS)
             return int(tx.execute(sa.update(blocks).where(wanted).values(collected=1)).rowcount)
 
@@ -139,35 +145,42 @@ class SqlBlocks:
 
 
 def _lease(tx: Tx, block_ids: Sequence[int], agent: str, now: float, until: float) -> list[Leased]:
+    # Blocks alone, without their runs: MariaDB would lock and skip those too.
     query = (
-        sa.select(blocks.c.id, blocks.c.run, blocks.c.token, blocks.c.size, blocks.c.open)
-        .add_columns(runs.c.id.label("run_id"))
-        .join(runs, runs.c.no == blocks.c.run)
+        sa.select(blocks)
         .where(sa.literal_column(f"blocks.id IN ({id_list(block_ids)})"))
-        .where(CLAIMABLE_BLOCKS, runs.c.state == RunState.RUNNING)
-        .with_for_update(of=blocks, skip_locked=True)
+        .where(CLAIMABLE_BLOCKS)
+        .order_by(blocks.c.id)
+        .with_for_update(skip_locked=True)
     )
-    rows = {row.id: row for row in tx.execute(query)}
+    ready = tx.execute(query).all()
+    of = hold_runs(tx, {row.run for row in ready}) if ready else {}
+    rows = {row.id: row for row in ready if of[row.run].running}
     if not rows:
         return []
     _update_blocks(
-        tx, rows, state=BlockState.USING, token=blocks.c.token + 1, agent=agent, lease_until=until
+        tx,
+        rows,
+        state=int(BlockState.USING),
+        token=blocks.c.token + 1,
+        agent=agent,
+        lease_until=until,
     )
     note_history(tx, rows, BlockState.USING, now, f"leased to {agent}")
     for row in rows.values():
         tx.move(row.run, RequestState.QUEUED, RequestState.LEASED, row.open)
     bodies = bodies_of(tx.connection, list(rows))
     wanted = [rows[block] for block in dict.fromkeys(block_ids) if block in rows]
-    return [_leased(tx, row, bodies[row.id]) for row in wanted]
+    return [_leased(tx, row, of[row.run].id, bodies[row.id]) for row in wanted]
 
 
-def _leased(tx: Tx, row: Any, body: bytes) -> Leased:
+def _leased(tx: Tx, row: Any, run_id: str, body: bytes) -> Leased:
     skip: list[int] = []
     if row.open < row.size:
         still_open = open_members(tx.connection, row.id)
-        members = works_of(tx.connection, [row.id])[row.id]
-        skip = [work.id for work in members if work.id not in still_open]
-    return Leased(row.id, row.token + 1, row.run_id, row.size, body, skip)
+        members = members_of(tx.connection, [row.id])[row.id]
+        skip = [number for number in members if number not in still_open]
+    return Leased(row.id, row.token + 1, run_id, row.size, body, skip)
 
 
 def _held_by(tx: Tx, held: Sequence[Held], agent: str) -> dict[int, Any]:
@@ -187,38 +200,37 @@ def _give_back(tx: Tx, held: Sequence[Held], agent: str, now: float, reason: str
     mine = _held_by(tx, held, agent)
     if not mine:
         return []
-    _update_blocks(tx, mine, state=BlockState.RETRY, agent="", lease_until=0.0)
-    note_history(tx, mine, BlockState.RETRY, now, f"given back by {agent}: {reason}")
-    for row in mine.values():
+    detail = f"given back by {agent}: {reason}"
+    of = hold_runs(tx, {row.run for row in mine.values()})
+    again = {block: row for block, row in mine.items() if not of[row.run].cancelled}
+    for block in mine.keys() - again.keys():
+        # Nobody will take it again, so it ends here.
+        note = f"{detail}; the run was cancelled"
+        close_block(tx, mine[block], RequestState.CANCELLED, now, note)
+    if not again:
+        return []
+    _update_blocks(tx, again, state=int(BlockState.RETRY), agent="", lease_until=0.0)
+    note_history(tx, again, BlockState.RETRY, now, detail)
+    for row in again.values():
         tx.move(row.run, RequestState.LEASED, RequestState.QUEUED, row.open)
-    names = _run_names(tx, {row.run for row in mine.values()})
     return [
-        BlockRef(row.id, names[row.run], row.priority, row.open, row.target)
-        for row in mine.values()
+        BlockRef(row.id, of[row.run].id, row.priority, row.open, row.target)
+        for row in again.values()
     ]
 
 
-def _run_names(tx: Tx, numbers: set[int]) -> dict[int, str]:
-    query = sa.select(runs.c.no, runs.c.id).where(runs.c.no.in_(numbers))
-    return {row.no: row.id for row in tx.execute(query)}
+def _in_hands(tx: Tx, condition: sa.ColumnElement[bool], limit: int) -> list[Any]:
+    """Leased blocks that fit, locked."""
+    query = sa.select(blocks).where(USING_BLOCKS, condition).order_by(blocks.c.id).limit(limit)
+    return list(tx.execute(query.with_for_update(skip_locked=True)))
 
 
-def _overdue(tx: Tx, now: float, dead_agents: Sequence[str], limit: int) -> list[Any]:
-    late = sa.or_(blocks.c.lease_until < now, blocks.c.agent.in_(dead_agents))
-    return _with_run(tx, late, limit)
-
-
-def _with_run(tx: Tx, condition: sa.ColumnElement[bool], limit: int = ALL) -> list[Any]:
-    """Leased blocks that fit, with id and state of their run, locked."""
-    query = (
-        sa.select(blocks, runs.c.id.label("run_id"), runs.c.state.label("run_state"))
-        .join(runs, runs.c.no == blocks.c.run)
-        .where(USING_BLOCKS, condition)
-        .order_by(blocks.c.id)
-        .limit(limit)
-        .with_for_update(of=blocks, skip_locked=True)
-    )
-    return list(tx.execute(query))
+def _take_back(tx: Tx, rows: list[Any], now: float, lease_limit: int) -> list[Freed]:
+    if not rows:
+        return []
+    of = hold_runs(tx, {row.run for row in rows})
+    freed = (take_back(tx, row, of[row.run], now, lease_limit) for row in rows)
+    return [item for items in freed for item in items]
 
 
 def _update_blocks(tx: Tx, block_ids: Any, **values: Any) -> None:

@@ -227,25 +227,28 @@ class Database:
                     raise lost.known from lost
 
     def _one_transaction(self, jobs: list[_Job]) -> None:
-        with self.engine.connect() as connection:
-            try:
-                self.dialect.begin(connection)
-                tallies: Counter[tuple[int, int]] = Counter()
-                for job in jobs:
-                    self._run_job(connection, job, tallies, alone=len(jobs) == 1)
-                self._write_tallies(connection, tallies)
-            except DBAPIError as error:
-                raise self._undone(error) from error
-            connection.commit()
+        try:
+            with self.engine.connect() as connection:
+                self._fill(connection, jobs)
+                connection.commit()
+        except DBAPIError as error:
+            # At COMMIT a lost connection is no proof of anything: it is not tried again.
+            known = self.dialect.explain(error)
+            if known is not None and self.dialect.collided(error):
+                raise _Collision(known) from error
+            raise (known or error) from error
 
-    def _undone(self, error: DBAPIError) -> Exception:
-        known = self.dialect.explain(error)
-        if isinstance(known, StoreDown):
-            if self.dialect.collided(error):
-                return _Collision(known)
-            if error.connection_invalidated:
-                return _LostBeforeCommit(known)
-        return known or error
+    def _fill(self, connection: sa.Connection, jobs: list[_Job]) -> None:
+        try:
+            self.dialect.begin(connection)
+            tallies: Counter[tuple[int, int]] = Counter()
+            for job in jobs:
+                self._run_job(connection, job, tallies, alone=len(jobs) == 1)
+            self._write_tallies(connection, tallies)
+        except DBAPIError as error:
+            if not error.connection_invalidated:
+                raise
+            raise _LostBeforeCommit(self.dialect.explain(error) or StoreDown("lost")) from error
 
     def _run_job(
         self,
@@ -269,7 +272,7 @@ class Database:
         tx.sql("SAVEPOINT one_caller")
         try:
             job.result = job.work(tx)
-        except Exception as error:  # noqa: BLE001 - it goes to its caller
+        except Exception as error:
             # The engine's own failure is everybody's, and may have taken the savepoint away.
             if isinstance(error, DBAPIError):
                 known = self.dialect.explain(error)

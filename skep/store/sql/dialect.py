@@ -38,6 +38,9 @@ class Dialect:
     #: DDL inside a transaction: a crash while creating tables leaves nothing behind.
     transactional_ddl: ClassVar[bool] = True
     placeholder: ClassVar[str] = "%s"
+    #: The engine's codes for a deadlock, and for a disk that takes no more.
+    COLLISIONS: ClassVar[frozenset[object]] = frozenset()
+    DISK_ERRORS: ClassVar[frozenset[object]] = frozenset()
 
     def engine(self, url: sa.URL) -> sa.Engine:
         raise NotImplementedError
@@ -55,6 +58,13 @@ class Dialect:
         """Plain rows; a conflict is an error."""
         if rows:
             connection.exec_driver_sql(self._insert(table, columns), rows)
+
+    def insert_numbered(
+        self, connection: sa.Connection, table: sa.Table, rows: list[dict[str, Any]]
+    ) -> list[int]:
+        """Rows whose id the database chooses; the ids, in the order of the rows."""
+        statement = sa.insert(table).returning(table.c.id, sort_by_parameter_order=True)
+        return [int(number) for number in connection.execute(statement, rows).scalars()]
 
     def assign(self, connection: sa.Connection, members: dict[int, list[int]]) -> None:
         """Requests go into blocks: block id -> ids of its requests."""
@@ -93,10 +103,18 @@ class Dialect:
         """Let one center at a time change the schema; freed with the connection."""
 
     def disk_is_full(self, error: DBAPIError) -> bool:
-        raise NotImplementedError
+        """Nothing can be written: no space, or read-only."""
+        return self._code(error) in self.DISK_ERRORS
 
     def collided(self, error: DBAPIError) -> bool:
-        """Two transactions stood in each other's way, and this one was undone."""
+        """Two transactions stood in each other's way, and this one was undone.
+
+        Not on SQLite: there is one writer, and who waits too long has not begun.
+        """
+        return self._code(error) in self.COLLISIONS
+
+    def _code(self, error: DBAPIError) -> object:
+        """The engine's own name or number for an error."""
         raise NotImplementedError
 
     def explain(self, error: DBAPIError) -> SkepError | None:
@@ -124,6 +142,15 @@ class SqliteDialect(Dialect):
 
     name = "sqlite"
     placeholder = "?"
+    DISK_ERRORS = frozenset(
+        {
+            "SQLITE_FULL",
+            "SQLITE_READONLY",
+            "SQLITE_IOERR_WRITE",
+            "SQLITE_IOERR_FSYNC",
+            "SQLITE_IOERR_SHMSIZE",
+        }
+    )
 
     def one_connection(self, url: sa.URL) -> bool:
         return url.database in {None, "", ":memory:"}
@@ -154,14 +181,8 @@ class SqliteDialect(Dialect):
             statement + " ON CONFLICT (run, state) DO UPDATE SET n = n + excluded.n", rows
         )
 
-    def collided(self, error: DBAPIError) -> bool:
-        return False  # one writer: who waits too long has not begun
-
-    def disk_is_full(self, error: DBAPIError) -> bool:
-        text = str(error.orig)
-        return isinstance(error.orig, sqlite3.Error) and (
-            "disk is full" in text or "readonly" in text or "disk I/O error" in text
-        )
+    def _code(self, error: DBAPIError) -> object:
+        return getattr(error.orig, "sqlite_errorname", None)
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
@@ -175,6 +196,8 @@ class PostgresDialect(Dialect):
     """COPY and unnest: a thousand rows are one round trip."""
 
     name = "postgresql"
+    COLLISIONS = frozenset({"40P01", "40001", "55P03"})
+    DISK_ERRORS = frozenset({"53100", "25006"})
     #: Any number: it names our migration lock among the database's advisory locks.
     MIGRATION_LOCK: ClassVar[int] = 5_143_657
 
@@ -251,13 +274,11 @@ class PostgresDialect(Dialect):
         )
 
     def lock_for_migration(self, connection: sa.Connection) -> None:
+        connection.detach()  # the lock is the connection's and must end with it
         connection.exec_driver_sql(f"SELECT pg_advisory_lock({self.MIGRATION_LOCK})")
 
-    def collided(self, error: DBAPIError) -> bool:
-        return getattr(error.orig, "sqlstate", None) in {"40P01", "40001", "55P03"}
-
-    def disk_is_full(self, error: DBAPIError) -> bool:
-        return getattr(error.orig, "sqlstate", None) in {"53100", "25006"}
+    def _code(self, error: DBAPIError) -> object:
+        return getattr(error.orig, "sqlstate", None)
 
     def _type(self, table: sa.Table, column: str) -> str:
         return table.c[column].type.compile(dialect=_postgres_types())
@@ -274,8 +295,8 @@ class MysqlDialect(Dialect):
 
     name = "mysql"
     transactional_ddl = False
-    DISK_ERRORS: ClassVar[frozenset[int]] = frozenset({3, 28, 1021, 1036, 1114, 1290})
-    COLLISIONS: ClassVar[frozenset[int]] = frozenset({1020, 1205, 1213})
+    COLLISIONS = frozenset({1020, 1205, 1213})
+    DISK_ERRORS = frozenset({3, 28, 1021, 1036, 1114, 1290})
     PACKET_TOO_LARGE: ClassVar[int] = 1153
 
     def engine(self, url: sa.URL) -> sa.Engine:
@@ -294,34 +315,36 @@ class MysqlDialect(Dialect):
         statement = self._insert(table, columns).replace("INSERT", "INSERT IGNORE", 1)
         return int(connection.exec_driver_sql(statement, rows).rowcount)
 
+    def insert_numbered(
+        self, connection: sa.Connection, table: sa.Table, rows: list[dict[str, Any]]
+    ) -> list[int]:
+        # MySQL (not MariaDB) has no RETURNING; one by one is right in both.
+        statement = sa.insert(table)
+        made = (connection.execute(statement, row).inserted_primary_key for row in rows)
+        return [int(key[0]) for key in made if key is not None]
+
     def add_to_tallies(self, connection: sa.Connection, rows: list[Row]) -> None:
         statement = self._insert(tallies, ("run", "state", "n"))
         connection.exec_driver_sql(statement + " ON DUPLICATE KEY UPDATE n = n + VALUES(n)", rows)
 
     def lock_for_migration(self, connection: sa.Connection) -> None:
+        connection.detach()  # the lock is the connection's and must end with it
         # Locks of this kind belong to the server, so the database's name is part of it.
         lock = "SELECT GET_LOCK(CONCAT('skep-migration-', MD5(DATABASE())), 120)"
         if connection.exec_driver_sql(lock).scalar() != 1:
             raise StoreDown("another center has been migrating the store for two minutes")
 
     def explain(self, error: DBAPIError) -> SkepError | None:
-        if _number(error) == self.PACKET_TOO_LARGE:
+        if self._code(error) == self.PACKET_TOO_LARGE:
             return TooLarge("one row is larger than the database takes; raise max_allowed_packet")
         return super().explain(error)
 
-    def collided(self, error: DBAPIError) -> bool:
-        return _number(error) in self.COLLISIONS
-
-    def disk_is_full(self, error: DBAPIError) -> bool:
-        return _number(error) in self.DISK_ERRORS
+    def _code(self, error: DBAPIError) -> object:
+        arguments: tuple[object, ...] = getattr(error.orig, "args", ())
+        return arguments[0] if arguments else None
 
     def quote(self, column: str) -> str:
         return f"`{column}`"
-
-
-def _number(error: DBAPIError) -> object:
-    arguments: tuple[object, ...] = getattr(error.orig, "args", ())
-    return arguments[0] if arguments else None
 
 
 def dialect_for(url: sa.URL) -> Dialect:

@@ -15,22 +15,21 @@ import sqlalchemy as sa
 from skep.model.ledger import Ledger
 from skep.model.states import CLAIMABLE, BlockState, RequestState
 from skep.store.sql.database import ACCEPTED, Database
-from skep.store.sql.runs import SqlRuns
+from skep.store.sql.runs import number_of
 from skep.store.sql.tables import blocks, requests, tallies
 
 
 class SqlLedgers:
     """Reads `tallies`, `requests` and `blocks`; writes nothing."""
 
-    def __init__(self, database: Database, runs: SqlRuns) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._runs = runs
 
     async def read(self, run_id: str | None = None) -> Ledger:
         def work(connection: sa.Connection) -> Ledger:
             query = sa.select(tallies.c.state, sa.func.sum(tallies.c.n)).group_by(tallies.c.state)
             if run_id is not None:
-                query = query.where(tallies.c.run == self._runs.number(connection, run_id))
+                query = query.where(tallies.c.run == number_of(connection, run_id))
             counts = {state: int(n) for state, n in connection.execute(query)}
             return _ledger(counts.pop(ACCEPTED, 0), counts)
 
@@ -44,7 +43,7 @@ class SqlLedgers:
                 .group_by(requests.c.state, blocks.c.state)
             )
             if run_id is not None:
-                query = query.where(requests.c.run == self._runs.number(connection, run_id))
+                query = query.where(requests.c.run == number_of(connection, run_id))
             return _count(connection.execute(query).all())
 
         return await self._database.read(work)

@@ -58,7 +58,7 @@ def _migrate(database: Database, connection: sa.Connection) -> None:
     if empty and database.dialect.transactional_ddl:
         _create(database, connection)
     else:
-        upgrade(connection)
+        upgrade(database, connection)
 
 
 def _create(database: Database, connection: sa.Connection) -> None:
@@ -73,13 +73,14 @@ def _create(database: Database, connection: sa.Connection) -> None:
         connection.execute(sa.insert(_version).values(version_num=HEAD))
 
 
-def upgrade(connection: sa.Connection, to: str = "head") -> None:
-    """Run the scripts on an open connection."""
+def upgrade(database: Database, connection: sa.Connection, to: str = "head") -> None:
+    """Run the scripts on an open connection, in one transaction where the engine can."""
     from alembic import command
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", str(SCRIPTS))
     config.attributes["connection"] = connection
+    database.dialect.begin(connection)
     command.upgrade(config, to)
     connection.commit()

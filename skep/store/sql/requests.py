@@ -11,19 +11,19 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from skep.errors import NotFound
+from skep.errors import Conflict, NotFound
 from skep.model.attempt import Attempt
 from skep.model.block import BlockRef
 from skep.model.lane import HIGHEST, LOWEST
-from skep.model.request import Work
 from skep.model.run import RunSettings
 from skep.model.states import BlockState, RequestState, RunState
 from skep.store.ports import Accepted, Backlog, PackPlan, RequestRow, RequestView
-from skep.store.sql.block_rows import members_of, new_block, note_history
+from skep.store.sql.block_rows import end_requests, members_of, note_history
 from skep.store.sql.conditions import CLAIMABLE_BLOCKS, MORTAL, stored
 from skep.store.sql.database import ACCEPTED, Database, Tx
 from skep.store.sql.dialect import id_list
-from skep.store.sql.runs import SqlRuns
+from skep.store.sql.pack import pack_one
+from skep.store.sql.runs import hold_run
 from skep.store.sql.tables import attempts, blocks, requests, runs, tallies
 
 _COLUMNS = (
@@ -40,24 +40,25 @@ _COLUMNS = (
     "created_at",
 )
 _settings = msgspec.msgpack.Decoder(RunSettings)
-_CANCELLED = RequestState.CANCELLED
-_arguments = msgspec.msgpack.Decoder(tuple[str, dict[str, str], bytes, dict[str, Any]])
+#: Blocks that one statement of a cancellation covers; SQLite bounds a statement's length.
+CANCEL_BLOCKS = 100
 
 
 class SqlRequests:
     """Rows of `requests`."""
 
-    def __init__(self, database: Database, runs_: SqlRuns) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._runs = runs_
 
     async def accept(self, run_id: str, rows: Sequence[RequestRow], now: float) -> Accepted:
         def work(tx: Tx) -> Accepted:
-            run = self._runs.accepting(tx.connection, run_id)
-            values = [_row(run, row, now) for row in rows]
+            run = hold_run(tx, run_id)
+            if run.ended:
+                raise Conflict(f"run {run_id} is {run.state} and takes no more requests")
+            values = [_row(run.no, row, now) for row in rows]
             new = tx.dialect.insert_new(tx.connection, requests, _COLUMNS, values)
-            tx.tally(run, ACCEPTED, new)
-            tx.tally(run, RequestState.WAITING, new)
+            tx.tally(run.no, ACCEPTED, new)
+            tx.tally(run.no, RequestState.WAITING, new)
             return Accepted(new, len(values) - new)
 
         return await self._database.write(work)
@@ -67,21 +68,9 @@ class SqlRequests:
 
     async def pack(self, plans: Sequence[PackPlan], now: float) -> list[BlockRef]:
         def work(tx: Tx) -> list[BlockRef]:
-            refs: list[BlockRef] = []
-            for plan in plans:
-                refs += self._pack_one(tx, plan, now)
-            return refs
+            return [ref for plan in plans for ref in pack_one(tx, plan, now)]
 
         return await self._database.write(work)
-
-    def _pack_one(self, tx: Tx, plan: PackPlan, now: float) -> list[BlockRef]:
-        run = self._runs.number(tx.connection, plan.run)
-        found = _oldest_waiting(tx, run, plan)
-        size = plan.block_size
-        chunks = [found[start : start + size] for start in range(0, len(found), size)]
-        refs = [_pack_chunk(tx, run, plan, chunk, now) for chunk in chunks]
-        tx.move(run, RequestState.WAITING, RequestState.QUEUED, len(found))
-        return refs
 
     async def wake(self, now: float, limit: int) -> int:
         due = sa.and_(stored(RequestState.DELAYED), requests.c.not_before <= now)
@@ -92,34 +81,15 @@ class SqlRequests:
         return await self._database.write(lambda tx: _change(tx, over, limit, RequestState.EXPIRED))
 
     async def cancel(self, run_id: str, now: float) -> int:
-        return await self._database.write(lambda tx: self._cancel(tx, run_id, now))
-
-    def _cancel(self, tx: Tx, run_id: str, now: float) -> int:
-        run = self._runs.number(tx.connection, run_id)
-        of_run = requests.c.run == run
-        count = _change(tx, sa.and_(stored(RequestState.WAITING), of_run), None, _CANCELLED)
-        count += _change(tx, sa.and_(stored(RequestState.DELAYED), of_run), None, _CANCELLED)
-        query = sa.select(blocks.c.id).where(blocks.c.run == run, CLAIMABLE_BLOCKS)
-        ids = list(tx.execute(query.with_for_update()).scalars())
-        if not ids:
-            return count
-        members = [number for ids_ in members_of(tx.connection, ids).values() for number in ids_]
-        changed = tx.sql(
-            f"UPDATE requests SET state = {RequestState.CANCELLED:d}"  # noqa: S608 - integers
-            f" WHERE id IN ({id_list(members)}) AND state = {RequestState.QUEUED:d}"
-        ).rowcount
-        tx.execute(
-            sa.update(blocks).where(blocks.c.id.in_(ids)).values(state=BlockState.FAILED, open=0)
-        )
-        note_history(tx, ids, BlockState.FAILED, now, "the run was cancelled")
-        tx.move(run, RequestState.QUEUED, RequestState.CANCELLED, changed)
-        return count + changed
+        return await self._database.write(lambda tx: _cancel(tx, run_id, now))
 
     async def revive(self, run_id: str) -> int:
         def work(tx: Tx) -> int:
-            run = self._runs.number(tx.connection, run_id)
-            dead = sa.and_(requests.c.run == run, stored(RequestState.DEAD))
-            return _change(tx, dead, None, RequestState.WAITING, failures=0, block=None)
+            run = hold_run(tx, run_id)
+            if run.cancelled:
+                raise Conflict(f"run {run_id} is cancelled; its dead requests stay dead")
+            forgiven = {"failures": 0, "block": None}
+            return _change_all(tx, run.no, RequestState.DEAD, RequestState.WAITING, **forgiven)
 
         return await self._database.write(work)
 
@@ -183,7 +153,8 @@ def _backlog(connection: sa.Connection) -> list[Backlog]:
     query = (
         sa.select(runs.c.id, runs.c.settings, priority.c.p, tallies.c.n)
         .join(tallies, tallies.c.run == runs.c.no)
-        .join(priority, sa.true())
+        # Every run with every priority, on purpose; the odd condition says so to SQLAlchemy.
+        .join(priority, priority.c.p <= tallies.c.n + LOWEST)
         .where(tallies.c.state == RequestState.WAITING, tallies.c.n > 0)
         .where(runs.c.state == RunState.RUNNING, there)
         .order_by(priority.c.p, runs.c.no)
@@ -194,42 +165,46 @@ def _backlog(connection: sa.Connection) -> list[Backlog]:
     ]
 
 
-def _oldest_waiting(tx: Tx, run: int, plan: PackPlan) -> list[Any]:
-    query = (
-        sa.select(requests.c.id, requests.c.uri, requests.c.arguments)
-        .where(requests.c.run == run, requests.c.priority == plan.priority)
-        .where(stored(RequestState.WAITING))
-        .order_by(requests.c.id)
-        .limit(plan.limit)
-        .with_for_update(skip_locked=True)
-    )
-    return list(tx.execute(query))
+def _cancel(tx: Tx, run_id: str, now: float) -> int:
+    run = hold_run(tx, run_id).no
+    count = _change_all(tx, run, RequestState.WAITING, RequestState.CANCELLED)
+    count += _change_all(tx, run, RequestState.DELAYED, RequestState.CANCELLED)
+    query = sa.select(blocks.c.id).where(blocks.c.run == run, CLAIMABLE_BLOCKS)
+    ids = list(tx.execute(query.order_by(blocks.c.id).with_for_update()).scalars())
+    for start in range(0, len(ids), CANCEL_BLOCKS):
+        count += _cancel_blocks(tx, run, ids[start : start + CANCEL_BLOCKS], now)
+    return count
 
 
-def _pack_chunk(tx: Tx, run: int, plan: PackPlan, chunk: list[Any], now: float) -> BlockRef:
-    body = msgspec.msgpack.encode([_work(row) for row in chunk])
-    ids = [row.id for row in chunk]
-    block = new_block(tx, run, plan.priority, ids, body, now, "packed")
-    return BlockRef(block, plan.run, plan.priority, len(ids))
+def _cancel_blocks(tx: Tx, run: int, ids: list[int], now: float) -> int:
+    members = [number for found in members_of(tx.connection, ids).values() for number in found]
+    changed = end_requests(tx, members, RequestState.CANCELLED)
+    of_blocks: sa.ColumnElement[bool] = sa.literal_column(f"id IN ({id_list(ids)})")
+    tx.execute(sa.update(blocks).where(of_blocks).values(state=int(BlockState.FAILED), open=0))
+    note_history(tx, ids, BlockState.FAILED, now, "the run was cancelled")
+    tx.move(run, RequestState.QUEUED, RequestState.CANCELLED, changed)
+    return changed
 
 
-def _work(row: Any) -> Work:
-    if not row.arguments:
-        return Work(row.id, row.uri)
-    return Work(row.id, row.uri, *_arguments.decode(row.arguments))
+def _change_all(tx: Tx, run: int, before: RequestState, to: RequestState, **values: Any) -> int:
+    """Every request of a run that is in one state goes to another, by one statement."""
+    of_run = sa.and_(requests.c.run == run, stored(before))
+    change = sa.update(requests).where(of_run).values(state=int(to), **values)
+    count = int(tx.execute(change).rowcount)
+    tx.move(run, before, to, count)
+    return count
 
 
-def _change(tx: Tx, condition: Any, limit: int | None, to: RequestState, **values: Any) -> int:
-    """Move rows that fit `condition` to another state, with their tallies."""
+def _change(tx: Tx, condition: Any, limit: int, to: RequestState) -> int:
+    """Move some rows that fit `condition` to another state, with their tallies."""
     query = sa.select(requests.c.id, requests.c.run, requests.c.state).where(condition)
-    query = query.with_for_update(skip_locked=True)
-    rows = tx.execute(query.limit(limit) if limit else query).all()
+    rows = tx.execute(query.limit(limit).with_for_update(skip_locked=True)).all()
     if not rows:
         return 0
     tx.execute(
         sa.update(requests)
         .where(sa.literal_column(f"id IN ({id_list(row.id for row in rows)})"))
-        .values(state=to, **values)
+        .values(state=int(to))
     )
     for row in rows:
         tx.move(row.run, row.state, to, 1)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 import sqlalchemy as sa
@@ -12,6 +12,7 @@ from skep.errors import Conflict, UnknownRun
 from skep.model.run import Run, RunSettings
 from skep.model.states import RUN_CHANGES, RunState
 from skep.store.sql.database import Database, Tx
+from skep.store.sql.dialect import id_list
 from skep.store.sql.tables import runs
 
 _ENDED = frozenset({RunState.FINISHED, RunState.CANCELLED})
@@ -19,12 +20,10 @@ _settings = msgspec.msgpack.Decoder(RunSettings)
 
 
 class SqlRuns:
-    """Rows of `runs`; hands the number behind an id to its neighbours."""
+    """Rows of `runs`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        # A run's number never changes and is needed for every accept: remembered here.
-        self._numbers: dict[str, int] = {}
 
     async def create(self, run: Run) -> bool:
         row = (
@@ -57,7 +56,7 @@ class SqlRuns:
 
     async def move(self, run_id: str, to: RunState) -> Run:
         def work(tx: Tx) -> Run:
-            run = _get(tx.connection, run_id)
+            run = _run(_row(tx.connection, _by_id(run_id).with_for_update(), run_id))
             if to == run.state:
                 return run
             if to not in RUN_CHANGES[run.state]:
@@ -67,29 +66,69 @@ class SqlRuns:
 
         return await self._database.write(work)
 
-    def accepting(self, connection: sa.Connection, run_id: str) -> int:
-        """The number of a run that still takes requests; raises UnknownRun or Conflict."""
-        run = _get(connection, run_id)
-        if run.state in _ENDED:
-            raise Conflict(f"run {run_id} is {run.state} and takes no more requests")
-        return self.number(connection, run_id)
 
-    def number(self, connection: sa.Connection, run_id: str) -> int:
-        """The run's number in this store; raises UnknownRun."""
-        number = self._numbers.get(run_id)
-        if number is None:
-            number = connection.execute(sa.select(runs.c.no).where(runs.c.id == run_id)).scalar()
-            if number is None:
-                raise _unknown(run_id)
-            self._numbers[run_id] = number
-        return number
+class HeldRun(NamedTuple):
+    """A run whose state does not change before the end of the transaction."""
+
+    no: int
+    id: str
+    state: str
+    settings: bytes
+
+    @property
+    def running(self) -> bool:
+        return self.state == RunState.RUNNING
+
+    @property
+    def cancelled(self) -> bool:
+        return self.state == RunState.CANCELLED
+
+    @property
+    def ended(self) -> bool:
+        return self.state in _ENDED
+
+
+_HELD = sa.select(runs.c.no, runs.c.id, runs.c.state, runs.c.settings).order_by(runs.c.no)
+
+
+def hold_run(tx: Tx, run_id: str) -> HeldRun:
+    """Keep a run in its state while this transaction lasts; raises UnknownRun.
+
+    Without this a center could add to a run that another one is just cancelling, and what
+    it added would wait for ever. Holders do not hinder each other (FOR SHARE).
+    """
+    query = _HELD.where(runs.c.id == run_id).with_for_update(read=True)
+    return HeldRun._make(_row(tx.connection, query, run_id))
+
+
+def hold_runs(tx: Tx, numbers: Iterable[int]) -> dict[int, HeldRun]:
+    """The same for many, by number."""
+    query = _HELD.where(sa.literal_column(f"no IN ({id_list(set(numbers))})"))
+    return {row.no: HeldRun._make(row) for row in tx.execute(query.with_for_update(read=True))}
+
+
+def number_of(connection: sa.Connection, run_id: str) -> int:
+    """The run's number in this store; raises UnknownRun.
+
+    Never remembered: a number that was read in a transaction that is undone later may
+    belong to another run afterwards.
+    """
+    return int(_row(connection, sa.select(runs.c.no).where(runs.c.id == run_id), run_id).no)
+
+
+def _by_id(run_id: str) -> sa.Select[Any]:
+    return sa.select(runs).where(runs.c.id == run_id)
+
+
+def _row(connection: sa.Connection, query: sa.Select[Any], run_id: str) -> Any:
+    row = connection.execute(query).first()
+    if row is None:
+        raise _unknown(run_id)
+    return row
 
 
 def _get(connection: sa.Connection, run_id: str) -> Run:
-    row = connection.execute(sa.select(runs).where(runs.c.id == run_id)).first()
-    if row is None:
-        raise _unknown(run_id)
-    return _run(row)
+    return _run(_row(connection, _by_id(run_id), run_id))
 
 
 def _run(row: Any) -> Run:

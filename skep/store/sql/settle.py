@@ -15,15 +15,15 @@ import sqlalchemy as sa
 
 from skep.errors import InvalidInput
 from skep.model.request import Outcome
-from skep.model.states import BlockState, RequestState, RunState
+from skep.model.states import BlockState, RequestState
 from skep.store.ports import Settlement, Verdict
-from skep.store.sql.block_rows import note_history
+from skep.store.sql.block_rows import end_requests, members_of, note_history, open_members
 from skep.store.sql.database import Tx
 from skep.store.sql.dialect import Row, id_list
-from skep.store.sql.tables import attempts, blocks, requests, runs, segments
+from skep.store.sql.runs import hold_runs
+from skep.store.sql.tables import attempts, blocks, requests, segments
 
 ATTEMPT_COLUMNS = tuple(column.name for column in attempts.columns)
-_ENDED = (BlockState.SUCCESS, BlockState.FAILED)
 
 
 @dataclass(slots=True)
@@ -38,8 +38,13 @@ class _Block:
     open: int
     size: int
     failed: int
-    cancelled: bool
+    cancelled: bool = False
+    #: Some of its requests ended in an earlier transaction.
+    begun: bool = False
     touched: bool = False
+    members: frozenset[int] = frozenset()
+    #: Requests whose outcome came with this very call.
+    seen: set[int] = field(default_factory=set)
 
     def holds(self, settlement: Settlement) -> bool:
         return self.token == settlement.report.token and self.agent == settlement.agent
@@ -52,6 +57,8 @@ class _Writes:
     done: list[int] = field(default_factory=list)
     dead: list[int] = field(default_factory=list)
     cancelled: list[int] = field(default_factory=list)
+    #: Requests of cancelled runs that were never tried.
+    untried: list[int] = field(default_factory=list)
     delayed: list[tuple[int, float]] = field(default_factory=list)
     attempts: list[Row] = field(default_factory=list)
     committed: dict[str, int] = field(default_factory=dict)
@@ -63,10 +70,11 @@ def settle_all(tx: Tx, settlements: Sequence[Settlement], now: float) -> list[Ve
     writes = _Writes()
     verdicts = [_settle(tx, found, item, writes, now) for item in settlements]
     touched = [block for block in found.values() if block.touched]
-    _write_requests(tx, writes, touched)
-    tx.dialect.insert_many(tx.connection, attempts, ATTEMPT_COLUMNS, writes.attempts)
-    _write_blocks(tx, touched, now)
-    _write_segments(tx, writes.committed)
+    if touched:
+        _write_requests(tx, writes, touched)
+        tx.dialect.insert_many(tx.connection, attempts, ATTEMPT_COLUMNS, writes.attempts)
+        _write_blocks(tx, touched, now)
+        _write_segments(tx, writes.committed)
     return verdicts
 
 
@@ -74,14 +82,25 @@ def _lock_blocks(tx: Tx, block_ids: Iterable[int]) -> dict[int, _Block]:
     query = (
         sa.select(blocks.c.id, blocks.c.run, blocks.c.state, blocks.c.token, blocks.c.agent)
         .add_columns(blocks.c.open, blocks.c.size, blocks.c.failed)
-        .add_columns(runs.c.state == RunState.CANCELLED)
-        .join(runs, runs.c.no == blocks.c.run)
         .where(sa.literal_column(f"blocks.id IN ({id_list(block_ids)})"))
         .order_by(blocks.c.id)
-        .with_for_update(of=blocks)
+        .with_for_update()
     )
-    found = (_Block(*tuple(row)) for row in tx.execute(query))
-    return {block.id: block for block in found}
+    rows = (_Block(*tuple(row)) for row in tx.execute(query))
+    found = {block.id: block for block in rows}
+    _look_inside(tx, [block for block in found.values() if block.state == BlockState.USING])
+    return found
+
+
+def _look_inside(tx: Tx, found: list[_Block]) -> None:
+    if not found:
+        return
+    members = members_of(tx.connection, [block.id for block in found])
+    of = hold_runs(tx, {block.run for block in found})
+    for block in found:
+        block.members = frozenset(members[block.id])
+        block.begun = block.open < block.size
+        block.cancelled = of[block.run].cancelled
 
 
 def _settle(
@@ -94,8 +113,9 @@ def _settle(
     if not block.holds(item):
         return Verdict(block.id, "stale")
     if block.state != BlockState.USING:
-        # The same hands, after the end: an answer of ours was lost and this is the echo.
-        return Verdict(block.id, "duplicate" if block.state in _ENDED else "stale")
+        # The same hands under the same token, after the end: an answer of ours was lost
+        # and this is the echo. (Who took a block back has wiped the agent's name out.)
+        return Verdict(block.id, "duplicate")
     outcomes = _unseen(tx, block, report.outcomes)
     _sort_out(tx, block, item, outcomes, writes)
     writes.attempts += _attempt_rows(item, outcomes, now)
@@ -103,22 +123,25 @@ def _settle(
         end = item.placed.offset + len(report.frames)
         known = writes.committed.get(item.placed.segment, 0)
         writes.committed[item.placed.segment] = max(known, end)
-    _advance(tx, block, final=report.final)
+    _advance(tx, block, writes, final=report.final)
     return Verdict(block.id, "stored" if outcomes or report.final else "duplicate", len(outcomes))
 
 
 def _unseen(tx: Tx, block: _Block, outcomes: list[Outcome]) -> list[Outcome]:
     """Outcomes of requests that are still open in this block, each request once."""
-    if block.open == block.size and len({o.id for o in outcomes}) == len(outcomes):
-        return outcomes  # nothing was reported before; `_write_requests` checks the count
     by_id = {outcome.id: outcome for outcome in reversed(outcomes)}
-    if not by_id:
-        return []
-    still_open = tx.sql(
-        f"SELECT id FROM requests WHERE id IN ({id_list(by_id)})"  # noqa: S608 - integers
-        f" AND block = {block.id:d} AND state = {RequestState.QUEUED:d}"
-    ).scalars()
-    return [by_id[number] for number in still_open]
+    foreign = by_id.keys() - block.members
+    if foreign:
+        raise _not_in(block.id, len(foreign))
+    wanted: Iterable[int] = by_id.keys() - block.seen if block.seen else by_id.keys()
+    if block.begun and wanted:
+        still_open = tx.sql(
+            f"SELECT id FROM requests WHERE id IN ({id_list(wanted)})"  # noqa: S608 - integers
+            f" AND block = {block.id:d} AND state = {RequestState.QUEUED:d}"
+        )
+        wanted = list(still_open.scalars())
+    block.seen.update(wanted)
+    return [by_id[number] for number in wanted]
 
 
 def _sort_out(
@@ -157,12 +180,12 @@ def _attempt_rows(item: Settlement, outcomes: list[Outcome], now: float) -> list
             now,
             o.failure,
             o.status,
-            o.detail,
+            o.detail.replace("\0", "\ufffd") if o.detail else "",
             o.elapsed_us,
             o.sent,
             o.received,
             o.address,
-            o.final_uri,
+            o.final_uri.replace("\0", "%00") if o.final_uri else "",
             segment if o.length else "",
             base + o.offset if o.length else 0,
             o.length,
@@ -171,8 +194,10 @@ def _attempt_rows(item: Settlement, outcomes: list[Outcome], now: float) -> list
     ]
 
 
-def _advance(tx: Tx, block: _Block, *, final: bool) -> None:
+def _advance(tx: Tx, block: _Block, writes: _Writes, *, final: bool) -> None:
     """The block's own state after a report."""
+    if final and block.open and block.cancelled:
+        _give_up_rest(tx, block, writes)
     if block.open == 0:
         block.state = BlockState.FAILED if block.failed else BlockState.SUCCESS
     elif final:
@@ -181,8 +206,18 @@ def _advance(tx: Tx, block: _Block, *, final: bool) -> None:
         tx.move(block.run, RequestState.LEASED, RequestState.QUEUED, block.open)
 
 
+def _give_up_rest(tx: Tx, block: _Block, writes: _Writes) -> None:
+    """Nobody takes a block of a cancelled run again: what is open ends with it."""
+    rest = open_members(tx.connection, block.id) - block.seen
+    writes.untried += rest
+    block.open -= len(rest)
+    block.failed += len(rest)
+    tx.move(block.run, RequestState.LEASED, RequestState.CANCELLED, len(rest))
+
+
 def _write_requests(tx: Tx, writes: _Writes, touched: list[_Block]) -> None:
     of_blocks = id_list(block.id for block in touched)
+    end_requests(tx, writes.untried, RequestState.CANCELLED)
     for state, ids in (
         (RequestState.DONE, writes.done),
         (RequestState.DEAD, writes.dead),
@@ -218,11 +253,16 @@ def _delay(tx: Tx, delayed: list[tuple[int, float]], of_blocks: str) -> None:
 
 
 def _expect(changed: int, wanted: int) -> None:
+    # `_unseen` has made sure of it under the block's lock; this is the second look.
     if changed != wanted:
-        raise InvalidInput(
-            f"the report names {wanted - changed} requests that are not in its block; "
-            "nothing of it was stored"
-        )
+        raise RuntimeError(f"{wanted} outcomes changed {changed} requests; nothing was stored")
+
+
+def _not_in(block: int, count: int) -> InvalidInput:
+    return InvalidInput(
+        f"the report of block {block} names {count} requests that are not in it; "
+        "nothing of this call was stored"
+    )
 
 
 def _write_blocks(tx: Tx, touched: list[_Block], now: float) -> None:

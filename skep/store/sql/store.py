@@ -29,10 +29,10 @@ class SqlStore:
             self._url, dialect_for(self._url), readers, group_limit, inline=inline
         )
         self.runs = SqlRuns(self.database)
-        self.requests = SqlRequests(self.database, self.runs)
-        self.blocks = SqlBlocks(self.database, self.runs)
+        self.requests = SqlRequests(self.database)
+        self.blocks = SqlBlocks(self.database)
         self.agents = SqlAgents(self.database)
-        self.ledgers = SqlLedgers(self.database, self.runs)
+        self.ledgers = SqlLedgers(self.database)
         self.tokens = SqlTokens(self.database)
         self.alerts = SqlAlerts(self.database)
         self.segments = SqlSegments(self.database)

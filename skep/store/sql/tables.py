@@ -13,22 +13,35 @@ from sqlalchemy.dialects import mysql
 
 metadata = sa.MetaData()
 
+MYSQL = ("mysql", "mariadb")
+
+
+def name_of(length: int) -> sa.String:
+    """Short text in which every character and its case count, in every engine.
+
+    MySQL would take both from the database's defaults, which may be Latin-1 and lenient.
+    """
+    exact = mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
+    return sa.String(length).with_variant(exact, *MYSQL)
+
+
 BigId = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-#: Exact bytes and case decide equality, in every engine.
-Exact = sa.String(64).with_variant(mysql.VARCHAR(64, collation="utf8mb4_bin"), "mysql", "mariadb")
+Exact = name_of(64)
 Seconds = sa.Float(53)
-Digest = sa.LargeBinary(16).with_variant(mysql.BINARY(16), "mysql", "mariadb")
-Digest32 = sa.LargeBinary(32).with_variant(mysql.BINARY(32), "mysql", "mariadb")
-Bytes = sa.LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb")
-LongText = sa.Text().with_variant(mysql.MEDIUMTEXT(collation="utf8mb4_bin"), "mysql", "mariadb")
+Digest = sa.LargeBinary(16).with_variant(mysql.BINARY(16), *MYSQL)
+Digest32 = sa.LargeBinary(32).with_variant(mysql.BINARY(32), *MYSQL)
+Bytes = sa.LargeBinary().with_variant(mysql.LONGBLOB(), *MYSQL)
+LongText = sa.Text().with_variant(
+    mysql.MEDIUMTEXT(charset="utf8mb4", collation="utf8mb4_bin"), *MYSQL
+)
 
 runs = sa.Table(
     "runs",
     metadata,
     sa.Column("no", BigId, primary_key=True, autoincrement=True),
     sa.Column("id", Exact, nullable=False, unique=True),
-    sa.Column("job", sa.String(200), nullable=False),
-    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("job", name_of(200), nullable=False),
+    sa.Column("state", name_of(16), nullable=False),
     sa.Column("settings", Bytes, nullable=False),
     sa.Column("created_at", Seconds, nullable=False),
     sqlite_autoincrement=True,
@@ -41,7 +54,7 @@ requests = sa.Table(
     sa.Column("run", BigId, nullable=False),
     sa.Column("fingerprint", Digest, nullable=False),
     sa.Column("uri", LongText, nullable=False),
-    sa.Column("host", sa.String(255), nullable=False),
+    sa.Column("host", name_of(255), nullable=False),
     sa.Column("priority", sa.SmallInteger, nullable=False),
     sa.Column("arguments", Bytes, nullable=False),
     sa.Column("state", sa.SmallInteger, nullable=False),
@@ -76,7 +89,13 @@ sa.Index(
     sqlite_where=_DELAYED,
     postgresql_where=_DELAYED,
 )
-sa.Index("requests_mortal", requests.c.expires_at, sqlite_where=_MORTAL, postgresql_where=_MORTAL)
+sa.Index(
+    "requests_mortal",
+    requests.c.state,
+    requests.c.expires_at,
+    sqlite_where=_MORTAL,
+    postgresql_where=_MORTAL,
+)
 
 blocks = sa.Table(
     "blocks",
@@ -87,8 +106,8 @@ blocks = sa.Table(
     sa.Column("state", sa.SmallInteger, nullable=False),
     sa.Column("token", sa.Integer, nullable=False),
     sa.Column("losses", sa.Integer, nullable=False),
-    sa.Column("agent", sa.String(64), nullable=False),
-    sa.Column("target", sa.String(64), nullable=False),
+    sa.Column("agent", Exact, nullable=False),
+    sa.Column("target", Exact, nullable=False),
     sa.Column("lease_until", Seconds, nullable=False),
     sa.Column("size", sa.Integer, nullable=False),
     sa.Column("open", sa.Integer, nullable=False),
@@ -139,7 +158,7 @@ block_history = sa.Table(
     sa.Column("block", BigId, nullable=False, index=True),
     sa.Column("state", sa.SmallInteger, nullable=False),
     sa.Column("at", Seconds, nullable=False),
-    sa.Column("detail", sa.Text, nullable=False),
+    sa.Column("detail", LongText, nullable=False),
 )
 
 attempts = sa.Table(
@@ -148,17 +167,17 @@ attempts = sa.Table(
     sa.Column("request", BigId, primary_key=True, autoincrement=False),
     sa.Column("block", BigId, primary_key=True, autoincrement=False),
     sa.Column("token", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("agent", sa.String(64), nullable=False),
+    sa.Column("agent", Exact, nullable=False),
     sa.Column("at", Seconds, nullable=False),
-    sa.Column("failure", sa.String(16), nullable=False),
+    sa.Column("failure", name_of(16), nullable=False),
     sa.Column("status", sa.Integer, nullable=False),
-    sa.Column("detail", sa.Text, nullable=False),
+    sa.Column("detail", LongText, nullable=False),
     sa.Column("elapsed_us", sa.BigInteger, nullable=False),
     sa.Column("sent", sa.BigInteger, nullable=False),
     sa.Column("received", sa.BigInteger, nullable=False),
-    sa.Column("address", sa.String(64), nullable=False),
+    sa.Column("address", Exact, nullable=False),
     sa.Column("final_uri", LongText, nullable=False),
-    sa.Column("segment", sa.String(128), nullable=False),
+    sa.Column("segment", name_of(128), nullable=False),
     sa.Column("offset", sa.BigInteger, nullable=False),
     sa.Column("length", sa.BigInteger, nullable=False),
     sqlite_with_rowid=False,
@@ -167,7 +186,7 @@ attempts = sa.Table(
 segments = sa.Table(
     "segments",
     metadata,
-    sa.Column("name", sa.String(128), primary_key=True),
+    sa.Column("name", name_of(128), primary_key=True),
     sa.Column("committed", sa.BigInteger, nullable=False),
 )
 
@@ -205,8 +224,8 @@ tokens = sa.Table(
     "tokens",
     metadata,
     sa.Column("digest", Digest32, primary_key=True),
-    sa.Column("role", sa.String(16), nullable=False),
-    sa.Column("subject", sa.String(64), nullable=False),
+    sa.Column("role", name_of(16), nullable=False),
+    sa.Column("subject", Exact, nullable=False),
     sa.Column("created_at", Seconds, nullable=False),
     sa.Column("revoked", sa.SmallInteger, nullable=False),
 )
@@ -214,9 +233,9 @@ tokens = sa.Table(
 alerts = sa.Table(
     "alerts",
     metadata,
-    sa.Column("kind", sa.String(32), primary_key=True),
-    sa.Column("subject", sa.String(100), primary_key=True),
-    sa.Column("detail", sa.Text, nullable=False),
+    sa.Column("kind", name_of(32), primary_key=True),
+    sa.Column("subject", name_of(100), primary_key=True),
+    sa.Column("detail", LongText, nullable=False),
     sa.Column("times", sa.Integer, nullable=False),
     sa.Column("first_at", Seconds, nullable=False),
     sa.Column("last_at", Seconds, nullable=False),

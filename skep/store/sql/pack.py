@@ -1,0 +1,103 @@
+"""Waiting requests into blocks. Run by centers only, inside one transaction.
+
+A block is bounded by its number of requests and by its bytes: every engine and every
+agent must be able to hold one whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from skep.model.block import BlockRef
+from skep.model.request import Work
+from skep.model.states import RequestState
+from skep.store.ports import PackPlan
+from skep.store.sql.block_rows import Packed, new_blocks
+from skep.store.sql.conditions import stored
+from skep.store.sql.database import Tx
+from skep.store.sql.dialect import id_list
+from skep.store.sql.runs import hold_run
+from skep.store.sql.tables import requests
+
+#: A block is closed when its requests are larger than this together.
+BLOCK_BYTES = 2 * 2**20
+#: One plan stops here, so that large requests do not fill the center's memory.
+PLAN_BYTES = 32 * 2**20
+
+_arguments = msgspec.msgpack.Decoder(tuple[str, dict[str, str], bytes, dict[str, Any]])
+
+
+def pack_one(tx: Tx, plan: PackPlan, now: float) -> list[BlockRef]:
+    """The oldest waiting requests of a plan, now in READY blocks; none if its run rests."""
+    run = hold_run(tx, plan.run)
+    if not run.running:
+        return []
+    found = list(_within(PLAN_BYTES, _oldest_waiting(tx, run.no, plan)))
+    arguments = _arguments_of(tx, [row.id for row in found if row.bytes])
+    contents = [_packed(chunk, arguments) for chunk in _chunks(found, plan.block_size)]
+    made = new_blocks(tx, run.no, plan.priority, contents, now, "packed")
+    tx.move(run.no, RequestState.WAITING, RequestState.QUEUED, len(found))
+    return [
+        BlockRef(block, plan.run, plan.priority, len(content.ids))
+        for block, content in zip(made, contents, strict=True)
+    ]
+
+
+def _oldest_waiting(tx: Tx, run: int, plan: PackPlan) -> list[Any]:
+    size = sa.func.length(requests.c.arguments).label("bytes")
+    query = (
+        sa.select(requests.c.id, requests.c.uri, size)
+        .where(requests.c.run == run, requests.c.priority == plan.priority)
+        .where(stored(RequestState.WAITING))
+        .order_by(requests.c.id)
+        .limit(plan.limit)
+        .with_for_update(skip_locked=True)
+    )
+    return list(tx.execute(query))
+
+
+def _within(limit: int, rows: list[Any]) -> Iterator[Any]:
+    """Rows from the front until the limit is passed; one at least."""
+    total = 0
+    for row in rows:
+        if total >= limit:
+            return
+        total += row.bytes
+        yield row
+
+
+def _arguments_of(tx: Tx, ids: list[int]) -> dict[int, bytes]:
+    if not ids:
+        return {}
+    rows = tx.sql(
+        f"SELECT id, arguments FROM requests WHERE id IN ({id_list(ids)})"  # noqa: S608 - integers
+    )
+    return {row.id: bytes(row.arguments) for row in rows}
+
+
+def _chunks(rows: list[Any], size: int) -> Iterator[list[Any]]:
+    chunk: list[Any] = []
+    total = 0
+    for row in rows:
+        if chunk and (len(chunk) == size or total + row.bytes > BLOCK_BYTES):
+            yield chunk
+            chunk, total = [], 0
+        chunk.append(row)
+        total += row.bytes
+    if chunk:
+        yield chunk
+
+
+def _packed(chunk: list[Any], arguments: dict[int, bytes]) -> Packed:
+    works = [_work(row, arguments.get(row.id, b"")) for row in chunk]
+    return Packed([row.id for row in chunk], msgspec.msgpack.encode(works))
+
+
+def _work(row: Any, arguments: bytes) -> Work:
+    if not arguments:
+        return Work(row.id, row.uri)
+    return Work(row.id, row.uri, *_arguments.decode(arguments))
