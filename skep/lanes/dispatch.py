@@ -20,6 +20,8 @@ from skep.store.ports import Backlog, Store
 
 #: Rows that one call of wake and expire looks at.
 SWEEP_LIMIT = 5000
+#: A center that died in its turn holds the others up for so long.
+TURN_SECONDS = 2.0
 #: Seconds before the same run may complain about the same lane again.
 ALERT_EVERY = 10.0
 
@@ -60,7 +62,7 @@ class Dispatcher:
 
     async def dispatch(self) -> int:
         """One round; returns how many requests went into lanes."""
-        if not await self._bus.turn("dispatch", self._center, 5.0):
+        if not await self._bus.turn("dispatch", self._center, TURN_SECONDS):
             return 0
         now = self._clock.now()
         await self._sweep(now)
