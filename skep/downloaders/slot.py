@@ -210,7 +210,6 @@ def _fixed(options: SlotOptions) -> list[tuple[int, Any]]:
         (pycurl.FOLLOWLOCATION, 0),
         (pycurl.HTTP09_ALLOWED, 0),
         (pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_2TLS),
-        (pycurl.PIPEWAIT, 1),
         # No proxy from the environment: the address that is checked must be the server's.
         (pycurl.PROXY, ""),
         (pycurl.NOPROXY, "*"),

@@ -110,9 +110,10 @@ def redirects(location: str, status: int = 302, body: bytes = b"") -> Route:
     return says(body, status, [("Location", location)])
 
 
-async def silence(_asked: Asked, _line: Line) -> None:
-    """A route that never says anything and never hangs up."""
-    await asyncio.Event().wait()
+async def silence(_asked: Asked, line: Line) -> None:
+    """A route that never says anything, and waits until the other side hangs up."""
+    while await line.reader.read(65_536):
+        pass
 
 
 @dataclass
@@ -160,6 +161,13 @@ class HostileServer:
         """Wait until no request is being answered."""
         await self._idle.wait()
 
+    async def disconnected(self) -> None:
+        """Wait until every connection is closed on both sides."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        # Transports close their sockets in the next turn of the loop.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
@@ -171,6 +179,9 @@ class HostileServer:
                 pass
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             # The other side went away, which is what many tests are about.
+            pass
+        except asyncio.CancelledError:
+            # Only __aexit__ cancels; asyncio's streams cannot take a cancelled handler.
             pass
         finally:
             self._tasks.discard(task)
