@@ -7,10 +7,12 @@ anything here: only other drivers and fewer machines.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from skep.center.app import Center
 from skep.center.auth import Role, ensure_token
@@ -18,10 +20,26 @@ from skep.center.server import CenterServer
 from skep.errors import ConfigurationError
 from skep.runtime.clock import Clock
 from skep.runtime.ids import new_id
+from skep.runtime.lock import try_lock
 from skep.settings import Settings
+
+if TYPE_CHECKING:
+    from skep.agent.launch import LaunchedAgent
 
 ADMIN_TOKEN = "admin.token"  # noqa: S105 - a file's name
 AGENT_TOKEN = "agent.token"  # noqa: S105 - a file's name
+#: What an embedded agent may reach beyond the public networks when nothing else is said.
+LOOPBACK = ("127.0.0.0/8", "::1/128")
+STEP = 0.02
+
+
+def with_loopback(settings: Settings) -> Settings:
+    """Let the embedded agent reach this machine, so that the demo works, unless the egress
+    settings say anything."""
+    if settings.egress.allow or settings.egress.deny:
+        return settings
+    egress = msgspec.structs.replace(settings.egress, allow=LOOPBACK)
+    return msgspec.structs.replace(settings, egress=egress)
 
 
 class LocalCenter:
@@ -30,7 +48,7 @@ class LocalCenter:
     def __init__(self, settings: Settings, clock: Clock, rng: Random) -> None:
         self.folder = Path(settings.data)
         self.settings = settings
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = _lock(self.folder)
         self.admin_token = ensure_token(self.folder / ADMIN_TOKEN, Role.ADMIN)
         self.agent_token = ensure_token(self.folder / AGENT_TOKEN, Role.AGENT)
@@ -58,17 +76,54 @@ class LocalCenter:
         os.close(self._lock)
 
 
+class LocalAgent:
+    """An agent in the process of its center. It talks HTTP to it like any other."""
+
+    def __init__(self, center: LocalCenter, clock: Clock, rng: Random) -> None:
+        self._center = center
+        self._clock = clock
+        self._rng = rng
+        self._launched: LaunchedAgent | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> str:
+        """Returns the agent's name as soon as a center has taken it."""
+        launched = self._launched = await asyncio.to_thread(self._launch)
+        self._task = asyncio.create_task(launched.agent.run())
+        while not launched.agent.heart.beats and not self._task.done():
+            await self._clock.sleep(STEP)
+        if self._task.done():
+            self._task.result()
+        return launched.registration.name
+
+    def _launch(self) -> LaunchedAgent:
+        # Imported here and in a thread: the center answers while the agent is being loaded.
+        from skep.agent.launch import LaunchedAgent
+
+        center = self._center
+        folder = center.folder / "agent"
+        return LaunchedAgent(
+            center.settings, [center.url], center.agent_token, folder, {}, self._clock, self._rng
+        )
+
+    async def stop(self) -> None:
+        """Drain: what runs may end, what ended is reported, the rest is given back."""
+        if self._launched is None:
+            return
+        if self._task is not None:
+            self._launched.agent.stop()
+            await self._task
+        await self._launched.close()
+
+
 def _lock(folder: Path) -> int:
-    """One center per data folder; freed by the kernel when the process ends."""
-    file = os.open(folder / "center.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(file)
+    """One center per data folder."""
+    lock = try_lock(folder / "center.lock")
+    if lock is None:
         raise ConfigurationError(
             f"another center works in {folder}; stop it or choose another folder with --data"
-        ) from error
-    return file
+        )
+    return lock
 
 
 def _center_name(folder: Path, clock: Clock, rng: Random) -> str:

@@ -67,7 +67,7 @@ class _Crew:
         self._hopeless = hopeless
         self._running: dict[int, Process] = {}
         self._stopping = asyncio.Event()
-        self._die_with_parent = _death_signal(os.getpid())
+        self._die_with_parent = death_signal(os.getpid())
 
     def signalled(self) -> None:
         """Pass it on; whoever signals twice does not want to wait."""
@@ -120,8 +120,8 @@ class _Crew:
         return self._stopping.is_set()
 
 
-def _death_signal(parent: int) -> Callable[[], None] | None:
-    """To be called in the child before it becomes the agent. None where there is no prctl."""
+def death_signal(parent: int) -> Callable[[], None] | None:
+    """To be called in a child before it becomes its program. None where there is no prctl."""
     try:
         prctl = ctypes.CDLL(None, use_errno=True).prctl
     except (OSError, AttributeError):

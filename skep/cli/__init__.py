@@ -1,0 +1,1 @@
+"""The command line: people start here. One file for each command, loaded when it runs."""

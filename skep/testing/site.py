@@ -7,12 +7,14 @@ as a crawler needs, and is never meant to face anyone but ourselves.
     /               links to the first pages          /robots.txt, /sitemap.xml
     /page/N         about 10 KB: title, text, links   /slow?seconds=S
     /status/CODE    an empty page with that status    /redirect/N   N redirects, then /page/0
+    /hits           how often each path was asked for, as JSON
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import signal
 import sys
 from collections import Counter
@@ -132,6 +134,8 @@ class DemoSite:
     def _make(self, path: str, query: str) -> Answer:
         if path == "/slow":
             return self._slow(query)
+        if path == "/hits":
+            return answer(json.dumps(self.hits), kind="application/json")
         if fixed := self._fixed.get(path):
             return self._keep(path, fixed())
         family, _, number = path[1:].partition("/")

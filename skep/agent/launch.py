@@ -1,0 +1,57 @@
+"""Puts an agent together from settings, for whoever runs one: a process or an embedded
+center. One folder is one agent, so a folder is held by one process at a time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from random import Random
+
+import msgspec
+
+from skep.agent.app import Agent
+from skep.agent.vitals import describe
+from skep.agent.workspace import agent_id
+from skep.downloaders.registry import kinds
+from skep.errors import ConfigurationError
+from skep.runtime.clock import Clock
+from skep.runtime.lock import try_lock
+from skep.settings import Settings
+from skep.wire.client import CenterClient
+
+
+class LaunchedAgent:
+    """An agent with its client and the lock on its folder; `close` after it has ended."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        urls: Sequence[str],
+        token: str,
+        folder: Path,
+        labels: Mapping[str, str],
+        clock: Clock,
+        rng: Random,
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lock = _hold(folder)
+        offered = kinds(clock, rng, settings.egress)
+        registration = describe(agent_id(folder, clock, rng), settings.agent, tuple(offered))
+        self.registration = msgspec.structs.replace(registration, labels=dict(labels))
+        self.client = CenterClient(urls, token, clock, rng)
+        self.agent = Agent(settings, self.client, offered, self.registration, clock, rng, folder)
+
+    async def close(self) -> None:
+        await self.client.close()
+        os.close(self._lock)
+
+
+def _hold(folder: Path) -> int:
+    lock = try_lock(folder / "agent.lock")
+    if lock is None:
+        raise ConfigurationError(
+            f"another agent works in {folder}; stop it or choose another folder with --data"
+        )
+    return lock

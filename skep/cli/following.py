@@ -1,0 +1,57 @@
+"""Watches a run until all of its requests have ended, with a progress bar on stderr."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import msgspec
+
+from skep.cli.progress import Progress
+from skep.model.ledger import Ledger
+from skep.runtime.clock import Clock
+
+if TYPE_CHECKING:
+    from skep.wire.client import CenterClient
+
+LOOK_EVERY = 0.1
+
+Look = Callable[[Ledger], Awaitable[None]]
+
+
+class WaitedLongEnough(Exception):
+    """The time to wait was over; the work goes on."""
+
+
+async def ledger_of(client: CenterClient, run: str, *, audit: bool = False) -> Ledger:
+    """The running counts, or with `audit` a count of the rows themselves."""
+    path = f"/api/v1/ledger?run={quote(run)}" + ("&audit=true" if audit else "")
+    answer: dict[str, Any] = await client.call("GET", path, None, dict, seconds=60.0)
+    return msgspec.convert(answer["ledger"], Ledger)
+
+
+async def follow(
+    client: CenterClient,
+    run: str,
+    progress: Progress,
+    clock: Clock,
+    seconds: float | None = None,
+    look: Look | None = None,
+) -> Ledger:
+    """The ledger when nothing is open any more; raises WaitedLongEnough."""
+    deadline = None if seconds is None else clock.monotonic() + seconds
+    try:
+        while True:
+            ledger = await ledger_of(client, run)
+            ended = ledger.accepted - ledger.open
+            progress.update(ended, ledger.accepted, ledger.dead)
+            if look is not None:
+                await look(ledger)
+            if not ledger.open:
+                return ledger
+            if deadline is not None and clock.monotonic() >= deadline:
+                raise WaitedLongEnough
+            await clock.sleep(LOOK_EVERY)
+    finally:
+        progress.end()

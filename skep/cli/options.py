@@ -1,0 +1,72 @@
+"""Options that many commands share, each written once: which center, which settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON, for programs, instead of text."
+)
+_data = click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for everything that Skep keeps; `skep-data` unless SKEP_DATA says otherwise.",
+)
+_config = click.option(
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="TOML file with settings.",
+)
+_center = click.option(
+    "--center",
+    metavar="URL",
+    envvar="SKEP_CENTER",
+    help="Address of the center, several with commas; else the one of the data folder. "
+    "Also SKEP_CENTER.",
+)
+_token_file = click.option(
+    "--token-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    envvar="SKEP_TOKEN_FILE",
+    help="File that holds the token; else the one of the data folder. Also SKEP_TOKEN_FILE.",
+)
+_set = click.option(
+    "--set",
+    "chosen",
+    multiple=True,
+    metavar="ROOM.FIELD=VALUE",
+    help="Any setting of docs/reference/settings.md; may be given several times.",
+)
+_verbose = click.option("-v", "--verbose", is_flag=True, help="Log more.")
+
+
+def stacked(*options: Callable[[Function], Function]) -> Callable[[Function], Function]:
+    """Several options as one decorator, shown in the order in which they stand."""
+
+    def decorate(function: Function) -> Function:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+#: For programs that stay: `data`, `config`, `chosen`, `verbose`.
+process_options = stacked(_data, _config, _set, _verbose)
+#: For programs that dial a center: `center`, `token_file`.
+dial_options = stacked(_center, _token_file)
+#: For programs that only ask: where a center may have left its address.
+place_options = stacked(_data, _config)
+#: For programs that listen: `host`, `port`.
+bind_options = stacked(
+    click.option("--host", help="Address to bind; 127.0.0.1 unless set otherwise."),
+    click.option(
+        "--port", type=click.IntRange(0, 65535), help="Port to bind, 8420 by default; 0 is any."
+    ),
+)

@@ -1,0 +1,54 @@
+"""A progress bar of one line on stderr; without a terminal, a line every two seconds."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+from skep.runtime.clock import Clock
+
+WIDTH = 24
+LINE_EVERY = 2.0
+CLEAR = "\r\x1b[K"
+
+
+class Progress:
+    """`612/1000 · 2400 p/s · 0 failed · eta 0s`, drawn again at each `update`."""
+
+    def __init__(self, stream: TextIO, clock: Clock) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._live = stream.isatty()
+        self._began = clock.monotonic()
+        self._shown_at = self._began
+        self._last = ""
+
+    def update(self, ended: int, total: int, failed: int) -> None:
+        """Draw it, or leave it when it is too soon for another line."""
+        now = self._clock.monotonic()
+        line = self._line(ended, total, failed, now - self._began)
+        if self._live:
+            self._write(f"{CLEAR}{line}")
+        elif now - self._shown_at >= LINE_EVERY:
+            self._shown_at = now
+            self._write(f"{line}\n")
+        self._last = line
+
+    def note(self, text: str) -> None:
+        """A line of its own, above the bar."""
+        self._write(f"{CLEAR}{text}\n{self._last}" if self._live else f"{text}\n")
+
+    def end(self) -> None:
+        """Leave the last state standing."""
+        if self._last:
+            self._write("\n" if self._live else f"{self._last}\n")
+
+    def _line(self, ended: int, total: int, failed: int, seconds: float) -> str:
+        rate = ended / seconds if seconds > 0 else 0.0
+        eta = f"eta {(total - ended) / rate:.0f}s" if rate else "eta ?"
+        filled = WIDTH * ended // total if total else 0
+        bar = f"[{'#' * filled}{'.' * (WIDTH - filled)}] " if self._live else ""
+        return f"{bar}{ended}/{total} · {rate:.0f} p/s · {failed} failed · {eta}"
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()

@@ -1,0 +1,85 @@
+"""`skep runs`: the list of runs, and what can be done to one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import click
+
+from skep.cli.options import json_option
+from skep.cli.output import age, show, show_json, table
+from skep.cli.reach import Reach, reaches_center, run_path
+from skep.runtime.clock import SystemClock
+
+HEAD = ("RUN", "STATE", "AGE", "ACCEPTED", "OPEN", "DONE", "DEAD")
+OPEN_STATES = ("waiting", "queued", "leased", "delayed")
+
+
+@click.group("runs", invoke_without_command=True)
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, help="How many, newest first.")
+@json_option
+@reaches_center
+@click.pass_context
+def command(context: click.Context, reach: Reach, limit: int, as_json: bool) -> None:
+    """List runs; pause, continue, finish, cancel or revive one."""
+    context.obj = reach
+    if context.invoked_subcommand is None:
+        views = asyncio.run(_read(reach, limit))
+        show_json({"items": views}) if as_json else show(runs_table(views))
+
+
+async def _read(reach: Reach, limit: int) -> list[dict[str, Any]]:
+    async with reach.client() as client:
+        return await read_runs(client, limit)
+
+
+async def read_runs(client: Any, limit: int) -> list[dict[str, Any]]:
+    """Runs with their ledgers, newest first."""
+    listed = await client.call("GET", f"/api/v1/runs?limit={limit}", None, dict)
+    paths = (run_path(run["id"]) for run in listed["items"])
+    return list(await asyncio.gather(*(client.call("GET", path, None, dict) for path in paths)))
+
+
+def runs_table(views: list[dict[str, Any]]) -> str:
+    """For people."""
+    if not views:
+        return "no runs yet; `skep submit RUN FILE --new` opens one"
+    now = SystemClock().now()
+    return table(HEAD, [_row(view["run"], view["ledger"], now) for view in views])
+
+
+def _row(run: dict[str, Any], ledger: dict[str, Any], now: float) -> tuple[object, ...]:
+    left = sum(ledger[state] for state in OPEN_STATES)
+    since = age(now - run["created_at"])
+    return run["id"], run["state"], since, ledger["accepted"], left, ledger["done"], ledger["dead"]
+
+
+def _verb(name: str, text: str) -> None:
+    @command.command(name, help=text, short_help=text)
+    @click.argument("run")
+    @json_option
+    @click.pass_obj
+    def act(reach: Reach, run: str, as_json: bool) -> None:
+        answer = asyncio.run(_act(reach, run, name))
+        if as_json:
+            show_json(answer)
+        elif "requests" in answer:
+            show(f"{answer['requests']} dead requests of {run} wait again")
+        else:
+            show(f"{run} is {answer['run']['state']}")
+
+
+async def _act(reach: Reach, run: str, verb: str) -> dict[str, Any]:
+    async with reach.client() as client:
+        answer: dict[str, Any] = await client.call(
+            "POST", run_path(run, verb), None, dict, seconds=60.0
+        )
+        return answer
+
+
+_verb("pause", "Hand out no more of its requests.")
+_verb("continue", "Go on with a paused or finished run.")
+_verb("finish", "Say that nothing more will come.")
+_verb("cancel", "Cancel every request that has not ended.")
+_verb("revive", "Send its dead requests again.")

@@ -1,0 +1,89 @@
+"""A process that holds a center, and perhaps an agent, until it is told to stop.
+
+`skep up` and `skep center` run it. The first SIGTERM or SIGINT drains; the second ends the
+process as if nothing had been set up: what was answered is on disk already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+from skep import __version__
+from skep.cli.output import show
+from skep.runtime.clock import SystemClock
+
+if TYPE_CHECKING:
+    from skep.settings import Settings
+
+log = logging.getLogger("skep.cli")
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def start(settings: Settings, *, with_agent: bool, verbose: bool) -> int:
+    """Run until a signal; returns the exit code."""
+    import sys
+
+    import uvloop
+
+    from skep.runtime.logging import start_logging
+
+    start_logging(sys.stderr, logging.DEBUG if verbose else logging.INFO)
+    return uvloop.run(_hold(settings, with_agent=with_agent))
+
+
+async def _hold(settings: Settings, *, with_agent: bool) -> int:
+    from skep.embed import LocalAgent, LocalCenter
+
+    clock, rng = SystemClock(), Random()  # noqa: S311 - jitter and names, no secrets
+    center = LocalCenter(settings, clock, rng)
+    agent = LocalAgent(center, clock, rng)
+    with until_signalled() as stopping:
+        await center.start()
+        try:
+            _introduce(center.url, center.folder)
+            if with_agent:
+                show(f"agent    {await agent.start()} joined\nnext     skep demo")
+            await stopping.wait()
+            log.info("draining")
+        finally:
+            await agent.stop()
+            await center.stop()
+    log.info("stopped")
+    return 0
+
+
+def _introduce(url: str, folder: Path) -> None:
+    show(f"Skep {__version__}")
+    show(f"address  {url}")
+    show(f"data     {folder}")
+    show(f"token    {folder / 'admin.token'}")
+
+
+@contextmanager
+def until_signalled() -> Iterator[asyncio.Event]:
+    """An event that the first signal sets; the second one finds no handler any more."""
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+
+    def let_go() -> None:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+
+    def signalled() -> None:
+        stopping.set()
+        let_go()
+
+    for number in SIGNALS:
+        loop.add_signal_handler(number, signalled)
+    try:
+        yield stopping
+    finally:
+        let_go()

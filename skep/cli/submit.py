@@ -1,0 +1,186 @@
+"""`skep submit`: puts requests into a run, from a file or from stdin, batch by batch."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import click
+
+from skep.cli.exits import Exit
+from skep.cli.options import json_option
+from skep.cli.output import say, show, show_json
+from skep.cli.reach import Reach, reaches_center, run_path
+from skep.errors import SkepError, UnknownRun
+
+if TYPE_CHECKING:
+    from skep.model.ledger import Ledger
+    from skep.wire.client import CenterClient
+
+
+@dataclass(slots=True)
+class Sent:
+    """What became of the input so far."""
+
+    run: str
+    accepted: int = 0
+    known: int = 0
+    batches: int = 0
+
+
+@click.command("submit")
+@click.argument("run")
+@click.argument("source", type=click.File("rb"), metavar="FILE")
+@click.option("--new", is_flag=True, help="Open the run first; one that is there is used as it is.")
+@click.option("--priority", type=click.IntRange(-1, 5), help="With --new: -1 (first) to 5 (last).")
+@click.option("--retries", type=click.IntRange(0, 1000), help="With --new: tries after a failure.")
+@click.option(
+    "--time-limit", type=click.FloatRange(0, min_open=True), help="With --new: seconds for each."
+)
+@click.option(
+    "--set",
+    "chosen",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="With --new: any setting of a run, such as block_size=50; repeatable.",
+)
+@click.option("--wait", is_flag=True, help="Wait until every request of the run has ended.")
+@click.option("--timeout", type=float, help="With --wait: give up after so many seconds.")
+@json_option
+@reaches_center
+def command(
+    reach: Reach,
+    run: str,
+    source: IO[bytes],
+    new: bool,
+    priority: int | None,
+    retries: int | None,
+    time_limit: float | None,
+    chosen: tuple[str, ...],
+    wait: bool,
+    timeout: float | None,
+    as_json: bool,
+) -> int:
+    """Put requests into a run.
+
+    FILE has one URL per line, or one JSON object per line with `uri` and any other field
+    of a request; `-` reads stdin. Lines go out in batches of 5,000. A bad line is named,
+    and nothing of its batch is kept. Sending the same lines again changes nothing.
+
+    With --wait the exit code is 0 when everything is done, 7 when something is dead, 8
+    when the time was over.
+    """
+    given = {"priority": priority, "retries": retries, "time_limit": time_limit}
+    settings = _run_settings(given, chosen)
+    if settings and not new:
+        raise click.UsageError("settings of a run are given when it is opened; add --new")
+    return asyncio.run(
+        _submit(reach, run, source, settings if new else None, wait, timeout, as_json)
+    )
+
+
+def _run_settings(given: dict[str, Any], chosen: tuple[str, ...]) -> dict[str, Any]:
+    import msgspec
+
+    from skep.cli.config import split_pair
+    from skep.model.run import RunSettings
+
+    settings = {name: value for name, value in given.items() if value is not None}
+    for text in chosen:
+        name, value = split_pair(text, "--set")
+        settings[name] = _value(value)
+    try:
+        msgspec.convert(settings, RunSettings, strict=False)
+    except msgspec.ValidationError as error:
+        raise click.UsageError(f"--set: {error}") from error
+    return settings
+
+
+def _value(text: str) -> Any:
+    """JSON where it is JSON (numbers, true, lists, objects), else the text itself."""
+    import msgspec
+
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+
+
+async def _submit(
+    reach: Reach,
+    run: str,
+    source: IO[bytes],
+    settings: dict[str, Any] | None,
+    wait: bool,
+    seconds: float | None,
+    as_json: bool,
+) -> int:
+    sent = Sent(run)
+    async with reach.client() as client:
+        if settings is not None:
+            await client.call("PUT", run_path(run), {"settings": settings}, dict)
+        try:
+            await send(client, sent, source)
+        except SkepError as error:
+            return _stopped(error, sent)
+        if not wait:
+            _show(sent, None, as_json)
+            return Exit.OK
+        return await _wait(client, sent, seconds, as_json)
+
+
+async def send(client: CenterClient, sent: Sent, source: IO[bytes]) -> None:
+    """Every batch in turn; raises at the first that is refused, which keeps nothing."""
+    from skep.cli.batches import batches
+
+    for batch in batches(source):
+        path = f"/requestqueue/{quote(sent.run, safe='')}"
+        try:
+            answer = await client.call("POST", path, batch.items, dict, seconds=60.0)
+        except UnknownRun as error:
+            raise UnknownRun(f"{error.detail}; add --new to open it") from error
+        except SkepError as error:
+            raise batch.explain(error) from error
+        sent.accepted += answer["new"]
+        sent.known += answer["known"]
+        sent.batches += 1
+
+
+def _stopped(error: SkepError, sent: Sent) -> int:
+    if not sent.batches:
+        raise error
+    say(f"error: {error.detail} ({error.code})")
+    say(
+        f"{sent.accepted} accepted, {sent.known} known before that; "
+        "mend the line and send the whole input again"
+    )
+    return Exit.PARTLY
+
+
+async def _wait(client: CenterClient, sent: Sent, seconds: float | None, as_json: bool) -> int:
+    from skep.cli.following import WaitedLongEnough, follow
+    from skep.cli.progress import Progress
+    from skep.runtime.clock import SystemClock
+
+    clock = SystemClock()
+    try:
+        ledger = await follow(client, sent.run, Progress(sys.stderr, clock), clock, seconds)
+    except WaitedLongEnough:
+        _show(sent, None, as_json)
+        say(f"the time to wait was over; `skep info --run {sent.run}` shows how it goes on")
+        return Exit.TIMED_OUT
+    _show(sent, ledger, as_json)
+    return Exit.OK if ledger.done == ledger.accepted else Exit.PARTLY
+
+
+def _show(sent: Sent, ledger: Ledger | None, as_json: bool) -> None:
+    if as_json:
+        figures: dict[str, Any] = {"run": sent.run, "accepted": sent.accepted, "known": sent.known}
+        show_json({**figures, "ledger": ledger} if ledger else figures)
+        return
+    show(f"{sent.accepted} accepted, {sent.known} known")
+    if ledger:
+        show(ledger.line())

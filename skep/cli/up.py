@@ -1,0 +1,37 @@
+"""`skep up`: a center and an agent in one process, with SQLite in a data folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from skep.cli.options import bind_options, process_options
+
+
+@click.command("up")
+@process_options
+@bind_options
+@click.option("--no-agent", is_flag=True, help="Start the center alone.")
+def command(
+    data: Path | None,
+    config: Path | None,
+    chosen: tuple[str, ...],
+    verbose: bool,
+    host: str | None,
+    port: int | None,
+    no_agent: bool,
+) -> int:
+    """Start a center and an agent on this machine.
+
+    The first start makes the data folder with two tokens: admin.token for you, agent.token
+    for agents. Downloads may go to public addresses and to this machine itself, unless the
+    egress settings say otherwise. Ctrl-C or SIGTERM ends it in order.
+    """
+    from skep.cli.config import read_settings
+    from skep.cli.serving import start
+    from skep.embed import with_loopback
+
+    flags = {"center.host": host, "center.port": port}
+    settings = with_loopback(read_settings(config, data, chosen, flags))
+    return start(settings, with_agent=not no_agent, verbose=verbose)

@@ -1,0 +1,50 @@
+"""Log lines on stderr: for people on a terminal, JSON lines everywhere else.
+
+Called once by the program that a process runs, never by a library. Loggers of others stay
+quiet below a warning, so that calls and health checks leave no line.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime
+from typing import TextIO
+
+OURS = "skep"
+
+
+class JsonLines(logging.Formatter):
+    """One object per line; the moment in UTC."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+class ForPeople(logging.Formatter):
+    """Time of day, the level when it matters, and the sentence."""
+
+    def __init__(self) -> None:
+        super().__init__(datefmt="%H:%M:%S")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        level = f"{record.levelname.lower()}: " if record.levelno >= logging.WARNING else ""
+        return f"{self.formatTime(record, self.datefmt)} {level}{record.getMessage()}"
+
+
+def start_logging(stream: TextIO, level: int = logging.INFO) -> None:
+    """Replace what was set up before; `level` is for our own loggers."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(ForPeople() if stream.isatty() else JsonLines())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger(OURS).setLevel(level)
