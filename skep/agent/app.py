@@ -157,6 +157,8 @@ class Agent:
             for loop in loops:
                 loop.cancel()
         self.reporter.save_rest()
+        if self.leaser.asking:
+            await self.heart.take_leave()
 
     async def _let_go(self) -> None:
         """The drain. Heartbeats go on meanwhile, so that no lease is lost in it."""

@@ -74,7 +74,7 @@ class Heart:
         attempt = 0
         while True:
             try:
-                self._known = await self._client.register(Register(self._registration))
+                self._known = await self._introduce()
             except SkepError as error:
                 if self._known is None and isinstance(error, FATAL):
                     raise
@@ -85,6 +85,19 @@ class Heart:
                 return self._known
             attempt += 1
             await self._clock.sleep(REGISTER.delay(attempt, self._rng))
+
+    async def _introduce(self) -> Registered:
+        """With what we hold: whatever else a center thinks we have goes to others at once."""
+        message = Register(self._registration, holding=self._pulse.held())
+        return await self._client.register(message)
+
+    async def take_leave(self) -> None:
+        """The last word of a draining agent that hung up on a lease call: a block may have
+        been on its way to us, and must not lie there until its lease runs out."""
+        try:
+            await self._introduce()
+        except SkepError as error:
+            log.debug("leave: %s", error.detail)
 
     async def run(self) -> None:
         """Beat for ever."""

@@ -63,6 +63,8 @@ class Leaser:
         self._hunger = Bell(clock)
         self._wake = Bell(clock)
         self._sated = False
+        #: A call is under way: blocks may be on their way to us.
+        self.asking = False
         self.pace = Pace(clock.monotonic())
 
     def want(self) -> int:
@@ -99,6 +101,7 @@ class Leaser:
                 failures = 0
             except SkepError as error:
                 failures += 1
+                self.asking = False
                 log.debug("lease: %s", error.detail)
                 await self._wake.wait(RETRY.delay(failures, self._rng))
 
@@ -110,8 +113,10 @@ class Leaser:
     async def _ask(self, want: int) -> None:
         wait = self._settings.lease_wait
         began = self._clock.monotonic()
+        self.asking = True
         reply = await self._client.lease(LeaseAsk(self._agent, want, wait, self._kinds))
         await self.take(reply)
+        self.asking = False
         waited = self._clock.monotonic() - began
         if not reply.blocks and waited < min(EMPTY_PAUSE, wait or EMPTY_PAUSE):
             await self._wake.wait(EMPTY_PAUSE)

@@ -201,8 +201,13 @@ class CenterDouble:
             raise OldProtocol(f"protocol {protocol} is not spoken here; upgrade the agent")
 
     async def _register(self, data: bytes) -> Registered:
-        self.registrations.append(codec.decode(data, Register).registration)
+        message = codec.decode(data, Register)
+        self.registrations.append(message.registration)
         self.known = True
+        kept = {held.block for held in message.holding}
+        for block in self.blocks.values():
+            if block.agent == message.registration.id and block.id not in kept:
+                self._take_back(block)
         return Registered(self.heartbeat_every, 30.0, "double", "0")
 
     async def _heartbeat(self, data: bytes) -> HeartbeatReply:
@@ -249,6 +254,7 @@ class CenterDouble:
             frame = report.frames[outcome.offset : outcome.offset + outcome.length]
             self.bodies[block.id, outcome.id] = frame
         block.ended = report.final
+        block.agent = "" if block.ended else block.agent
         return "stored" if fresh or report.final else "duplicate"
 
     async def _giveback(self, data: bytes) -> GivenBack:
@@ -256,9 +262,13 @@ class CenterDouble:
         self.returned.append(message)
         taken = [block for held in message.blocks if (block := self._held_by(held))]
         for block in taken:
-            block.agent = ""
-            self.ready.append(block)
+            self._take_back(block)
         return GivenBack(len(taken))
+
+    def _take_back(self, block: _Block) -> None:
+        block.agent = ""
+        if not block.ended:
+            self.ready.append(block)
 
     def _held_by(self, held: Held) -> _Block | None:
         block = self.blocks.get(held.block)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -23,6 +26,7 @@ from skep.runtime.clock import SystemClock
 from skep.settings import AgentSettings
 from skep.testing.center_double import CenterDouble, center_double
 from skep.testing.toy_agent import TOY_RUN, ToyKind, build_agent, running_agent, toy_works
+from skep.wire import client as client_module
 from skep.wire.client import CenterClient
 from skep.wire.messages import Command
 
@@ -214,6 +218,42 @@ async def test_commands_arrive_again_after_an_outage(center: CenterDouble, start
             await agent._ended.wait()
 
 
+async def silent_websocket(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, calls: list[float]
+) -> None:
+    """Shakes hands, and then is as dead as a line through a router that forgot it."""
+    calls.append(asyncio.get_running_loop().time())
+    head = (await reader.readuntil(b"\r\n\r\n")).decode()
+    key = re.search(r"Sec-WebSocket-Key: (\S+)", head)
+    assert key is not None
+    magic = f"{key[1]}258EAFA5-E914-47DA-95CA-C5AB0DC85B11".encode()
+    accept = base64.b64encode(hashlib.sha1(magic).digest()).decode()
+    writer.write(
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Accept: " + accept.encode() + b"\r\n\r\n"
+    )
+    await reader.read()
+    writer.close()
+
+
+async def test_a_half_open_command_connection_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault 28: by pings of our own, after one and a half intervals (24 s as shipped)."""
+    assert client_module.PING_SECONDS * 1.5 <= 25
+    monkeypatch.setattr(client_module, "PING_SECONDS", 0.2)
+    monkeypatch.setattr(client_module, "RECONNECT", Backoff(first=0.01))
+    calls: list[float] = []
+    server = await asyncio.start_server(partial(silent_websocket, calls=calls), "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with CenterClient([f"http://127.0.0.1:{port}"], "t", SystemClock(), Random(1)) as client:
+        listening = asyncio.ensure_future(anext(client.commands("a")))
+        await until(lambda: len(calls) >= 3)
+        listening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await listening
+    server.close()
+    assert calls[1] - calls[0] < 1.0
+
+
 @pytest.mark.parametrize("error", [DiskFull("no space"), StoreDown("gone")])
 async def test_a_center_that_cannot_keep_results_gets_them_later(
     center: CenterDouble, start: Start, error: SkepError
@@ -333,6 +373,22 @@ async def test_a_killed_agent_comes_back_as_itself_and_sends_what_it_kept(
     process.terminate()
     assert await process.wait() == 0
     assert len({registration.id for registration in center.registrations}) == 1
+
+
+async def test_a_killed_agent_gets_its_own_blocks_back_at_once(
+    center: CenterDouble, tmp_path: Path
+) -> None:
+    """Fault 22: it registers with what it holds, which is nothing, and starts again."""
+    fill(center, blocks=4)
+    process = await start_process(center, tmp_path)
+    await center.until(lambda: bool(center.beats) and len(center.beats[-1].holding) > 0)
+    process.kill()
+    await process.wait()
+    process = await start_process(center, tmp_path)
+    await center.until(lambda: center.open_requests == 0)
+    process.terminate()
+    assert await process.wait() == 0
+    assert sorted(center.stored) == list(range(40))
 
 
 PARENT_PROGRAM = """

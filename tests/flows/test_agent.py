@@ -77,17 +77,21 @@ async def test_the_downloader_never_idles_while_there_is_work(
     """Blocks are leased ahead: the number of running downloads never falls below the
     agent's concurrency while the center has blocks."""
     fill(center, blocks=40, size=5)
-    toy = ToyKind(seconds=0.005)
-    lows: list[int] = []
+    toy = ToyKind(seconds=0.02)
+    after_each_round: list[int] = []
     async with start(toy) as agent:
-        await until(lambda: agent.holding.active == FAST.concurrency)
-        while center.ready:
-            await asyncio.sleep(0.001)
+        go_on = agent.pump._after_round
+
+        def look() -> None:
             if center.ready:
-                lows.append(agent.holding.active + agent.holding.queued)
+                after_each_round.append(agent.holding.active)
+            go_on()
+
+        agent.pump._after_round = look
         await center.until(lambda: center.open_requests == 0)
+    full = after_each_round.index(FAST.concurrency)
+    assert set(after_each_round[full:]) == {FAST.concurrency}
     assert toy.most_active == FAST.concurrency
-    assert min(lows) >= FAST.concurrency
 
 
 async def test_finished_blocks_travel_together(center: CenterDouble, start: Start) -> None:
