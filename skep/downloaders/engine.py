@@ -37,6 +37,8 @@ from skep.runtime.clock import Clock
 log = logging.getLogger(__name__)
 
 LONGEST_SLEEP = 30.0
+#: While sockets are busy, results are handed over by so many.
+BATCH = 100
 FIRST_ERROR_STATUS = 400
 _ASKS_TO_WAIT = frozenset({429, 503})
 
@@ -75,10 +77,16 @@ class Engine:
         self._announced = False
         self._asleep = False
         self._stopping = False
+        #: The thread takes no more requests: whoever adds one gives it back.
+        self._ended = False
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._gate: HostGate[Flight] = HostGate(settings.host_concurrency, settings.host_delay)
         self._free: list[Slot] = []
         self._running: set[Slot] = set()
+        self._multi: Any = None
+        self._share: Any = None
+        self._poller: Poller | None = None
+        self._busy = False
         self._thread = threading.Thread(target=self._main, name=f"http {run}", daemon=True)
         self._thread.start()
 
@@ -87,7 +95,10 @@ class Engine:
     def submit(self, work: Work, done: Done) -> None:
         """Take a request; the thread is only woken when it sleeps."""
         self._inbox.append((work, done))
-        if self._asleep:
+        if self._ended:
+            self._give_back_inbox()
+            self._announce()
+        elif self._asleep:
             os.eventfd_write(self._wake_fd, 1)
 
     def stop(self) -> None:
@@ -116,14 +127,15 @@ class Engine:
         except Exception:
             log.exception("a download thread failed; its requests are given back")
         finally:
-            self._stopping = True
+            self._ended = True
             self._abort_all()
+            self._announce()
 
     def _open(self) -> None:
-        self._multi: Any = pycurl.CurlMulti()
+        self._multi = pycurl.CurlMulti()
         self._multi.setopt(pycurl.M_MAXCONNECTS, self._options.connections)
-        self._poller = Poller(self._multi, self._now, self._wake_fd)
-        self._share: Any = None
+        poller = self._poller = Poller(self._multi, self._now, self._wake_fd)
+        self._wait = poller.wait
         if self._settings.cookies:
             self._share = pycurl.CurlShare()
             self._share.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_COOKIE)
@@ -141,7 +153,7 @@ class Engine:
             ca_file=self._options.ca_file,
             ca_path=self._options.ca_path,
             share=self._share,
-            on_new_socket=self._poller.on_new_socket,
+            on_new_socket=poller.on_new_socket,
         )
 
     def _turn(self) -> None:
@@ -149,10 +161,14 @@ class Engine:
         while self._inbox:
             self._accept(*self._inbox.popleft())
         self._launch_all()
-        self._announce()
+        hold = self._busy and len(self.finished) < BATCH
+        if not hold:
+            self._announce()
         self._asleep = True
-        # A request that came before the flag was up has not woken anybody.
-        self._poller.wait(0.0 if self._inbox or self._stopping else self._patience())
+        # A request that came before the flag was up has not woken anybody, and results
+        # that are held for a larger batch must not wait for a socket.
+        at_once = self._inbox or self._stopping or (hold and self.finished)
+        self._busy = self._wait(0.0 if at_once else self._patience())
         self._asleep = False
         self._reap()
 
@@ -184,11 +200,23 @@ class Engine:
                 break
             slot = self._free.pop() if self._free else Slot(self._slot_options)
             flight.began = now
-            slot.aim(flight)
+            try:
+                slot.aim(flight)
+            except (pycurl.error, ValueError, TypeError) as error:
+                self._refuse(slot, flight, error)
+                continue
             self._running.add(slot)
             # It only sets libcurl's timer to "now"; the work is done in the poller's wait,
             # and what ends there is reaped before the thread can sleep again.
             self._multi.add_handle(slot.curl)
+
+    def _refuse(self, slot: Slot, flight: Flight, error: Exception) -> None:
+        """libcurl will not take it, such as a login with NUL in it."""
+        slot.close()
+        self._gate.leave(flight.target.host, self._now())
+        detail = short(f"the request cannot be sent: {error}")
+        outcome = Outcome(flight.work.id, Failure.CONTENT, detail=detail)
+        self.finished.append((flight.done, Fetched(outcome)))
 
     def _announce(self) -> None:
         if self.finished and not self._announced:
@@ -229,7 +257,7 @@ class Engine:
     def _conclude(self, slot: Slot, flight: Flight, number: int, message: str) -> None:
         head = slot.head
         flight.sent += slot.curl.getinfo(pycurl.REQUEST_SIZE) + len(flight.body)
-        flight.received += sum(map(len, slot.lines)) + slot.wire
+        flight.received += len(head.raw) + slot.wire
         followed = False
         failure, detail = self._trouble(slot, head, number, message)
         if failure is None and head.status in REDIRECTS and self._settings.redirects:
@@ -246,7 +274,7 @@ class Engine:
             return self._stopped(slot.trouble, head)
         if number:
             return classify(number, message, self._settings.time_limit)
-        if sum(map(len, slot.lines)) > HEAD_LIMIT:
+        if len(head.raw) > HEAD_LIMIT:
             return Failure.LIMIT, f"the headers are over the limit of {HEAD_LIMIT} bytes"
         try:
             slot.finish_body()
@@ -312,22 +340,27 @@ class Engine:
     def _abort_all(self) -> None:
         """Give back whatever is here as `lost`, then free libcurl."""
         flights = [slot.flight for slot in self._running] + self._gate.drain()
+        for flight in flights:
+            self._inbox.append((flight.work, flight.done))
+        self._give_back_inbox()
         for slot in self._running:
             self._multi.remove_handle(slot.curl)
         for slot in (*self._running, *self._free):
             slot.close()
         self._running.clear()
         self._free.clear()
-        lost = [(flight.work, flight.done) for flight in flights]
-        while self._inbox:
-            lost.append(self._inbox.popleft())
-        for work, done in lost:
+        for part in (self._multi, self._poller, self._share):
+            if part is not None:
+                part.close()
+
+    def _give_back_inbox(self) -> None:
+        """Two threads may do this at the same time: each request is popped by one of them."""
+        while True:
+            try:
+                work, done = self._inbox.popleft()
+            except IndexError:
+                return
             self.finished.append((done, Fetched(lost_outcome(work))))
-        self._multi.close()
-        self._poller.close()
-        if self._share is not None:
-            self._share.close()
-        self._announce()
 
 
 def lost_outcome(work: Work) -> Outcome:

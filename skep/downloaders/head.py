@@ -14,13 +14,15 @@ from typing import NamedTuple
 HEAD_LIMIT = 256 * 1024
 
 _STATUS_LINE = re.compile(rb"HTTP/[0-9.]+ +([0-9]{3})(?: +([^\r\n]*))?")
+#: One header; a line that continues another, or is none, is left out.
+_FIELD = re.compile(r"^([^\s:][^:\r\n]*):[ \t]*([^\r\n]*)", re.MULTILINE)
 _INTERIM = 200
 #: Longest wait that a server may ask for, in seconds.
 _LONGEST_WAIT = 86_400.0
 
 
 class Head(NamedTuple):
-    """Status line and headers; `raw` is lower case, for a quick look."""
+    """Status line and headers. `raw` is all that came, in lower case, for a quick look."""
 
     status: int
     reason: str
@@ -56,12 +58,9 @@ def read_head(lines: list[bytes]) -> Head:
 
 def _read(status: int, reason: str, lines: list[bytes]) -> Head:
     raw = b"\n" + b"".join(lines)
-    text = raw.decode("latin-1").partition("\r\n\r\n")[0]
-    headers = []
-    for line in text[1:].split("\r\n"):
-        name, colon, value = line.partition(":")
-        if colon and name[0] not in " \t":
-            headers.append((name, value.strip()))
+    text = raw.decode("latin-1")
+    end = text.find("\r\n\r\n")
+    headers = _FIELD.findall(text, 1, end if end > 0 else len(text))
     return Head(status, reason, headers, raw.lower())
 
 
@@ -69,6 +68,7 @@ def retry_after(value: str | None, now: float) -> float | None:
     """Seconds to wait, from either form of Retry-After; None when it says nothing usable."""
     if value is None:
         return None
+    value = value.strip()
     if value.isascii() and value.isdigit():
         return min(float(value[:9]), _LONGEST_WAIT)
     try:

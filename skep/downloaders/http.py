@@ -7,6 +7,7 @@ side lives on the event loop and must never block it: results come over in batch
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 from random import Random
 
@@ -18,6 +19,8 @@ from skep.downloaders.ports import Fetched
 from skep.model.request import Work
 from skep.model.run import RunSettings
 from skep.runtime.clock import Clock
+
+log = logging.getLogger(__name__)
 
 CONNECTIONS = 256
 
@@ -62,12 +65,19 @@ class HttpDownloader:
 
     def _from_thread(self) -> None:
         """Called by the engine's thread, once per batch."""
-        self._loop.call_soon_threadsafe(self._deliver)
+        try:
+            self._loop.call_soon_threadsafe(self._deliver)
+        except RuntimeError:
+            log.warning("the event loop was closed before its downloader")
 
     def _deliver(self) -> None:
         for done, fetched in self._engine.take_finished():
             self._active -= 1
-            done(fetched)
+            try:
+                done(fetched)
+            except Exception:
+                # One caller's error must not cost the others of the batch their results.
+                log.exception("the receiver of a download failed")
 
 
 class HttpKind:

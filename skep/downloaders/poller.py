@@ -43,14 +43,18 @@ class Poller:
         multi.setopt(pycurl.M_SOCKETFUNCTION, self._on_socket)
         multi.setopt(pycurl.M_TIMERFUNCTION, self._on_timer)
 
-    def wait(self, longest: float) -> None:
-        """Wait up to `longest` seconds, then let libcurl work on whatever happened."""
+    def wait(self, longest: float) -> bool:
+        """Wait up to `longest` seconds, then let libcurl work on whatever happened.
+
+        True when a socket had something to say.
+        """
         alarm = self._alarm
         if alarm is not None:
             longest = min(longest, max(alarm - self._now(), 0.0))
         act = self._act
         resting = self._resting
-        for fd, event in self._epoll.poll(longest):
+        happened = self._epoll.poll(longest)
+        for fd, event in happened:
             if fd == self._wake_fd:
                 os.eventfd_read(fd)
             elif fd in resting:
@@ -58,6 +62,7 @@ class Poller:
             else:
                 act(fd, _CURL_OF.get(event, 0))
         self._run_timer()
+        return bool(happened)
 
     def _run_timer(self) -> None:
         """libcurl starts new transfers and ends late ones only when its timer is served."""

@@ -192,7 +192,9 @@ class Slot:
     def _set_special(curl: Any, flight: Flight) -> None:
         if flight.target.login:
             curl.setopt(pycurl.HTTPAUTH, pycurl.HTTPAUTH_BASIC)
-            curl.setopt(pycurl.USERPWD, flight.target.login.encode())
+            user, password = flight.target.login
+            curl.setopt(pycurl.USERNAME, user.encode())
+            curl.setopt(pycurl.PASSWORD, password.encode())
         if flight.method == "HEAD":
             curl.setopt(pycurl.NOBODY, 1)
             return

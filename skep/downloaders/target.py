@@ -31,8 +31,8 @@ class Target(NamedTuple):
     host: str
     #: `scheme://host:port`; secrets never leave it.
     origin: str
-    #: `user:password`, "" = none.
-    login: str = ""
+    #: (user, password); () = none.
+    login: tuple[str, ...] = ()
 
 
 def parse_target(uri: str) -> Target:
@@ -44,7 +44,7 @@ def parse_target(uri: str) -> Target:
     default = _PORTS[scheme]
     if path and (port is None or port == default):
         return Target(uri, host, f"{scheme}://{host}:{default}")
-    return _assemble(scheme, host, port, path or "/", "")
+    return _assemble(scheme, host, port, path or "/", ())
 
 
 def join_target(base: str, location: str) -> Target:
@@ -67,9 +67,9 @@ def _parse_carefully(uri: str) -> Target:
     path = quote(parts.path or "/", safe=_KEPT_IN_PATH)
     if parts.query:
         path += "?" + quote(parts.query, safe=_KEPT_IN_PATH)
-    login = ""
+    login: tuple[str, ...] = ()
     if parts.username is not None:
-        login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        login = (unquote(parts.username), unquote(parts.password or ""))
     text = "" if port is None else str(port)
     return _assemble(scheme, _host(parts.hostname or ""), text, path, login)
 
@@ -86,7 +86,9 @@ def _host(name: str) -> str:
     return name
 
 
-def _assemble(scheme: str, host: str, port: str | None, path: str, login: str) -> Target:
+def _assemble(
+    scheme: str, host: str, port: str | None, path: str, login: tuple[str, ...]
+) -> Target:
     default = _PORTS[scheme]
     shown = f"[{host}]" if ":" in host else host
     origin = f"{scheme}://{shown}:{port or default}"

@@ -231,13 +231,13 @@ async def test_a_login_in_the_url_is_basic_auth_and_leaves_no_trace(
     opened: Open, server: HostileServer
 ) -> None:
     server.routes["/from"] = redirects("/page")
-    uri = server.url("/from").replace("http://", "http://ann:p%40ss@")
+    uri = server.url("/from").replace("http://", "http://a%3Ann:p%40ss@")
     fetched = await fetch(opened(), Work(1, uri))
-    token = base64.b64encode(b"ann:p@ss").decode()
+    token = base64.b64encode(b"a:nn:p@ss").decode()
     assert [a.headers["authorization"] for a in server.asked] == [f"Basic {token}"] * 2
     assert fetched.outcome.final_uri == server.url("/page")
     kept = b"".join(r.block + str(r.headers).encode() for r in read_records(fetched.frames))
-    for trace in (b"ann", b"p@ss", b"p%40ss", token.encode()):
+    for trace in (b"nn:", b"p@ss", b"p%40ss", token.encode()):
         assert trace not in kept
 
 
@@ -309,7 +309,20 @@ async def test_header_injection_is_refused_and_nothing_is_sent(
 
 
 @pytest.mark.parametrize(
-    "uri", ["file:///etc/passwd", "ftp://127.0.0.1/", "http://", "http://a b/", "nonsense", ""]
+    "uri",
+    [
+        "file:///etc/passwd",
+        "ftp://127.0.0.1/",
+        "http://",
+        "http://a b/",
+        "nonsense",
+        "",
+        "http://[::1",
+        "http://127.0.0.1:99999/",
+        "http://a%00b:c@127.0.0.1/",
+        "//127.0.0.1/",
+        "http://good.test\\@127.0.0.1\\/",
+    ],
 )
 async def test_what_is_no_http_uri_is_refused(uri: str, opened: Open) -> None:
     outcome = (await fetch(opened(), Work(1, uri))).outcome
@@ -541,6 +554,38 @@ async def test_a_thousand_pages_once_each(opened: Open, server: HostileServer) -
     assert [r.outcome.id for r in results] == list(range(1000))
     assert {(r.outcome.failure, r.outcome.status) for r in results} == {("", 200)}
     assert sorted(server.paths()) == sorted(f"/page?n={n}" for n in range(1000))
+
+
+async def test_a_receiver_that_fails_costs_nobody_else_a_result(
+    opened: Open, server: HostileServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_fetched: Fetched) -> None:
+        raise ValueError("on purpose")
+
+    downloader = opened()
+    downloader.start(Work(1, server.url("/page")), fail)
+    results = await fetch_all(downloader, [Work(n, server.url("/page")) for n in range(5)])
+    assert [r.outcome.status for r in results] == [200] * 5
+    while downloader.active:  # noqa: ASYNC110 - the counter is what is meant
+        await asyncio.sleep(0.005)
+    assert "on purpose" in caplog.text
+
+
+async def test_a_thread_that_dies_gives_everything_back(
+    opened: Open, server: HostileServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.routes["/hang"] = silence
+    downloader = opened()
+    waiting = asyncio.ensure_future(fetch(downloader, Work(1, server.url("/hang"))))
+    while not server.busy:  # noqa: ASYNC110 - the counter is what is meant
+        await asyncio.sleep(0.005)
+    # The thread meets something in its inbox that is no request at all.
+    downloader._engine._inbox.append(None)  # type: ignore[arg-type]  # on purpose
+    late = await fetch(downloader, Work(2, server.url("/page")))
+    assert ((await waiting).outcome.failure, late.outcome.failure) == ("lost", "lost")
+    after = await fetch(downloader, Work(3, server.url("/page")))
+    assert (after.outcome.failure, downloader.active) == ("lost", 0)
+    assert "a download thread failed" in caplog.text
 
 
 def test_the_registry_names_what_there_is() -> None:
