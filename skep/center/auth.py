@@ -14,13 +14,14 @@ from pathlib import Path
 
 import msgspec
 
-from skep.errors import ConfigurationError, Forbidden, Unauthorized
+from skep.errors import ConfigurationError, Forbidden, InvalidInput, Unauthorized
 from skep.runtime.clock import Clock
 from skep.runtime.ids import new_secret
 from skep.store.ports import Store
 
 REMEMBER_SECONDS = 3.0
 REMEMBER_COUNT = 10_000
+AGENT_ID_LIMIT = 64
 
 
 class Role(StrEnum):
@@ -40,6 +41,12 @@ ALLOWED: dict[Role, frozenset[Role]] = {
     Role.ADMIN: frozenset({Role.ADMIN}),
     Role.AGENT: frozenset({Role.AGENT}),
 }
+
+
+def check_agent_id(agent: str) -> None:
+    """Raises InvalidInput: an id goes into logs, tables and file names as it is."""
+    if not 0 < len(agent) <= AGENT_ID_LIMIT or not agent.isprintable() or not agent.isascii():
+        raise InvalidInput(f"an agent's id has 1 to {AGENT_ID_LIMIT} printable ASCII characters")
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -129,7 +136,8 @@ def _write_secret(path: Path, token: str) -> None:
     # Made under another name with mode 600 from its first byte, then moved into place.
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    draft.unlink(missing_ok=True)  # of a process with our number that died here
+    file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         os.write(file, f"{token}\n".encode())
         os.fsync(file)

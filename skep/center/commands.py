@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from skep.center.auth import Role
+from skep.center.auth import Role, check_agent_id
 from skep.center.http import check_protocol
 from skep.center.services import Services
 from skep.errors import SkepError
@@ -25,16 +25,18 @@ def commands_socket(services: Services) -> Callable[[WebSocket], Awaitable[None]
         try:
             check_protocol(socket.headers.get(PROTOCOL_HEADER, ""))
             who = await services.auth.identify(socket.headers.get("authorization", ""), Role.AGENT)
+            check_agent_id(agent)
             who.may_be(agent)
         except SkepError as error:
             await socket.close(REFUSED, error.detail[:120])
             return
         await socket.accept()
-        services.hub.connect(agent, socket.send_bytes)
+        send = socket.send_bytes
+        services.hub.connect(agent, send)
         try:
             await _until_gone(services, socket)
         finally:
-            services.hub.disconnect(agent, socket.send_bytes)
+            services.hub.disconnect(agent, send)
 
     return serve
 

@@ -6,13 +6,17 @@ the test that tries every route without a token all read the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from skep.center.auth import Identity, Role
 from skep.center.services import Services
 from skep.errors import SkepError
+
+
+async def _never() -> bool:
+    return False
 
 
 @dataclass(slots=True)
@@ -24,6 +28,8 @@ class Call:
     path: dict[str, str]
     query: Any = None
     body: Any = None
+    #: Whether the caller hung up; for answers that take their time.
+    gone: Callable[[], Awaitable[bool]] = _never
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +58,9 @@ class Endpoint:
     errors: tuple[type[SkepError], ...] = ()
     media: str = "application/json"
     tag: str = "center"
+    #: What people should know beyond the summary.
+    notes: str = ""
+    #: Schemas of path parameters that are more than any text.
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    #: Types of answers that are neither the good one nor a problem, by status.
+    others: Mapping[int, Any] = field(default_factory=dict)

@@ -7,6 +7,7 @@ a WebSocket across origins.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from ipaddress import ip_address
 from typing import Any
@@ -22,6 +23,9 @@ _BODY = (
     b'"status":403,"detail":"calls from that host or origin are not taken; call the center '
     b'by its own address","code":"forbidden","retryable":false}'
 )
+
+
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::[0-9]{1,5})?")
 
 
 def is_loopback(host: str) -> bool:
@@ -52,13 +56,28 @@ class Guard:
             await send({"type": "http.response.body", "body": _BODY})
 
     def _welcome(self, scope: Scope) -> bool:
-        headers = dict(scope["headers"])
-        host = headers.get(b"host", b"").decode("latin-1")
+        hosts, origins = _values(scope, b"host"), _values(scope, b"origin")
+        if len(hosts) != 1 or len(origins) > 1:
+            return False
+        host = hosts[0].lower()
         if self._loopback_only and not is_loopback(_name(host)):
             return False
-        origin = headers.get(b"origin", b"").decode("latin-1")
-        return not origin or urlsplit(origin).netloc == host
+        return not origins or _place(origins[0]) == host
+
+
+def _values(scope: Scope, wanted: bytes) -> list[str]:
+    return [value.decode("latin-1") for name, value in scope["headers"] if name == wanted]
+
+
+def _place(origin: str) -> str:
+    """Host and port of an origin, "" for `null` and for what is none."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
 
 
 def _name(host: str) -> str:
-    return host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
+    """The host without its port; "" when there is something else behind it."""
+    found = _HOST.fullmatch(host)
+    return found[1] if found else ""

@@ -27,11 +27,16 @@ from skep.wire.messages import OLDEST_PROTOCOL, PROTOCOL, PROTOCOL_HEADER
 log = logging.getLogger("skep.center")
 
 PROBLEM = "application/problem+json"
+#: A length with more digits is over every limit.
+_DIGITS = 18
 _SAFE_HEADERS = {
     "x-content-type-options": "nosniff",
     "cache-control": "no-store",
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
 }
+
+
+_Answer = Callable[[Request], Awaitable[Response]]
 
 
 class Problem(msgspec.Struct, omit_defaults=True):
@@ -47,11 +52,22 @@ class Problem(msgspec.Struct, omit_defaults=True):
 
 
 def routes(services: Services, table: Sequence[Endpoint]) -> list[BaseRoute]:
-    """The table as Starlette routes; one route per row."""
-    return [Route(row.path, _adapter(services, row), methods=[row.method]) for row in table]
+    """The table as Starlette routes: one per path, so that a 405 names every method of it."""
+    by_path: dict[str, dict[str, _Answer]] = {}
+    for row in table:
+        by_path.setdefault(row.path, {})[row.method] = _adapter(services, row)
+    return [Route(path, _by_method(way), methods=list(way)) for path, way in by_path.items()]
 
 
-def _adapter(services: Services, row: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+def _by_method(ways: dict[str, _Answer]) -> _Answer:
+    async def answer(request: Request) -> Response:
+        # Starlette lets HEAD in wherever GET is; the server sends no body for it.
+        return await ways["GET" if request.method == "HEAD" else request.method](request)
+
+    return answer
+
+
+def _adapter(services: Services, row: Endpoint) -> _Answer:
     timer = services.metrics.call_seconds.labels(row.path)
 
     async def answer(request: Request) -> Response:
@@ -71,7 +87,7 @@ def _adapter(services: Services, row: Endpoint) -> Callable[[Request], Awaitable
 async def _answer(services: Services, row: Endpoint, request: Request) -> Response:
     check_protocol(request.headers.get(PROTOCOL_HEADER, ""))
     who = await services.auth.identify(request.headers.get("authorization", ""), row.role)
-    call = Call(services, who, dict(request.path_params))
+    call = Call(services, who, dict(request.path_params), gone=request.is_disconnected)
     if row.asks is not None:
         call.query = _query(request, row.asks)
     if row.takes is not None:
@@ -83,7 +99,8 @@ def check_protocol(text: str) -> None:
     """Absent means the current one; raises OldProtocol that says which are spoken."""
     if not text:
         return
-    if not text.isdecimal() or not OLDEST_PROTOCOL <= int(text) <= PROTOCOL:
+    spoken = {str(version) for version in range(OLDEST_PROTOCOL, PROTOCOL + 1)}
+    if text not in spoken:
         raise OldProtocol(
             f"protocol {text[:20]!r} is not spoken here; "
             f"use {OLDEST_PROTOCOL} to {PROTOCOL}: upgrade the older side"
@@ -103,12 +120,22 @@ async def _body(services: Services, row: Endpoint, request: Request) -> Any:
     data = codec.decompress(data, request.headers.get("content-encoding", ""), limit)
     if not data:
         raise Malformed("the body is empty; send JSON or msgpack")
-    return codec.decode(data, row.takes, request.headers.get("content-type", codec.JSON))
+    return codec.decode(data, row.takes, _kind_of(request))
+
+
+def _kind_of(request: Request) -> str:
+    """Absent means JSON. Anything that a web page may send unasked (a form) is refused."""
+    kind = request.headers.get("content-type", codec.JSON).partition(";")[0].strip().lower()
+    if kind not in {codec.JSON, codec.MSGPACK}:
+        raise Malformed(
+            f"content type {kind[:100]!r} is not taken; send {codec.JSON} or {codec.MSGPACK}"
+        )
+    return kind
 
 
 async def _read(request: Request, limit: int) -> bytes:
     announced = request.headers.get("content-length", "")
-    if announced.isdecimal() and int(announced) > limit:
+    if announced.isdecimal() and (len(announced) > _DIGITS or int(announced) > limit):
         raise TooLarge(f"the body has {announced} bytes; {limit} is the limit")
     parts: list[bytes] = []
     size = 0

@@ -123,8 +123,12 @@ class Loops:
             if channel == WORK:
                 services.work.ring()
                 continue
-            message = _addressed.decode(payload)
-            await services.hub.deliver(message.agent, message.command)
+            try:
+                message = _addressed.decode(payload)
+            except msgspec.DecodeError as error:
+                log.warning("a command on the bus cannot be read and is passed over: %s", error)
+                continue
+            await services.hub.hear(message)
 
     async def _announce(self) -> None:
         """One signal for all the work of a moment: other centers hold waiting agents too."""

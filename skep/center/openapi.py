@@ -12,7 +12,15 @@ from skep import __version__
 from skep.center.auth import Role
 from skep.center.endpoint import Endpoint
 from skep.center.http import PROBLEM, Problem
-from skep.errors import Forbidden, InvalidInput, Malformed, SkepError, TooLarge, Unauthorized
+from skep.errors import (
+    Forbidden,
+    InvalidInput,
+    Malformed,
+    SkepError,
+    TooLarge,
+    Unauthorized,
+    Unavailable,
+)
 
 REF = "#/components/schemas/{name}"
 _PARAMETER = re.compile(r"{(\w+)(?::\w+)?}")
@@ -20,16 +28,21 @@ _PARAMETER = re.compile(r"{(\w+)(?::\w+)?}")
 
 def describe(table: Sequence[Endpoint]) -> dict[str, Any]:
     """The whole document."""
-    kinds = [kind for row in table for kind in (row.takes, row.gives) if kind is not None]
+    kinds = [kind for row in table for kind in _kinds(row)]
     schemas, components = msgspec.json.schema_components([*kinds, Problem], ref_template=REF)
     known = dict(zip([repr(kind) for kind in [*kinds, Problem]], schemas, strict=True))
     paths: dict[str, Any] = {}
+    names: set[str] = set()
     for row in table:
         path = _PARAMETER.sub(r"{\1}", row.path)
-        paths.setdefault(path, {})[row.method.lower()] = _operation(row, known)
+        paths.setdefault(path, {})[row.method.lower()] = _operation(row, known, names)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Skep", "version": __version__},
+        "info": {
+            "title": "Skep",
+            "version": __version__,
+            "description": "Every error is application/problem+json with a stable `code`.",
+        },
         "paths": paths,
         "components": {
             "schemas": components,
@@ -38,26 +51,44 @@ def describe(table: Sequence[Endpoint]) -> dict[str, Any]:
     }
 
 
-def _operation(row: Endpoint, known: dict[str, Any]) -> dict[str, Any]:
+def _kinds(row: Endpoint) -> list[Any]:
+    return [kind for kind in (row.takes, row.gives, *row.others.values()) if kind is not None]
+
+
+def _operation(row: Endpoint, known: dict[str, Any], names: set[str]) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "summary": row.summary,
         "tags": [row.tag],
-        "operationId": row.handler.__qualname__.replace(".", "_"),
+        "operationId": _name(row, names),
         "parameters": [*_path_parameters(row), *_query_parameters(row)],
         "responses": _responses(row, known),
     }
     if row.role is not Role.PUBLIC:
         operation["security"] = [{"token": []}]
-        operation["description"] = f"Needs role `{row.role}`."
+        operation["description"] = f"Needs role `{row.role}`. {row.notes}".strip()
     if row.takes is not None:
         content = {"application/json": {"schema": known[repr(row.takes)]}}
         operation["requestBody"] = {"required": True, "content": content}
     return operation
 
 
+def _name(row: Endpoint, names: set[str]) -> str:
+    """The handler's name; where two rows share a handler, the second has its path's."""
+    name = row.handler.__name__
+    if name in names:
+        name = "_".join(re.findall(r"\w+", row.path))
+    names.add(name)
+    return name
+
+
 def _path_parameters(row: Endpoint) -> list[dict[str, Any]]:
     return [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "schema": row.parameters.get(name, {"type": "string", "minLength": 1}),
+        }
         for name in _PARAMETER.findall(row.path)
     ]
 
@@ -78,9 +109,12 @@ def _responses(row: Endpoint, known: dict[str, Any]) -> dict[str, Any]:
     good: dict[str, Any] = {"description": row.summary}
     if row.gives is not None:
         good["content"] = {"application/json": {"schema": known[repr(row.gives)]}}
-    elif row.media != "application/json":
+    else:
         good["content"] = {row.media: {}}
     answers: dict[str, Any] = {str(row.status): good}
+    for status, kind in row.others.items():
+        content = {"application/json": {"schema": known[repr(kind)]}}
+        answers[str(status)] = {"description": "Not this time", "content": content}
     for error in _errors(row):
         answers.setdefault(str(error.status), _problem_answer(error, known))
     return answers
@@ -89,7 +123,7 @@ def _responses(row: Endpoint, known: dict[str, Any]) -> dict[str, Any]:
 def _errors(row: Endpoint) -> list[type[SkepError]]:
     errors: list[type[SkepError]] = list(row.errors)
     if row.role is not Role.PUBLIC:
-        errors += [Unauthorized, Forbidden]
+        errors += [Unauthorized, Forbidden, Unavailable]
     if row.takes is not None:
         errors += [Malformed, TooLarge]
     if row.asks is not None:

@@ -70,6 +70,8 @@ class CenterServer:
         self._task = asyncio.create_task(self._server.serve([self._socket]))
         while not self._server.started and not self._task.done():  # noqa: ASYNC110 - uvicorn's way
             await asyncio.sleep(0.005)
+        if self._task.done():
+            await self._task
 
     async def stop(self) -> None:
         """Let go of the callers, end the server, close the center."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
 
@@ -55,11 +56,19 @@ class Services:
     #: Set while the center lets go of its callers.
     closing: asyncio.Event
 
-    async def lease(self, agent: str, want: int, wait: float) -> list[Leased]:
-        """Blocks for an agent, waiting up to `wait` seconds for the first."""
+    async def lease(
+        self, agent: str, want: int, wait: float, gone: Callable[[], Awaitable[bool]]
+    ) -> list[Leased]:
+        """Blocks for an agent, waiting up to `wait` seconds for the first.
+
+        A caller that hung up or was switched off meanwhile gets none: the blocks would
+        rest in nobody's hands until their lease ran out.
+        """
         deadline = self.clock.monotonic() + wait
         while True:
             ticket = self.work.ticket()
+            if not await self.roster.may_work(agent) or await gone():
+                return []
             blocks = await self.leases.lease(agent, want)
             if blocks:
                 # Room in the lanes: the dispatcher may go on.
@@ -98,7 +107,7 @@ def build(
         clock=clock,
         rng=rng,
         auth=Auth(store, clock, enabled=settings.center.auth),
-        hub=Hub(bus),
+        hub=Hub(bus, clock, name),
         metrics=Metrics(),
         roster=Roster(settings.center, store, clock),
         intake=Intake(store, Validator(SCHEMES, rng), clock, nudge.ring),

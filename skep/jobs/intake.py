@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from skep.jobs.validate import Offered, Validator, check_header
+from skep.jobs.validate import Offered, Validator, check_job
 from skep.model.run import Run, RunId, RunSettings
 from skep.model.states import RunState
 from skep.runtime.clock import Clock
@@ -36,10 +36,10 @@ class Intake:
 
     async def open_run(self, run_id: RunId, new: NewRun) -> tuple[Run, bool]:
         """(run, whether it is new). Opening a run twice gives the one that is there."""
-        for name, value in new.settings.headers.items():
-            check_header(name, value)
+        self._validator.check_settings(new.settings)
         job = new.job or run_id
-        run = Run(run_id, job[:200], RunState.RUNNING, new.settings, self._clock.now())
+        check_job(job)
+        run = Run(run_id, job, RunState.RUNNING, new.settings, self._clock.now())
         if await self._store.runs.create(run):
             return run, True
         return await self._store.runs.get(run_id), False

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
+from ipaddress import IPv6Address
 from random import Random
 from urllib.parse import quote
 
@@ -18,6 +19,7 @@ import msgspec
 from skep.errors import InvalidInput, NotAUrl, SkepError, TooLarge, UnknownScheme
 from skep.model.lane import HIGHEST, LOWEST
 from skep.model.request import URI_LIMIT, NewRequest
+from skep.model.run import RunSettings
 from skep.store.ports import RequestRow
 
 FINGERPRINT_BYTES = 16
@@ -25,12 +27,23 @@ BODY_LIMIT = 1024 * 1024
 #: Most requests in one call; a larger batch is sent in parts.
 BATCH_LIMIT = 50_000
 
-_URI = re.compile(r"([a-z][a-z0-9+.-]*)://([^/?#\s\\]+)([^#\s]*)(?:#\S*)?", re.IGNORECASE)
+_URI = re.compile(
+    r"([a-z][a-z0-9+.-]*)://([^/?#\s\\\x00-\x1f\x7f]+)((?:[/?][^#\s\x00-\x1f\x7f]*)?)(?:#\S*)?",
+    re.IGNORECASE,
+)
+_PLACE = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]{1,253})(?::([0-9]{0,5}))?")
 _METHOD = re.compile(r"[A-Z]{1,20}")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
-_BAD_VALUE = re.compile(r"[\r\n\0]")
 #: What may stand in a URI as it is; everything else is percent-encoded.
-_KEEP = "!#$%&'()*+,/:;=?@[]~"
+_KEEP = "!$%&'()*+,/:;=?@[]~"
+_UNSAFE = re.compile(r"[^!$%&'()*+,/:;=?@\[\]~\w.-]", re.ASCII)
+#: In user names and passwords `@`, `/` and brackets would say where the host begins.
+_KEEP_CREDENTIALS = "!$%&'()*+,:;=~"
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_PORT_LIMIT = 65_535
+#: Far enough for everybody, near enough for every store.
+EXPIRY_LIMIT = 100 * 365 * 86_400.0
+JOB_LIMIT = 200
 
 Offered = NewRequest | str
 
@@ -38,9 +51,22 @@ Offered = NewRequest | str
 class Validator:
     """Knows which schemes have a downloader, and what a request without priority gets."""
 
-    def __init__(self, schemes: Iterable[str], rng: Random) -> None:
+    def __init__(
+        self, schemes: Iterable[str], rng: Random, downloaders: Iterable[str] = ("http",)
+    ) -> None:
         self._schemes = frozenset(schemes)
+        self._downloaders = frozenset(downloaders)
         self._rng = rng
+
+    def check_settings(self, settings: RunSettings) -> None:
+        """Raises InvalidInput for settings that no agent could follow."""
+        if settings.downloader not in self._downloaders:
+            known = ", ".join(sorted(self._downloaders))
+            raise InvalidInput(
+                f"there is no downloader {settings.downloader[:50]!r}; known are {known}"
+            )
+        for name, value in settings.headers.items():
+            check_header(name, value)
 
     def rows(self, offered: Sequence[Offered], priority: int, now: float) -> list[RequestRow]:
         """Every request as it will be kept; raises InvalidInput that says which is wrong."""
@@ -71,22 +97,25 @@ class Validator:
 
     def _uri(self, text: str) -> tuple[str, str]:
         """(URI in ASCII without fragment, host)."""
+        if len(text) > URI_LIMIT:
+            raise TooLarge(f"the URL has {len(text)} characters; {URI_LIMIT} is the limit")
         found = _URI.fullmatch(text)
         if found is None:
             raise NotAUrl(f"{text[:200]!r} is not a URL; write it as scheme://host/path")
-        if len(text) > URI_LIMIT:
-            raise TooLarge(f"the URL has {len(text)} characters; {URI_LIMIT} is the limit")
         scheme, authority, rest = found.groups()
         scheme = scheme.lower()
         if scheme not in self._schemes:
             known = ", ".join(sorted(self._schemes))
             raise UnknownScheme(f"no downloader takes {scheme}://; known are {known}")
-        if not text.isascii():
-            authority, rest = _ascii_authority(authority), quote(rest, safe=_KEEP)
-        credentials, _, place = authority.rpartition("@")
-        host = _host(place.lower())
-        at = f"{credentials}@" if credentials else ""
-        return f"{scheme}://{at}{place.lower()}{rest or '/'}", host
+        try:
+            host, where = _authority(authority, scheme)
+            rest = _rest(rest)
+        except UnicodeError as error:
+            raise NotAUrl(f"{text[:200]!r} is not a URL: {error}") from error
+        uri = f"{scheme}://{where}{rest}"
+        if len(uri) > URI_LIMIT:
+            raise TooLarge(f"the URL has {len(uri)} characters encoded; {URI_LIMIT} is the limit")
+        return uri, host
 
     def _fingerprint(self, item: NewRequest, uri: str) -> bytes:
         if item.again:
@@ -109,25 +138,41 @@ def _digest(*parts: bytes) -> bytes:
     return blake2b(framed, digest_size=FINGERPRINT_BYTES).digest()
 
 
-def _ascii_authority(authority: str) -> str:
+def _rest(rest: str) -> str:
+    """Path and query, in ASCII, the path never empty."""
+    if _UNSAFE.search(rest):
+        rest = quote(rest, safe=_KEEP)
+    return rest if rest.startswith("/") else f"/{rest}"
+
+
+def _authority(authority: str, scheme: str) -> tuple[str, str]:
+    """(host, credentials with host and port) in ASCII; brackets of an IPv6 address stay."""
     credentials, _, place = authority.rpartition("@")
-    host, colon, port = place.partition(":")
-    try:
-        host = host.encode("idna").decode()
-    except UnicodeError as error:
-        raise NotAUrl(f"{place!r} is not a host name: {error}") from error
-    prefix = f"{quote(credentials, safe=_KEEP)}@" if credentials else ""
-    return f"{prefix}{host}{colon}{port}"
-
-
-def _host(place: str) -> str:
-    """Host without port; brackets of an IPv6 address stay."""
-    if place.startswith("["):
-        return place.partition("]")[0] + "]"
-    host, _, port = place.partition(":")
-    if not host or (port and not port.isdecimal()) or len(host) > 253:  # noqa: PLR2004 - DNS
+    if not place.isascii():
+        name, colon, port = place.partition(":")
+        place = f"{name.encode('idna').decode()}{colon}{port}"
+    # Looked at after the conversion: some letters become a `/` or an `@` by it.
+    found = _PLACE.fullmatch(place.lower())
+    if found is None or not _possible(found[1], found[2]):
         raise NotAUrl(f"{place[:200]!r} is not a host with an optional port")
-    return host
+    host, port = found[1], found[2]
+    kept = f":{int(port)}" if port and int(port) != _DEFAULT_PORTS.get(scheme) else ""
+    prefix = f"{quote(credentials, safe=_KEEP_CREDENTIALS)}@" if credentials else ""
+    return host, f"{prefix}{host}{kept}"
+
+
+def _possible(host: str, port: str | None) -> bool:
+    if port and not 0 < int(port) <= _PORT_LIMIT:
+        return False
+    return not host.startswith("[") or _is_ipv6(host[1:-1])
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        IPv6Address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _check(item: NewRequest) -> None:
@@ -137,8 +182,8 @@ def _check(item: NewRequest) -> None:
         raise InvalidInput(f"method {item.method[:50]!r} is not a word in capitals")
     if len(item.body) > BODY_LIMIT:
         raise TooLarge(f"the body has {len(item.body)} bytes; {BODY_LIMIT} is the limit")
-    if item.expires_in is not None and item.expires_in <= 0:
-        raise InvalidInput("expires_in must be more than 0 seconds")
+    if item.expires_in is not None and not 0 < item.expires_in <= EXPIRY_LIMIT:
+        raise InvalidInput(f"expires_in must be more than 0 and at most {EXPIRY_LIMIT:.0f} seconds")
     for name, value in item.headers.items():
         check_header(name, value)
 
@@ -146,13 +191,25 @@ def _check(item: NewRequest) -> None:
 def check_header(name: str, value: str) -> None:
     """A header that could end its line early would be a second header."""
     if not _HEADER_NAME.fullmatch(name):
-        raise InvalidInput(f"{name[:100]!r} is not a header name")
-    if _BAD_VALUE.search(value) or not value.isprintable():
-        raise InvalidInput(f"the value of header {name} has a control character")
+        raise InvalidInput(f"{name[:100]!r} is not a header name; letters, digits and dashes are")
+    if not value.isprintable():
+        raise InvalidInput(f"the value of header {name} has a control character; take it out")
+
+
+def check_job(name: str) -> None:
+    """The name of a job is shown to people and kept in a column."""
+    if len(name) > JOB_LIMIT or not name.isprintable():
+        raise InvalidInput(f"a job's name has at most {JOB_LIMIT} printable characters")
 
 
 def _arguments(item: NewRequest) -> bytes:
     """What `Work` needs beyond id and uri; nothing at all for the plain GET."""
     if item.method == "GET" and not item.headers and not item.body and not item.meta:
         return b""
-    return msgspec.msgpack.encode((item.method, item.headers, item.body, item.meta))
+    try:
+        if item.meta:
+            # It is given back as JSON one day; what could not be is refused today.
+            msgspec.json.encode(item.meta)
+        return msgspec.msgpack.encode((item.method, item.headers, item.body, item.meta))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise InvalidInput(f"meta cannot be kept as JSON: {error}; send plain JSON data") from error

@@ -86,14 +86,15 @@ class Dispatcher:
         await self._bus.lanes.push(refs)
         self._on_work()
 
-    async def reconcile(self) -> int:
+    async def reconcile(self, *, at_once: bool = False) -> int:
         """Put ready blocks into the lanes that should be there; returns how many.
 
         A block that is missing once may just be on its way to an agent. When the bus has
-        lost its memory there is no doubt, and everything goes in at once.
+        lost its memory, or a run goes on (`at_once`: its blocks left the lanes while it
+        was paused), there is no doubt, and everything goes in at once.
         """
         epoch = await self._bus.epoch()
-        forgot = epoch != self._epoch
+        forgot = at_once or epoch != self._epoch
         self._epoch = epoch
         ready = await self._store.blocks.claimable(SWEEP_LIMIT)
         there = await self._bus.lanes.ids()
@@ -126,5 +127,13 @@ async def try_offer(dispatcher: Dispatcher, refs: Sequence[BlockRef]) -> None:
     """Offer blocks that came back; without a bus they wait in the store for `reconcile`."""
     try:
         await dispatcher.offer(refs)
+    except BusDown:
+        return
+
+
+async def try_reconcile(dispatcher: Dispatcher) -> None:
+    """Bring back at once what left the lanes; without a bus it happens a little later."""
+    try:
+        await dispatcher.reconcile(at_once=True)
     except BusDown:
         return

@@ -6,6 +6,7 @@ crash after the first step leaves bytes that no row knows, and the agent sends a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from random import Random
 
@@ -22,6 +23,9 @@ from skep.store.ports import Placed, RetryRule, Settlement, Store, Verdict
 
 DETAIL_LIMIT = 1000
 ADDRESS_LIMIT = 64
+STATUS_LIMIT = 65_535
+COUNT_LIMIT = 2**63 - 1
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _FAILURES = frozenset({"", *Failure})
 
 
@@ -90,11 +94,29 @@ def check_report(report: BlockReport) -> None:
             raise InvalidInput(
                 f"block {report.block}: request {outcome.id} points outside its frames"
             )
-        if outcome.detail or outcome.final_uri or len(outcome.address) > ADDRESS_LIMIT:
+        if not _countable(outcome):
+            raise InvalidInput(f"block {report.block}: a number of request {outcome.id} is absurd")
+        if outcome.detail or outcome.final_uri or outcome.address:
             _shorten(outcome)
 
 
+def _countable(outcome: Outcome) -> bool:
+    """Numbers that fit the store's columns; microseconds and bytes are never negative."""
+    return (
+        0 <= outcome.status <= STATUS_LIMIT
+        and 0 <= outcome.elapsed_us <= COUNT_LIMIT
+        and 0 <= outcome.sent <= COUNT_LIMIT
+        and 0 <= outcome.received <= COUNT_LIMIT
+    )
+
+
 def _shorten(outcome: Outcome) -> None:
-    outcome.detail = outcome.detail[:DETAIL_LIMIT]
-    outcome.final_uri = outcome.final_uri[:URI_LIMIT]
-    outcome.address = outcome.address[:ADDRESS_LIMIT]
+    outcome.detail = plain(outcome.detail)[:DETAIL_LIMIT]
+    outcome.final_uri = plain(outcome.final_uri)[:URI_LIMIT]
+    outcome.address = plain(outcome.address)[:ADDRESS_LIMIT]
+
+
+def plain(text: str) -> str:
+    """Without control characters: what comes from servers ends in logs and in terminals,
+    and not every store takes a NUL."""
+    return text if text.isprintable() else _CONTROL.sub(" ", text)

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
+
+#: What every store and every encoding can hold.
+Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class Registration(msgspec.Struct, frozen=True):
@@ -14,8 +20,8 @@ class Registration(msgspec.Struct, frozen=True):
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     address: str = ""
     os: str = ""
-    cpus: int = 0
-    memory: int = 0
+    cpus: Count = 0
+    memory: Count = 0
     version: str = ""
     #: Downloader kinds that it offers, such as `http`.
     kinds: tuple[str, ...] = ("http",)
@@ -25,14 +31,14 @@ class Vitals(msgspec.Struct, frozen=True):
     """How an agent is. Only the newest counts; old ones are kept for charts."""
 
     cpu: float = 0.0
-    free_memory: int = 0
-    processes: int = 0
-    active: int = 0
+    free_memory: Count = 0
+    processes: Count = 0
+    active: Count = 0
     rate: float = 0.0
     #: Results waiting on the agent's disk for a center to take them.
-    outbox: int = 0
+    outbox: Count = 0
     #: Results that the agent had to drop because its outbox was full.
-    dropped: int = 0
+    dropped: Count = 0
 
 
 class AgentView(msgspec.Struct, frozen=True):

@@ -14,8 +14,12 @@ from skep.model.states import RunState
 RunId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$(?!\n)")]
 
 
-class RunSettings(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """How the requests of a run are packed, fetched and tried again."""
+class RunSettings(msgspec.Struct, frozen=True):
+    """How the requests of a run are packed, fetched and tried again.
+
+    All of it travels, defaults too, so that people see everything; an agent of an older
+    version passes over fields that it does not know.
+    """
 
     #: Which downloader takes the requests.
     downloader: str = "http"
@@ -40,7 +44,7 @@ class RunSettings(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
     #: Keep a cookie jar for the run on each agent.
     cookies: bool = True
     #: Status codes that count as done although they are 400 or more.
-    accept_status: tuple[int, ...] = ()
+    accept_status: tuple[Annotated[int, Meta(ge=100, le=999)], ...] = ()
 
 
 class Run(msgspec.Struct, frozen=True):

@@ -12,6 +12,9 @@ from skep.runtime.clock import Clock
 from skep.settings import CenterSettings
 from skep.store.ports import Store
 
+#: Seconds by which wall clock and monotonic clock may part between two looks.
+CLOCK_JUMP = 2.0
+
 
 class Roster:
     """Registers, hears beats, and says who is dead."""
@@ -21,6 +24,7 @@ class Roster:
         self._store = store
         self._clock = clock
         self._hearing_since = clock.monotonic()
+        self._drift = clock.now() - clock.monotonic()
         self._views: dict[str, AgentView] = {}
 
     async def register(self, registration: Registration) -> AgentView:
@@ -30,10 +34,19 @@ class Roster:
 
     async def beat(self, agent: str, vitals: Vitals, age: float) -> bool:
         """False when the agent must register. A beat that waited too long says nothing."""
-        if age >= self._settings.alive_after:
-            return agent in self._views
+        if not self.fresh(age):
+            return await self._known(agent)
         unknown = await self._store.agents.beat([(agent, vitals)], self._clock.now())
         return not unknown
+
+    def fresh(self, age: float) -> bool:
+        """Does a beat that is `age` seconds old still say that its agent lives?"""
+        return age < self._settings.alive_after
+
+    async def _known(self, agent: str) -> bool:
+        if agent not in self._views:
+            await self.refresh()
+        return agent in self._views
 
     async def refresh(self) -> list[AgentView]:
         """Look at all agents again; other centers hear some of them."""
@@ -47,7 +60,15 @@ class Roster:
 
     @property
     def may_judge(self) -> bool:
-        """Have we listened long enough to call anybody dead?"""
+        """Have we listened long enough to call anybody dead?
+
+        When somebody has set this machine's clock, every age is wrong until all have
+        beaten again: that counts as not having listened.
+        """
+        drift = self._clock.now() - self._clock.monotonic()
+        if abs(drift - self._drift) > CLOCK_JUMP:
+            self._drift = drift
+            self.deaf()
         heard_for = self._clock.monotonic() - self._hearing_since
         return heard_for >= self._settings.alive_after
 
@@ -56,16 +77,16 @@ class Roster:
         if not self.may_judge:
             return []
         now = self._clock.now()
+        return [view.id for view in await self.refresh() if self._silent(view, now)]
+
+    def _silent(self, view: AgentView, now: float) -> bool:
+        # A last beat far in the future was written before a clock was set back.
         alive_after = self._settings.alive_after
-        return [view.id for view in await self.refresh() if not view.alive(now, alive_after)]
+        return not view.alive(now, alive_after) or view.seen_at - now >= alive_after
 
     async def may_work(self, agent: str) -> bool:
         """Registered and not switched off by a person."""
-        view = self._views.get(agent)
-        if view is None:
-            await self.refresh()
-            view = self._views.get(agent)
-        return view is not None and view.enabled
+        return await self._known(agent) and self._views[agent].enabled
 
     async def enable(self, agent: str, enabled: bool) -> AgentView:
         view = await self._store.agents.enable(agent, enabled)

@@ -18,6 +18,8 @@ JSON = "application/json"
 ZSTD = "zstd"
 #: Smaller messages are not worth the compressor's time.
 COMPRESS_FROM = 1024
+#: Windows of up to this size are always taken; every common compressor stays below it.
+SMALLEST_WINDOW = 2**23
 
 T = TypeVar("T")
 
@@ -50,10 +52,20 @@ def decompress(data: bytes, encoding: str, limit: int) -> bytes:
 
 def _unzstd(data: bytes, limit: int) -> bytes:
     try:
-        reader = zstandard.ZstdDecompressor().stream_reader(data)
-        return reader.read(limit + 1)
+        announced = zstandard.frame_content_size(data)
+        if announced > limit:
+            raise TooLarge(f"the body is {announced} bytes when unpacked; {limit} is the limit")
+        # A window is memory that the sender chooses: never more than the body may be.
+        unpacker = zstandard.ZstdDecompressor(max_window_size=_power_of_two(limit))
+        if announced >= 0:
+            return unpacker.decompress(data, allow_extra_data=False)
+        return unpacker.stream_reader(data).read(limit + 1)
     except zstandard.ZstdError as error:
         raise Malformed(f"the body is not zstd: {error}") from error
+
+
+def _power_of_two(limit: int) -> int:
+    return max(SMALLEST_WINDOW, 1 << (limit - 1).bit_length())
 
 
 def decode(data: bytes, kind: type[T], content_type: str = MSGPACK) -> T:
@@ -62,5 +74,6 @@ def decode(data: bytes, kind: type[T], content_type: str = MSGPACK) -> T:
         if content_type.partition(";")[0].strip().lower() == JSON:
             return msgspec.json.decode(data, type=kind)
         return msgspec.msgpack.decode(data, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Malformed(f"the body is not a valid {kind.__name__}: {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        name = getattr(kind, "__name__", "message")
+        raise Malformed(f"the body is not a valid {name}: {error}") from error

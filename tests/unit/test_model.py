@@ -188,7 +188,7 @@ def test_a_run_starts_with_the_defaults_of_the_founding_documents() -> None:
         {"block_size": 0},
         {"block_size": 1001},
         {"host_delay": -0.1},
-        {"surprise": 1},
+        {"accept_status": [99]},
     ],
     ids=str,
 )

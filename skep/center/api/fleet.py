@@ -7,9 +7,10 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from skep.center.auth import Role
+from skep.center.api.names import AGENT_IDS, run_name
+from skep.center.auth import Role, check_agent_id
 from skep.center.endpoint import Call, Endpoint
-from skep.errors import NotFound, UnknownAgent
+from skep.errors import InvalidInput, NotFound, UnknownAgent, UnknownRun
 from skep.lanes.dispatch import lane_limits
 from skep.model.agent import AgentView, Vitals
 from skep.model.lane import Lane
@@ -81,7 +82,7 @@ class Beats(msgspec.Struct):
     items: list[tuple[float, Vitals]]
 
 
-class AgentToken(msgspec.Struct):
+class AgentToken(msgspec.Struct, forbid_unknown_fields=True):
     """A token that lets one agent, or with "" any agent, talk to the centers."""
 
     agent: str = ""
@@ -97,7 +98,8 @@ async def ledger(call: Call) -> LedgerView:
     """Over all runs or for one."""
     query: WhichLedger = call.query
     ledgers = call.services.store.ledgers
-    found = await (ledgers.audit(query.run) if query.audit else ledgers.read(query.run))
+    run = None if query.run is None else run_name(query.run)
+    found = await (ledgers.audit(run) if query.audit else ledgers.read(run))
     return LedgerView(found, found.total, found.unaccounted, found.line())
 
 
@@ -111,6 +113,7 @@ async def list_agents(call: Call) -> Agents:
 
 async def agent_vitals(call: Call) -> Beats:
     """Heartbeat history of an agent, for charts."""
+    check_agent_id(call.path["agent"])
     since = call.services.clock.now() - call.query.seconds
     return Beats(await call.services.store.agents.vitals(call.path["agent"], since))
 
@@ -118,8 +121,9 @@ async def agent_vitals(call: Call) -> Beats:
 async def command_agent(call: Call) -> AgentLine:
     """enable, disable, exit or wake."""
     agent, verb = call.path["agent"], call.path["verb"]
+    check_agent_id(agent)
     if verb not in COMMANDS:
-        raise NotFound(f"{verb!r} is none of {', '.join(COMMANDS)}")
+        raise NotFound(f"{verb[:50]!r} is none of {', '.join(COMMANDS)}")
     services = call.services
     if verb in {"enable", "disable"}:
         await services.roster.enable(agent, enabled=verb == "enable")
@@ -136,7 +140,10 @@ async def command_agent(call: Call) -> AgentLine:
 
 async def issue_agent_token(call: Call) -> IssuedToken:
     """A new agent's token; only its digest is kept."""
-    return IssuedToken(await call.services.auth.issue(Role.AGENT, call.body.agent[:64]))
+    message: AgentToken = call.body
+    if message.agent:
+        check_agent_id(message.agent)
+    return IssuedToken(await call.services.auth.issue(Role.AGENT, message.agent))
 
 
 async def lanes(call: Call) -> LanesView:
@@ -160,7 +167,7 @@ ENDPOINTS = (
         "The ledger",
         gives=LedgerView,
         asks=WhichLedger,
-        errors=(NotFound,),
+        errors=(UnknownRun,),
     ),
     Endpoint("GET", "/api/v1/lanes", Role.VIEWER, lanes, "The lanes", gives=LanesView),
     Endpoint("GET", "/api/v1/alerts", Role.VIEWER, alerts, "Alerts", gives=Alerts),
@@ -176,6 +183,7 @@ ENDPOINTS = (
         gives=Beats,
         asks=Since,
         tag="agents",
+        parameters=AGENT_IDS,
     ),
     Endpoint(
         "POST",
@@ -184,8 +192,9 @@ ENDPOINTS = (
         command_agent,
         "Enable, disable, wake or end an agent",
         gives=AgentLine,
-        errors=(UnknownAgent,),
+        errors=(InvalidInput, UnknownAgent),
         tag="agents",
+        parameters={**AGENT_IDS, "verb": {"enum": list(COMMANDS)}},
     ),
     Endpoint(
         "POST",

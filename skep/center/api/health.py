@@ -17,6 +17,7 @@ from skep.wire.messages import OLDEST_PROTOCOL, PROTOCOL
 
 #: Free bytes in the data folder below which the center calls itself not ready.
 DISK_FLOOR = 64 * 2**20
+NOT_READY = Unavailable.status
 
 
 class Alive(msgspec.Struct):
@@ -66,8 +67,7 @@ async def readyz(call: Call) -> Raw:
     good = all(check.ok for check in checks)
     shown = checks if call.query.verbose is not None or not good else []
     body = msgspec.json.encode(Ready("ok" if good else "not ready", shown))
-    status = 200 if good else Unavailable.status
-    return Raw(body, "application/json", status=status)
+    return Raw(body, "application/json", status=200 if good else NOT_READY)
 
 
 def _checks(services: Services) -> list[tuple[str, Callable[[], Awaitable[str]]]]:
@@ -125,9 +125,16 @@ def _public(path: str, handler: object, summary: str, **more: object) -> Endpoin
 
 ENDPOINTS = (
     _public("/livez", livez, "Does the process answer?", gives=Alive),
-    _public("/readyz", readyz, "Can it work?", gives=Ready, asks=Verbose, errors=(Unavailable,)),
     _public(
-        "/healthz", readyz, "The same as /readyz", gives=Ready, asks=Verbose, errors=(Unavailable,)
+        "/readyz", readyz, "Can it work?", gives=Ready, asks=Verbose, others={NOT_READY: Ready}
+    ),
+    _public(
+        "/healthz",
+        readyz,
+        "The same as /readyz",
+        gives=Ready,
+        asks=Verbose,
+        others={NOT_READY: Ready},
     ),
     _public("/version", version, "Versions of program and protocol", gives=Version),
     _public(

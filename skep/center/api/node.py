@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 from skep import __version__
-from skep.center.auth import Role
+from skep.center.auth import Role, check_agent_id
 from skep.center.endpoint import Call, Endpoint
-from skep.errors import Forbidden, InvalidInput, OldProtocol, UnknownAgent
+from skep.errors import DiskFull, Forbidden, InvalidInput, OldProtocol, SkepError, UnknownAgent
+from skep.lanes.ingest import plain
+from skep.model.agent import Registration
 from skep.model.block import Leased
 from skep.wire.messages import (
     OLDEST_PROTOCOL,
@@ -25,6 +27,10 @@ from skep.wire.messages import (
     ReportReply,
 )
 
+#: Characters in one text of a registration, and labels (or kinds) in it.
+DESCRIPTION_LIMIT = 200
+LABELS_LIMIT = 64
+
 
 async def register(call: Call) -> Registered:
     """An agent says who it is and what it still holds; processed however late it comes."""
@@ -33,8 +39,8 @@ async def register(call: Call) -> Registered:
     if not OLDEST_PROTOCOL <= message.protocol <= PROTOCOL:
         raise OldProtocol(f"protocol {message.protocol} is not spoken here; upgrade the agent")
     agent = message.registration.id
-    _check_id(agent)
-    call.who.may_be(agent)
+    _check(call, agent)
+    _check_description(message.registration)
     await services.roster.register(message.registration)
     await services.leases.abandon(agent, message.holding)
     return Registered(
@@ -45,23 +51,40 @@ async def register(call: Call) -> Registered:
     )
 
 
-def _check_id(agent: str) -> None:
-    if not 0 < len(agent) <= 64 or not agent.isprintable() or not agent.isascii():  # noqa: PLR2004
-        raise InvalidInput("an agent's id has 1 to 64 printable ASCII characters")
+def _check(call: Call, agent: str) -> None:
+    """An id that can be one, and that the token may be. Raises InvalidInput, Forbidden."""
+    check_agent_id(agent)
+    call.who.may_be(agent)
+
+
+def _check_description(about: Registration) -> None:
+    """People read it, and it is written again at every reconnect: plain and short."""
+    labels = [text for pair in about.labels.items() for text in pair]
+    texts = (about.name, about.group, about.address, about.os, about.version)
+    for text in (*texts, *about.kinds, *labels):
+        if len(text) > DESCRIPTION_LIMIT or not text.isprintable():
+            raise InvalidInput(
+                f"{text[:50]!r} in a registration: use up to {DESCRIPTION_LIMIT} printable"
+                " characters"
+            )
+    if len(about.labels) > LABELS_LIMIT or len(about.kinds) > LABELS_LIMIT:
+        raise InvalidInput(f"a registration has at most {LABELS_LIMIT} labels and kinds each")
 
 
 async def heartbeat(call: Call) -> HeartbeatReply:
     """Note that the agent lives, renew its leases, tell it what it should know."""
     message: Heartbeat = call.body
     services = call.services
-    call.who.may_be(message.agent)
+    _check(call, message.agent)
     known = await services.roster.beat(message.agent, message.vitals, message.age)
-    if not known:
-        return HeartbeatReply(known=False)
+    if not known or not services.roster.fresh(message.age):
+        # What waited too long says nothing about now: it renews no lease either (C10).
+        return HeartbeatReply(known=known)
     lost = await services.leases.renew(message.agent, message.holding)
     reply = HeartbeatReply(commands=services.hub.resting(message.agent), lost=lost)
     if message.want and await services.roster.may_work(message.agent):
-        reply.lease = await _reply(call, await services.lease(message.agent, message.want, 0.0))
+        blocks = await services.lease(message.agent, message.want, 0.0, call.gone)
+        reply.lease = await _reply(call, blocks)
     return reply
 
 
@@ -69,10 +92,11 @@ async def lease(call: Call) -> LeaseReply:
     """Blocks for an agent; waits a while when there are none."""
     message: LeaseAsk = call.body
     services = call.services
-    call.who.may_be(message.agent)
+    _check(call, message.agent)
     if not await services.roster.may_work(message.agent):
         await _refuse(call, message.agent)
-    return await _reply(call, await services.lease(message.agent, message.want, message.wait))
+    blocks = await services.lease(message.agent, message.want, message.wait, call.gone)
+    return await _reply(call, blocks)
 
 
 async def _refuse(call: Call, agent: str) -> None:
@@ -93,7 +117,7 @@ async def report(call: Call) -> ReportReply:
     """Results of blocks; on disk when this is answered."""
     message: Report = call.body
     services = call.services
-    call.who.may_be(message.agent)
+    _check(call, message.agent)
     verdicts = await services.ingest.take(message.agent, message.blocks)
     _count(call, message, [verdict.verdict for verdict in verdicts])
     if any(outcome.failure for block in message.blocks for outcome in block.outcomes):
@@ -119,12 +143,19 @@ def _count(call: Call, message: Report, verdicts: list[str]) -> None:
 async def give_back(call: Call) -> GivenBack:
     """An agent returns blocks that it will not do."""
     message: GiveBack = call.body
-    call.who.may_be(message.agent)
-    reason = message.reason[:200]
+    _check(call, message.agent)
+    reason = plain(message.reason)[:DESCRIPTION_LIMIT]
     return GivenBack(await call.services.leases.give_back(message.agent, message.blocks, reason))
 
 
-def _row(path: str, handler: object, summary: str, takes: type, gives: type) -> Endpoint:
+def _row(
+    path: str,
+    handler: object,
+    summary: str,
+    takes: type,
+    gives: type,
+    *errors: type[SkepError],
+) -> Endpoint:
     return Endpoint(
         "POST",
         f"/node/{path}",
@@ -133,15 +164,16 @@ def _row(path: str, handler: object, summary: str, takes: type, gives: type) -> 
         summary,
         takes,
         gives,
-        errors=(InvalidInput, UnknownAgent, OldProtocol),
+        errors=(InvalidInput, *errors),
         tag="agents",
+        notes="Takes msgpack, plain or zstd, or JSON, where bytes are base64.",
     )
 
 
 ENDPOINTS = (
-    _row("register", register, "Register an agent", Register, Registered),
+    _row("register", register, "Register an agent", Register, Registered, OldProtocol),
     _row("heartbeat", heartbeat, "Beat and renew leases", Heartbeat, HeartbeatReply),
-    _row("lease", lease, "Lease blocks (long poll)", LeaseAsk, LeaseReply),
-    _row("block", report, "Report results of blocks", Report, ReportReply),
+    _row("lease", lease, "Lease blocks (long poll)", LeaseAsk, LeaseReply, UnknownAgent),
+    _row("block", report, "Report results of blocks", Report, ReportReply, DiskFull),
     _row("giveback", give_back, "Give blocks back", GiveBack, GivenBack),
 )

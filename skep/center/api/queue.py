@@ -7,11 +7,14 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from skep.center.api.names import RUN_NAMES, run_name
 from skep.center.auth import Role
 from skep.center.endpoint import Call, Endpoint
 from skep.errors import Conflict, DiskFull, InvalidInput, UnknownRun
 from skep.jobs.validate import Offered
 from skep.store.ports import Accepted, FinishedBlock
+
+BlockId = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class Page(msgspec.Struct):
@@ -26,10 +29,10 @@ class Finished(msgspec.Struct):
     blocks: list[FinishedBlock]
 
 
-class Collect(msgspec.Struct):
+class Collect(msgspec.Struct, forbid_unknown_fields=True):
     """Blocks that the run has read and need not see again."""
 
-    blocks: list[int]
+    blocks: Annotated[list[BlockId], Meta(max_length=10_000)]
 
 
 class Collected(msgspec.Struct):
@@ -40,7 +43,7 @@ class Collected(msgspec.Struct):
 
 async def put(call: Call) -> Accepted:
     """Accept requests; they are on disk when this is answered."""
-    accepted = await call.services.intake.accept(call.path["identity"], call.body)
+    accepted = await call.services.intake.accept(run_name(call.path["identity"]), call.body)
     call.services.metrics.accepted.inc(accepted.new)
     return accepted
 
@@ -48,14 +51,14 @@ async def put(call: Call) -> Accepted:
 async def finished(call: Call) -> Finished:
     """Read finished requests. Reading changes nothing; `collected` does."""
     blocks = call.services.store.blocks
-    return Finished(await blocks.finished(call.path["identity"], call.query.limit))
+    return Finished(await blocks.finished(run_name(call.path["identity"]), call.query.limit))
 
 
 async def collected(call: Call) -> Collected:
     """Mark blocks as read."""
     message: Collect = call.body
-    count = await call.services.store.blocks.collect(call.path["identity"], message.blocks)
-    return Collected(count)
+    run = run_name(call.path["identity"])
+    return Collected(await call.services.store.blocks.collect(run, message.blocks))
 
 
 ENDPOINTS = (
@@ -70,6 +73,11 @@ ENDPOINTS = (
         status=202,
         errors=(InvalidInput, UnknownRun, Conflict, DiskFull),
         tag="runs",
+        parameters=RUN_NAMES,
+        notes="All or nothing: one request that is not valid refuses the whole batch, and the "
+        "error names its place. Sending a batch again is safe, with or without an "
+        "`Idempotency-Key`: a run keeps one request per fingerprint, and the answer counts "
+        "those that were there already as `known` (requests with `again` are always new).",
     ),
     Endpoint(
         "GET",
@@ -79,8 +87,9 @@ ENDPOINTS = (
         "Read finished requests by block",
         gives=Finished,
         asks=Page,
-        errors=(UnknownRun,),
+        errors=(InvalidInput, UnknownRun),
         tag="runs",
+        parameters=RUN_NAMES,
     ),
     Endpoint(
         "POST",
@@ -90,7 +99,8 @@ ENDPOINTS = (
         "Mark finished blocks as read",
         Collect,
         Collected,
-        errors=(UnknownRun,),
+        errors=(InvalidInput, UnknownRun),
         tag="runs",
+        parameters=RUN_NAMES,
     ),
 )

@@ -6,9 +6,12 @@ type that no browser renders.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from skep.archive.frames import read_records, split_response
+from skep.center.api.names import NUMBERS, number
 from skep.center.auth import Role
 from skep.center.endpoint import Call, Endpoint, Raw
 from skep.errors import InvalidInput, NotFound, UnknownBlock
@@ -16,13 +19,32 @@ from skep.model.attempt import Attempt
 from skep.model.block import BlockChange, BlockView
 from skep.store.ports import RequestView
 
-_ID_DIGITS = 18
+#: The states of `model/states.py`, as words.
+StateWord = Literal[
+    "waiting", "queued", "leased", "delayed", "done", "dead", "cancelled", "expired"
+]
+
+
+class RequestLine(msgspec.Struct):
+    """A request as people see it."""
+
+    id: int
+    run: str
+    uri: str
+    priority: int
+    state: StateWord
+    failures: int
+    #: The block that it is, or ended, in.
+    block: int | None
+    created_at: float
+    #: A delayed request waits for this moment.
+    not_before: float
 
 
 class RequestDetail(msgspec.Struct):
     """A request and every attempt at it, oldest first."""
 
-    request: RequestView
+    request: RequestLine
     attempts: list[Attempt]
 
 
@@ -36,8 +58,13 @@ class BlockDetail(msgspec.Struct):
 async def show_request(call: Call) -> RequestDetail:
     """A request with its attempts."""
     requests = call.services.store.requests
-    number = _number(call.path["request"])
-    return RequestDetail(await requests.get(number), await requests.attempts(number))
+    wanted = number(call.path["request"])
+    return RequestDetail(_line(await requests.get(wanted)), await requests.attempts(wanted))
+
+
+def _line(view: RequestView) -> RequestLine:
+    told = {**msgspec.structs.asdict(view), "state": view.state.name.lower()}
+    return msgspec.convert(told, RequestLine)
 
 
 async def show_body(call: Call) -> Raw:
@@ -57,28 +84,22 @@ async def show_record(call: Call) -> Raw:
 async def show_block(call: Call) -> BlockDetail:
     """A block with its history."""
     blocks = call.services.store.blocks
-    number = _number(call.path["block"])
-    return BlockDetail(await blocks.get(number), await blocks.history(number))
+    wanted = number(call.path["block"])
+    return BlockDetail(await blocks.get(wanted), await blocks.history(wanted))
 
 
 async def _archived(call: Call) -> bytes:
-    number = _number(call.path["request"])
-    await call.services.store.requests.get(number)
-    kept = [a for a in await call.services.store.requests.attempts(number) if a.length]
+    wanted = number(call.path["request"])
+    await call.services.store.requests.get(wanted)
+    kept = [a for a in await call.services.store.requests.attempts(wanted) if a.length]
     if not kept:
-        raise NotFound(f"no bytes were kept for request {number}")
+        raise NotFound(f"no bytes were kept for request {wanted}")
     last = kept[-1]
     return await call.services.archive.read(last.segment, last.offset, last.length)
 
 
 def _attachment(content: bytes, kind: str, name: str) -> Raw:
     return Raw(content, kind, {"content-disposition": f'attachment; filename="{name}"'})
-
-
-def _number(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or len(text) > _ID_DIGITS:
-        raise InvalidInput(f"{text[:50]!r} is not an id; ids are decimal numbers")
-    return int(text)
 
 
 ENDPOINTS = (
@@ -91,6 +112,7 @@ ENDPOINTS = (
         gives=RequestDetail,
         errors=(NotFound, InvalidInput),
         tag="requests",
+        parameters=NUMBERS,
     ),
     Endpoint(
         "GET",
@@ -101,6 +123,7 @@ ENDPOINTS = (
         errors=(NotFound, InvalidInput),
         media="application/octet-stream",
         tag="requests",
+        parameters=NUMBERS,
     ),
     Endpoint(
         "GET",
@@ -111,6 +134,7 @@ ENDPOINTS = (
         errors=(NotFound, InvalidInput),
         media="application/zstd",
         tag="requests",
+        parameters=NUMBERS,
     ),
     Endpoint(
         "GET",
@@ -121,5 +145,6 @@ ENDPOINTS = (
         gives=BlockDetail,
         errors=(UnknownBlock, InvalidInput),
         tag="requests",
+        parameters=NUMBERS,
     ),
 )

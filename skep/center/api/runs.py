@@ -7,12 +7,14 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from skep.center.api.names import RUN_NAMES, run_name
 from skep.center.auth import Role
 from skep.center.endpoint import Call, Endpoint
 from skep.errors import Conflict, InvalidInput, NotFound, UnknownRun
 from skep.jobs.intake import NewRun
+from skep.lanes.dispatch import try_reconcile
 from skep.model.ledger import Ledger
-from skep.model.run import Run, RunId
+from skep.model.run import Run, RunSettings
 from skep.model.states import RunState
 
 VERBS = {
@@ -27,7 +29,7 @@ class Newest(msgspec.Struct):
     """Which runs to list: `limit` of them, made before a moment."""
 
     limit: Annotated[int, Meta(ge=1, le=1000)] = 50
-    before: float | None = None
+    before: Annotated[float, Meta(ge=0, le=1e15)] | None = None
 
 
 class Runs(msgspec.Struct):
@@ -35,6 +37,17 @@ class Runs(msgspec.Struct):
 
     items: list[Run]
     next: float | None = None
+
+
+class AskedSettings(RunSettings, frozen=True, forbid_unknown_fields=True):
+    """Settings as a caller writes them: a misspelt field is told, not dropped."""
+
+
+class OpenRun(msgspec.Struct, forbid_unknown_fields=True):
+    """What a caller says about a run that it opens; `{}` takes every default."""
+
+    job: str = ""
+    settings: AskedSettings = AskedSettings()
 
 
 class RunView(msgspec.Struct):
@@ -61,32 +74,32 @@ async def list_runs(call: Call) -> Runs:
 
 async def open_run(call: Call) -> RunView:
     """Open a run under a name of the caller's. Doing it twice changes nothing."""
-    try:
-        run_id = msgspec.convert(call.path["run"], RunId)
-    except msgspec.ValidationError as error:
-        raise InvalidInput(
-            "a run's name has 1 to 64 letters, digits, dots, dashes or underscores"
-        ) from error
-    run, _ = await call.services.intake.open_run(run_id, call.body)
+    asked: OpenRun = call.body
+    settings = msgspec.convert(asked.settings, RunSettings, from_attributes=True)
+    new = NewRun(asked.job, settings)
+    run, _ = await call.services.intake.open_run(run_name(call.path["run"]), new)
     return await _view(call, run)
 
 
 async def show_run(call: Call) -> RunView:
     """A run and where its requests are."""
-    return await _view(call, await call.services.store.runs.get(call.path["run"]))
+    return await _view(call, await call.services.store.runs.get(run_name(call.path["run"])))
 
 
 async def change_run(call: Call) -> RunView:
     """pause, continue, finish or cancel."""
     verb = VERBS.get(call.path["verb"])
     if verb is None:
-        raise NotFound(f"{call.path['verb']!r} is none of {', '.join(VERBS)}, revive")
-    return await _view(call, await call.services.intake.move(call.path["run"], verb))
+        raise NotFound(f"{call.path['verb'][:50]!r} is none of {', '.join(VERBS)}, revive")
+    run = await call.services.intake.move(run_name(call.path["run"]), verb)
+    if verb is RunState.RUNNING:
+        await try_reconcile(call.services.dispatcher)
+    return await _view(call, run)
 
 
 async def revive(call: Call) -> Revived:
     """Send every dead request of a run again."""
-    count = await call.services.store.requests.revive(call.path["run"])
+    count = await call.services.store.requests.revive(run_name(call.path["run"]))
     call.services.nudge.ring()
     return Revived(count)
 
@@ -113,10 +126,12 @@ ENDPOINTS = (
         Role.OPERATOR,
         open_run,
         "Open a run",
-        NewRun,
+        OpenRun,
         RunView,
         errors=(InvalidInput,),
         tag="runs",
+        parameters=RUN_NAMES,
+        notes="Opening a run that is there gives it back as it is, with its first settings.",
     ),
     Endpoint(
         "GET",
@@ -125,8 +140,9 @@ ENDPOINTS = (
         show_run,
         "Show a run and its ledger",
         gives=RunView,
-        errors=(UnknownRun,),
+        errors=(InvalidInput, UnknownRun),
         tag="runs",
+        parameters=RUN_NAMES,
     ),
     Endpoint(
         "POST",
@@ -135,8 +151,9 @@ ENDPOINTS = (
         revive,
         "Send the dead requests of a run again",
         gives=Revived,
-        errors=(UnknownRun,),
+        errors=(InvalidInput, UnknownRun, Conflict),
         tag="runs",
+        parameters=RUN_NAMES,
     ),
     Endpoint(
         "POST",
@@ -145,7 +162,8 @@ ENDPOINTS = (
         change_run,
         "Pause, continue, finish or cancel a run",
         gives=RunView,
-        errors=(UnknownRun, Conflict),
+        errors=(InvalidInput, UnknownRun, Conflict),
         tag="runs",
+        parameters={**RUN_NAMES, "verb": {"enum": list(VERBS)}},
     ),
 )

@@ -1,0 +1,259 @@
+"""A real center for tests and for trying things out: on a free port, in a folder of yours.
+
+It runs in the caller's event loop, over real HTTP, with its own SQLite file. `Caller`
+speaks to it by hand, in JSON or as agents do; it never retries and never hides an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any, TypeVar
+
+import aiohttp
+import msgspec
+
+from skep.center.auth import Role
+from skep.center.http import PROBLEM, Problem
+from skep.center.services import Services
+from skep.embed import LocalCenter
+from skep.model.agent import Registration, Vitals
+from skep.model.block import BlockReport, Held, Leased
+from skep.model.ledger import Ledger
+from skep.model.request import Outcome, Work
+from skep.runtime.clock import SystemClock
+from skep.settings import load
+from skep.wire import codec
+from skep.wire.messages import (
+    GiveBack,
+    GivenBack,
+    Heartbeat,
+    HeartbeatReply,
+    LeaseAsk,
+    LeaseReply,
+    Register,
+    Registered,
+    Report,
+    ReportReply,
+)
+
+T = TypeVar("T")
+CALL_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back, whatever it was."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+
+    def read(self, kind: type[T]) -> T:
+        """A good answer as its type; anything else fails the test with its text."""
+        assert self.status < 300, f"{self.status}: {self.content[:500]!r}"
+        return codec.decode(self.content, kind, self.headers.get("Content-Type", ""))
+
+    def json(self) -> Any:
+        """A good answer as plain data."""
+        return self.read(object)
+
+    def problem(self) -> Problem:
+        """An error answer, in the form that every error must have."""
+        assert self.headers.get("Content-Type") == PROBLEM, (self.status, self.content[:500])
+        problem = msgspec.json.decode(self.content, type=Problem)
+        assert problem.status == self.status
+        return problem
+
+
+class Caller:
+    """Somebody with a token, or without one."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str, token: str = "") -> None:
+        self.url = url
+        self.token = token
+        self._session = session
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
+
+    async def send(
+        self, method: str, path: str, data: Any = None, headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        """Bytes (or an async iterator of them, sent in chunks) as they are."""
+        sent = {**self.headers, **(headers or {})}
+        async with self._session.request(
+            method, self.url + path, data=data, headers=sent, allow_redirects=False
+        ) as response:
+            content = await response.read()
+            encoding = response.headers.get("Content-Encoding", "")
+            content = codec.decompress(content, encoding, 2**28)
+            return Answer(response.status, response.headers, content)
+
+    async def get(self, path: str) -> Answer:
+        return await self.send("GET", path)
+
+    async def put(self, path: str, body: Any) -> Answer:
+        return await self._json("PUT", path, body)
+
+    async def post(self, path: str, body: Any = None) -> Answer:
+        """A body of None is no body at all."""
+        return await self._json("POST", path, body)
+
+    async def _json(self, method: str, path: str, body: Any) -> Answer:
+        data = None if body is None else msgspec.json.encode(body)
+        return await self.send(method, path, data, {"Content-Type": codec.JSON})
+
+    async def packed(self, path: str, body: Any) -> Answer:
+        """As agents do it: msgpack both ways, zstd where it pays."""
+        data, encoding = codec.compress(codec.encode(body))
+        headers = {
+            "Content-Type": codec.MSGPACK,
+            "Accept": codec.MSGPACK,
+            "Accept-Encoding": codec.ZSTD,
+        }
+        if encoding:
+            headers["Content-Encoding"] = encoding
+        return await self.send("POST", path, data, headers)
+
+    def socket(self, agent: str, headers: Mapping[str, str] | None = None) -> Any:
+        """The commands of an agent: an async context manager around a WebSocket."""
+        return self._session.ws_connect(
+            f"{self.url}/node/commands",
+            params={"agent": agent},
+            headers={**self.headers, **(headers or {})},
+        )
+
+
+@dataclass
+class HandAgent:
+    """An agent without a downloader: the test decides what becomes of every request."""
+
+    caller: Caller
+    id: str = "a1"
+    #: JSON instead of msgpack and zstd.
+    plain: bool = False
+    held: dict[int, Leased] = field(default_factory=dict)
+
+    async def call(self, name: str, body: Any) -> Answer:
+        send = self.caller.post if self.plain else self.caller.packed
+        return await send(f"/node/{name}", body)
+
+    async def register(self, holding: Sequence[Held] = (), **more: Any) -> Registered:
+        message = Register(Registration(self.id, self.id), list(holding), **more)
+        return (await self.call("register", message)).read(Registered)
+
+    async def beat(self, want: int = 0, age: float = 0.0, vitals: Vitals | None = None) -> Any:
+        """With everything that it holds."""
+        holding = [block.held for block in self.held.values()]
+        message = Heartbeat(self.id, vitals or Vitals(), holding, want, age)
+        reply = (await self.call("heartbeat", message)).read(HeartbeatReply)
+        self._take(reply.lease.blocks if reply.lease else [])
+        return reply
+
+    async def lease(self, want: int = 1, wait: float = 0.0) -> list[Leased]:
+        """Blocks, which it holds from now on."""
+        reply = (await self.call("lease", LeaseAsk(self.id, want, wait))).read(LeaseReply)
+        self._take(reply.blocks)
+        return reply.blocks
+
+    def _take(self, blocks: Sequence[Leased]) -> None:
+        self.held.update({block.id: block for block in blocks})
+
+    async def report(self, *reports: BlockReport) -> list[str]:
+        """The verdicts, in order."""
+        answer = await self.call("block", Report(self.id, list(reports)))
+        return [verdict.verdict for verdict in answer.read(ReportReply).verdicts]
+
+    async def finish(self, block: Leased, failure: str = "", status: int = 200) -> str:
+        """End every request of a block in the same way."""
+        outcomes = [Outcome(work.id, failure, status) for work in works_of(block)]
+        self.held.pop(block.id, None)
+        return (await self.report(BlockReport(block.id, block.token, outcomes)))[0]
+
+    async def give_back(self, *blocks: Leased) -> int:
+        message = GiveBack(self.id, [block.held for block in blocks])
+        return (await self.call("giveback", message)).read(GivenBack).blocks
+
+
+def works_of(block: Leased) -> list[Work]:
+    """The requests of a block that are still to be done."""
+    works = msgspec.msgpack.decode(block.body, type=list[Work])
+    return [work for work in works if work.id not in block.skip]
+
+
+class RunningCenter:
+    """A center that answers, with everybody who may call it."""
+
+    def __init__(self, local: LocalCenter, session: aiohttp.ClientSession) -> None:
+        self.local = local
+        self._session = session
+        self.url = local.url
+        self.admin = Caller(session, self.url, local.admin_token)
+        self.agent = Caller(session, self.url, local.agent_token)
+        self.anyone = Caller(session, self.url)
+
+    @property
+    def services(self) -> Services:
+        return self.local.center.services
+
+    @property
+    def folder(self) -> Path:
+        return self.local.folder
+
+    def hand_agent(self, name: str = "a1", *, plain: bool = False) -> HandAgent:
+        return HandAgent(self.agent, name, plain)
+
+    async def caller(self, role: Role, subject: str = "") -> Caller:
+        """Somebody with a new token of that role."""
+        return Caller(self._session, self.url, await self.services.auth.issue(role, subject))
+
+    async def open_run(self, name: str, **settings: Any) -> None:
+        answer = await self.admin.put(f"/api/v1/runs/{name}", {"settings": settings})
+        assert answer.status == 200, answer.content
+
+    async def put(self, run: str, offered: Sequence[Any]) -> Any:
+        """Requests into a run's queue: {"new": n, "known": n}."""
+        return (await self.admin.post(f"/requestqueue/{run}", offered)).json()
+
+    async def dispatched(self) -> None:
+        """Everything that waits and has room is in its lane when this returns."""
+        while await self.services.dispatcher.dispatch():
+            pass
+
+    async def ledger(self, run: str | None = None) -> Ledger:
+        """As it is now; counted twice, and the two must agree."""
+        counted = await self.services.store.ledgers.audit(run)
+        running = await self.services.store.ledgers.read(run)
+        assert counted == running, f"{counted.line()} is not {running.line()}"
+        assert running.unaccounted == 0, running.line()
+        return running
+
+    async def metric(self, name: str) -> float:
+        """A figure of /metrics without labels."""
+        text = (await self.anyone.get("/metrics")).content.decode()
+        lines = [line.split() for line in text.splitlines() if line.startswith(f"{name} ")]
+        assert lines, f"{name} is not in /metrics"
+        return float(lines[0][1])
+
+
+@asynccontextmanager
+async def running_center(folder: Path, **flags: Any) -> AsyncIterator[RunningCenter]:
+    """A center until the block ends; `flags` as in settings, with `_` for the first dot
+    (`lanes_super_limit=20`)."""
+    dotted = {name.replace("_", ".", 1): value for name, value in flags.items()}
+    settings = load(flags={"data": str(folder), "center.port": 0, **dotted})
+    local = LocalCenter(settings, SystemClock(), Random(7))  # noqa: S311 (a test repeats)
+    timeout = aiohttp.ClientTimeout(total=CALL_SECONDS)
+    await local.start()
+    try:
+        async with aiohttp.ClientSession(
+            auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar(), timeout=timeout
+        ) as session:
+            yield RunningCenter(local, session)
+    finally:
+        await local.stop()
