@@ -1,0 +1,51 @@
+"""What every store must do, as tests. A backend subclasses it and supplies two fixtures.
+
+`store` is an opened, empty store; `other_store` is a second center on the same database.
+The tests run against real servers, so nothing here looks inside and nothing sleeps. After
+every test the ledger must add up, for each run and over all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from skep.store.ports import Store
+from skep.testing.conformance.store_blocks import (
+    FinishedPromises,
+    LeasePromises,
+    ReapPromises,
+    SettlePromises,
+)
+from skep.testing.conformance.store_desk import AgentPromises, DeskPromises
+from skep.testing.conformance.store_ground import assert_accounted
+from skep.testing.conformance.store_requests import (
+    AcceptPromises,
+    PackPromises,
+    RunPromises,
+    SweepPromises,
+)
+from skep.testing.conformance.store_walk import RacePromises, WalkPromises
+
+
+class StoreConformance(
+    RunPromises,
+    AcceptPromises,
+    PackPromises,
+    SweepPromises,
+    LeasePromises,
+    SettlePromises,
+    ReapPromises,
+    FinishedPromises,
+    AgentPromises,
+    DeskPromises,
+    WalkPromises,
+    RacePromises,
+):
+    """Every promise of `store/ports.py`."""
+
+    @pytest.fixture(autouse=True)
+    async def everything_is_accounted_for(self, store: Store) -> AsyncIterator[None]:
+        yield
+        await assert_accounted(store)

@@ -1,0 +1,108 @@
+"""The store contract on SQLite, PostgreSQL and MariaDB, and what is theirs alone."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from skep.store.sql.database import Tx
+from skep.store.sql.store import SqlStore
+from skep.store.sql.tables import metadata
+from skep.testing import servers
+from skep.testing.conformance.store import StoreConformance
+from skep.testing.conformance.store_ground import (
+    assert_accounted,
+    done,
+    failed,
+    ids,
+    leased_one,
+    settle,
+    settlement,
+)
+
+
+@pytest.fixture(scope="module")
+def used_databases() -> dict[str, str]:
+    """A database for each server, made once: a new one for each test takes too long."""
+    return {}
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
+def store_url(
+    request: pytest.FixtureRequest, tmp_path: Path, used_databases: dict[str, str]
+) -> str:
+    """An empty database, or one that a test before this one has used."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'skep.db'}"
+    if request.param not in used_databases:
+        name = {"postgresql": "postgres_server", "mariadb": "mariadb_server"}[request.param]
+        server: servers.Database = request.getfixturevalue(name)
+        used_databases[request.param] = server.fresh_database()
+    return used_databases[request.param]
+
+
+@pytest.fixture
+async def store(store_url: str) -> AsyncIterator[SqlStore]:
+    opened = SqlStore(store_url)
+    await opened.open()
+    await opened.database.write(empty)
+    yield opened
+    await opened.close()
+
+
+def empty(tx: Tx) -> None:
+    for table in metadata.sorted_tables:
+        tx.execute(sa.delete(table))
+
+
+@pytest.fixture
+async def other_store(store: SqlStore, store_url: str) -> AsyncIterator[SqlStore]:
+    opened = SqlStore(store_url)
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+class TestSqlStore(StoreConformance):
+    """One suite, three databases."""
+
+
+TAMPERING = {
+    "a request is gone": "DELETE FROM requests WHERE id = (SELECT n FROM (SELECT MIN(id) AS n"
+    " FROM requests) AS first)",
+    "a running count is off": "UPDATE tallies SET n = n + 1 WHERE state = 4",
+    "a block ended with requests in it": "UPDATE blocks SET state = 4 WHERE state = 2",
+    "a request is in no state": "UPDATE requests SET state = 99 WHERE state = 5",
+    "a request is in no block": "UPDATE requests SET block = NULL WHERE state = 1",
+}
+
+
+@pytest.mark.parametrize("how", TAMPERING)
+async def test_the_audit_finds_what_was_tampered_with(store: SqlStore, how: str) -> None:
+    """A7: the ledger is able to fail."""
+    block = await leased_one(store, 6)
+    numbers = ids(block)
+    await settle(store, settlement(block, done(numbers[:2]) + failed(numbers[2:4]), final=False))
+    await assert_accounted(store)
+    with store.database.engine.connect() as connection:
+        if store.database.dialect.name == "sqlite":
+            connection.exec_driver_sql("BEGIN")
+        connection.exec_driver_sql(TAMPERING[how])
+        connection.commit()
+    with pytest.raises(AssertionError):
+        await assert_accounted(store)
+    read, audit = await store.ledgers.read(), await store.ledgers.audit()
+    assert read != audit or audit.unaccounted
+
+
+async def test_blocks_count_their_open_requests(store: SqlStore) -> None:
+    block = await leased_one(store, 6)
+    await settle(store, settlement(block, done(ids(block)[:2]), final=False))
+    query = sa.text(
+        "SELECT COUNT(*) FROM blocks b WHERE b.state IN (1, 2, 16) AND b.size - 2 <>"
+        " (SELECT COUNT(*) FROM requests r WHERE r.block = b.id AND r.state = 1)"
+    )
+    assert await store.database.read(lambda c: c.execute(query).scalar()) == 0
