@@ -198,9 +198,10 @@ class Agent:
             lost = set(reply.lost)
             # By the token that was sent: the block may have been leased anew meanwhile.
             gone = [held for held in sent if held.block in lost]
-            count = self.holding.lose(gone)
+            # None of them is ours when their last report crossed the beat on its way.
+            if count := self.holding.lose(gone):
+                log.warning("the center took %d blocks from us", count)
             self.outbox.forget_leases(gone)
-            log.warning("the center took %d blocks from us", count)
             self.pump.poke()
         for command in reply.commands:
             await self.obey(command)

@@ -40,6 +40,7 @@ class HeldBlock:
         "run",
         "running",
         "since",
+        "spoiled",
         "waiting",
         "withdrawn",
     )
@@ -64,6 +65,8 @@ class HeldBlock:
         self.withdrawn = False
         #: An earlier part was dropped, so no later part may say that it is the last.
         self.gap = False
+        #: A downloader died over it, perhaps because of it.
+        self.spoiled = False
 
     def done(self, fetched: Fetched) -> None:
         """An outcome came in. Called by downloaders, once per request: keep it short."""
@@ -73,11 +76,21 @@ class HeldBlock:
         holding.finished += 1
         if self.gone:
             holding.discarded += 1
-        elif not (self.withdrawn and fetched.outcome.failure == Failure.LOST):
+        elif fetched.outcome.failure != Failure.LOST:
             self._keep(fetched.outcome, fetched.frames)
+        elif not self.withdrawn:
+            self._spoil()
         if not self.running and not self.waiting:
+            self.withdrawn = self.withdrawn or self.gap
             holding.ready = True
         holding.changed()
+
+    def _spoil(self) -> None:
+        """A downloader that ends by itself has not done the request, and a request that
+        kills downloaders must not go round for ever: the block is not given back, its lease
+        runs out, and the center counts that."""
+        self.gap = self.spoiled = True
+        self.holding.broken.add(self.run)
 
     def _keep(self, outcome: Outcome, frames: bytes) -> None:
         if not self.outcomes:
@@ -138,6 +151,8 @@ class Holding:
         self.discarded = 0
         #: Blocks that the center took from us, or whose reports came too late.
         self.lost = 0
+        #: Runs whose downloader died; whoever opens a new one clears it.
+        self.broken: set[str] = set()
         #: Draining: every block that still arrives is given back.
         self.closing = False
 
@@ -286,14 +301,15 @@ class Holding:
 
     def take_returns(self) -> list[Held]:
         """Withdrawn blocks with nothing left to report; they are no longer held."""
-        held = [
-            block.held
+        ended = [
+            block
             for block in self._blocks.values()
             if block.withdrawn and block.complete and not block.outcomes and not block.reporting
         ]
-        for one in held:
-            del self._blocks[one.block]
-        return held
+        for block in ended:
+            del self._blocks[block.held.block]
+            self.lost += block.spoiled
+        return [block.held for block in ended if not block.spoiled]
 
 
 def _nothing() -> None:

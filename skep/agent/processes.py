@@ -25,7 +25,7 @@ RESTART = Backoff(first=0.5, cap=30.0)
 #: A child that lived so long did not die of its start.
 STEADY_SECONDS = 60.0
 #: Exit codes that a restart cannot mend: wrong usage, refused by the center.
-HOPELESS = frozenset({2, 3, 4})
+HOPELESS = frozenset({2, 4})
 _PR_SET_PDEATHSIG = 1
 
 Argv = Callable[[int], list[str]]
@@ -99,7 +99,10 @@ class _Crew:
 
     async def _live(self, number: int) -> int:
         child = await asyncio.create_subprocess_exec(
-            *self._make_argv(number), preexec_fn=self._die_with_parent
+            *self._make_argv(number),
+            preexec_fn=self._die_with_parent,
+            # Ctrl-C reaches the parent alone, or each child would hear of it twice.
+            start_new_session=True,
         )
         self._running[number] = child
         if self._stopping.is_set():  # the signal came while it was being started

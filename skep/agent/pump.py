@@ -51,6 +51,8 @@ class Pump:
 
     def _round(self) -> None:
         # `_poked` stays set meanwhile: a downloader may answer before `start` returns.
+        while self._holding.broken:
+            self._downloaders.discard(self._holding.broken.pop())
         budget = ROUND
         while budget > 0 and (batch := self._next_batch(budget)):
             block, works = batch

@@ -80,6 +80,12 @@ class Downloaders:
             log.exception("cannot open downloader %s for run %s", settings.downloader, run)
             return Refusal(f"downloader {settings.downloader!r} could not be opened: {error}")
 
+    def discard(self, run: str) -> None:
+        """It died: the next work of the run gets a new one."""
+        if opened := self._open.pop(run, None):
+            log.error("the downloader of run %s died; opening another", run)
+            self._retired.append(opened.downloader)
+
     async def close_idle(self, idle: float) -> int:
         """Close what was not used for `idle` seconds; returns how many."""
         now = self._monotonic()

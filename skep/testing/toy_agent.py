@@ -84,6 +84,11 @@ class ToyKind:
         self._downloaders.append(ToyDownloader(self))
         return self._downloaders[-1]
 
+    @property
+    def newest(self) -> ToyDownloader:
+        """The one that was opened last."""
+        return self._downloaders[-1]
+
     def note_start(self, work: Work, active: int) -> None:
         self.started.append(work.id)
         self.most_active = max(self.most_active, active)

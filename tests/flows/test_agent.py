@@ -282,6 +282,25 @@ async def test_idle_downloaders_are_closed_and_opened_again(
     assert toy.opened == [("r", TOY_RUN)] * 2
 
 
+async def test_a_downloader_that_dies_is_replaced_and_its_block_left_to_its_lease(
+    center: CenterDouble, start: Start
+) -> None:
+    """Fault 34: the agent goes on with everything else."""
+    fill(center, blocks=1)
+    toy = ToyKind()
+    toy.held = {3, 4}
+    async with start(toy) as agent:
+        await until(lambda: agent.holding.active == 2)
+        await toy.newest.close()  # as if by itself
+        await until(lambda: agent.holding.lost == 1)
+        assert len(center.stored) == 8
+        toy.held = set()
+        center.add("r", toy_works(100, 5), TOY_RUN)
+        await center.until(lambda: len(center.stored) == 13)
+    assert len(toy.opened) == 2
+    assert center.returned == []
+
+
 async def test_a_wrong_token_is_a_clear_error_at_the_start(
     center: CenterDouble, tmp_path: Path
 ) -> None:

@@ -181,6 +181,22 @@ def test_withdrawn_blocks_report_what_ended_and_then_go_back(
     assert holding.blocks == 0
 
 
+def test_a_block_over_which_a_downloader_died_is_left_to_its_lease(
+    holding: Holding, clock: ManualClock
+) -> None:
+    """Fault 34: what was done is kept, and the loss is the center's to count."""
+    block = lease(holding)
+    started(holding)
+    finish(block, 0)
+    finish(block, 1, 2, failure=Failure.LOST)
+    assert holding.broken == {"r"}
+    (part,) = holding.take_due(clock.monotonic(), 1.0)
+    assert (part.final, [o.id for o in part.outcomes]) == (False, [0])
+    holding.settle(part, "stored")
+    assert holding.take_returns() == []
+    assert (holding.blocks, holding.lost) == (0, 1)
+
+
 def test_only_the_blocks_of_one_run_are_withdrawn(holding: Holding) -> None:
     lease(holding, 1, run="a")
     lease(holding, 2, range(3, 6), run="b")
