@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 LONGEST_SLEEP = 30.0
 #: While sockets are busy, results are handed over by so many.
 BATCH = 100
+#: ... but not for longer than this many rounds: one long body must not hold up the rest.
+HELD_ROUNDS = 8
 FIRST_ERROR_STATUS = 400
 _ASKS_TO_WAIT = frozenset({429, 503})
 
@@ -87,6 +89,7 @@ class Engine:
         self._share: Any = None
         self._poller: Poller | None = None
         self._busy = False
+        self._held = 0
         self._thread = threading.Thread(target=self._main, name=f"http {run}", daemon=True)
         self._thread.start()
 
@@ -161,16 +164,25 @@ class Engine:
         while self._inbox:
             self._accept(*self._inbox.popleft())
         self._launch_all()
-        hold = self._busy and len(self.finished) < BATCH
+        hold = self._holds_results()
         if not hold:
             self._announce()
         self._asleep = True
         # A request that came before the flag was up has not woken anybody, and results
         # that are held for a larger batch must not wait for a socket.
-        at_once = self._inbox or self._stopping or (hold and self.finished)
+        at_once = self._inbox or self._stopping or hold
         self._busy = self._wait(0.0 if at_once else self._patience())
         self._asleep = False
         self._reap()
+
+    def _holds_results(self) -> bool:
+        """Whether to wait for more results: while sockets are busy, for a few rounds."""
+        enough = len(self.finished) >= BATCH or self._held >= HELD_ROUNDS
+        if enough or not self._busy or not self.finished:
+            self._held = 0
+            return False
+        self._held += 1
+        return True
 
     def _patience(self) -> float:
         due = self._gate.next_due()

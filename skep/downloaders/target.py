@@ -11,7 +11,7 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
 #: The usual URI, recognised in one step. Everything else takes the careful way.
-_PLAIN = re.compile(r"(https?)://([a-z0-9.-]+)(?::([0-9]{1,5}))?(/[!-\"$-~]*)?")
+_PLAIN = re.compile(r"(https?)://([a-z0-9.-]+)(?::([1-9][0-9]{0,4}))?(/[!-\"$-~]*)?")
 _HOST = re.compile(r"[a-z0-9._-]+|[0-9a-f:.]*:[0-9a-f:.]*")
 _PORTS = {"http": "80", "https": "443"}
 _KEPT_IN_PATH = "%/:=&?~+!$,;'@()*[]|^`{}\"<>\\"
@@ -41,10 +41,9 @@ def parse_target(uri: str) -> Target:
     if plain is None:
         return _parse_carefully(uri)
     scheme, host, port, path = plain.groups()
-    default = _PORTS[scheme]
-    if path and (port is None or port == default):
-        return Target(uri, host, f"{scheme}://{host}:{default}")
-    return _assemble(scheme, host, port, path or "/", ())
+    if path:
+        return Target(uri, host, f"{scheme}://{host}:{port or _PORTS[scheme]}")
+    return _assemble(scheme, host, port, "/", ())
 
 
 def join_target(base: str, location: str) -> Target:

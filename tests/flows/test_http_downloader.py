@@ -36,6 +36,7 @@ from skep.testing.hostile import (
     fetch,
     fetch_all,
     redirects,
+    repeats,
     says,
     sends,
     silence,
@@ -554,6 +555,21 @@ async def test_a_thousand_pages_once_each(opened: Open, server: HostileServer) -
     assert [r.outcome.id for r in results] == list(range(1000))
     assert {(r.outcome.failure, r.outcome.status) for r in results} == {("", 200)}
     assert sorted(server.paths()) == sorted(f"/page?n={n}" for n in range(1000))
+
+
+async def test_a_long_body_does_not_hold_up_the_results_of_others(
+    opened: Open, server: HostileServer
+) -> None:
+    server.routes["/long"] = repeats(b"HTTP/1.1 200 OK\r\n\r\n", b"z" * 65_536)
+    downloader = opened(body_limit=2**32, time_limit=30.0)
+    long = asyncio.ensure_future(fetch(downloader, Work(0, server.url("/long"))))
+    while not server.busy:  # noqa: ASYNC110 - the counter is what is meant
+        await asyncio.sleep(0.005)
+    async with asyncio.timeout(5):
+        assert (await fetch(downloader, Work(1, server.url("/page")))).outcome.status == 200
+    assert not long.done()
+    await downloader.close()
+    assert (await long).outcome.failure == "lost"
 
 
 async def test_a_receiver_that_fails_costs_nobody_else_a_result(
