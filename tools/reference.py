@@ -11,7 +11,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
+
 from skep import errors, settings
+from skep.cli.exits import MEANINGS
+from skep.cli.main import COMMANDS, skep
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
 MADE = "<!-- Made by `make docs` from the code; edit the code. -->"
@@ -48,6 +52,46 @@ def errors_page() -> str:
     return "\n".join([*lines, ""])
 
 
+def cli_page() -> str:
+    lines = ["# Command line", "", MADE, "", *_paragraphs(skep.help), ""]
+    lines += ["Data goes to stdout; messages, progress and logs go to stderr. `--json` prints"]
+    lines += ["one JSON document. Colors are for terminals, and never used with `NO_COLOR`.", ""]
+    lines += ["## Exit codes", "", "| code | meaning |", "|---|---|"]
+    lines += [f"| {code.value} | {text} |" for code, text in MEANINGS.items()]
+    context = click.Context(skep, info_name="skep")
+    for name in COMMANDS:
+        if command := skep.get_command(context, name):
+            lines += _command(command, click.Context(command, context, name))
+    return "\n".join([*lines, ""])
+
+
+def _command(command: click.Command, context: click.Context) -> Iterator[str]:
+    """A section with usage, help and options; then one for each command below it."""
+    yield from ("", f"## {context.command_path}", "", "```")
+    yield from (" ".join([context.command_path, *command.collect_usage_pieces(context)]), "```", "")
+    yield from _paragraphs(command.help)
+    options = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
+    if options:
+        yield from ("", "| option | meaning |", "|---|---|")
+    for option in options:
+        yield f"| {_names(option)} | {(option.help or '').replace('|', '/')}{_default(option)} |"
+    if isinstance(command, click.Group):
+        for name, below in command.commands.items():
+            yield from _command(below, click.Context(below, context, name))
+
+
+def _names(option: click.Option) -> str:
+    kind = option.type.name.removesuffix(" range")
+    shown = {"integer": "NUMBER", "float": "NUMBER", "directory": "DIR"}.get(kind, kind.upper())
+    value = "" if option.is_flag else f" {option.metavar or shown}"
+    return ", ".join(f"`{name}{value}`" for name in option.opts)
+
+
+def _default(option: click.Option) -> str:
+    plain = isinstance(option.default, int | float) and not option.is_flag
+    return f" Default: {option.default}." if plain else ""
+
+
 def _yes_or_no(value: bool) -> str:
     return "yes" if value else "no"
 
@@ -62,7 +106,7 @@ def _paragraphs(text: str | None) -> list[str]:
     return [line.strip() for line in (text or "").strip().splitlines()]
 
 
-PAGES = {"settings.md": settings_page, "errors.md": errors_page}
+PAGES = {"settings.md": settings_page, "errors.md": errors_page, "cli.md": cli_page}
 
 
 def main(task: str) -> int:

@@ -14,7 +14,7 @@ from skep.cli.exits import Exit
 from skep.cli.options import json_option
 from skep.cli.output import say, show, show_json
 from skep.cli.reach import Reach, reaches_center, run_path
-from skep.errors import SkepError, UnknownRun
+from skep.errors import SkepError
 
 if TYPE_CHECKING:
     from skep.model.ledger import Ledger
@@ -140,8 +140,6 @@ async def send(client: CenterClient, sent: Sent, source: IO[bytes]) -> None:
         path = f"/requestqueue/{quote(sent.run, safe='')}"
         try:
             answer = await client.call("POST", path, batch.items, dict, seconds=60.0)
-        except UnknownRun as error:
-            raise UnknownRun(f"{error.detail}; add --new to open it") from error
         except SkepError as error:
             raise batch.explain(error) from error
         sent.accepted += answer["new"]

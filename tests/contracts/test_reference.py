@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from skep import settings
+from skep.cli.main import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTED = list(settings.documented())
@@ -33,6 +34,11 @@ def test_every_room_of_settings_is_listed() -> None:
         if isinstance(getattr(settings.Settings(), field.name), msgspec.Struct)
     ]
     assert list(settings.ROOMS) == structs
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_on_its_page(name: str) -> None:
+    assert f"\n## skep {name}\n" in (ROOT / "docs" / "reference" / "cli.md").read_text()
 
 
 def test_the_reference_pages_are_in_step() -> None:

@@ -1,0 +1,165 @@
+"""The examinations of `skep doctor`, one function each. None of them changes anything."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from skep.cli.reach import Reach
+from skep.errors import Malformed, SkepError
+from skep.runtime.clock import SystemClock
+
+if TYPE_CHECKING:
+    from skep.wire.client import CenterClient
+
+OLDEST_PYTHON = (3, 11)
+DISK_FLOOR = 512 * 2**20
+SKEW_LIMIT = 5.0
+TOKENS = ("admin.token", "agent.token")
+#: Enough for the first record of a segment, which describes the segment itself.
+FIRST_BYTES = 65536
+#: While requests move, two counts differ; these looks are enough to see them agree once.
+LOOKS = 5
+
+
+class Finding(msgspec.Struct):
+    """One thing that was looked at, and what to do when it is not well."""
+
+    name: str
+    ok: bool
+    detail: str
+    fix: str = ""
+
+
+async def examine(reach: Reach) -> list[Finding]:
+    """Everything that can be looked at from here."""
+    findings = [python(), *_local(reach)]
+    try:
+        async with reach.client() as client:
+            findings += await _center(client)
+    except SkepError as error:
+        findings.append(Finding("center", False, error.detail, "start one with `skep up`"))
+    findings += newest_segment(Path(reach.settings().archive_url))
+    return [finding if not finding.ok else _well(finding) for finding in findings]
+
+
+def _well(finding: Finding) -> Finding:
+    return Finding(finding.name, True, finding.detail)
+
+
+def _local(reach: Reach) -> list[Finding]:
+    """The folder matters when the center is here, or when there is one all the same."""
+    folder = Path(reach.settings().data)
+    if reach.center is not None and not folder.exists():
+        return []
+    return [data_folder(folder), *token_files(folder)]
+
+
+def python(version: tuple[int, ...] = tuple(sys.version_info[:3])) -> Finding:
+    shown = ".".join(str(part) for part in version)
+    needed = ".".join(str(part) for part in OLDEST_PYTHON)
+    return Finding("python", version >= OLDEST_PYTHON, shown, f"install Python {needed} or newer")
+
+
+def data_folder(folder: Path) -> Finding:
+    """Writable, and with room."""
+    if not folder.is_dir():
+        return Finding("data folder", False, f"{folder} is not there", "start with `skep up`")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return Finding("data folder", False, f"{folder} is not writable", f"chmod u+rwx {folder}")
+    free = shutil.disk_usage(folder).free
+    detail = f"{folder}, {free // 2**20} MiB free"
+    return Finding("data folder", free >= DISK_FLOOR, detail, "make room on its disk")
+
+
+def token_files(folder: Path) -> Iterator[Finding]:
+    """A token is for its owner's eyes only."""
+    for path in (folder / name for name in TOKENS):
+        if path.exists():
+            mode = path.stat().st_mode & 0o777
+            yield Finding(path.name, not mode & 0o077, f"mode {mode:o}", f"chmod 600 {path}")
+
+
+async def _center(client: CenterClient) -> list[Finding]:
+    version = await client.call("GET", "/version", None, dict)
+    here = f"{client.address} answers, version {version['version']}"
+    findings = [Finding("center", True, here), await _ready(client)]
+    for check in (_ledger, _clock):
+        try:
+            findings += await check(client)
+        except SkepError as error:
+            name = check.__name__.strip("_")
+            findings.append(Finding(name, False, error.detail, "look at the line above"))
+    return findings
+
+
+async def _ready(client: CenterClient) -> Finding:
+    try:
+        answer = await client.call("GET", "/readyz?verbose", None, dict)
+    except SkepError:
+        return Finding(
+            "ready",
+            False,
+            "the center says that it is not ready",
+            f"see what is missing: {client.address}/readyz?verbose",
+        )
+    names = ", ".join(check["name"] for check in answer["checks"] if check["ok"])
+    return Finding("ready", answer["status"] == "ok", f"{names} are well")
+
+
+async def _ledger(client: CenterClient) -> list[Finding]:
+    """The running counts against a count of all rows."""
+    fix = "this is a bug; please report it with the output of `skep info --json`"
+    running: dict[str, Any] = {}
+    for _ in range(LOOKS):
+        running = await client.call("GET", "/api/v1/ledger", None, dict)
+        audit = await client.call("GET", "/api/v1/ledger?audit=true", None, dict, seconds=60.0)
+        wrong = running["unaccounted"] or audit["unaccounted"]
+        if wrong or running["ledger"] == audit["ledger"]:
+            return [Finding("ledger", not wrong, audit["line"], fix)]
+    after = await client.call("GET", "/api/v1/ledger", None, dict)
+    moving = after["ledger"] != running["ledger"]
+    detail = "work moves too fast to compare" if moving else "running counts and rows differ"
+    return [Finding("ledger", moving, detail, fix)]
+
+
+async def _clock(client: CenterClient) -> list[Finding]:
+    """The center tells its time only through the age of its agents' beats."""
+    answer = await client.call("GET", "/api/v1/agents", None, dict)
+    if not answer["items"]:
+        return []
+    line = answer["items"][0]
+    skew = line["agent"]["seen_at"] + line["last_beat_age"] - SystemClock().now()
+    detail = f"{abs(skew):.1f} s between here and the center"
+    return [Finding("clock", abs(skew) < SKEW_LIMIT, detail, "set the clocks, for example by NTP")]
+
+
+def newest_segment(folder: Path) -> Iterator[Finding]:
+    """Of an archive that lies on this machine: its newest segment opens."""
+    segments = [*folder.glob("*.warc.zst")] if folder.is_dir() else []
+    if not segments:
+        return
+    newest = max(segments, key=lambda path: path.stat().st_mtime)
+    try:
+        detail, ok = f"{newest.name} begins with a {_first_record(newest)} record", True
+    except (OSError, SkepError) as error:
+        detail, ok = f"{newest.name}: {error}", False
+    yield Finding("archive", ok, detail, f"look at {newest}; keep it, and ask for advice")
+
+
+def _first_record(path: Path) -> str:
+    from skep.archive.frames import read_records
+    from skep.archive.walk import frame_end
+
+    with path.open("rb") as file:
+        data = file.read(FIRST_BYTES)
+    records = read_records(data[: frame_end(data)])
+    if not records:
+        raise Malformed("it has no record")
+    return records[0].type

@@ -1,0 +1,45 @@
+"""`skep doctor`: looks at this machine and at the center, and says how to mend things.
+
+It only reads. What it cannot look at, such as the folder of a center elsewhere, it leaves
+out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import click
+
+from skep.cli.exits import Exit
+from skep.cli.options import json_option
+from skep.cli.output import colored, show, show_json
+from skep.cli.reach import Reach, reaches_center
+
+if TYPE_CHECKING:
+    from skep.cli.checkups import Finding
+
+
+@click.command("doctor")
+@json_option
+@reaches_center
+def command(reach: Reach, as_json: bool) -> int:
+    """Check this machine and the center, and say how to mend what is wrong.
+
+    The exit code is 1 when something is wrong.
+    """
+    from skep.cli.checkups import examine
+
+    findings = asyncio.run(examine(reach))
+    well = all(finding.ok for finding in findings)
+    if as_json:
+        show_json({"ok": well, "checks": findings})
+    else:
+        show("\n".join(_line(finding) for finding in findings))
+    return Exit.OK if well else Exit.FAILED
+
+
+def _line(finding: Finding) -> str:
+    mark = colored("ok   ", "green") if finding.ok else colored("wrong", "red")
+    fix = f"\n       to mend it: {finding.fix}" if not finding.ok else ""
+    return f"{mark}  {finding.name}: {finding.detail}{fix}"
