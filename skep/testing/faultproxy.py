@@ -1,0 +1,275 @@
+"""A TCP proxy that misbehaves on command, between callers and one server.
+
+It runs on the event loop of a test. Put its address where the server's would stand, and
+switch faults on and off while calls are under way:
+
+    async with FaultProxy(center_port) as proxy:
+        proxy.latency = 0.2                    # seconds, each way
+        proxy.hold(TO_SERVER)                  # one-way partition; `hold()` is a black hole
+        proxy.heal()                           # what was held arrives late, as TCP does it
+        proxy.cut(TO_CALLER, when=b"POST /x")  # the server did it, its answer is lost
+        proxy.reset()                          # RST to every open connection
+        await proxy.flap(up=0.2, down=0.2, times=5)
+
+It never changes, invents or reorders bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+
+CHUNK = 65536
+HOST = "127.0.0.1"
+#: Linger for no time: close with RST and forget what was not sent.
+_ABORTIVE = struct.pack("ii", 1, 0)
+
+
+class Way(StrEnum):
+    """Where bytes are going."""
+
+    TO_SERVER = "to the server"
+    TO_CALLER = "to the caller"
+
+
+TO_SERVER, TO_CALLER = Way.TO_SERVER, Way.TO_CALLER
+
+
+@dataclass(slots=True)
+class _Rule:
+    """A fault for connections on which a caller says `when`."""
+
+    way: Way
+    when: bytes
+    after: int
+    #: Connections that it may still strike; None means all.
+    times: int | None
+    #: Hold the rest back until `heal`, instead of an RST.
+    holds: bool
+
+
+class FaultProxy:
+    """Stands before the server at `target`, a port of this machine."""
+
+    def __init__(self, target: int, port: int = 0) -> None:
+        self.target = target
+        self.port = port
+        #: Seconds that everything is delayed, each way.
+        self.latency = 0.0
+        #: Moments (monotonic) at which callers connected, refused ones too.
+        self.arrivals: list[float] = []
+        #: How often a rule of `cut` or `hold_calls` struck.
+        self.struck = 0
+        self._refusing = False
+        self._held: set[Way] = set()
+        self._rules: list[_Rule] = []
+        self._links: set[_Link] = set()
+        self._server: asyncio.Server | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.port}"
+
+    @property
+    def connections(self) -> int:
+        """Callers that connected since the start."""
+        return len(self.arrivals)
+
+    @property
+    def open(self) -> int:
+        """Connections that are open now."""
+        return len(self._links)
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._accept, HOST, self.port)
+        self.port = int(self._server.sockets[0].getsockname()[1])
+
+    async def stop(self) -> None:
+        """Close the port and end every connection."""
+        if self._server is None:
+            return
+        self._server.close()
+        ends = [link.ended.wait() for link in self._links]
+        self.reset()
+        await asyncio.gather(*ends)
+        await self._server.wait_closed()
+        self._server = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    def hold(self, *ways: Way) -> None:
+        """Forward nothing in these directions, not even the end of a connection.
+
+        Without a direction it is a black hole. Callers are still accepted: all that they
+        see is silence.
+        """
+        self._held = set(ways) or set(Way)
+
+    def hold_calls(self, when: bytes, way: Way = TO_SERVER, after: int = 0) -> None:
+        """A black hole for each connection on which a caller says `when`."""
+        self._rules.append(_Rule(way, when, after, None, holds=True))
+
+    def cut(self, way: Way, after: int = 0, when: bytes = b"", times: int | None = 1) -> None:
+        """RST to both sides at the first byte beyond `after`, counted from where a caller
+        says `when`; an empty `when` is whatever is said next.
+
+        `cut(TO_CALLER)` lets a request through and loses its answer, `cut(TO_SERVER, 100)`
+        tears a request. `times` is how many connections it strikes; None means all.
+        """
+        self._rules.append(_Rule(way, when, after, times, holds=False))
+
+    def heal(self) -> None:
+        """End every fault but `latency`. What was held goes on its way now."""
+        self._refusing = False
+        self._held.clear()
+        self._rules.clear()
+        for link in self._links:
+            link.heal()
+
+    def reset(self) -> None:
+        """RST to both sides of every open connection."""
+        for link in tuple(self._links):
+            link.reset()
+
+    def refuse(self) -> None:
+        """As `reset`, and for each new connection too, until `heal`."""
+        self._refusing = True
+        self.reset()
+
+    async def flap(self, up: float, down: float, times: int) -> None:
+        """Down and up again, that often."""
+        for _ in range(times):
+            self.refuse()
+            await asyncio.sleep(down)
+            self.heal()
+            await asyncio.sleep(up)
+
+    def holds(self, way: Way) -> bool:
+        return way in self._held
+
+    def rules_for(self, said: bytes) -> list[_Rule]:
+        """Rules that strike the connection on which this was said."""
+        found = [rule for rule in self._rules if rule.when in said and rule.times != 0]
+        for rule in found:
+            self.struck += 1
+            rule.times = rule.times - 1 if rule.times is not None else None
+        return found
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.arrivals.append(time.monotonic())
+        link = _Link(self, reader, writer)
+        self._links.add(link)
+        try:
+            if self._refusing:
+                link.reset()
+            else:
+                await link.run()
+        finally:
+            self._links.discard(link)
+            link.close()
+            link.ended.set()
+
+
+class _Link:
+    """A caller's connection, and ours to the server on its behalf."""
+
+    def __init__(
+        self, proxy: FaultProxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self.ended = asyncio.Event()
+        self._proxy = proxy
+        self._reader = reader
+        self._writers = [writer]
+        self._closed = False
+        self._wake = asyncio.Event()
+        #: Bytes that may still go that way, and whether what follows is held or cut.
+        self._budget: dict[Way, tuple[int, bool]] = {}
+        self._held: set[Way] = set()
+
+    async def run(self) -> None:
+        await self._permitted(TO_SERVER)
+        try:
+            reader, writer = await asyncio.open_connection(HOST, self._proxy.target)
+        except OSError:  # no server: the caller sees about what it would have seen
+            self.reset()
+            return
+        self._writers.append(writer)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._pump(self._reader, writer, TO_SERVER))
+            group.create_task(self._pump(reader, self._writers[0], TO_CALLER))
+
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: Way
+    ) -> None:
+        try:
+            while data := await reader.read(CHUNK):
+                if way is TO_SERVER:
+                    self._hear(data)
+                await self._forward(data, writer, way)
+            await self._permitted(way)
+            if not writer.is_closing():
+                writer.write_eof()
+        except OSError:
+            self.reset()
+
+    def _hear(self, said: bytes) -> None:
+        for rule in self._proxy.rules_for(said):
+            self._budget[rule.way] = (rule.after, rule.holds)
+
+    async def _forward(self, data: bytes, writer: asyncio.StreamWriter, way: Way) -> None:
+        await self._permitted(way)
+        allowed, holds = self._budget.get(way, (len(data), False))
+        await self._write(data[:allowed], writer)
+        if way in self._budget:
+            self._budget[way] = (allowed - min(allowed, len(data)), holds)
+        if allowed >= len(data):
+            return
+        if not holds:
+            self.reset()
+            return
+        self._held.add(way)
+        await self._permitted(way)
+        await self._write(data[allowed:], writer)
+
+    async def _write(self, data: bytes, writer: asyncio.StreamWriter) -> None:
+        if data and not writer.is_closing():
+            writer.write(data)
+            await writer.drain()
+
+    async def _permitted(self, way: Way) -> None:
+        """Return when bytes may go that way, or never will."""
+        if self._proxy.latency:
+            await asyncio.sleep(self._proxy.latency)
+        while not self._closed and (way in self._held or self._proxy.holds(way)):
+            self._wake.clear()
+            await self._wake.wait()
+
+    def heal(self) -> None:
+        self._held.clear()
+        self._budget.clear()
+        self._wake.set()
+
+    def close(self) -> None:
+        """Both sides have said all that they had to say."""
+        for writer in self._writers:
+            writer.close()
+
+    def reset(self) -> None:
+        self._closed = True
+        self._wake.set()
+        for writer in self._writers:
+            if not writer.transport.is_closing():
+                # An RST, so that the other side hears at once, and not in order.
+                connection = writer.get_extra_info("socket")
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORTIVE)
+                writer.transport.abort()

@@ -1,0 +1,346 @@
+"""A small world for failure tests: centers and agents as processes, a site, a client.
+
+The client writes every URL that a center acknowledged to a synced file of its own. At the
+end `check` compares that file with the store and with what the site saw: nothing that was
+acknowledged may be missing, however many processes died in between.
+
+    async with Fleet(folder) as fleet:
+        agent = await fleet.agent("a")
+        await fleet.offer(1000)
+        agent.kill()
+        ...
+        tell("22", **(await fleet.check()).figures())
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from random import Random
+from typing import Self, TypeVar
+
+import msgspec
+import sqlalchemy as sa
+
+from skep.errors import SkepError
+from skep.model.agent import AgentView, Vitals
+from skep.model.ledger import Ledger
+from skep.model.states import BlockState
+from skep.runtime.clock import SystemClock
+from skep.store.sql.tables import attempts, blocks
+from skep.testing.processes import AgentProcess, CenterProcess
+from skep.testing.site import DemoSite
+from skep.wire.client import CenterClient
+
+T = TypeVar("T")
+RUN = "web"
+STEP = 0.03
+#: A client gives a call up after so long.
+PATIENCE = 30.0
+
+
+class _LedgerAnswer(msgspec.Struct):
+    ledger: Ledger
+    unaccounted: int
+
+
+class _AgentLine(msgspec.Struct):
+    agent: AgentView
+    alive: bool
+
+
+class _Agents(msgspec.Struct):
+    items: list[_AgentLine]
+
+
+class _Ended(msgspec.Struct):
+    id: int
+    uri: str
+    state: str
+
+
+class _Block(msgspec.Struct):
+    id: int
+    requests: list[_Ended]
+
+
+class _Finished(msgspec.Struct):
+    blocks: list[_Block]
+
+
+class Balance(msgspec.Struct, frozen=True):
+    """What the client, the store and the site say, side by side."""
+
+    acknowledged: int
+    #: Acknowledged and not ended in the store.
+    lost: int
+    #: Ended twice in the store.
+    doubled: int
+    #: Ended well in the store, and never asked of the site.
+    unseen: int
+    #: Asked of the site more than once: work that a fault made somebody do again.
+    repeated: int
+    ledger: Ledger
+
+    def figures(self) -> dict[str, int]:
+        return {"lost": self.lost, "doubled": self.doubled, "repeated": self.repeated}
+
+
+class Acknowledged:
+    """The client's own memory of what was promised to it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def add(self, urls: Sequence[str]) -> None:
+        """On disk when it returns."""
+        with self._path.open("a") as file:
+            file.writelines(f"{url}\n" for url in urls)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def urls(self) -> list[str]:
+        return self._path.read_text().splitlines() if self._path.exists() else []
+
+
+class Client:
+    """Offers URLs, tries again when a call fails, and writes down what was taken."""
+
+    def __init__(self, urls: Sequence[str], token: str, acknowledged: Acknowledged) -> None:
+        self.api = CenterClient(urls, token, SystemClock(), Random())  # noqa: S311 - jitter
+        self.acknowledged = acknowledged
+        #: Calls that had to be made again.
+        self.retries = 0
+        #: The longest that a call took, tries included.
+        self.longest = 0.0
+
+    async def insist(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Make a call until it is answered; raises the last error after `PATIENCE`."""
+        began = time.monotonic()
+        while True:
+            try:
+                answer = await call()
+            except SkepError as error:
+                if not error.retryable or time.monotonic() - began > PATIENCE:
+                    raise
+                self.retries += 1
+                await asyncio.sleep(STEP)
+            else:
+                self.longest = max(self.longest, time.monotonic() - began)
+                return answer
+
+    async def open_run(self, **settings: object) -> None:
+        body = {"settings": settings}
+        await self.insist(lambda: self.api.call("PUT", f"/api/v1/runs/{RUN}", body, bytes))
+
+    async def offer(self, urls: Sequence[str], **more: object) -> None:
+        """Acknowledged and written down when it returns."""
+        offered = [{"uri": url, **more} for url in urls]
+        path = f"/requestqueue/{RUN}"
+        await self.insist(lambda: self.api.call("POST", path, offered, bytes, seconds=5))
+        await asyncio.to_thread(self.acknowledged.add, urls)
+
+    async def ledger(self, *, audit: bool = False) -> Ledger:
+        """Raises AssertionError when it does not add up."""
+        path = f"/api/v1/ledger?audit={str(audit).lower()}"
+        answer = await self.insist(lambda: self.api.call("GET", path, None, _LedgerAnswer))
+        assert answer.unaccounted == 0, answer.ledger.line()
+        return answer.ledger
+
+    async def agents(self) -> dict[str, bool]:
+        """Every agent that the center knows, and whether it thinks that it lives."""
+        call = self.api.call
+        found = await self.insist(lambda: call("GET", "/api/v1/agents", None, _Agents))
+        return {line.agent.id: line.alive for line in found.items}
+
+    async def vitals(self, agent: str) -> Vitals:
+        """What an agent said of itself in its last beat."""
+        found = await self.api.call("GET", "/api/v1/agents", None, _Agents)
+        return next(line.agent.vitals for line in found.items if line.agent.id == agent)
+
+    async def ended(self) -> list[tuple[str, str]]:
+        """(uri, state) of everything that ended and was not read before."""
+        found: list[tuple[str, str]] = []
+        path = f"/requestqueue/{RUN}"
+        while True:
+            page = await self.api.call("GET", f"{path}?limit=100", None, _Finished)
+            if not page.blocks:
+                return found
+            found += [(one.uri, one.state) for block in page.blocks for one in block.requests]
+            ids = {"blocks": [block.id for block in page.blocks]}
+            await self.api.call("POST", f"{path}/collected", ids, bytes)
+
+    async def metric(self, name: str) -> float:
+        """A figure of the center's /metrics; 0 when it is not there."""
+        text = await self.api.call("GET", "/metrics", None, bytes)
+        lines = (line.rpartition(" ") for line in text.decode().splitlines())
+        return sum(float(value) for key, _, value in lines if key.split("{")[0] == name)
+
+
+class Fleet:
+    """One center, one site, one client, and as many agents as a test asks for."""
+
+    def __init__(
+        self,
+        folder: Path,
+        env: Mapping[str, str] | None = None,
+        *,
+        pages: int = 5000,
+        latency: float = 0.0,
+        block_size: int = 20,
+        with_agent: bool = False,
+    ) -> None:
+        self.folder = folder
+        self.center = CenterProcess(folder / "center", env, with_agent=with_agent)
+        self.site = DemoSite(pages, latency)
+        self.agents: list[AgentProcess] = []
+        self._settings = {"block_size": block_size, "host_concurrency": 64}
+        self._offered = 0
+        self._stack = ExitStack()
+        self._client: Client | None = None
+
+    @property
+    def client(self) -> Client:
+        assert self._client is not None, "start the fleet first"
+        return self._client
+
+    async def __aenter__(self) -> Self:
+        await self.site.start()
+        self._stack.callback(self.center.kill)
+        await asyncio.to_thread(self.center.start)
+        self._client = self.new_client([self.center.url])
+        await self.client.open_run(**self._settings)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._client is not None:
+            await self._client.api.close()
+        await asyncio.to_thread(self._stack.close)
+        await self.site.stop()
+
+    async def another_center(self, name: str) -> CenterProcess:
+        """One more over the same store, bus and archive; it needs an `env` that names them."""
+        center = CenterProcess(self.folder / name, self.center.env)
+        self._stack.callback(center.kill)
+        await asyncio.to_thread(center.start)
+        return center
+
+    def new_client(self, urls: Sequence[str]) -> Client:
+        """Another caller of the same center; close its `api` yourself."""
+        known = Acknowledged(self.folder / "acknowledged")
+        return Client(urls, self.center.admin_token, known)
+
+    def new_agent(
+        self, name: str, env: Mapping[str, str] | None = None, centers: Sequence[str] = ()
+    ) -> AgentProcess:
+        """Not started yet; ended with the fleet."""
+        urls = centers or [self.center.url]
+        agent = AgentProcess(self.folder / name, urls, self.center.agent_token, env)
+        self._stack.callback(agent.kill)
+        self.agents.append(agent)
+        return agent
+
+    async def agent(
+        self, name: str, env: Mapping[str, str] | None = None, centers: Sequence[str] = ()
+    ) -> AgentProcess:
+        """Started, and taken by the center."""
+        agent = self.new_agent(name, env, centers)
+        await asyncio.to_thread(agent.start)
+        return agent
+
+    def urls(self, count: int) -> list[str]:
+        """Pages of the site that were not handed out before."""
+        first, self._offered = self._offered, self._offered + count
+        assert self._offered <= self.site.pages, "the site has too few pages for this test"
+        return [f"{self.site.url}/page/{number}" for number in range(first, first + count)]
+
+    async def offer(self, count: int, **more: object) -> None:
+        await self.client.offer(self.urls(count), **more)
+
+    async def until(self, condition: Callable[[Ledger], bool], seconds: float = 30.0) -> Ledger:
+        """Poll the ledger, which has to add up each time; raises AssertionError at the end."""
+        deadline = time.monotonic() + seconds
+        while not condition(ledger := await self.client.ledger()):
+            assert time.monotonic() < deadline, f"after {seconds} s: {ledger.line()}"
+            await asyncio.sleep(STEP)
+        return ledger
+
+    async def wait_for(
+        self, condition: Callable[[], bool | Awaitable[bool]], seconds: float = 30.0
+    ) -> None:
+        """Poll something else; raises AssertionError at the end."""
+        deadline = time.monotonic() + seconds
+        while True:
+            answer = condition()
+            if answer if isinstance(answer, bool) else await answer:
+                return
+            assert time.monotonic() < deadline, f"it did not happen within {seconds} s"
+            await asyncio.sleep(STEP)
+
+    def blocks_of(self, agent: AgentProcess) -> int:
+        """Blocks that the store says are in this agent's hands."""
+        using = sa.and_(blocks.c.agent == agent.id, blocks.c.state == BlockState.USING)
+        return _count(self.center.store_url, sa.select(blocks.c.id).where(using))
+
+    async def until_done(self, count: int, seconds: float = 30.0) -> Ledger:
+        return await self.until(lambda ledger: ledger.done >= count, seconds)
+
+    async def until_all_ended(self, seconds: float = 30.0) -> Ledger:
+        return await self.until(lambda ledger: ledger.accepted > 0 and not ledger.open, seconds)
+
+    async def check(self) -> Balance:
+        """Compare client, store and site; everything must have ended by now.
+
+        Raises AssertionError when anything was lost, or happened twice in the store.
+        """
+        audit = await self.client.ledger(audit=True)
+        assert audit == await self.client.ledger(), "the running counts and the rows differ"
+        acknowledged = set(self.client.acknowledged.urls())
+        ended = await self.client.ended()
+        times = Counter(uri for uri, _ in ended)
+        done = {uri for uri, state in ended if state == "done"}
+        hits = {f"{self.site.url}{path}": count for path, count in self.site.hits.items()}
+        rows = await asyncio.to_thread(doubled_rows, self.center.store_url)
+        balance = Balance(
+            acknowledged=len(acknowledged),
+            lost=len(acknowledged - times.keys()),
+            doubled=rows + sum(count - 1 for count in times.values()),
+            unseen=sum(1 for uri in done if not hits.get(uri)),
+            repeated=sum(hits.values()) - len(hits),
+            ledger=audit,
+        )
+        assert (balance.lost, balance.doubled, balance.unseen) == (0, 0, 0), balance
+        return balance
+
+
+def tell(fault: str, **figures: object) -> None:
+    """One line for people: what a failure test has measured."""
+    told = (
+        f"{name}={value:.2f}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in figures.items()
+    )
+    sys.stdout.write(f"FAULT {fault}: {' '.join(told)}\n")
+
+
+def doubled_rows(store_url: str) -> int:
+    """Requests that the store believes to have been done more than once."""
+    done = sa.select(attempts.c.request).where(attempts.c.failure == "")
+    often = done.group_by(attempts.c.request).having(sa.func.count() > 1)
+    return _count(store_url, often)
+
+
+def _count(store_url: str, query: sa.Select[tuple[int]]) -> int:
+    """Rows, read past the center."""
+    engine = sa.create_engine(store_url.replace("postgresql://", "postgresql+psycopg://"))
+    try:
+        with engine.connect() as connection:
+            counted = sa.select(sa.func.count()).select_from(query.subquery())
+            return int(connection.execute(counted).scalar_one())
+    finally:
+        engine.dispose()
