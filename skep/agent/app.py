@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 #: After the drain's time: for aborted downloads to say so, and for the last reports.
 ABORT_SECONDS = 2.0
 FLUSH_SECONDS = 5.0
+LEASE_GRACE = 0.25
 STEP = 0.02
 
 
@@ -171,7 +172,17 @@ class Agent:
         if not await self._until_idle(ABORT_SECONDS):
             self.holding.abandon_running()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.reporter.flush(), FLUSH_SECONDS)
+            async with asyncio.timeout(FLUSH_SECONDS):
+                await self.reporter.flush()
+                await self._hang_up()
+                await self.reporter.flush()
+
+    async def _hang_up(self) -> None:
+        """A lease call that waits at the center may be answered with the very blocks that
+        we have just given back: hear it out for a moment."""
+        deadline = self._clock.monotonic() + LEASE_GRACE
+        while self.leaser.asking and self._clock.monotonic() < deadline:
+            await self._clock.sleep(STEP)
 
     async def _until_idle(self, seconds: float) -> bool:
         deadline = self._clock.monotonic() + seconds
