@@ -1,0 +1,77 @@
+"""The command: `python -m bench NAME [--json]`, `python -m bench all`, `--list`.
+
+With --json the last line of output is one JSON object and the exit code says whether every
+bar holds. `all` writes docs/benchmarks.md too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from bench import machine
+from bench.figures import Result, Wrong, neat
+from bench.options import Options
+from bench.page import table, write
+
+#: Name -> (module with `run`, what it asks). In the order of the page.
+BENCHES: dict[str, tuple[str, str]] = {
+    "enqueue": ("bench.enqueue", "how fast are requests accepted for good?"),
+    "drain": ("bench.drain", "how fast are blocks leased and acknowledged, all of it durable?"),
+    "fetch": ("bench.fetch", "how much CPU does a downloaded page cost?"),
+    "kill": ("bench.kill.bench", "is anything lost when processes are killed with -9?"),
+    "start": ("bench.start", "how soon does it answer, and how large is it at rest?"),
+}
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("name", nargs="?", default="all", choices=[*BENCHES, "all"])
+    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    parser.add_argument("--list", action="store_true", help="name the benches")
+    default = Options()
+    parser.add_argument("--rounds", type=int, default=default.rounds, help="at least three")
+    parser.add_argument("--kills", type=int, default=default.kills, help="for kill, per set-up")
+    parser.add_argument("--requests", type=int, default=default.requests, help="for kill")
+    parser.add_argument("--seed", type=int, default=default.seed, help="for kill")
+    parser.add_argument("--set", action="append", default=[], help="for kill: one set-up only")
+    chosen = parser.parse_args(arguments)
+    if chosen.rounds < 3:
+        parser.error("fewer than three rounds say nothing")
+    return chosen
+
+
+def measure(name: str, options: Options) -> dict[str, Any]:
+    """Run one bench; with it goes how busy the machine was."""
+    before = machine.load()
+    result: Result = import_module(BENCHES[name][0]).run(options)
+    told = result.told()
+    return {**told, "load": {"before": neat(before), "after": neat(machine.load())}}
+
+
+def main(arguments: Sequence[str]) -> int:
+    chosen = parse(arguments)
+    if chosen.list:
+        print("\n".join(f"{name:<8}  {question}" for name, (_, question) in BENCHES.items()))
+        return 0
+    options = Options(chosen.rounds, chosen.kills, chosen.requests, chosen.seed, tuple(chosen.set))
+    names = list(BENCHES) if chosen.name == "all" else [chosen.name]
+    found = []
+    for name in names:
+        told = measure(name, options)
+        found.append(told)
+        print(json.dumps(told) if chosen.json else f"{table(told)}\n", flush=True)
+    if chosen.name == "all":
+        write(found, machine.describe())
+    return 0 if all(told["ok"] for told in found) else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except Wrong as wrong:
+        sys.exit(f"bench: {wrong}")

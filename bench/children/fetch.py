@@ -1,0 +1,94 @@
+"""The agent's download path around a list of pages. Arguments: base URL, pages, at a time.
+
+As in an agent: one downloader for one run on uvloop, with a new download begun for each
+that ended. Frames are made and thrown away here; sending them is another bench's matter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from random import Random
+
+import uvloop
+
+from bench.figures import check
+from skep.downloaders.ports import Downloader, Fetched
+from skep.downloaders.registry import kinds
+from skep.model.request import Work
+from skep.model.run import RunSettings
+from skep.runtime.clock import SystemClock
+from skep.settings import EgressSettings
+
+
+class Crowd:
+    """Keeps `width` downloads going until the pages are used up."""
+
+    def __init__(self, downloader: Downloader, works: list[Work], width: int) -> None:
+        self._downloader = downloader
+        self._left: Iterator[Work] = iter(works)
+        self._width = width
+        self._open = 0
+        self._ended = asyncio.Event()
+        self.good = 0
+        self.received = 0
+        self.frame_bytes = 0
+        self.faults: list[str] = []
+
+    async def run(self) -> None:
+        for _ in range(self._width):
+            self._next()
+        await self._ended.wait()
+
+    def _next(self) -> None:
+        work = next(self._left, None)
+        if work is None:
+            if not self._open:
+                self._ended.set()
+            return
+        self._open += 1
+        self._downloader.start(work, self._done)
+
+    def _done(self, fetched: Fetched) -> None:
+        self._open -= 1
+        outcome = fetched.outcome
+        if outcome.failure or outcome.status != 200 or not fetched.frames:
+            self.faults.append(f"{outcome.failure} {outcome.status} {outcome.detail}")
+        else:
+            self.good += 1
+            self.received += outcome.received
+            self.frame_bytes += len(fetched.frames)
+        self._next()
+
+
+def cpu() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+async def measure(base: str, pages: int, width: int) -> dict[str, float]:
+    offered = kinds(SystemClock(), Random(1), EgressSettings(allow=("127.0.0.0/8",)))
+    downloader = offered["http"].open("bench", RunSettings(host_concurrency=width))
+    warm = Crowd(downloader, [Work(n, f"{base}{n}") for n in range(width)], width)
+    await warm.run()
+    crowd = Crowd(downloader, [Work(n, f"{base}{n}") for n in range(pages)], width)
+    used, begun = cpu(), time.perf_counter()
+    await crowd.run()
+    used, seconds = cpu() - used, time.perf_counter() - begun
+    await downloader.close()
+    check([], crowd.faults[:3], "downloads that failed")
+    return {
+        "cpu": used,
+        "seconds": seconds,
+        "pages": crowd.good,
+        "bytes": crowd.received,
+        "frame_bytes": crowd.frame_bytes,
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(uvloop.run(measure(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))))

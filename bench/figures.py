@@ -1,0 +1,97 @@
+"""Samples, medians and the result that a bench prints. Pure.
+
+Subjects take turns, and another one begins each round, so that a neighbour's work on the
+same machine falls on all of them alike.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Sample = Mapping[str, float]
+
+
+class Wrong(RuntimeError):
+    """The work that was measured was not done, or not all of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured quantity over all rounds."""
+
+    values: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.values)
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        return min(self.values), max(self.values)
+
+    def told(self) -> dict[str, Any]:
+        low, high = self.spread
+        return {"median": neat(self.median), "min": neat(low), "max": neat(high)}
+
+
+def alternate(
+    subjects: Mapping[str, Callable[[], Sample]], rounds: int
+) -> dict[str, dict[str, Figure]]:
+    """Let each subject work once per round; subject -> quantity -> figure."""
+    taken: dict[str, list[Sample]] = {name: [] for name in subjects}
+    names = list(subjects)
+    for number in range(rounds):
+        first = number % len(names)
+        for name in [*names[first:], *names[:first]]:
+            taken[name].append(subjects[name]())
+    return {name: _figures(samples) for name, samples in taken.items()}
+
+
+def _figures(samples: Sequence[Sample]) -> dict[str, Figure]:
+    return {key: Figure(tuple(sample[key] for sample in samples)) for key in samples[0]}
+
+
+def neat(value: float) -> float:
+    """Four significant digits: more would claim what no machine with neighbours can say."""
+    return float(f"{value:.4g}")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one bench found. `ratio` is the figure that `bar` is about."""
+
+    name: str
+    unit: str
+    ours: float
+    peer: float | None
+    floor: float | None
+    ratio: float
+    bar: float
+    ok: bool
+    #: What the ratio divides, in words, and whether more or less of it is better.
+    meaning: str
+    more: dict[str, Any] = field(default_factory=dict)
+
+    def told(self) -> dict[str, Any]:
+        """As it is printed with --json: the promised keys first."""
+        return {
+            "name": self.name,
+            "ours": neat(self.ours),
+            "peer": None if self.peer is None else neat(self.peer),
+            "floor": None if self.floor is None else neat(self.floor),
+            "ratio": neat(self.ratio),
+            "bar": self.bar,
+            "ok": self.ok,
+            "unit": self.unit,
+            "meaning": self.meaning,
+            **self.more,
+        }
+
+
+def check(expected: object, found: object, what: str) -> None:
+    """Raises Wrong when the work is not what was asked for."""
+    if expected != found:
+        raise Wrong(f"{what}: expected {expected}, found {found}")

@@ -1,0 +1,67 @@
+"""What both floors of `drain` share: the rows of a leased batch, and the clock around it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+AGENT = "agent-1"
+BLOCKS = 20
+LEASED_DETAIL = f"leased to {AGENT}"
+DONE_DETAIL = "every request was downloaded"
+#: Numbers of the states in the rows.
+QUEUED, LEASED, DONE = 1, 2, 4
+USING, SUCCESS = 2, 4
+ATTEMPT_COLUMNS = (
+    "request", "block", "token", "agent", "at", "failure", "status", "detail", "elapsed_us",
+    "sent", "received", "address", "final_uri", "segment", "offset", "length",
+)  # fmt: skip
+#: failure, status, detail, elapsed_us, sent, received, address, final_uri, and no bytes kept.
+SUCCEEDED = ("", 200, "", 1500, 120, 10_240, "127.0.0.1", "", "", 0, 0)
+
+
+@dataclass(slots=True)
+class Lease:
+    """One block in hand."""
+
+    block: int
+    token: int
+    requests: list[int]
+
+
+Claimed = list[tuple[int, int, bytes]]
+
+
+def lease_of(block: int, token: int, body: bytes) -> Lease:
+    return Lease(block, token, [work[0] for work in msgspec.msgpack.decode(body)])
+
+
+def drain(
+    claim: Callable[[float], Claimed], settle: Callable[[list[Lease], float], None]
+) -> tuple[float, int]:
+    """(seconds, requests). As for ours, reading the bodies is the agents' part: off the clock."""
+    seconds = 0.0
+    done = 0
+    while True:
+        begun = time.perf_counter()
+        claimed = claim(time.time())
+        seconds += time.perf_counter() - begun
+        if not claimed:
+            return seconds, done
+        leases = [lease_of(*one) for one in claimed]
+        begun = time.perf_counter()
+        settle(leases, time.time())
+        seconds += time.perf_counter() - begun
+        done += sum(len(lease.requests) for lease in leases)
+
+
+def attempt_rows(leases: list[Lease], now: float) -> list[tuple[object, ...]]:
+    """Sixteen columns for each request, as ours writes them."""
+    return [
+        (number, lease.block, lease.token, AGENT, now, *SUCCEEDED)
+        for lease in leases
+        for number in lease.requests
+    ]
