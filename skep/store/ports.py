@@ -174,7 +174,10 @@ class Requests(Protocol):
         """DELAYED requests that are due become WAITING; returns how many."""
 
     async def expire(self, now: float, limit: int) -> int:
-        """WAITING and DELAYED requests past their time become EXPIRED; returns how many."""
+        """WAITING and DELAYED requests past their time become EXPIRED; returns how many.
+
+        Those in a block are seen to by `Blocks.lease`.
+        """
 
     async def cancel(self, run_id: str, now: float) -> int:
         """Everything of a run that is not in an agent's hands becomes CANCELLED."""
@@ -200,7 +203,9 @@ class Blocks(Protocol):
     ) -> list[Leased]:
         """Give blocks that are READY or RETRY to an agent; others are left out silently.
 
-        Each lease raises the block's token by one.
+        Each lease raises the block's token by one. Requests that are past their time are
+        EXPIRED first, and named in `skip`; a block of which nothing is left is FAILED and
+        left out.
         """
 
     async def renew(self, held: Sequence[Held], agent: str, until: float) -> list[int]:

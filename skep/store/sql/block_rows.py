@@ -95,10 +95,15 @@ class _Id(msgspec.Struct, array_like=True):
 _ids = msgspec.msgpack.Decoder(list[_Id])
 
 
+def ids_in(body: bytes) -> list[int]:
+    """The ids of the requests in a block's body."""
+    return [work.id for work in _ids.decode(body)]
+
+
 def members_of(connection: sa.Connection, block_ids: Sequence[int]) -> dict[int, list[int]]:
     """The ids of the requests of each block, ended ones too."""
     found = bodies_of(connection, block_ids)
-    return {block: [work.id for work in _ids.decode(body)] for block, body in found.items()}
+    return {block: ids_in(body) for block, body in found.items()}
 
 
 def open_members(connection: sa.Connection, block: int) -> set[int]:

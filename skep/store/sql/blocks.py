@@ -18,7 +18,7 @@ from skep.store.ports import FinishedBlock, FinishedRequest, Freed, Settlement, 
 from skep.store.sql.block_rows import (
     bodies_of,
     close_block,
-    members_of,
+    ids_in,
     note_history,
     open_members,
     works_of,
@@ -26,6 +26,7 @@ from skep.store.sql.block_rows import (
 from skep.store.sql.conditions import CLAIMABLE_BLOCKS, FINISHED_BLOCKS, USING_BLOCKS
 from skep.store.sql.database import Database, Tx
 from skep.store.sql.dialect import id_list
+from skep.store.sql.late import expire_late
 from skep.store.sql.reap import take_back
 from skep.store.sql.runs import hold_runs, number_of
 from skep.store.sql.settle import settle_all
@@ -158,6 +159,11 @@ def _lease(tx: Tx, block_ids: Sequence[int], agent: str, now: float, until: floa
     rows = {row.id: row for row in ready if of[row.run].running}
     if not rows:
         return []
+    bodies = bodies_of(tx.connection, list(rows))
+    late = expire_late(tx, rows, bodies, now)
+    rows = {block: row for block, row in rows.items() if row.open > late[block]}
+    if not rows:
+        return []
     _update_blocks(
         tx,
         rows,
@@ -168,18 +174,19 @@ def _lease(tx: Tx, block_ids: Sequence[int], agent: str, now: float, until: floa
     )
     note_history(tx, rows, BlockState.USING, now, f"leased to {agent}")
     for row in rows.values():
-        tx.move(row.run, RequestState.QUEUED, RequestState.LEASED, row.open)
-    bodies = bodies_of(tx.connection, list(rows))
+        tx.move(row.run, RequestState.QUEUED, RequestState.LEASED, row.open - late[row.id])
     wanted = [rows[block] for block in dict.fromkeys(block_ids) if block in rows]
-    return [_leased(tx, row, of[row.run].id, bodies[row.id]) for row in wanted]
+    return [
+        _leased(tx, row, of[row.run].id, bodies[row.id], begun=row.open - late[row.id] < row.size)
+        for row in wanted
+    ]
 
 
-def _leased(tx: Tx, row: Any, run_id: str, body: bytes) -> Leased:
+def _leased(tx: Tx, row: Any, run_id: str, body: bytes, *, begun: bool) -> Leased:
     skip: list[int] = []
-    if row.open < row.size:
+    if begun:
         still_open = open_members(tx.connection, row.id)
-        members = members_of(tx.connection, [row.id])[row.id]
-        skip = [number for number in members if number not in still_open]
+        skip = [number for number in ids_in(body) if number not in still_open]
     return Leased(row.id, row.token + 1, run_id, row.size, body, skip)
 
 

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from skep.store.sql.agents import SqlAgents
 from skep.store.sql.blocks import SqlBlocks
-from skep.store.sql.database import Database
+from skep.store.sql.database import PATIENCE, Database
 from skep.store.sql.desk import SqlAlerts, SqlSegments, SqlTokens
 from skep.store.sql.dialect import dialect_for
 from skep.store.sql.ledgers import SqlLedgers
@@ -21,12 +21,19 @@ class SqlStore:
     """Implements `Store` of `store/ports.py` on any database that `dialect` knows."""
 
     def __init__(
-        self, url: str, readers: int = 2, group_limit: int = 256, *, inline: bool = False
+        self,
+        url: str,
+        readers: int = 2,
+        group_limit: int = 256,
+        *,
+        inline: bool = False,
+        patience: float = PATIENCE,
     ) -> None:
         self._url = sa.make_url(url)
         self._inline = inline
+        dialect = dialect_for(self._url)
         self.database = Database(
-            self._url, dialect_for(self._url), readers, group_limit, inline=inline
+            self._url, dialect, readers, group_limit, inline=inline, patience=patience
         )
         self.runs = SqlRuns(self.database)
         self.requests = SqlRequests(self.database)
