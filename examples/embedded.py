@@ -1,0 +1,44 @@
+"""A center and an agent inside a program of yours: no server to install, nothing to start.
+
+    python examples/embedded.py FOLDER URL...
+
+Everything is kept in FOLDER; starting again goes on where it ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from random import Random
+
+from skep.embed import LocalAgent, LocalCenter, with_loopback
+from skep.jobs.intake import NewRun
+from skep.runtime.clock import SystemClock
+from skep.settings import load
+
+RUN = "embedded-example"
+
+
+async def main(folder: str, *pages: str) -> None:
+    clock, rng = SystemClock(), Random()  # noqa: S311 - jitter, no secrets
+    settings = with_loopback(load(flags={"data": folder, "center.port": 0}))
+    center = LocalCenter(settings, clock, rng)
+    agent = LocalAgent(center, clock, rng)
+    await center.start()
+    try:
+        await agent.start()
+        services = center.center.services
+        await services.intake.open_run(RUN, NewRun())
+        await services.intake.accept(RUN, pages)
+        while (await services.store.ledgers.read(RUN)).open:
+            await clock.sleep(0.05)
+        print((await services.store.ledgers.read(RUN)).line())
+    finally:
+        await agent.stop()
+        await center.stop()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 3:  # noqa: PLR2004 - a folder and a page
+        sys.exit(__doc__)
+    asyncio.run(main(*sys.argv[1:]))
