@@ -35,14 +35,16 @@ class Leases:
 
     async def lease(self, agent: str, want: int) -> list[Leased]:
         """Up to `want` blocks, best lane first; nothing is there when it is empty."""
-        refs = await self._pop(agent, want)
-        if not refs:
-            return []
-        now = self._clock.now()
-        until = now + self._settings.lease_seconds
-        # Popped and not leased (a crash here, a paused run): ready in the store, and
-        # `reconcile` brings it back into its lane.
-        return await self._store.blocks.lease([ref.id for ref in refs], agent, now, until)
+        while refs := await self._pop(agent, want):
+            now = self._clock.now()
+            until = now + self._settings.lease_seconds
+            # Popped and not leased (a crash here, a paused run): ready in the store, and
+            # `reconcile` brings it back into its lane.
+            blocks = await self._store.blocks.lease([ref.id for ref in refs], agent, now, until)
+            if blocks:
+                return blocks
+            # All of them expired or were taken: there may be others behind them.
+        return []
 
     async def _pop(self, agent: str, want: int) -> list[BlockRef]:
         targets = ("", agent)

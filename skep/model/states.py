@@ -33,7 +33,9 @@ REQUEST_CHANGES: dict[RequestState, frozenset[RequestState]] = {
     RequestState.WAITING: frozenset(
         {RequestState.QUEUED, RequestState.CANCELLED, RequestState.EXPIRED}
     ),
-    RequestState.QUEUED: frozenset({RequestState.LEASED, RequestState.CANCELLED}),
+    RequestState.QUEUED: frozenset(
+        {RequestState.LEASED, RequestState.CANCELLED, RequestState.EXPIRED}
+    ),
     RequestState.LEASED: frozenset(
         {
             RequestState.QUEUED,

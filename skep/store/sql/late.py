@@ -44,10 +44,10 @@ def _late_in(tx: Tx, bodies: Mapping[int, bytes], now: float) -> dict[int, list[
         {"now": now},
     )
     late: dict[int, list[int]] = {}
-    for number, block in found:
+    for row in found:
         # A request that was tried before may be in another block by now.
-        if block in bodies:
-            late.setdefault(block, []).append(number)
+        if row.block in bodies:
+            late.setdefault(row.block, []).append(row.id)
     return late
 
 

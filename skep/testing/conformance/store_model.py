@@ -68,15 +68,26 @@ class ModelStore:
             request.state, request.block = RequestState.QUEUED, block
         self.blocks[block] = ModelBlock(block, run, members, losses=losses)
 
-    def lease(self, ids: Iterable[int], agent: str, until: float) -> list[ModelBlock]:
+    def lease(self, ids: Iterable[int], agent: str, now: float, until: float) -> list[ModelBlock]:
         given = []
         for number in ids:
             block = self.blocks[number]
-            if block.state in CLAIMABLE and block.run not in self.cancelled:
+            if self.still_wanted(block, now):
                 block.state, block.agent, block.until = BlockState.USING, agent, until
                 block.token += 1
                 given.append(block)
         return given
+
+    def still_wanted(self, block: ModelBlock, now: float) -> bool:
+        """Can it be leased? What is late in it ends here."""
+        if block.state not in CLAIMABLE or block.run in self.cancelled:
+            return False
+        for request in block.open:
+            if request.expires_at is not None and request.expires_at <= now:
+                request.state = RequestState.EXPIRED
+        if not block.open:
+            block.state = BlockState.FAILED
+        return bool(block.open)
 
     def holds(self, number: int, token: int, agent: str) -> bool:
         block = self.blocks[number]

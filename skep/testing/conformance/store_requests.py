@@ -10,7 +10,7 @@ import pytest
 from skep.errors import Conflict, InvalidInput, NotFound, UnknownRun
 from skep.model.ledger import Ledger
 from skep.model.run import Run, RunSettings
-from skep.model.states import RUN_CHANGES, RequestState, RunState
+from skep.model.states import RUN_CHANGES, BlockState, RequestState, RunState
 from skep.store.ports import Accepted, Backlog, PackPlan, Store
 from skep.testing.conformance.store_ground import (
     LATER,
@@ -256,6 +256,21 @@ class SweepPromises:
         await settle(store, settlement(block, failed(ids(block)), {ids(block)[0]: LATER}))
         assert await store.requests.expire(NOW + 6, 10) == 1, "a delayed one expires too"
         assert await ledger(store) == Ledger(accepted=5, waiting=2, expired=3)
+
+    async def test_what_is_late_in_a_block_is_never_leased(self, store: Store) -> None:
+        """Faults 7, 8: a block waited for an agent longer than its requests may."""
+        await new_run(store)
+        mixed = (
+            rows(2, expires_at=NOW + 5) + rows(1, start=2) + rows(3, start=3, expires_at=NOW + 5)
+        )
+        await store.requests.accept("run", mixed, NOW)
+        some, gone = await pack(store, size=3)
+        leased = await store.blocks.lease([some.id, gone.id], "a", NOW + 6, LATER)
+        assert [(block.id, len(block.skip)) for block in leased] == [(some.id, 2)]
+        assert await ledger(store) == Ledger(accepted=6, leased=1, expired=5)
+        assert (await store.blocks.get(gone.id)).state is BlockState.FAILED
+        (read,) = await store.blocks.finished("run", 10)
+        assert [one.state for one in read.requests] == ["expired"] * 3
 
     async def test_cancel_ends_all_but_what_agents_hold(self, store: Store) -> None:
         held = await leased_one(store, 4)

@@ -93,7 +93,7 @@ class Walk:
         some = self.rng.sample(sorted(self.model.blocks), min(6, len(self.model.blocks)))
         agent, until = self.rng.choice(AGENTS), self.now + 8
         given = await self.store.blocks.lease(some, agent, self.now, until)
-        expected = self.model.lease(some, agent, until)
+        expected = self.model.lease(some, agent, self.now, until)
         assert [(b.id, b.token) for b in given] == [(b.id, b.token) for b in expected]
         for leased, block in zip(given, expected, strict=True):
             self.compare(leased, block)
