@@ -61,11 +61,14 @@ class LocalCenter:
         return self.server.url
 
     async def start(self) -> None:
-        await self.server.start()
+        await self.server.start(self._adopt_tokens)
+        await asyncio.to_thread(self._leave_address)
+
+    async def _adopt_tokens(self) -> None:
+        """Before anybody is answered: to an agent "not known" means that it may go home."""
         auth = self.center.services.auth
         await auth.adopt(self.admin_token, Role.ADMIN)
         await auth.adopt(self.agent_token, Role.AGENT)
-        await asyncio.to_thread(self._leave_address)
 
     def _leave_address(self) -> None:
         """Where the commands of this machine find the center."""

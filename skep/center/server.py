@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import uvicorn
 
@@ -48,9 +48,11 @@ class CenterServer:
         shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104 - shown
         return f"http://[{shown}]:{port}" if ":" in shown.strip("[]") else f"http://{shown}:{port}"
 
-    async def start(self) -> None:
-        """Open the center, then answer."""
+    async def start(self, prepare: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Open the center, do what has to be done before the first call, then answer."""
         await self._center.open()
+        if prepare is not None:
+            await prepare()
         config = uvicorn.Config(
             self._center.app,
             loop="none",
