@@ -164,6 +164,14 @@ class Client:
         found = await self.api.call("GET", "/api/v1/agents", None, _Agents)
         return next(line.agent.vitals for line in found.items if line.agent.id == agent)
 
+    async def is_alive(self, agent: str) -> bool:
+        return (await self.agents()).get(agent, False)
+
+    async def allow(self, agent: str, enabled: bool) -> None:
+        """Let an agent work, or give it nothing more."""
+        path = f"/api/v1/agents/{agent}/{'enable' if enabled else 'disable'}"
+        await self.insist(lambda: self.api.call("POST", path, None, bytes))
+
     async def ended(self) -> list[tuple[str, str]]:
         """(uri, state) of everything that ended and was not read before."""
         found: list[tuple[str, str]] = []
@@ -181,6 +189,9 @@ class Client:
         text = await self.api.call("GET", "/metrics", None, bytes)
         lines = (line.rpartition(" ") for line in text.decode().splitlines())
         return sum(float(value) for key, _, value in lines if key.split("{")[0] == name)
+
+    async def metric_above(self, name: str, value: float) -> bool:
+        return await self.metric(name) > value
 
 
 class Fleet:
@@ -211,12 +222,19 @@ class Fleet:
         return self._client
 
     async def __aenter__(self) -> Self:
+        try:
+            await self._start()
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    async def _start(self) -> None:
         await self.site.start()
         self._stack.callback(self.center.kill)
         await asyncio.to_thread(self.center.start)
         self._client = self.new_client([self.center.url])
         await self.client.open_run(**self._settings)
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         if self._client is not None:
