@@ -1,10 +1,11 @@
 """What centers ask of a store, one small Protocol per asker.
 
 Every method is one transaction: it is on disk when it returns, or it raised and changed
-nothing. `now` is always the center's clock. A method raises `StoreDown` when the database
-does not answer and `DiskFull` when it cannot write; both leave everything as it was, and
-the same call may be made again. `testing/conformance/store.py` proves all of this against
-each database.
+nothing. `now` is always the center's clock. A method raises `DiskFull` when the database
+cannot write, `InvalidInput` for a value that it cannot hold, and `StoreDown` when it does
+not answer. After `StoreDown` all of the call or nothing of it is stored (the connection may
+have broken while the commit was under way); making the same call again is safe for every
+method. `testing/conformance/store.py` proves all of this against each database.
 """
 
 from __future__ import annotations
@@ -168,7 +169,11 @@ class Requests(Protocol):
         """Runs that are running and have waiting requests, by priority."""
 
     async def pack(self, plans: Sequence[PackPlan], now: float) -> list[BlockRef]:
-        """Move the oldest waiting requests of each plan into READY blocks."""
+        """Move the oldest waiting requests of each plan into READY blocks.
+
+        A plan of a run that is not running makes none. A block is closed early when its
+        requests are large, so that every engine and agent can hold it. Raises UnknownRun.
+        """
 
     async def wake(self, now: float, limit: int) -> int:
         """DELAYED requests that are due become WAITING; returns how many."""
@@ -183,7 +188,10 @@ class Requests(Protocol):
         """Everything of a run that is not in an agent's hands becomes CANCELLED."""
 
     async def revive(self, run_id: str) -> int:
-        """DEAD requests of a run become WAITING again, with their failures forgiven."""
+        """DEAD requests of a run become WAITING again, with their failures forgiven.
+
+        Raises Conflict when the run is cancelled.
+        """
 
     async def get(self, request_id: int) -> RequestView:
         """Raises NotFound."""
@@ -212,12 +220,20 @@ class Blocks(Protocol):
         """Extend leases; returns the blocks that are not (or no longer) this agent's."""
 
     async def settle(self, settlements: Sequence[Settlement], now: float) -> list[Verdict]:
-        """Write outcomes. A stale token changes nothing; an outcome counts once."""
+        """Write outcomes. A stale token changes nothing; an outcome counts once.
+
+        Raises InvalidInput, and stores nothing of the whole call, when a report names a
+        request that is not in its block. In a cancelled run failures and what a last
+        report leaves open become CANCELLED.
+        """
 
     async def give_back(
         self, held: Sequence[Held], agent: str, now: float, reason: str
     ) -> list[BlockRef]:
-        """An agent returns what it has not done; it is ready again at once."""
+        """An agent returns what it has not done; it is ready again at once.
+
+        Blocks of cancelled runs end instead, and are not in the answer.
+        """
 
     async def reap(
         self, now: float, dead_agents: Sequence[str], lease_limit: int, limit: int

@@ -129,7 +129,9 @@ def _settle(
 
 def _unseen(tx: Tx, block: _Block, outcomes: list[Outcome]) -> list[Outcome]:
     """Outcomes of requests that are still open in this block, each request once."""
-    by_id = {outcome.id: outcome for outcome in reversed(outcomes)}
+    by_id = {outcome.id: outcome for outcome in outcomes}
+    if len(by_id) < len(outcomes):  # the first word on a request counts
+        by_id = {outcome.id: outcome for outcome in reversed(outcomes)}
     foreign = by_id.keys() - block.members
     if foreign:
         raise _not_in(block.id, len(foreign))

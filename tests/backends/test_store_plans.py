@@ -1,0 +1,106 @@
+"""The store's regular questions are answered from their indexes, not by reading tables."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from skep.store.ports import PackPlan
+from skep.store.sql.store import SqlStore
+from skep.testing import servers
+from skep.testing.conformance.store_ground import NOW, new_run, rows
+
+#: Old rows that nobody asks for any more; an index must make them free.
+OLD = 30_000
+
+SERIES = {
+    "sqlite": f"(WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {OLD})"
+    " SELECT n FROM s) AS s",
+    "postgresql": f"generate_series(1, {OLD}) AS s (n)",
+}
+DIGEST = {
+    "sqlite": "CAST(printf('%016d', n) AS BLOB)",
+    "postgresql": "lpad(n::text, 16, '0')::bytea",
+}
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SqlStore]:
+    """A store with a long past and a little to do."""
+    url = f"sqlite:///{tmp_path / 'skep.db'}"
+    if request.param == "postgresql":
+        server: servers.Postgres = request.getfixturevalue("postgres_server")
+        url = server.fresh_database()
+    opened = SqlStore(url)
+    await opened.open()
+    await new_run(opened)
+    await new_run(opened, "past")
+    await opened.requests.accept("run", rows(50, expires_at=NOW + 9), NOW)
+    await opened.database.write(lambda tx: [tx.sql(q) for q in _past(request.param)])
+    yield opened
+    await opened.close()
+
+
+def _past(engine: str) -> list[str]:
+    return [
+        (
+            "INSERT INTO requests (run, fingerprint, uri, host, priority, arguments, state, failures,"
+            f" block, not_before, expires_at, created_at) SELECT 2, {DIGEST[engine]}, 'http://h/', 'h',"
+            f" 5, {DIGEST[engine]}, 4, 0, n, 1, 1, 1 FROM {SERIES[engine]}"
+        ),
+        (
+            "INSERT INTO blocks (run, priority, state, token, losses, agent, target, lease_until, size,"
+            f" \"open\", failed, collected, created_at) SELECT 1, 5, 4, 1, 0, 'a', '', 1, 1, 0, 0, 1, 1"
+            f" FROM {SERIES[engine]}"
+        ),
+        "ANALYZE",
+    ]
+
+
+async def plans(store: SqlStore, ask: Callable[[], Awaitable[Any]]) -> str:
+    """How the engine answers the SELECTs of one call."""
+    asked: list[tuple[str, Any]] = []
+
+    def listen(_c: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        if statement.lstrip().startswith("SELECT") and "FROM runs \n" not in statement:
+            asked.append((statement, parameters))
+
+    sa.event.listen(store.database.engine, "before_cursor_execute", listen)
+    await ask()
+    sa.event.remove(store.database.engine, "before_cursor_execute", listen)
+    explain = "EXPLAIN QUERY PLAN " if store.database.dialect.name == "sqlite" else "EXPLAIN "
+
+    def work(connection: sa.Connection) -> str:
+        lines = [
+            str(tuple(line))
+            for statement, parameters in asked
+            for line in connection.exec_driver_sql(explain + statement, parameters)
+        ]
+        return "\n".join(lines)
+
+    assert asked
+    return await store.database.read(work)
+
+
+CALLS: dict[str, tuple[str, Callable[[SqlStore], Awaitable[Any]]]] = {
+    "pack": ("requests_waiting", lambda s: s.requests.pack([PackPlan("run", 5, 10, 5)], NOW)),
+    "backlog": ("requests_waiting", lambda s: s.requests.backlog()),
+    "wake": ("requests_delayed", lambda s: s.requests.wake(NOW, 100)),
+    "expire": ("requests_mortal", lambda s: s.requests.expire(NOW, 100)),
+    "reap": ("blocks_using", lambda s: s.blocks.reap(NOW, ["a"], 5, 100)),
+    "claimable": ("blocks_claimable", lambda s: s.blocks.claimable(100)),
+    "finished": ("blocks_finished", lambda s: s.blocks.finished("run", 10)),
+}
+
+
+async def test_every_regular_question_uses_its_index(store: SqlStore) -> None:
+    for call, (index, ask) in CALLS.items():
+        plan = await plans(store, lambda ask=ask: ask(store))  # type: ignore[misc]
+        assert index in plan, f"{call}:\n{plan}"
+        for table in ("requests", "blocks"):
+            assert f"SCAN {table}'" not in plan, f"{call}:\n{plan}"
+            assert f"Seq Scan on {table}" not in plan, f"{call}:\n{plan}"
