@@ -252,7 +252,10 @@ async def running_center(folder: Path, **flags: Any) -> AsyncIterator[RunningCen
     await local.start()
     try:
         async with aiohttp.ClientSession(
-            auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar(), timeout=timeout
+            auto_decompress=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=timeout,
+            skip_auto_headers=["Content-Type"],
         ) as session:
             yield RunningCenter(local, session)
     finally:
