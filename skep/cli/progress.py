@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TextIO
 
 from skep.runtime.clock import Clock
 
 WIDTH = 24
 LINE_EVERY = 2.0
+#: The speed is that of the last so many seconds.
+WINDOW = 3.0
 CLEAR = "\r\x1b[K"
 
 
@@ -21,11 +24,12 @@ class Progress:
         self._began = clock.monotonic()
         self._shown_at = self._began
         self._last = ""
+        self._marks = deque([(self._began, 0)])
 
     def update(self, ended: int, total: int, failed: int) -> None:
         """Draw it, or leave it when it is too soon for another line."""
         now = self._clock.monotonic()
-        line = self._line(ended, total, failed, now - self._began)
+        line = self._line(ended, total, failed, self._rate(ended, total, now))
         if self._live:
             self._write(f"{CLEAR}{line}")
         elif now - self._shown_at >= LINE_EVERY:
@@ -42,8 +46,15 @@ class Progress:
         if self._last:
             self._write("\n" if self._live else f"{self._last}\n")
 
-    def _line(self, ended: int, total: int, failed: int, seconds: float) -> str:
-        rate = ended / seconds if seconds > 0 else 0.0
+    def _rate(self, ended: int, total: int, now: float) -> float:
+        """Of the last seconds; of the whole when it is complete."""
+        self._marks.append((now, ended))
+        while self._marks[1][0] <= now - WINDOW:
+            self._marks.popleft()
+        since, before = self._marks[0] if ended < total else (self._began, 0)
+        return (ended - before) / (now - since) if now > since else 0.0
+
+    def _line(self, ended: int, total: int, failed: int, rate: float) -> str:
         eta = f"eta {(total - ended) / rate:.0f}s" if rate else "eta ?"
         filled = WIDTH * ended // total if total else 0
         bar = f"[{'#' * filled}{'.' * (WIDTH - filled)}] " if self._live else ""

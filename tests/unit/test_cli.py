@@ -156,6 +156,19 @@ def test_progress_without_a_terminal_is_a_line_now_and_then() -> None:
     assert "\x1b" not in stream.getvalue()
 
 
+def test_progress_shows_the_speed_of_now_and_in_the_end_of_the_whole() -> None:
+    clock, stream = ManualClock(), StringIO()
+    progress = Progress(stream, clock)
+    for ended in (500, 500, 500, 1000):
+        clock.advance(4.0)
+        progress.update(ended, 1000, 0)
+    progress.end()
+    shown = [line.split(" · ") for line in stream.getvalue().splitlines()]
+    assert [rate for _, rate, _, _ in shown[:3]] == ["125 p/s", "0 p/s", "0 p/s"]
+    assert [eta for *_, eta in shown[:3]] == ["eta 4s", "eta ?", "eta ?"]
+    assert shown[-1][1] == "62 p/s"
+
+
 def test_a_table_is_neither_boxed_nor_cut() -> None:
     long = "x" * 300
     assert table(("A", "BB"), [(1, long), ("22", "y")]) == f"A   BB\n1   {long}\n22  y"
