@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -70,7 +71,13 @@ def main(arguments: Sequence[str]) -> int:
     return 0 if all(told["ok"] for told in found) else 1
 
 
+def end_in_order(number: int, _frame: object) -> None:
+    """SIGTERM unwinds the stack, so that no child process outlives its bench."""
+    sys.exit(128 + number)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, end_in_order)
     try:
         sys.exit(main(sys.argv[1:]))
     except Wrong as wrong:

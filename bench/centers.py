@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bench.figures import Wrong
-from bench.processes import ROOT
+from bench.processes import PEERS, ROOT
 
 START_SECONDS, STOP_SECONDS = 20.0, 15.0
 
@@ -71,9 +71,14 @@ class CenterDoor:
 
 
 def clean_environment(**settings: str) -> dict[str, str]:
-    """Ours without anybody's SKEP_ settings, plus these."""
+    """Ours without anybody's SKEP_ settings, plus these.
+
+    Bytecode is kept, in a folder of our own, as it is wherever people install a program:
+    some build machines forbid it, and compiling everything at each start takes a second.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SKEP_")}
-    return {**kept, **settings}
+    kept.pop("PYTHONDONTWRITEBYTECODE", None)
+    return {**kept, "PYTHONPYCACHEPREFIX": str(PEERS / "bytecode"), **settings}
 
 
 def door_of(folder: Path, child: subprocess.Popen[bytes]) -> CenterDoor:

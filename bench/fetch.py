@@ -61,6 +61,7 @@ def run(options: Options) -> Result:
                     "ours": lambda: sample(own("bench.children.fetch", *asked)),
                     "peer": lambda: sample(AIOHTTP.run("aiohttp_fetch", *asked)),
                     "floor": lambda: sample(own("bench.floors.pycurl_fetch", *asked)),
+                    "without_frames": lambda: sample(own("bench.children.fetch", *asked, "bare")),
                 },
                 options.rounds,
             )

@@ -1,4 +1,5 @@
-"""The agent's download path around a list of pages. Arguments: base URL, pages, at a time.
+"""The agent's download path around a list of pages. Arguments: base URL, pages, at a time,
+and `bare` to leave the WARC frames out, which shows what they cost.
 
 As in an agent: one downloader for one run on uvloop, with a new download begun for each
 that ended. Frames are made and thrown away here; sending them is another bench's matter.
@@ -17,12 +18,16 @@ from random import Random
 import uvloop
 
 from bench.figures import check
-from skep.downloaders.ports import Downloader, Fetched
+from skep.downloaders.egress import EgressPolicy
+from skep.downloaders.http import HttpKind
+from skep.downloaders.ports import Downloader, Fetched, Kind
 from skep.downloaders.registry import kinds
 from skep.model.request import Work
 from skep.model.run import RunSettings
 from skep.runtime.clock import SystemClock
 from skep.settings import EgressSettings
+
+LOOPBACK = ("127.0.0.0/8",)
 
 
 class Crowd:
@@ -70,9 +75,16 @@ def cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
-async def measure(base: str, pages: int, width: int) -> dict[str, float]:
-    offered = kinds(SystemClock(), Random(1), EgressSettings(allow=("127.0.0.0/8",)))
-    downloader = offered["http"].open("bench", RunSettings(host_concurrency=width))
+def kind(*, bare: bool) -> Kind:
+    """As agents have it; or with something in the place of frames."""
+    if bare:
+        policy = EgressPolicy(allow=LOOPBACK)
+        return HttpKind(SystemClock(), Random(1), policy, keep=lambda _exchange: b"-")
+    return kinds(SystemClock(), Random(1), EgressSettings(allow=LOOPBACK))["http"]
+
+
+async def measure(base: str, pages: int, width: int, *, bare: bool) -> dict[str, float]:
+    downloader = kind(bare=bare).open("bench", RunSettings(host_concurrency=width))
     warm = Crowd(downloader, [Work(n, f"{base}{n}") for n in range(width)], width)
     await warm.run()
     crowd = Crowd(downloader, [Work(n, f"{base}{n}") for n in range(pages)], width)
@@ -91,4 +103,6 @@ async def measure(base: str, pages: int, width: int) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(uvloop.run(measure(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))))
+    place, count, at_a_time = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    asked = measure(place, count, at_a_time, bare="bare" in sys.argv[4:])
+    print(json.dumps(uvloop.run(asked)))

@@ -51,7 +51,7 @@ class Bare:
 
     def _end(self, handle: pycurl.Curl) -> None:
         length = len(self._bodies.pop(handle).getvalue())
-        announced = handle.getinfo(pycurl.CONTENT_LENGTH_DOWNLOAD)
+        announced = handle.getinfo(pycurl.CONTENT_LENGTH_DOWNLOAD_T)
         if handle.getinfo(pycurl.RESPONSE_CODE) == 200 and length == announced:
             self.good += 1
             self.received += length
