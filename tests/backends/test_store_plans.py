@@ -46,16 +46,19 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 def _past(engine: str) -> list[str]:
+    digest, series = DIGEST[engine], SERIES[engine]
+    requests = "run, fingerprint, uri, host, priority, arguments, state, failures, block"
+    blocks = 'run, priority, state, token, losses, agent, target, lease_until, size, "open"'
+    of_request = f"2, {digest}, 'http://h/', 'h', 5, {digest}, 4, 0, n"
+    of_block = "1, 5, 4, 1, 0, 'a', '', 1, 1, 0"
     return [
         (
-            "INSERT INTO requests (run, fingerprint, uri, host, priority, arguments, state, failures,"
-            f" block, not_before, expires_at, created_at) SELECT 2, {DIGEST[engine]}, 'http://h/', 'h',"
-            f" 5, {DIGEST[engine]}, 4, 0, n, 1, 1, 1 FROM {SERIES[engine]}"
+            f"INSERT INTO requests ({requests}, not_before, expires_at, created_at)"
+            f" SELECT {of_request}, 1, 1, 1 FROM {series}"
         ),
         (
-            "INSERT INTO blocks (run, priority, state, token, losses, agent, target, lease_until, size,"
-            f" \"open\", failed, collected, created_at) SELECT 1, 5, 4, 1, 0, 'a', '', 1, 1, 0, 0, 1, 1"
-            f" FROM {SERIES[engine]}"
+            f"INSERT INTO blocks ({blocks}, failed, collected, created_at)"
+            f" SELECT {of_block}, 0, 1, 1 FROM {series}"
         ),
         "ANALYZE",
     ]

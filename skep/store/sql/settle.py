@@ -21,8 +21,10 @@ from skep.store.sql.block_rows import end_requests, members_of, note_history, op
 from skep.store.sql.database import Tx
 from skep.store.sql.dialect import Row, id_list
 from skep.store.sql.runs import hold_runs
-from skep.store.sql.tables import attempts, blocks, requests, segments
+from skep.store.sql.tables import attempts, blocks, segments
 
+#: Rows of one statement; each row costs a comparison with every other one.
+DELAY_CHUNK = 250
 ATTEMPT_COLUMNS = tuple(column.name for column in attempts.columns)
 
 
@@ -238,20 +240,18 @@ def _write_requests(tx: Tx, writes: _Writes, touched: list[_Block]) -> None:
 
 
 def _delay(tx: Tx, delayed: list[tuple[int, float]], of_blocks: str) -> None:
-    statement = (
-        sa.update(requests)
-        .where(requests.c.id == sa.bindparam("request"))
-        .where(sa.literal_column(f"block IN ({of_blocks})"))
-        .values(
-            state=RequestState.DELAYED,
-            failures=requests.c.failures + 1,
-            not_before=sa.bindparam("again_at"),
-            block=None,
-        )
-    )
-    rows = [{"request": number, "again_at": when} for number, when in delayed]
-    changed = tx.execute(statement, rows).rowcount
-    _expect(changed, len(rows))
+    """Many rows with a time of their own each, by few statements: a site that is down
+    fails by the thousand."""
+    for start in range(0, len(delayed), DELAY_CHUNK):
+        chunk = delayed[start : start + DELAY_CHUNK]
+        times = " ".join(f"WHEN {number:d} THEN {float(when)!r}" for number, when in chunk)
+        changed = tx.sql(
+            f"UPDATE requests SET state = {RequestState.DELAYED:d},"  # noqa: S608 - numbers
+            f" failures = failures + 1, not_before = CASE id {times} END, block = NULL"
+            f" WHERE id IN ({id_list(number for number, _ in chunk)})"
+            f" AND block IN ({of_blocks}) AND state = {RequestState.QUEUED:d}"
+        ).rowcount
+        _expect(changed, len(chunk))
 
 
 def _expect(changed: int, wanted: int) -> None:
