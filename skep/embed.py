@@ -109,13 +109,19 @@ class LocalAgent:
             center.settings, [center.url], center.agent_token, folder, {}, self._clock, self._rng
         )
 
+    async def ended(self) -> None:
+        """Returns when a person ended the agent; raises what made it fail."""
+        if self._task is not None:
+            await asyncio.shield(self._task)
+
     async def stop(self) -> None:
         """Drain: what runs may end, what ended is reported, the rest is given back."""
         if self._launched is None:
             return
         if self._task is not None:
             self._launched.agent.stop()
-            await self._task
+            # What made it fail was raised by `start` or `ended`; here it must not be in the way.
+            await asyncio.gather(self._task, return_exceptions=True)
         await self._launched.close()
 
 

@@ -66,7 +66,7 @@ def _verb(name: str, text: str) -> None:
     @command.command(name, help=text, short_help=text)
     @click.argument("agent")
     @json_option
-    @click.pass_obj
+    @reaches_center
     def act(reach: Reach, agent: str, as_json: bool) -> None:
         path = f"/api/v1/agents/{quote(agent, safe='')}/{name}"
         answer = asyncio.run(_call(reach, "POST", path))
@@ -82,7 +82,7 @@ _verb("exit", "Tell it to drain and end.")
 @command.command("token")
 @click.option("--agent", default="", help="The one agent that may use it; else any agent may.")
 @json_option
-@click.pass_obj
+@reaches_center
 def token(reach: Reach, agent: str, as_json: bool) -> None:
     """Make a token for an agent; it is shown once, and only its digest is kept."""
     answer = asyncio.run(_call(reach, "POST", "/api/v1/agent-tokens", {"agent": agent}))

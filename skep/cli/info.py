@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import click
@@ -15,6 +15,9 @@ from skep.cli.output import age, colored, show, show_json, table
 from skep.cli.reach import Reach, reaches_center, run_path
 from skep.cli.runs import read_runs, runs_table
 from skep.runtime.clock import SystemClock
+
+if TYPE_CHECKING:
+    from skep.wire.client import CenterClient
 
 RUNS = 10
 ALERTS = 5
@@ -51,7 +54,7 @@ async def _show(reach: Reach, run: str | None, interval: float | None, as_json: 
             await clock.sleep(interval)
 
 
-async def _of_run(client: Any, run: str) -> dict[str, Any]:
+async def _of_run(client: CenterClient, run: str) -> dict[str, Any]:
     view, ledger = await asyncio.gather(
         client.call("GET", run_path(run), None, dict),
         client.call("GET", f"/api/v1/ledger?run={quote(run)}", None, dict),
@@ -59,7 +62,7 @@ async def _of_run(client: Any, run: str) -> dict[str, Any]:
     return {"address": client.address, "ledger": ledger, "runs": [view]}
 
 
-async def _of_all(client: Any) -> dict[str, Any]:
+async def _of_all(client: CenterClient) -> dict[str, Any]:
     names = ("ledger", "lanes", "agents", "alerts")
     calls = (client.call("GET", f"/api/v1/{name}", None, dict) for name in names)
     ledger, lanes, agents, alerts = await asyncio.gather(*calls)

@@ -87,3 +87,8 @@ def run(arguments: Sequence[str]) -> int:
     except SkepError as error:
         click.echo(f"error: {error.detail} ({error.code})", err=True)
         return code_of(error)
+    except OSError as error:
+        if error.filename is None:  # not about a file of the user's: a bug, shown as one
+            raise
+        click.echo(f"error: {error.filename}: {error.strerror}", err=True)
+        return Exit.FAILED

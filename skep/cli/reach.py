@@ -6,12 +6,14 @@ writes anything.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import update_wrapper
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
+
+import click
 
 from skep.cli.config import read_settings
 from skep.cli.options import Function, dial_options, place_options, stacked
@@ -21,6 +23,8 @@ from skep.runtime.clock import SystemClock
 if TYPE_CHECKING:
     from skep.settings import Settings
     from skep.wire.client import CenterClient
+
+COMMANDLINE = click.core.ParameterSource.COMMANDLINE
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +81,24 @@ def find_token(named: Path | None, kept: Path) -> str:
 
 
 def reaches_center(function: Function) -> Function:
-    """Adds the options that find a center, handed over together as `reach`."""
+    """Adds the options that find a center, handed over together as `reach`.
 
-    def gathered(
-        *args: Any,
-        center: str | None,
-        token_file: Path | None,
-        data: Path | None,
-        config: Path | None,
-        **more: Any,
-    ) -> Any:
-        return function(*args, reach=Reach(center, token_file, data, config), **more)
+    A command below another takes what was said at either place; the nearer one wins.
+    """
+
+    def gathered(*args: Any, **given: Any) -> Any:
+        own = Reach(**{name: given.pop(name) for name in Reach.__slots__})
+        return function(*args, reach=_with_outer(own), **given)
 
     # update_wrapper carries over the options that stand below this decorator.
     update_wrapper(gathered, function)
     return stacked(dial_options, place_options)(gathered)  # type: ignore[return-value]  # the same but for its options
+
+
+def _with_outer(own: Reach) -> Reach:
+    context = click.get_current_context()
+    outer = context.find_object(Reach)
+    if outer is None:
+        return own
+    said = [name for name in Reach.__slots__ if context.get_parameter_source(name) is COMMANDLINE]
+    return replace(outer, **{name: getattr(own, name) for name in said})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +11,9 @@ from skep.cli.options import json_option
 from skep.cli.output import age, show, show_json, table
 from skep.cli.reach import Reach, reaches_center, run_path
 from skep.runtime.clock import SystemClock
+
+if TYPE_CHECKING:
+    from skep.wire.client import CenterClient
 
 HEAD = ("RUN", "STATE", "AGE", "ACCEPTED", "OPEN", "DONE", "DEAD")
 OPEN_STATES = ("waiting", "queued", "leased", "delayed")
@@ -34,7 +37,7 @@ async def _read(reach: Reach, limit: int) -> list[dict[str, Any]]:
         return await read_runs(client, limit)
 
 
-async def read_runs(client: Any, limit: int) -> list[dict[str, Any]]:
+async def read_runs(client: CenterClient, limit: int) -> list[dict[str, Any]]:
     """Runs with their ledgers, newest first."""
     listed = await client.call("GET", f"/api/v1/runs?limit={limit}", None, dict)
     paths = (run_path(run["id"]) for run in listed["items"])
@@ -59,7 +62,7 @@ def _verb(name: str, text: str) -> None:
     @command.command(name, help=text, short_help=text)
     @click.argument("run")
     @json_option
-    @click.pass_obj
+    @reaches_center
     def act(reach: Reach, run: str, as_json: bool) -> None:
         answer = asyncio.run(_act(reach, run, name))
         if as_json:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from skep import __version__
 from skep.cli.output import show
@@ -51,6 +51,9 @@ async def _hold(settings: Settings, *, with_agent: bool) -> int:
             _introduce(center.url, center.folder)
             if with_agent:
                 show(f"agent    {await agent.start()} joined\nnext     skep demo")
+                await _first(stopping.wait(), agent.ended())
+            if not stopping.is_set() and with_agent:
+                log.info("the agent was told to end; the center goes on")
             await stopping.wait()
             log.info("draining")
         finally:
@@ -58,6 +61,18 @@ async def _hold(settings: Settings, *, with_agent: bool) -> int:
             await center.stop()
     log.info("stopped")
     return 0
+
+
+async def _first(*waits: Coroutine[Any, Any, object]) -> None:
+    """Returns with the first that ends, or raises its error; the others are given up."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 def _introduce(url: str, folder: Path) -> None:

@@ -22,7 +22,7 @@ from skep.cli.exits import MEANINGS, Exit, code_of
 from skep.cli.main import COMMANDS, run, skep
 from skep.cli.output import age, table
 from skep.cli.progress import Progress
-from skep.cli.reach import addresses, find_token
+from skep.cli.reach import Reach, addresses, find_token, reaches_center
 from skep.errors import ConfigurationError, InvalidInput, NotAUrl
 from skep.model.request import NewRequest
 from skep.runtime.logging import ForPeople, JsonLines, start_logging
@@ -207,6 +207,40 @@ def test_where_the_center_is(tmp_path: Path) -> None:
         addresses(None, tmp_path)
     (tmp_path / "center.url").write_text("http://127.0.0.1:1\n")
     assert addresses(None, tmp_path) == ["http://127.0.0.1:1"]
+
+
+def test_the_nearer_of_two_places_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """`skep runs --center A pause r` and `skep runs pause r --center A` mean the same."""
+    seen: list[Reach] = []
+
+    @click.group()
+    @reaches_center
+    @click.pass_context
+    def outer(context: click.Context, reach: Reach) -> None:
+        context.obj = reach
+
+    @outer.command()
+    @reaches_center
+    def inner(reach: Reach) -> None:
+        seen.append(reach)
+
+    def centers(*arguments: str) -> str | None:
+        outer.main(list(arguments), standalone_mode=False)
+        return seen[-1].center
+
+    monkeypatch.setenv("SKEP_CENTER", "environment")
+    assert centers("inner") == "environment"
+    assert centers("--center", "far", "inner") == "far"
+    assert centers("--center", "far", "inner", "--center", "near") == "near"
+    assert centers("--data", str(tmp_path), "inner") == "environment"
+    assert seen[-1].data == tmp_path
+
+
+def test_a_file_that_cannot_be_used_is_named() -> None:
+    command = [sys.executable, "-m", "skep", "center", "--data", "/proc/nothing"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "error: /proc/nothing: No such file or directory\n"
 
 
 def test_which_token_is_used(tmp_path: Path) -> None:
