@@ -1,0 +1,111 @@
+"""The API's description, made from the table: whole, valid in form, in step with it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import msgspec
+import pytest
+
+from skep.center.api.names import number, run_name
+from skep.center.api.requests import StateWord
+from skep.center.app import api_table
+from skep.center.auth import Role
+from skep.center.endpoint import Endpoint
+from skep.center.openapi import describe
+from skep.errors import InvalidInput
+from skep.model.states import RequestState
+
+TABLE = api_table()
+PAGE: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(describe(TABLE)))
+
+
+def operation(row: Endpoint) -> dict[str, Any]:
+    found: dict[str, Any] = PAGE["paths"][row.path][row.method.lower()]
+    return found
+
+
+def refs(part: Any) -> Iterator[str]:
+    if isinstance(part, dict):
+        if isinstance(part.get("$ref"), str):
+            yield part["$ref"]
+        part = list(part.values())
+    if isinstance(part, list):
+        for item in part:
+            yield from refs(item)
+
+
+def test_every_row_is_described_and_nothing_else() -> None:
+    """C8, fault 73."""
+    described = {(verb, path) for path, verbs in PAGE["paths"].items() for verb in verbs}
+    assert described == {(row.method.lower(), row.path) for row in TABLE}
+    assert PAGE["openapi"] == "3.1.0"
+
+
+def test_names_of_operations_are_unique() -> None:
+    names = Counter(operation(row)["operationId"] for row in TABLE)
+    assert [name for name, count in names.items() if count > 1] == []
+    assert all(re.fullmatch(r"\w+", name) for name in names)
+
+
+def test_every_reference_leads_somewhere() -> None:
+    known = {f"#/components/schemas/{name}" for name in PAGE["components"]["schemas"]}
+    assert set(refs(PAGE)) <= known
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row.method} {row.path}")
+def test_a_row_says_what_it_needs_and_how_it_fails(row: Endpoint) -> None:
+    """Faults 48, 73: the token, the role, the parameters, every error as a problem."""
+    found = operation(row)
+    answers = found["responses"]
+    assert str(row.status) in answers
+    assert found["summary"] == row.summary
+    if row.role is Role.PUBLIC:
+        assert "security" not in found
+    else:
+        assert found["security"] == [{"token": []}]
+        assert f"`{row.role}`" in found["description"]
+        assert {"401", "403", "503"} <= set(answers)
+    assert ("requestBody" in found) == (row.takes is not None)
+    if row.takes is not None:
+        assert {"400", "413"} <= set(answers)
+    in_path = {one["name"] for one in found["parameters"] if one["in"] == "path"}
+    assert in_path == set(re.findall(r"{(\w+)}", row.path))
+    for status, answer in answers.items():
+        if int(status) >= 400 and int(status) not in row.others:
+            assert list(answer["content"]) == ["application/problem+json"]
+
+
+def test_the_door_says_that_sending_twice_is_safe() -> None:
+    """Fault 3."""
+    text = PAGE["paths"]["/requestqueue/{identity}"]["post"]["description"]
+    assert "Idempotency-Key" in text
+
+
+def test_states_of_requests_are_words_and_all_of_them() -> None:
+    assert list(get_args(StateWord)) == [state.name.lower() for state in RequestState]
+
+
+@pytest.mark.parametrize("name", ["a", "quotes-2026.11", "A_b", "x" * 64, "1"])
+def test_names_of_runs(name: str) -> None:
+    assert run_name(name) == name
+    schema = PAGE["paths"]["/api/v1/runs/{run}"]["get"]["parameters"][0]["schema"]
+    assert re.search(schema["pattern"], name)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\n", "a\x00", "\u00e9", "x" * 65, "-a"])
+def test_names_that_no_run_has(name: str) -> None:
+    """Fault 51."""
+    with pytest.raises(InvalidInput, match="run's name"):
+        run_name(name)
+
+
+def test_numbers_in_paths() -> None:
+    assert number("0") == 0
+    assert number("9" * 18) == 10**18 - 1
+    for text in ("", "-1", "+1", "1.0", "1e3", "\u0661", "9" * 19, " 1", "0x1"):
+        with pytest.raises(InvalidInput):
+            number(text)

@@ -1,0 +1,153 @@
+"""Who lives: judged by one clock, with room for jitter, never by an agent's own time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from skep.errors import UnknownAgent
+from skep.model.agent import Registration, Vitals
+from skep.placement.roster import Roster
+from skep.settings import CenterSettings, StoreSettings
+from skep.store.ports import Store
+from skep.store.registry import open_store
+from skep.testing.clock import ManualClock
+
+SETTINGS = CenterSettings()
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    opened = open_store(f"sqlite:///{tmp_path / 'skep.db'}", StoreSettings())
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def roster(store: Store, clock: ManualClock) -> Roster:
+    """It knows a1 and has listened long enough to judge."""
+    made = Roster(SETTINGS, store, clock)
+    await made.register(Registration("a1", "a1"))
+    clock.advance(SETTINGS.alive_after)
+    await made.beat("a1", Vitals(), 0.0)
+    return made
+
+
+async def test_alive_at_10_9_and_dead_at_11_1_seconds(roster: Roster, clock: ManualClock) -> None:
+    """C3, fault 21: the edge is at 11 s after the last beat, as received."""
+    clock.advance(10.9)
+    assert await roster.dead() == []
+    clock.advance(0.2)
+    assert await roster.dead() == ["a1"]
+    await roster.beat("a1", Vitals(), 0.0)
+    assert await roster.dead() == []
+
+
+async def test_jitter_of_3_seconds_kills_nobody(roster: Roster, clock: ManualClock) -> None:
+    """Fault 21: an hour of beats every 3 s, each up to 3 s late, looked at each second."""
+    rng, false_dead = Random(21), 0
+    due = clock.monotonic()
+    next_beat = due + 3.0 + rng.uniform(0, 3.0)
+    for _ in range(3600):
+        clock.advance(1.0)
+        while clock.monotonic() >= next_beat:
+            await roster.beat("a1", Vitals(), 0.0)
+            due += 3.0
+            next_beat = due + 3.0 + rng.uniform(0, 3.0)
+        false_dead += len(await roster.dead())
+    assert false_dead == 0
+
+
+async def test_nobody_is_dead_before_we_have_listened(store: Store, clock: ManualClock) -> None:
+    """Fault 23: after a restart the silence was ours; the first verdict takes 11 s."""
+    before = Roster(SETTINGS, store, clock)
+    await before.register(Registration("a1", "a1"))
+    clock.advance(3600)
+    after = Roster(SETTINGS, store, clock)
+    assert await after.dead() == []
+    clock.advance(10.9)
+    assert (after.may_judge, await after.dead()) == (False, [])
+    clock.advance(0.2)
+    assert (after.may_judge, await after.dead()) == (True, ["a1"])
+
+
+async def test_an_outage_of_the_store_is_not_the_agents_silence(
+    roster: Roster, clock: ManualClock
+) -> None:
+    """Fault 26: beats could not be written; everybody gets a full 11 s again."""
+    clock.advance(60)
+    roster.deaf()
+    assert await roster.dead() == []
+    clock.advance(10.9)
+    assert await roster.dead() == []
+    clock.advance(0.2)
+    assert await roster.dead() == ["a1"]
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+async def test_a_clock_that_is_set_kills_nobody(
+    roster: Roster, clock: ManualClock, hours: int
+) -> None:
+    """Fault 31: the center's wall clock jumps; the living beat again before any verdict."""
+    clock.set_wall(clock.now() + hours * 3600)
+    assert not roster.may_judge
+    assert await roster.dead() == []
+    for _ in range(4):
+        clock.advance(3.0)
+        await roster.beat("a1", Vitals(), 0.0)
+        assert await roster.dead() == []
+    assert roster.may_judge
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+async def test_a_clock_that_is_set_hides_no_death(
+    roster: Roster, clock: ManualClock, hours: int
+) -> None:
+    """Fault 31: who is silent after the jump is dead, also with a last beat in the future."""
+    clock.set_wall(clock.now() + hours * 3600)
+    assert await roster.dead() == []
+    clock.advance(11.1)
+    assert await roster.dead() == ["a1"]
+
+
+@pytest.mark.parametrize("age", [11.0, 3600.0, float("inf"), float("nan")])
+async def test_a_beat_that_waited_says_nothing(
+    roster: Roster, clock: ManualClock, age: float
+) -> None:
+    """C10, fault 9: not younger than 11 s is no life; the agent is known all the same."""
+    clock.advance(10.0)
+    assert await roster.beat("a1", Vitals(), age) is True
+    assert await roster.beat("ghost", Vitals(), age) is False
+    clock.advance(1.1)
+    assert await roster.dead() == ["a1"]
+
+
+async def test_a_registration_is_life_however_late(roster: Roster, clock: ManualClock) -> None:
+    """C10, fault 10: processed whenever it comes; twice is one agent."""
+    clock.advance(600)
+    assert await roster.dead() == ["a1"]
+    await roster.register(Registration("a1", "a1", group="home"))
+    assert await roster.dead() == []
+    (view,) = await roster.refresh()
+    assert view.registration.group == "home"
+
+
+async def test_a_person_decides_who_works(roster: Roster, store: Store, clock: ManualClock) -> None:
+    """C3: a disabled agent gets no work, at every center; a beat changes nothing."""
+    other = Roster(SETTINGS, store, clock)
+    assert await roster.may_work("a1")
+    assert not await roster.may_work("ghost")
+    await roster.enable("a1", enabled=False)
+    assert not await roster.may_work("a1")
+    assert not await other.may_work("a1")
+    assert await roster.beat("a1", Vitals(), 0.0)
+    await roster.register(Registration("a1", "a1"))
+    assert not await roster.may_work("a1")
+    await roster.enable("a1", enabled=True)
+    assert await roster.may_work("a1")
+    with pytest.raises(UnknownAgent):
+        await roster.enable("ghost", enabled=True)
