@@ -21,7 +21,7 @@ import pytest
 pytestmark = pytest.mark.xdist_group("cli")
 
 SKEP = [sys.executable, "-m", "skep"]
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 def environment(data: Path) -> dict[str, str]:

@@ -19,7 +19,7 @@ def demo(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, **settings},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
 
