@@ -126,12 +126,24 @@ class CenterClient:
         *,
         plain: bool = False,
     ) -> T:
+        return await self.packed(f"/node/{name}", message, reply, seconds, plain=plain)
+
+    async def packed(
+        self,
+        path: str,
+        message: Any,
+        reply: type[T],
+        seconds: float = CALL_SECONDS,
+        *,
+        plain: bool = False,
+    ) -> T:
+        """One POST in msgpack both ways, compressed where it pays and is not `plain`."""
         data = codec.encode(message)
         data, encoding = (data, "") if plain else codec.compress(data)
         headers = {"Content-Type": codec.MSGPACK, "Accept": codec.MSGPACK}
         if encoding:
             headers["Content-Encoding"] = encoding
-        return await self._anywhere("POST", f"/node/{name}", data, headers, reply, seconds)
+        return await self._anywhere("POST", path, data, headers, reply, seconds)
 
     async def call(
         self,

@@ -1,0 +1,94 @@
+"""What a spider's loop asks of the center: its run's queue.
+
+One driver at a time: opening the queue gives a token, and a turn under an older token is
+refused, so a spider that was believed dead can do no harm. A turn is all or nothing: the
+blocks that were read, the items found in them and the requests that they led to become
+durable together. Told twice, it counts once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from skep.model.ledger import Ledger
+from skep.model.request import NewRequest
+from skep.model.run import Run, RunSettings
+
+
+class Page(msgspec.Struct):
+    """One ended request of the run, with its archived bytes (WARC frames) when it has any."""
+
+    id: int
+    uri: str
+    state: str
+    status: int = 0
+    failure: str = ""
+    detail: str = ""
+    meta: dict[str, Any] = msgspec.field(default_factory=dict)
+    final_uri: str = ""
+    frames: bytes = b""
+    #: Microseconds that the download took; 0 = not known.
+    elapsed_us: int = 0
+
+
+class PageBlock(msgspec.Struct):
+    """A block of ended requests; it is told again until a turn has taken it."""
+
+    id: int
+    pages: list[Page]
+
+
+class Reading(msgspec.Struct):
+    """What there was to read; `open` requests still have a way to go."""
+
+    blocks: list[PageBlock]
+    open: int
+    state: str
+
+
+class FoundItem(msgspec.Struct, array_like=True):
+    """The `n`th item of the page of a request; told twice, it is kept once."""
+
+    request: int
+    n: int
+    data: dict[str, Any]
+
+
+class Turn(msgspec.Struct):
+    """Everything that came of some blocks."""
+
+    driver: int
+    blocks: list[int] = msgspec.field(default_factory=list)
+    items: list[FoundItem] = msgspec.field(default_factory=list)
+    requests: list[NewRequest] = msgspec.field(default_factory=list)
+
+
+class TurnDone(msgspec.Struct):
+    """What was new in it."""
+
+    requests: int
+    known: int
+    items: int
+
+
+class RunQueue(Protocol):
+    """The queue of one run. Raises Conflict (StaleToken) when another driver took over, and
+    CenterUnreachable after its own patience with reconnecting is over."""
+
+    async def open(self, job: str, settings: RunSettings) -> Run:
+        """Make the run, or take it over; ends the turn of any other driver."""
+
+    async def read(self, limit: int, wait: float, taken: Sequence[int]) -> Reading:
+        """Finished blocks, except `taken` ones that are in hand already."""
+
+    async def turn(self, turn: Turn) -> TurnDone:
+        """Make it durable; may be told again after a broken line."""
+
+    async def ledger(self) -> Ledger:
+        """Where the run's requests are."""
+
+    async def move(self, verb: str) -> None:
+        """pause, continue, finish or cancel."""

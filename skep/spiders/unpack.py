@@ -1,0 +1,44 @@
+"""Pages of the run's queue become responses and failures of the spider.
+
+Runs in the spider's process. The archived frames are unpacked when the callback first
+looks at the body or the headers, and once.
+"""
+
+from __future__ import annotations
+
+from skep.archive.frames import FirstRecords, split_response
+from skep.spiders.envelope import opened
+from skep.spiders.ports import Page
+from skep.spiders.response import Failure, Response, Unpacked
+
+_NOTHING: Unpacked = (0, (), b"", "")
+
+
+class Unpacker:
+    """One decompressor for all pages of a spider."""
+
+    def __init__(self) -> None:
+        self._read = FirstRecords().read
+
+    def response(self, page: Page) -> Response:
+        """The response of a request that worked, or of one that failed with an answer."""
+        return Response(
+            page.final_uri or page.uri,
+            status=page.status,
+            request=opened(page),
+            elapsed=page.elapsed_us / 1e6,
+            unpack=(lambda: self._unpacked(page)) if page.frames else None,
+        )
+
+    def failure(self, page: Page) -> Failure:
+        """What an errback gets."""
+        response = self.response(page) if page.status else None
+        request = response.request if response else opened(page)
+        return Failure(page.failure or page.state, page.detail, request, response)
+
+    def _unpacked(self, page: Page) -> Unpacked:
+        record = self._read(page.frames)
+        if record.type != "response":
+            return (page.status, *_NOTHING[1:])
+        status, headers, body = split_response(record)
+        return status, headers, body, record.headers.get("WARC-IP-Address", "")
