@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import sys
 from collections.abc import Iterator
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import msgspec
 
 from skep.cli.reach import Reach
-from skep.errors import Malformed, SkepError
+from skep.errors import CenterUnreachable, Malformed, SkepError
 from skep.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -26,6 +29,14 @@ TOKENS = ("admin.token", "agent.token")
 FIRST_BYTES = 65536
 #: While requests move, two counts differ; these looks are enough to see them agree once.
 LOOKS = 5
+READY_SECONDS = 10.0
+
+_FIXES = {
+    "store": "start the database that store.url names, or mend store.url",
+    "bus": "start the Redis that bus.url names, or mend bus.url",
+    "archive": "make the folder that archive.url names readable and writable for the center",
+    "disk": "make room in the center's data folder",
+}
 
 
 class Finding(msgspec.Struct):
@@ -89,8 +100,8 @@ def token_files(folder: Path) -> Iterator[Finding]:
 async def _center(client: CenterClient) -> list[Finding]:
     version = await client.call("GET", "/version", None, dict)
     here = f"{client.address} answers, version {version['version']}"
-    findings = [Finding("center", True, here), await _ready(client)]
-    for check in (_ledger, _clock):
+    findings = [Finding("center", True, here)]
+    for check in (_ready, _ledger, _clock):
         try:
             findings += await check(client)
         except SkepError as error:
@@ -99,18 +110,33 @@ async def _center(client: CenterClient) -> list[Finding]:
     return findings
 
 
-async def _ready(client: CenterClient) -> Finding:
+async def _ready(client: CenterClient) -> list[Finding]:
+    answer = await asyncio.to_thread(_read_readiness, client.address)
+    return readiness(answer)
+
+
+def _read_readiness(address: str) -> dict[str, Any]:
+    """Read by hand: to the client a center that is not ready is only an error."""
+    parts = urlsplit(address)
+    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+    connection = kind(parts.netloc, timeout=READY_SECONDS)
     try:
-        answer = await client.call("GET", "/readyz?verbose", None, dict)
-    except SkepError:
-        return Finding(
-            "ready",
-            False,
-            "the center says that it is not ready",
-            f"see what is missing: {client.address}/readyz?verbose",
-        )
-    names = ", ".join(check["name"] for check in answer["checks"] if check["ok"])
-    return Finding("ready", answer["status"] == "ok", f"{names} are well")
+        connection.request("GET", "/readyz?verbose")
+        answer: dict[str, Any] = msgspec.json.decode(connection.getresponse().read())
+    except (OSError, HTTPException, msgspec.DecodeError) as error:
+        raise CenterUnreachable(f"{address}/readyz: {error}") from error
+    finally:
+        connection.close()
+    return answer
+
+
+def readiness(answer: dict[str, Any]) -> list[Finding]:
+    """What the center says about itself, with what to do about each."""
+    return [
+        Finding(f"center's {check['name']}", check["ok"], check["detail"], _FIXES[check["name"]])
+        for check in answer["checks"]
+        if check["name"] in _FIXES
+    ]
 
 
 async def _ledger(client: CenterClient) -> list[Finding]:

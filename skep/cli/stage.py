@@ -41,6 +41,14 @@ class Stage:
         self.client: CenterClient
 
     async def __aenter__(self) -> Self:
+        try:
+            await self._open()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def _open(self) -> None:
         from skep.wire.client import CenterClient
 
         folder = self._data or Path(self._stack.enter_context(TemporaryDirectory(prefix="skep-")))
@@ -50,7 +58,6 @@ class Stage:
         self._stack.push_async_callback(self.center.stop)
         client = CenterClient([self.center.url], self.center.admin_token, self._clock, self._rng)
         self.client = await self._stack.enter_async_context(client)
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()

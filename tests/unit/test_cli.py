@@ -16,7 +16,7 @@ import pytest
 from skep import errors
 from skep.cli import batches as batches_module
 from skep.cli.batches import batches
-from skep.cli.checkups import data_folder, newest_segment, python, token_files
+from skep.cli.checkups import data_folder, newest_segment, python, readiness, token_files
 from skep.cli.config import read_settings
 from skep.cli.exits import MEANINGS, Exit, code_of
 from skep.cli.main import COMMANDS, run, skep
@@ -270,6 +270,17 @@ def test_the_doctor_opens_the_newest_segment(tmp_path: Path) -> None:
     (tmp_path / "center-1-00000001.warc.zst").write_bytes(b"not zstd")
     (finding,) = newest_segment(tmp_path)
     assert not finding.ok
+
+
+def test_the_doctor_hands_on_what_the_center_says_of_itself() -> None:
+    checks = [
+        {"name": "store", "ok": True, "detail": "sqlite"},
+        {"name": "bus", "ok": False, "detail": "no answer"},
+    ]
+    store, bus = readiness({"status": "not ready", "checks": checks})
+    assert store.ok
+    assert (bus.name, bus.ok, bus.detail) == ("center's bus", False, "no answer")
+    assert "bus.url" in bus.fix
 
 
 def record(level: int = logging.INFO, error: Exception | None = None) -> logging.LogRecord:
