@@ -18,7 +18,7 @@ from skep.archive.ports import Archive
 from skep.archive.registry import open_archive
 from skep.bus.ports import Bus
 from skep.bus.registry import open_bus
-from skep.center.api import fleet, health, node, queue, requests, runs
+from skep.center.api import driver, fleet, health, node, queue, requests, runs
 from skep.center.auth import Role
 from skep.center.commands import commands_socket
 from skep.center.endpoint import Call, Endpoint, Raw
@@ -49,6 +49,7 @@ def api_table() -> tuple[Endpoint, ...]:
         page,
         *node.ENDPOINTS,
         *queue.ENDPOINTS,
+        *driver.ENDPOINTS,
         *runs.ENDPOINTS,
         *requests.ENDPOINTS,
         *fleet.ENDPOINTS,
@@ -102,6 +103,7 @@ class Center:
         """Answer the long polls now, so that the server can stop."""
         self.services.closing.set()
         self.services.work.ring()
+        self.services.pages.ring()
 
     async def close(self) -> None:
         """In reverse; what was answered is on disk already."""

@@ -49,6 +49,8 @@ class Services:
     ingest: Ingest
     #: Rings when a block may have become leasable.
     work: Bell
+    #: Rings when a run may have ended requests to read.
+    pages: Bell
     #: Rings when the dispatcher may have something to do.
     nudge: Nudge
     #: Rings when other centers should hear that there is work.
@@ -115,6 +117,7 @@ def build(
         leases=Leases(settings.lanes, store, bus, clock, dispatcher),
         ingest=Ingest(settings.lanes, store, archive, clock, rng),
         work=work,
+        pages=Bell(),
         nudge=nudge,
         announce=announce,
         closing=asyncio.Event(),

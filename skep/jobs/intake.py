@@ -13,7 +13,7 @@ from skep.jobs.validate import Offered, Validator, check_job
 from skep.model.run import Run, RunId, RunSettings
 from skep.model.states import RunState
 from skep.runtime.clock import Clock
-from skep.store.ports import Accepted, Store
+from skep.store.ports import Accepted, RequestRow, Store
 
 
 class NewRun(msgspec.Struct, forbid_unknown_fields=True):
@@ -44,11 +44,15 @@ class Intake:
             return run, True
         return await self._store.runs.get(run_id), False
 
+    def check(self, offered: Sequence[Offered], priority: int, now: float) -> list[RequestRow]:
+        """Requests as they would be kept; raises InvalidInput that says which is wrong."""
+        return self._validator.rows(offered, priority, now)
+
     async def accept(self, run_id: str, offered: Sequence[Offered]) -> Accepted:
         """Keep the requests of a run; raises before anything is stored."""
         run = await self._store.runs.get(run_id)
         now = self._clock.now()
-        rows = self._validator.rows(offered, run.settings.priority, now)
+        rows = self.check(offered, run.settings.priority, now)
         accepted = await self._store.requests.accept(run_id, rows, now)
         if accepted.new:
             self._on_accepted()

@@ -123,6 +123,53 @@ class FinishedBlock(msgspec.Struct, frozen=True):
     requests: list[FinishedRequest]
 
 
+class UnreadPage(msgspec.Struct, frozen=True):
+    """One ended request of a run that its driver has not read, and where its bytes are."""
+
+    id: int
+    uri: str
+    state: str
+    status: int
+    failure: str
+    detail: str
+    meta: dict[str, Any]
+    final_uri: str
+    elapsed_us: int
+    segment: str
+    offset: int
+    length: int
+
+
+class UnreadBlock(msgspec.Struct, frozen=True):
+    """A finished block that no turn has taken yet."""
+
+    id: int
+    pages: list[UnreadPage]
+
+
+class ItemRow(msgspec.Struct, frozen=True):
+    """The `n`th item of a request's page, as msgpack."""
+
+    request: int
+    n: int
+    data: bytes
+
+
+class KeptItem(msgspec.Struct, frozen=True):
+    """An item as it is read back; ids grow in the order of the run's turns."""
+
+    id: int
+    request: int
+    data: bytes
+
+
+class TurnKept(msgspec.Struct, frozen=True):
+    """What a turn added."""
+
+    requests: Accepted
+    items: int
+
+
 class RequestView(msgspec.Struct, frozen=True):
     """A request as people see it."""
 
@@ -201,6 +248,36 @@ class Requests(Protocol):
 
     async def attempts(self, request_id: int) -> list[Attempt]:
         """Its whole history, oldest first."""
+
+
+class Turns(Protocol):
+    """Asked for the drivers of runs (spiders). One driver at a time: the token fences."""
+
+    async def take_over(self, run_id: str) -> int:
+        """A new driver's token; every older one is stale from now on. Raises UnknownRun."""
+
+    async def unread(self, run_id: str, limit: int, taken: Sequence[int]) -> list[UnreadBlock]:
+        """Finished blocks that no turn has taken, except `taken`, oldest first."""
+
+    async def turn(
+        self,
+        run_id: str,
+        driver: int,
+        blocks: Sequence[int],
+        items: Sequence[ItemRow],
+        rows: Sequence[RequestRow],
+        now: float,
+    ) -> TurnKept:
+        """Blocks read, items found, requests wanted: all or nothing, and once.
+
+        Raises StaleToken when another driver took over, Conflict when the run has ended.
+        """
+
+    async def items(self, run_id: str, after: int, limit: int) -> list[KeptItem]:
+        """Items in the order of their ids."""
+
+    async def count(self, run_id: str) -> int:
+        """How many items the run has."""
 
 
 class Blocks(Protocol):
@@ -335,6 +412,8 @@ class Store(Protocol):
     def requests(self) -> Requests: ...
     @property
     def blocks(self) -> Blocks: ...
+    @property
+    def turns(self) -> Turns: ...
     @property
     def agents(self) -> Agents: ...
     @property

@@ -120,6 +120,7 @@ async def report(call: Call) -> ReportReply:
     _check(call, message.agent)
     verdicts = await services.ingest.take(message.agent, message.blocks)
     _count(call, message, [verdict.verdict for verdict in verdicts])
+    services.pages.ring()
     if any(outcome.failure for block in message.blocks for outcome in block.outcomes):
         services.nudge.ring()
     return ReportReply([BlockVerdict(v.block, v.verdict) for v in verdicts])

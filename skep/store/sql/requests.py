@@ -23,7 +23,7 @@ from skep.store.sql.conditions import CLAIMABLE_BLOCKS, MORTAL, stored
 from skep.store.sql.database import ACCEPTED, Database, Tx
 from skep.store.sql.dialect import id_list
 from skep.store.sql.pack import pack_one
-from skep.store.sql.runs import hold_run
+from skep.store.sql.runs import HeldRun, hold_run
 from skep.store.sql.tables import attempts, blocks, requests, runs, tallies
 
 _COLUMNS = (
@@ -51,17 +51,9 @@ class SqlRequests:
         self._database = database
 
     async def accept(self, run_id: str, rows: Sequence[RequestRow], now: float) -> Accepted:
-        def work(tx: Tx) -> Accepted:
-            run = hold_run(tx, run_id)
-            if run.ended:
-                raise Conflict(f"run {run_id} is {run.state} and takes no more requests")
-            values = [_row(run.no, row, now) for row in rows]
-            new = tx.dialect.insert_new(tx.connection, requests, _COLUMNS, values)
-            tx.tally(run.no, ACCEPTED, new)
-            tx.tally(run.no, RequestState.WAITING, new)
-            return Accepted(new, len(values) - new)
-
-        return await self._database.write(work)
+        return await self._database.write(
+            lambda tx: accept_rows(tx, hold_run(tx, run_id), rows, now)
+        )
 
     async def backlog(self) -> list[Backlog]:
         return await self._database.read(_backlog)
@@ -121,6 +113,17 @@ class SqlRequests:
         query = query.order_by(attempts.c.at, attempts.c.token)
         rows = await self._database.read(lambda c: c.execute(query).mappings().all())
         return [Attempt(**row) for row in rows]
+
+
+def accept_rows(tx: Tx, run: HeldRun, rows: Sequence[RequestRow], now: float) -> Accepted:
+    """Keep requests as WAITING, each fingerprint once; raises Conflict for an ended run."""
+    if run.ended:
+        raise Conflict(f"run {run.id} is {run.state} and takes no more requests")
+    values = [_row(run.no, row, now) for row in rows]
+    new = tx.dialect.insert_new(tx.connection, requests, _COLUMNS, values)
+    tx.tally(run.no, ACCEPTED, new)
+    tx.tally(run.no, RequestState.WAITING, new)
+    return Accepted(new, len(values) - new)
 
 
 def _row(run: int, row: RequestRow, now: float) -> tuple[Any, ...]:

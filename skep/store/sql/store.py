@@ -15,6 +15,7 @@ from skep.store.sql.ledgers import SqlLedgers
 from skep.store.sql.migrate import bring_up_to_date
 from skep.store.sql.requests import SqlRequests
 from skep.store.sql.runs import SqlRuns
+from skep.store.sql.turns import SqlTurns
 
 
 class SqlStore:
@@ -38,6 +39,7 @@ class SqlStore:
         self.runs = SqlRuns(self.database)
         self.requests = SqlRequests(self.database)
         self.blocks = SqlBlocks(self.database)
+        self.turns = SqlTurns(self.database)
         self.agents = SqlAgents(self.database)
         self.ledgers = SqlLedgers(self.database)
         self.tokens = SqlTokens(self.database)

@@ -183,6 +183,27 @@ attempts = sa.Table(
     sqlite_with_rowid=False,
 )
 
+drivers = sa.Table(
+    "drivers",
+    metadata,
+    sa.Column("run", BigId, primary_key=True, autoincrement=False),
+    sa.Column("token", sa.Integer, nullable=False),
+)
+
+items = sa.Table(
+    "items",
+    metadata,
+    sa.Column("id", BigId, primary_key=True, autoincrement=True),
+    sa.Column("run", BigId, nullable=False),
+    sa.Column("request", BigId, nullable=False),
+    sa.Column("n", sa.Integer, nullable=False),
+    sa.Column("data", Bytes, nullable=False),
+    sa.Column("at", Seconds, nullable=False),
+    sa.UniqueConstraint("request", "n", name="items_once"),
+    sa.Index("items_of_run", "run", "id"),
+    sqlite_autoincrement=True,
+)
+
 segments = sa.Table(
     "segments",
     metadata,

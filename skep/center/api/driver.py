@@ -1,0 +1,206 @@
+"""What the driver of a run calls: a spider's process takes a run over, reads pages, tells
+what came of them.
+
+The bytes of a page leave the archive as they lie there; the center unpacks nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from skep.archive.ports import Archive
+from skep.center.api.names import RUN_NAMES, run_name
+from skep.center.auth import Role
+from skep.center.endpoint import Call, Endpoint
+from skep.errors import Conflict, DiskFull, InvalidInput, UnknownRun
+from skep.jobs.intake import NewRun
+from skep.model.run import Run
+from skep.runtime.bell import within
+from skep.spiders.ports import FoundItem, Page, PageBlock, Reading, Turn, TurnDone
+from skep.store.ports import ItemRow, UnreadBlock, UnreadPage
+
+READ_BLOCKS_MAX = 64
+READ_WAIT_MAX = 30.0
+#: Another center may have stored a block: the waiting reader looks by itself that often.
+LOOK_EVERY = 0.5
+#: Bytes between two pages of a segment that are read along rather than skipped.
+GAP = 64 * 1024
+
+
+class Driving(msgspec.Struct):
+    """The run, and the token under which its driver speaks."""
+
+    run: Run
+    driver: int
+
+
+class Read(msgspec.Struct, forbid_unknown_fields=True):
+    """Which pages the driver wants next."""
+
+    limit: Annotated[int, Meta(ge=1, le=READ_BLOCKS_MAX)] = 8
+    wait: Annotated[float, Meta(ge=0, le=READ_WAIT_MAX)] = 0.0
+    taken: Annotated[list[Annotated[int, Meta(ge=0, le=2**63 - 1)]], Meta(max_length=1000)] = (
+        msgspec.field(default_factory=list)
+    )
+    bodies: bool = True
+
+
+class After(msgspec.Struct):
+    """Items after an id, at most `limit` of them."""
+
+    after: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
+    limit: Annotated[int, Meta(ge=1, le=10_000)] = 1000
+
+
+class Item(msgspec.Struct):
+    """One item of a run."""
+
+    id: int
+    request: int
+    data: dict[str, Any]
+
+
+class Items(msgspec.Struct):
+    """In the order in which the run found them; ask again with `after=next`."""
+
+    items: list[Item]
+    next: int
+
+
+async def drive(call: Call) -> Driving:
+    """Open a run, or take it over from whoever drove it."""
+    name = run_name(call.path["identity"])
+    run, _ = await call.services.intake.open_run(name, call.body)
+    return Driving(run, await call.services.store.turns.take_over(name))
+
+
+async def read(call: Call) -> Reading:
+    """Ended requests with their bytes; waits a while when there are none."""
+    message: Read = call.body
+    services = call.services
+    name = run_name(call.path["identity"])
+    deadline = services.clock.monotonic() + message.wait
+    while True:
+        ticket = services.pages.ticket()
+        found = await services.store.turns.unread(name, message.limit, message.taken)
+        left = deadline - services.clock.monotonic()
+        if found or left <= 0 or services.closing.is_set() or await _idle(call, name):
+            break
+        await within(ticket, min(left, LOOK_EVERY))
+    blocks = [await _with_bytes(services.archive, block, message.bodies) for block in found]
+    run = await services.store.runs.get(name)
+    ledger = await services.store.ledgers.read(name)
+    return Reading(blocks, ledger.open, run.state)
+
+
+async def _idle(call: Call, name: str) -> bool:
+    """Nothing is on its way: waiting would be for nothing."""
+    return (await call.services.store.ledgers.read(name)).open == 0
+
+
+async def _with_bytes(archive: Archive, block: UnreadBlock, bodies: bool) -> PageBlock:
+    kept = [page for page in block.pages if page.length] if bodies else []
+    frames: dict[int, bytes] = {}
+    for group in _neighbours(kept):
+        start = group[0].offset
+        end = max(page.offset + page.length for page in group)
+        data = await archive.read(group[0].segment, start, end - start)
+        for page in group:
+            frames[page.id] = data[page.offset - start : page.offset - start + page.length]
+    return PageBlock(block.id, [_page(page, frames.get(page.id, b"")) for page in block.pages])
+
+
+def _neighbours(pages: Sequence[UnreadPage]) -> list[list[UnreadPage]]:
+    """Pages that lie together: the frames of one report were appended in one piece."""
+    groups: list[list[UnreadPage]] = []
+    end = 0
+    for page in sorted(pages, key=lambda page: (page.segment, page.offset)):
+        near = groups and groups[-1][0].segment == page.segment and page.offset - end <= GAP
+        if near:
+            groups[-1].append(page)
+        else:
+            groups.append([page])
+        end = page.offset + page.length
+    return groups
+
+
+def _page(page: UnreadPage, frames: bytes) -> Page:
+    return Page(
+        page.id,
+        page.uri,
+        page.state,
+        page.status,
+        page.failure,
+        page.detail,
+        page.meta,
+        page.final_uri,
+        frames,
+        page.elapsed_us,
+    )
+
+
+async def turn(call: Call) -> TurnDone:
+    """Blocks read, items found, requests wanted: all or nothing."""
+    message: Turn = call.body
+    services = call.services
+    name = run_name(call.path["identity"])
+    run = await services.store.runs.get(name)
+    now = services.clock.now()
+    rows = services.intake.check(message.requests, run.settings.priority, now)
+    found = [_row(item) for item in message.items]
+    kept = await services.store.turns.turn(name, message.driver, message.blocks, found, rows, now)
+    if kept.requests.new:
+        services.metrics.accepted.inc(kept.requests.new)
+        services.nudge.ring()
+    return TurnDone(kept.requests.new, kept.requests.known, kept.items)
+
+
+def _row(item: FoundItem) -> ItemRow:
+    return ItemRow(item.request, item.n, msgspec.msgpack.encode(item.data))
+
+
+async def items(call: Call) -> Items:
+    """Items of a run, oldest first."""
+    query: After = call.query
+    name = run_name(call.path["run"])
+    kept = await call.services.store.turns.items(name, query.after, query.limit)
+    found = [Item(k.id, k.request, msgspec.msgpack.decode(k.data)) for k in kept]
+    return Items(found, found[-1].id if found else query.after)
+
+
+def _row_of(path: str, handler: Any, summary: str, takes: Any, gives: Any) -> Endpoint:
+    return Endpoint(
+        "POST",
+        f"/requestqueue/{{identity}}/{path}",
+        Role.OPERATOR,
+        handler,
+        summary,
+        takes,
+        gives,
+        errors=(InvalidInput, UnknownRun, Conflict, DiskFull),
+        tag="runs",
+        parameters=RUN_NAMES,
+    )
+
+
+ENDPOINTS = (
+    _row_of("driver", drive, "Open a run or take it over", NewRun, Driving),
+    _row_of("read", read, "Read ended requests with their bytes", Read, Reading),
+    _row_of("turn", turn, "Tell what came of pages", Turn, TurnDone),
+    Endpoint(
+        "GET",
+        "/api/v1/runs/{run}/items",
+        Role.VIEWER,
+        items,
+        "Items of a run",
+        gives=Items,
+        asks=After,
+        errors=(InvalidInput, UnknownRun),
+        tag="runs",
+        parameters=RUN_NAMES,
+    ),
+)

@@ -1,0 +1,163 @@
+"""Turns of a run's driver: pages read, items kept, requests added. Answers `Turns`.
+
+Run by centers only. A turn is one transaction under the driver's token, which is locked
+for its length: turns of one run happen one after the other, whoever tells them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from skep.errors import StaleToken
+from skep.model.request import Work
+from skep.model.states import FINAL_STATES, RequestState
+from skep.store.ports import ItemRow, KeptItem, RequestRow, TurnKept, UnreadBlock, UnreadPage
+from skep.store.sql.block_rows import works_of
+from skep.store.sql.conditions import FINISHED_BLOCKS
+from skep.store.sql.database import Database, Tx
+from skep.store.sql.dialect import id_list
+from skep.store.sql.requests import accept_rows
+from skep.store.sql.runs import hold_run, number_of
+from skep.store.sql.tables import blocks, drivers, items
+
+_ITEM_COLUMNS = ("run", "request", "n", "data", "at")
+_STATES = {int(state): state.name.lower() for state in RequestState}
+_FINAL = id_list(FINAL_STATES)
+
+
+class SqlTurns:
+    """Rows of `drivers` and `items`, and blocks marked as collected."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def take_over(self, run_id: str) -> int:
+        def work(tx: Tx) -> int:
+            run = number_of(tx.connection, run_id)
+            tx.dialect.insert_new(tx.connection, drivers, ("run", "token"), [(run, 0)])
+            token = _token(tx, run) + 1
+            tx.execute(sa.update(drivers).where(drivers.c.run == run).values(token=token))
+            return token
+
+        return await self._database.write(work)
+
+    async def unread(self, run_id: str, limit: int, taken: Sequence[int]) -> list[UnreadBlock]:
+        def work(connection: sa.Connection) -> list[UnreadBlock]:
+            run = number_of(connection, run_id)
+            query = sa.select(blocks.c.id).where(FINISHED_BLOCKS, blocks.c.run == run)
+            if taken:
+                query = query.where(sa.literal_column(f"id NOT IN ({id_list(taken)})"))
+            found = list(connection.execute(query.order_by(blocks.c.id).limit(limit)).scalars())
+            return _pages(connection, found) if found else []
+
+        return await self._database.read(work)
+
+    async def turn(
+        self,
+        run_id: str,
+        driver: int,
+        blocks: Sequence[int],
+        items: Sequence[ItemRow],
+        rows: Sequence[RequestRow],
+        now: float,
+    ) -> TurnKept:
+        def work(tx: Tx) -> TurnKept:
+            run = hold_run(tx, run_id)
+            _check_driver(tx, run.no, driver)
+            accepted = accept_rows(tx, run, rows, now)
+            kept = _keep_items(tx, run.no, items, now)
+            _collect(tx, run.no, blocks)
+            return TurnKept(accepted, kept)
+
+        return await self._database.write(work)
+
+    async def items(self, run_id: str, after: int, limit: int) -> list[KeptItem]:
+        def work(connection: sa.Connection) -> list[KeptItem]:
+            run = number_of(connection, run_id)
+            query = sa.select(items.c.id, items.c.request, items.c.data).where(items.c.run == run)
+            query = query.where(items.c.id > after).order_by(items.c.id).limit(limit)
+            return [KeptItem(*row) for row in connection.execute(query)]
+
+        return await self._database.read(work)
+
+    async def count(self, run_id: str) -> int:
+        def work(connection: sa.Connection) -> int:
+            run = number_of(connection, run_id)
+            query = sa.select(sa.func.count()).select_from(items).where(items.c.run == run)
+            return int(connection.execute(query).scalar_one())
+
+        return await self._database.read(work)
+
+
+def _token(tx: Tx, run: int) -> int:
+    query = sa.select(drivers.c.token).where(drivers.c.run == run).with_for_update()
+    return int(tx.execute(query).scalar() or 0)
+
+
+def _check_driver(tx: Tx, run: int, driver: int) -> None:
+    newest = _token(tx, run)
+    if driver != newest:
+        raise StaleToken(
+            f"driver {driver} was replaced by driver {newest}; stop, and take the run over again"
+        )
+
+
+def _keep_items(tx: Tx, run: int, found: Sequence[ItemRow], now: float) -> int:
+    rows = [(run, item.request, item.n, item.data, now) for item in found]
+    return tx.dialect.insert_new(tx.connection, items, _ITEM_COLUMNS, rows)
+
+
+def _collect(tx: Tx, run: int, block_ids: Sequence[int]) -> None:
+    if not block_ids:
+        return
+    wanted: sa.ColumnElement[bool] = sa.literal_column(f"id IN ({id_list(block_ids)})")
+    change = sa.update(blocks).where(wanted, blocks.c.run == run, FINISHED_BLOCKS)
+    tx.execute(change.values(collected=1))
+
+
+def _pages(connection: sa.Connection, block_ids: list[int]) -> list[UnreadBlock]:
+    works = works_of(connection, block_ids)
+    ended = _ended(connection, block_ids, [w.id for found in works.values() for w in found])
+    return [
+        UnreadBlock(
+            block,
+            [_page(work, ended[work.id]) for work in works.get(block, ()) if work.id in ended],
+        )
+        for block in block_ids
+    ]
+
+
+def _ended(
+    connection: sa.Connection, block_ids: list[int], request_ids: list[int]
+) -> dict[int, tuple[Any, ...]]:
+    """How each request ended that ended in one of these blocks."""
+    rows = connection.exec_driver_sql(
+        "SELECT r.id, r.state, a.status, a.failure, a.detail, a.final_uri, a.elapsed_us,"  # noqa: S608
+        " a.segment, a.offset, a.length FROM requests r"
+        " LEFT JOIN attempts a ON a.request = r.id AND a.block = r.block"
+        f" WHERE r.id IN ({id_list(request_ids)}) AND r.block IN ({id_list(block_ids)})"
+        f" AND r.state IN ({_FINAL}) ORDER BY r.id, a.token"
+    )
+    # A request has one row for each lease in which it was reported; the last one decides.
+    return {row[0]: tuple(row) for row in rows}
+
+
+def _page(work: Work, row: tuple[Any, ...]) -> UnreadPage:
+    _, state, status, failure, detail, final_uri, elapsed, segment, offset, length = row
+    return UnreadPage(
+        work.id,
+        work.uri,
+        _STATES[state],
+        status or 0,
+        failure or "",
+        detail or "",
+        work.meta,
+        final_uri or "",
+        elapsed or 0,
+        segment or "",
+        offset or 0,
+        length or 0,
+    )
