@@ -27,8 +27,9 @@ log = logging.getLogger(__name__)
 #: be a center's bad moment, and the agent waits for a better one.
 FATAL = (Unauthorized, Forbidden, OldProtocol)
 REGISTER = Backoff(first=0.5, cap=30.0)
-#: Longest pause between beats while no center answers: below the time after which a
-#: center that comes back would take the agent for dead.
+#: Longest pause between tries while no center answers: below the time after which a center
+#: that comes back would take the agent for dead. It is a beat at most, since no more callers
+#: come back at once than a center hears anyway, and everything else waits for this.
 BEAT_CAP = 10.0
 #: What a beat may take beyond its interval, before a new connection is tried.
 BEAT_MARGIN = 1.0
@@ -101,18 +102,15 @@ class Heart:
 
     async def run(self) -> None:
         """Beat for ever."""
-        failures = 0
         while True:
             rules = self._known or await self.register()
             began = self._clock.monotonic()
             pause = rules.heartbeat_every
             if await self._beat(rules.heartbeat_every + BEAT_MARGIN):
-                failures = 0
                 pause -= self._clock.monotonic() - began
             else:
-                failures += 1
-                backoff = Backoff(first=pause, cap=max(BEAT_CAP, pause))
-                pause = backoff.delay(failures, self._rng)
+                longest = min(pause, BEAT_CAP)
+                pause = Backoff(longest, longest).delay(1, self._rng)
             await self._now.wait(max(pause, 0.0))
 
     async def _beat(self, seconds: float) -> bool:

@@ -13,7 +13,8 @@ from skep.jobs.validate import Offered, Validator, check_job
 from skep.model.run import Run, RunId, RunSettings
 from skep.model.states import RunState
 from skep.runtime.clock import Clock
-from skep.store.ports import Accepted, RequestRow, Store
+from skep.store.facts import Accepted, RequestRow
+from skep.store.ports import Store
 
 
 class NewRun(msgspec.Struct, forbid_unknown_fields=True):

@@ -20,7 +20,7 @@ from skep.errors import InvalidInput, NotAUrl, SkepError, TooLarge, UnknownSchem
 from skep.model.lane import HIGHEST, LOWEST
 from skep.model.request import URI_LIMIT, NewRequest
 from skep.model.run import RunSettings
-from skep.store.ports import RequestRow
+from skep.store.facts import RequestRow
 
 FINGERPRINT_BYTES = 16
 BODY_LIMIT = 1024 * 1024

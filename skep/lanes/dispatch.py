@@ -16,7 +16,8 @@ from skep.model.block import BlockRef
 from skep.model.lane import Lane
 from skep.runtime.clock import Clock
 from skep.settings import LaneSettings
-from skep.store.ports import Backlog, Store
+from skep.store.facts import Backlog
+from skep.store.ports import Store
 
 #: Rows that one call of wake and expire looks at.
 SWEEP_LIMIT = 5000

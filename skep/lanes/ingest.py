@@ -19,7 +19,8 @@ from skep.model.states import Failure
 from skep.runtime.backoff import Backoff
 from skep.runtime.clock import Clock
 from skep.settings import LaneSettings
-from skep.store.ports import Placed, RetryRule, Settlement, Store, Verdict
+from skep.store.facts import Placed, RetryRule, Settlement, Verdict
+from skep.store.ports import Store
 
 DETAIL_LIMIT = 1000
 ADDRESS_LIMIT = 64

@@ -14,7 +14,8 @@ from skep.lanes.order import STRICT, floor_lane
 from skep.model.block import BlockRef, Held, Leased
 from skep.runtime.clock import Clock
 from skep.settings import LaneSettings
-from skep.store.ports import Freed, Store
+from skep.store.facts import Freed
+from skep.store.ports import Store
 
 #: Blocks that one reaping transaction takes back.
 REAP_LIMIT = 200

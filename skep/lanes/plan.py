@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from skep.model.lane import Lane, lane_of
-from skep.store.ports import Backlog, PackPlan
+from skep.store.facts import Backlog, PackPlan
 
 
 def plan_dispatch(

@@ -13,175 +13,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-import msgspec
-
 from skep.model.agent import AgentView, Registration, Vitals
 from skep.model.attempt import Attempt
-from skep.model.block import BlockChange, BlockRef, BlockReport, BlockView, Held, Leased
+from skep.model.block import BlockChange, BlockRef, BlockView, Held, Leased
 from skep.model.ledger import Ledger
 from skep.model.run import Run, RunSettings
-from skep.model.states import RequestState, RunState
-
-
-class RequestRow(msgspec.Struct, frozen=True):
-    """A request that passed validation, ready to be kept."""
-
-    fingerprint: bytes
-    uri: str
-    host: str
-    priority: int
-    #: msgpack of what `Work` needs beyond id and uri: (method, headers, body, meta).
-    arguments: bytes
-    expires_at: float | None = None
-
-
-class Accepted(msgspec.Struct, frozen=True):
-    """How many of the offered requests are new; the others were there already."""
-
-    new: int
-    known: int
-
-
-class PackPlan(msgspec.Struct, frozen=True):
-    """What one dispatch takes from one run: at most `limit` requests of one priority."""
-
-    run: str
-    priority: int
-    limit: int
-    block_size: int
-
-
-class Backlog(msgspec.Struct, frozen=True):
-    """Waiting requests of a running run at one priority; `waiting` may be an estimate."""
-
-    run: str
-    priority: int
-    waiting: int
-    block_size: int
-
-
-class RetryRule(msgspec.Struct, frozen=True):
-    """What to do with a request that failed: when again, or never."""
-
-    #: request id -> not before (center's clock); a failed request not in here is dead.
-    again_at: dict[int, float]
-
-
-class Placed(msgspec.Struct, frozen=True):
-    """Where the archive put the frames of one report."""
-
-    segment: str = ""
-    offset: int = 0
-
-
-class Settlement(msgspec.Struct, frozen=True):
-    """A block report with the decisions that the center took about it."""
-
-    report: BlockReport
-    agent: str
-    retry: RetryRule
-    placed: Placed = Placed()
-
-
-class Verdict(msgspec.Struct, frozen=True):
-    """What happened to one settlement: `stored`, `duplicate`, `stale` or `unknown`."""
-
-    block: int
-    verdict: str
-    #: Outcomes that were new and are now on disk.
-    stored: int = 0
-
-
-class Freed(msgspec.Struct, frozen=True):
-    """A block taken back from an agent, and ready again unless `ref` is None."""
-
-    block: int
-    agent: str
-    reason: str
-    ref: BlockRef | None
-
-
-class FinishedRequest(msgspec.Struct, frozen=True):
-    """One ended request as its run reads it back."""
-
-    id: int
-    uri: str
-    state: str
-    status: int
-    failure: str
-    detail: str
-    meta: dict[str, Any]
-    final_uri: str = ""
-
-
-class FinishedBlock(msgspec.Struct, frozen=True):
-    """A block whose requests have all been reported, not yet collected by its run."""
-
-    id: int
-    run: str
-    agent: str
-    requests: list[FinishedRequest]
-
-
-class UnreadPage(msgspec.Struct, frozen=True):
-    """One ended request of a run that its driver has not read, and where its bytes are."""
-
-    id: int
-    uri: str
-    state: str
-    status: int
-    failure: str
-    detail: str
-    meta: dict[str, Any]
-    final_uri: str
-    elapsed_us: int
-    segment: str
-    offset: int
-    length: int
-
-
-class UnreadBlock(msgspec.Struct, frozen=True):
-    """A finished block that no turn has taken yet."""
-
-    id: int
-    pages: list[UnreadPage]
-
-
-class ItemRow(msgspec.Struct, frozen=True):
-    """The `n`th item of a request's page, as msgpack."""
-
-    request: int
-    n: int
-    data: bytes
-
-
-class KeptItem(msgspec.Struct, frozen=True):
-    """An item as it is read back; ids grow in the order of the run's turns."""
-
-    id: int
-    request: int
-    data: bytes
-
-
-class TurnKept(msgspec.Struct, frozen=True):
-    """What a turn added."""
-
-    requests: Accepted
-    items: int
-
-
-class RequestView(msgspec.Struct, frozen=True):
-    """A request as people see it."""
-
-    id: int
-    run: str
-    uri: str
-    priority: int
-    state: RequestState
-    failures: int
-    block: int | None
-    created_at: float
-    not_before: float
+from skep.model.states import RunState
+from skep.store.facts import (
+    Accepted,
+    Backlog,
+    FinishedBlock,
+    Freed,
+    ItemRow,
+    KeptItem,
+    PackPlan,
+    RequestRow,
+    RequestView,
+    Settlement,
+    TurnKept,
+    UnreadBlock,
+    Verdict,
+)
 
 
 class Runs(Protocol):

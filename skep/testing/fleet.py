@@ -19,8 +19,8 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from random import Random
 from typing import Self, TypeVar
@@ -28,13 +28,16 @@ from typing import Self, TypeVar
 import msgspec
 import sqlalchemy as sa
 
+from skep.agent.app import Agent
+from skep.agent.launch import LaunchedAgent
 from skep.errors import SkepError
 from skep.model.agent import AgentView, Vitals
 from skep.model.ledger import Ledger
 from skep.model.states import BlockState
 from skep.runtime.clock import SystemClock
+from skep.settings import load
 from skep.store.sql.tables import attempts, blocks
-from skep.testing.processes import AgentProcess, CenterProcess
+from skep.testing.processes import QUICK, AgentProcess, CenterProcess
 from skep.testing.site import DemoSite
 from skep.wire.client import CenterClient
 
@@ -57,6 +60,10 @@ class _AgentLine(msgspec.Struct):
 
 class _Agents(msgspec.Struct):
     items: list[_AgentLine]
+
+
+class _Beats(msgspec.Struct):
+    items: list[tuple[float, Vitals]]
 
 
 class _Ended(msgspec.Struct):
@@ -164,12 +171,21 @@ class Client:
         found = await self.api.call("GET", "/api/v1/agents", None, _Agents)
         return next(line.agent.vitals for line in found.items if line.agent.id == agent)
 
+    async def beats(self, agent: str) -> list[float]:
+        """Moments (the center's clock) of the beats that it has noted, oldest first."""
+        path = f"/api/v1/agents/{agent}/vitals"
+        found = await self.insist(lambda: self.api.call("GET", path, None, _Beats))
+        return [at for at, _ in found.items]
+
     async def is_alive(self, agent: str) -> bool:
         return (await self.agents()).get(agent, False)
 
-    async def allow(self, agent: str, enabled: bool) -> None:
+    async def allow(self, agent: str, *, enabled: bool) -> None:
         """Let an agent work, or give it nothing more."""
-        path = f"/api/v1/agents/{agent}/{'enable' if enabled else 'disable'}"
+        await self.command(agent, "enable" if enabled else "disable")
+
+    async def command(self, agent: str, verb: str) -> None:
+        path = f"/api/v1/agents/{agent}/{verb}"
         await self.insist(lambda: self.api.call("POST", path, None, bytes))
 
     async def ended(self) -> list[tuple[str, str]]:
@@ -248,6 +264,11 @@ class Fleet:
         self._stack.callback(center.kill)
         await asyncio.to_thread(center.start)
         return center
+
+    async def reach(self, *centers: CenterProcess) -> None:
+        """From now on the fleet's client knows all these centers."""
+        await self.client.api.close()
+        self._client = self.new_client([center.url for center in centers])
 
     def new_client(self, urls: Sequence[str]) -> Client:
         """Another caller of the same center; close its `api` yourself."""
@@ -335,6 +356,27 @@ class Fleet:
         )
         assert (balance.lost, balance.doubled, balance.unseen) == (0, 0, 0), balance
         return balance
+
+
+@asynccontextmanager
+async def running_agents(
+    count: int, urls: Sequence[str], token: str, folder: Path
+) -> AsyncIterator[list[Agent]]:
+    """Many light agents on this event loop, each with a folder and chances of its own."""
+    settings = load(environment=QUICK)
+    clock = SystemClock()
+    launched = [
+        LaunchedAgent(settings, urls, token, folder / str(number), {}, clock, Random(number))  # noqa: S311
+        for number in range(count)
+    ]
+    tasks = [asyncio.create_task(one.agent.run()) for one in launched]
+    try:
+        yield [one.agent for one in launched]
+    finally:
+        for one in launched:
+            one.agent.stop()
+        await asyncio.gather(*tasks)
+        await asyncio.gather(*(one.close() for one in launched))
 
 
 def tell(fault: str, **figures: object) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from skep.store.ports import PackPlan
+from skep.store.facts import PackPlan
 from skep.store.sql.store import SqlStore
 from skep.testing import servers
 from skep.testing.conformance.store_ground import NOW, new_run, rows

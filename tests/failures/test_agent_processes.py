@@ -19,14 +19,14 @@ async def freeze_until_others_did_it(
 ) -> float:
     """The agent stops in the middle of its work, with a report on its way; the other does
     the work; then the report arrives and the agent wakes. Returns the time to detection."""
-    await fleet.client.allow(other.id, False)
+    await fleet.client.allow(other.id, enabled=False)
     struck = proxy.struck
     proxy.hold_calls(REPORTS)
     await fleet.offer(60)
     await fleet.wait_for(lambda: proxy.struck > struck)
     frozen.pause()
     began = time.monotonic()
-    await fleet.client.allow(other.id, True)
+    await fleet.client.allow(other.id, enabled=True)
     await fleet.wait_for(lambda: fleet.blocks_of(frozen) == 0)
     detected = time.monotonic() - began
     await fleet.until_all_ended()
@@ -49,7 +49,7 @@ async def test_a_frozen_agent_changes_nothing_when_it_wakes(tmp_path: Path) -> N
         ]
         fenced = await fleet.client.metric("skep_fenced_writes_total")
         balance = await fleet.check()
-        await fleet.client.allow(other.id, False)
+        await fleet.client.allow(other.id, enabled=False)
         await fleet.offer(20)  # it still works after all that
         await fleet.until_all_ended()
     tell(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
-from skep.testing.fleet import Fleet, tell
+from skep.testing.fleet import Fleet, running_agents, tell
 
 FEW_AT_ONCE = {"SKEP_AGENT_CONCURRENCY": "16"}
 BEAT = 0.3
@@ -70,3 +71,39 @@ async def test_requests_that_expired_while_the_center_was_away_are_not_done(
     )
     assert (ledger.done, ledger.expired, asked) == (300, 300, [])
     assert audit == ledger
+
+
+async def test_agents_come_back_by_themselves_with_one_beat_each(tmp_path: Path) -> None:
+    """Faults 9, 10: no beat is queued in an outage; nobody registers as somebody else."""
+    count, outage = 5, 5.0
+    async with Fleet(tmp_path) as fleet:
+        token = fleet.center.agent_token.read_text().strip()
+        async with running_agents(count, [fleet.center.url], token, tmp_path / "agents") as agents:
+            await fleet.wait_for(lambda: all(agent.heart.beats > 2 for agent in agents))
+            await asyncio.to_thread(fleet.center.kill)
+            await asyncio.sleep(outage)
+            before = [agent.heart.beats for agent in agents]
+            await asyncio.to_thread(fleet.center.start)
+            ready, ready_at = time.monotonic(), time.time()
+            await fleet.wait_for(
+                lambda: all(a.heart.beats > b + 3 for a, b in zip(agents, before, strict=True))
+            )
+            back = time.monotonic() - ready - 3 * BEAT
+            beats = [await fleet.client.beats(agent.id) for agent in agents]
+            known = await fleet.client.agents()
+    after = [[at for at in times if at > ready_at - 1] for times in beats]
+    gaps = [b - a for times in after for a, b in pairwise(times)]
+    burst = sum(gap < BEAT / 3 for gap in gaps)
+    tell(
+        "9/10",
+        agents=count,
+        outage=outage,
+        back_after=back,
+        beats_in_a_burst=burst,
+        agents_known=len(known),
+        closest_beats=min(gaps),
+    )
+    assert burst == 0
+    assert sorted(known) == sorted(agent.id for agent in agents)
+    assert all(known.values())
+    assert back < BEAT + 1.5  # tries go on at the pace of beats

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from skep.lanes.order import STRICT, floor_lane
 from skep.lanes.plan import blocked, plan_dispatch
 from skep.model.lane import Lane, lane_of
-from skep.store.ports import Backlog, PackPlan
+from skep.store.facts import Backlog, PackPlan
 
 
 @given(every=st.integers(4, 200), start=st.integers(0, 10_000))

@@ -14,7 +14,7 @@ from skep.errors import InvalidInput, NotAUrl, SkepError, TooLarge, UnknownSchem
 from skep.jobs.validate import BATCH_LIMIT, BODY_LIMIT, Offered, Validator, check_job
 from skep.model.request import URI_LIMIT, NewRequest
 from skep.model.run import RunSettings
-from skep.store.ports import RequestRow
+from skep.store.facts import RequestRow
 
 VALIDATOR = Validator(("http", "https"), Random(1))
 NOW = 1000.0

@@ -21,7 +21,7 @@ from skep.jobs.intake import NewRun
 from skep.model.run import Run
 from skep.runtime.bell import within
 from skep.spiders.ports import FoundItem, Page, PageBlock, Reading, Turn, TurnDone
-from skep.store.ports import ItemRow, UnreadBlock, UnreadPage
+from skep.store.facts import ItemRow, UnreadBlock, UnreadPage
 
 READ_BLOCKS_MAX = 64
 READ_WAIT_MAX = 30.0

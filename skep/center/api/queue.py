@@ -12,7 +12,7 @@ from skep.center.auth import Role
 from skep.center.endpoint import Call, Endpoint
 from skep.errors import Conflict, DiskFull, InvalidInput, UnknownRun
 from skep.jobs.validate import Offered
-from skep.store.ports import Accepted, FinishedBlock
+from skep.store.facts import Accepted, FinishedBlock
 
 BlockId = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 

@@ -17,7 +17,7 @@ from skep.center.endpoint import Call, Endpoint, Raw
 from skep.errors import InvalidInput, NotFound, UnknownBlock
 from skep.model.attempt import Attempt
 from skep.model.block import BlockChange, BlockView
-from skep.store.ports import RequestView
+from skep.store.facts import RequestView
 
 #: The states of `model/states.py`, as words.
 StateWord = Literal[

@@ -14,7 +14,7 @@ from skep.errors import UnknownBlock
 from skep.model.block import BlockChange, BlockRef, BlockView, Held, Leased
 from skep.model.request import Work
 from skep.model.states import FINAL_STATES, BlockState, RequestState, RunState
-from skep.store.ports import FinishedBlock, FinishedRequest, Freed, Settlement, Verdict
+from skep.store.facts import FinishedBlock, FinishedRequest, Freed, Settlement, Verdict
 from skep.store.sql.block_rows import (
     bodies_of,
     close_block,

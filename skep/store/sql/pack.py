@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from skep.model.block import BlockRef
 from skep.model.request import Work
 from skep.model.states import RequestState
-from skep.store.ports import PackPlan
+from skep.store.facts import PackPlan
 from skep.store.sql.block_rows import Packed, new_blocks
 from skep.store.sql.conditions import stored
 from skep.store.sql.database import Tx

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from skep.model.block import BlockRef
 from skep.model.states import BlockState, RequestState
-from skep.store.ports import Freed
+from skep.store.facts import Freed
 from skep.store.sql.block_rows import (
     Packed,
     close_block,

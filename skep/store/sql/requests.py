@@ -17,7 +17,7 @@ from skep.model.block import BlockRef
 from skep.model.lane import HIGHEST, LOWEST
 from skep.model.run import RunSettings
 from skep.model.states import BlockState, RequestState, RunState
-from skep.store.ports import Accepted, Backlog, PackPlan, RequestRow, RequestView
+from skep.store.facts import Accepted, Backlog, PackPlan, RequestRow, RequestView
 from skep.store.sql.block_rows import end_requests, members_of, note_history
 from skep.store.sql.conditions import CLAIMABLE_BLOCKS, MORTAL, stored
 from skep.store.sql.database import ACCEPTED, Database, Tx

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from skep.errors import InvalidInput
 from skep.model.request import Outcome
 from skep.model.states import BlockState, RequestState
-from skep.store.ports import Settlement, Verdict
+from skep.store.facts import Settlement, Verdict
 from skep.store.sql.block_rows import end_requests, members_of, note_history, open_members
 from skep.store.sql.database import Tx
 from skep.store.sql.dialect import Row, id_list

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from skep.errors import StaleToken
 from skep.model.request import Work
 from skep.model.states import FINAL_STATES, RequestState
-from skep.store.ports import ItemRow, KeptItem, RequestRow, TurnKept, UnreadBlock, UnreadPage
+from skep.store.facts import ItemRow, KeptItem, RequestRow, TurnKept, UnreadBlock, UnreadPage
 from skep.store.sql.block_rows import works_of
 from skep.store.sql.conditions import FINISHED_BLOCKS
 from skep.store.sql.database import Database, Tx

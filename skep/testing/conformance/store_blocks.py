@@ -11,7 +11,8 @@ from skep.model.block import BlockRef, BlockReport, Held
 from skep.model.ledger import Ledger
 from skep.model.request import Outcome
 from skep.model.states import BlockState, RequestState, RunState
-from skep.store.ports import Placed, RetryRule, Settlement, Store
+from skep.store.facts import Placed, RetryRule, Settlement
+from skep.store.ports import Store
 from skep.testing.conformance.store_ground import (
     LATER,
     LEASE_LIMIT,

@@ -8,7 +8,8 @@ import pytest
 
 from skep.errors import UnknownAgent
 from skep.model.agent import Registration, Vitals
-from skep.store.ports import Placed, Store
+from skep.store.facts import Placed
+from skep.store.ports import Store
 from skep.testing.conformance.store_ground import NOW, done, ids, leased_one, settle, settlement
 
 DIGEST = bytes(range(32))

@@ -17,7 +17,8 @@ from skep.model.ledger import Ledger
 from skep.model.request import Outcome, Work
 from skep.model.run import Run, RunSettings
 from skep.model.states import RunState
-from skep.store.ports import PackPlan, Placed, RequestRow, RetryRule, Settlement, Store
+from skep.store.facts import PackPlan, Placed, RequestRow, RetryRule, Settlement
+from skep.store.ports import Store
 
 #: The center's clock in most tests; leases made by `lease` end at LATER.
 NOW = 1000.0

@@ -11,7 +11,8 @@ from skep.errors import Conflict, InvalidInput, NotFound, UnknownRun
 from skep.model.ledger import Ledger
 from skep.model.run import Run, RunSettings
 from skep.model.states import RUN_CHANGES, BlockState, RequestState, RunState
-from skep.store.ports import Accepted, Backlog, PackPlan, Store
+from skep.store.facts import Accepted, Backlog, PackPlan
+from skep.store.ports import Store
 from skep.testing.conformance.store_ground import (
     LATER,
     NOW,

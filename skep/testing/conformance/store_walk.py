@@ -10,7 +10,8 @@ from skep.model.block import BlockReport, Held, Leased
 from skep.model.ledger import Ledger
 from skep.model.request import Outcome
 from skep.model.states import RunState
-from skep.store.ports import PackPlan, RetryRule, Settlement, Store
+from skep.store.facts import PackPlan, RetryRule, Settlement
+from skep.store.ports import Store
 from skep.testing.conformance.store_ground import (
     LEASE_LIMIT,
     NOW,

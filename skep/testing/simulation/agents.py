@@ -15,7 +15,7 @@ from skep.downloaders.ports import Fetched
 from skep.model.agent import Registration, Vitals
 from skep.model.block import BlockReport, Held, Leased
 from skep.model.request import Outcome, Work
-from skep.store.ports import Verdict
+from skep.store.facts import Verdict
 from skep.testing.simulation.centers import Rooms
 from skep.testing.simulation.network import Lost, Network
 from skep.testing.simulation.world import World
