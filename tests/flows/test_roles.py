@@ -35,6 +35,9 @@ REACH = {
 CHANGES = {
     ("POST", "/requestqueue/{identity}"): Role.OPERATOR,
     ("POST", "/requestqueue/{identity}/collected"): Role.OPERATOR,
+    ("POST", "/requestqueue/{identity}/driver"): Role.OPERATOR,
+    ("POST", "/requestqueue/{identity}/read"): Role.OPERATOR,
+    ("POST", "/requestqueue/{identity}/turn"): Role.OPERATOR,
     ("PUT", "/api/v1/runs/{run}"): Role.OPERATOR,
     ("POST", "/api/v1/runs/{run}/revive"): Role.OPERATOR,
     ("POST", "/api/v1/runs/{run}/{verb}"): Role.OPERATOR,
