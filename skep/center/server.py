@@ -20,6 +20,9 @@ from skep.settings import CenterSettings
 
 #: Seconds that calls get to end when the server stops.
 GRACE = 5
+#: Seconds between pings to an agent that listens, and for its answer: a half-open connection
+#: is given up within 25 s from this side too.
+PING_SECONDS = 12.0
 
 
 class _Server(uvicorn.Server):
@@ -65,8 +68,8 @@ class CenterServer:
             date_header=False,
             timeout_graceful_shutdown=GRACE,
             timeout_keep_alive=75,
-            ws_ping_interval=20,
-            ws_ping_timeout=20,
+            ws_ping_interval=PING_SECONDS,
+            ws_ping_timeout=PING_SECONDS,
         )
         self._server = _Server(config)
         self._task = asyncio.create_task(self._server.serve([self._socket]))
