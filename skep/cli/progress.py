@@ -24,6 +24,7 @@ class Progress:
         self._began = clock.monotonic()
         self._shown_at = self._began
         self._last = ""
+        self._written = ""
         self._marks = deque([(self._began, 0)])
 
     def update(self, ended: int, total: int, failed: int) -> None:
@@ -35,6 +36,7 @@ class Progress:
         elif now - self._shown_at >= LINE_EVERY:
             self._shown_at = now
             self._write(f"{line}\n")
+            self._written = line
         self._last = line
 
     def note(self, text: str) -> None:
@@ -43,8 +45,10 @@ class Progress:
 
     def end(self) -> None:
         """Leave the last state standing."""
-        if self._last:
-            self._write("\n" if self._live else f"{self._last}\n")
+        if self._live and self._last:
+            self._write("\n")
+        elif self._last != self._written:
+            self._write(f"{self._last}\n")
 
     def _rate(self, ended: int, total: int, now: float) -> float:
         """Of the last seconds; of the whole when it is complete."""
