@@ -8,6 +8,7 @@ once, where the mistake is made.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MethodType
 from typing import Any
 from urllib.parse import urlencode
 
@@ -143,12 +144,12 @@ def callback_name(callback: Callback) -> str:
         return ""
     if isinstance(callback, str):
         return callback
-    name = getattr(callback, "__name__", "")
-    owner = getattr(callback, "__self__", None)
-    if owner is None or getattr(owner, name, None) != callback:
-        raise InvalidInput(
-            f"a callback must be a method of the spider (self.parse) or its name ('parse'), not "
-            f"{name or type(callback).__name__!r}: it is kept by name, so that another process "
-            "can go on with the run"
-        )
-    return name
+    if type(callback) is MethodType:
+        name = callback.__name__
+        if getattr(callback.__self__, name, None) == callback:
+            return name
+    shown = getattr(callback, "__qualname__", type(callback).__name__)
+    raise InvalidInput(
+        f"a callback must be a method of the spider (self.parse) or its name ('parse'), not "
+        f"{shown}: it is kept by name, so that another process can go on with the run"
+    )

@@ -124,7 +124,7 @@ class Response:
         """The body as JSON; raises InvalidInput that says where it breaks off."""
         try:
             return msgspec.json.decode(self.body)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass  # other charsets, a byte order mark, NaN: the standard library takes them
         try:
             return stdlib_json.loads(self.text)
