@@ -251,6 +251,20 @@ async def test_meta_that_could_not_be_given_back(center: RunningCenter) -> None:
         assert "meta" in problem.detail
 
 
+@pytest.mark.parametrize(
+    "item",
+    [[1, 0, {"x": 10**30}], [10**30, 0, {}], [1, 10**30, {}], [-1, 0, {}], [1, -1, {}]],
+    ids=str,
+)
+async def test_items_that_no_store_could_keep(center: RunningCenter, item: Any) -> None:
+    """S6: a turn is refused whole, not half kept and not with a bug."""
+    driver = (await center.admin.post("/requestqueue/r/driver", {})).json()["driver"]
+    turn = {"driver": driver, "items": [item], "requests": [{"uri": f"{URL}new"}]}
+    answer = await center.admin.post("/requestqueue/r/turn", turn)
+    await refused(center, answer, 400, "invalid_input")
+    assert (await center.admin.get("/api/v1/runs/r/items")).json()["items"] == []
+
+
 BAD_NAMES = ["..", "a%2Fb", "a%00b", "a%0Ab", "%2e%2e%2fetc", "a%20b", "%C3%A9", "x" * 65, "%FF"]
 
 
@@ -265,6 +279,10 @@ async def test_a_name_that_no_run_can_have(center: RunningCenter, name: str) -> 
         ("POST", f"/requestqueue/{name}", b"[]"),
         ("GET", f"/requestqueue/{name}", None),
         ("POST", f"/requestqueue/{name}/collected", b'{"blocks":[]}'),
+        ("POST", f"/requestqueue/{name}/driver", b"{}"),
+        ("POST", f"/requestqueue/{name}/read", b"{}"),
+        ("POST", f"/requestqueue/{name}/turn", b'{"driver":1}'),
+        ("GET", f"/api/v1/runs/{name}/items", None),
         ("GET", f"/api/v1/ledger?run={name}", None),
     )
     for method, path, body in calls:

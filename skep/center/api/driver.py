@@ -160,7 +160,16 @@ async def turn(call: Call) -> TurnDone:
 
 
 def _row(item: FoundItem) -> ItemRow:
-    return ItemRow(item.request, item.n, msgspec.msgpack.encode(item.data))
+    """Raises InvalidInput for what could not be kept, or not be given back as JSON."""
+    if not (0 <= item.request < 2**63 and 0 <= item.n < 2**31):
+        raise InvalidInput(f"item {item.n} of request {item.request} has a number out of range")
+    try:
+        msgspec.json.encode(item.data)
+        return ItemRow(item.request, item.n, msgspec.msgpack.encode(item.data))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise InvalidInput(
+            f"item {item.n} of request {item.request} cannot be kept as JSON: {error}"
+        ) from error
 
 
 async def items(call: Call) -> Items:
