@@ -11,7 +11,7 @@ import tempfile
 from functools import partial
 from typing import Any
 
-from bench.figures import Figure, Result, Sample, alternate, check
+from bench.figures import Figure, Result, Sample, alternate, check, neat
 from bench.options import Options
 from bench.processes import own, versions
 from skep.testing.servers import Postgres, postgres
@@ -67,7 +67,9 @@ def told(found: Found, database: str) -> dict[str, Any]:
     return {
         "ours": mine["rate"].told(),
         "floor": hand["rate"].told(),
-        "ratio": round(ratio, 4),
+        "ratio": neat(ratio),
+        # Of the quickest samples: what neighbours on the machine disturbed least.
+        "ratio_of_best": neat(mine["rate"].spread[1] / hand["rate"].spread[1]),
         "lease_ms_per_2000": mine["lease_ms"].told(),
         "report_ms_per_2000": mine["report_ms"].told(),
         "cpu_us_per_request": mine["cpu_us"].told(),

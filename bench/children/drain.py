@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Sequence
 from random import Random
 
@@ -17,6 +16,7 @@ import uvloop
 
 from bench.enqueue import urls
 from bench.figures import check
+from bench.stopwatch import Stopwatch
 from skep.archive.ports import CommittedEnd, Place
 from skep.bus.registry import open_bus
 from skep.center.services import Services, build
@@ -91,20 +91,17 @@ def report_of(block: Leased) -> BlockReport:
     return BlockReport(block.id, block.token, outcomes)
 
 
-async def drain(services: Services) -> tuple[float, float, int]:
-    """(seconds in lease, seconds in report, requests)."""
-    leasing = reporting = 0.0
+async def drain(services: Services, lease: Stopwatch, report: Stopwatch) -> int:
+    """Until nothing is left; returns the outcomes that were stored."""
     done = 0
     while True:
-        begun = time.perf_counter()
-        leased = await services.leases.lease(AGENT, BLOCKS)
-        leasing += time.perf_counter() - begun
+        with lease:
+            leased = await services.leases.lease(AGENT, BLOCKS)
         if not leased:
-            return leasing, reporting, done
+            return done
         reports = [report_of(block) for block in leased]
-        begun = time.perf_counter()
-        verdicts = await services.ingest.take(AGENT, reports)
-        reporting += time.perf_counter() - begun
+        with report:
+            verdicts = await services.ingest.take(AGENT, reports)
         check({"stored"}, {verdict.verdict for verdict in verdicts}, "verdicts")
         done += sum(verdict.stored for verdict in verdicts)
 
@@ -112,19 +109,18 @@ async def drain(services: Services) -> tuple[float, float, int]:
 async def measure(url: str, count: int) -> dict[str, float]:
     services = assemble(url, count)
     await fill(services, count)
-    used = time.process_time()
-    leasing, reporting, done = await drain(services)
-    used = time.process_time() - used
+    lease, report = Stopwatch(), Stopwatch()
+    done = await drain(services, lease, report)
     audit = await services.store.ledgers.audit()
     check(await services.store.ledgers.read(), audit, "the two ledgers")
     check((count, 0), (audit.done, audit.unaccounted), "done and unaccounted")
     await services.bus.close()
     await services.store.close()
     return {
-        "lease": leasing,
-        "report": reporting,
-        "seconds": leasing + reporting,
-        "cpu": used,
+        "lease": lease.seconds,
+        "report": report.seconds,
+        "seconds": lease.seconds + report.seconds,
+        "cpu": lease.cpu + report.cpu,
         "done": done,
     }
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from functools import partial
 
 import psycopg
@@ -29,6 +28,7 @@ from bench.floors.drain_rows import (
     attempt_rows,
     drain,
 )
+from bench.stopwatch import Stopwatch
 
 #: One statement: claim, history, bodies. MATERIALIZED keeps the planner to the limit.
 CLAIM = f"""
@@ -102,16 +102,15 @@ def count_rows(line: psycopg.Connection, table: str) -> int:
 
 def measure(url: str, count: int) -> dict[str, float]:
     with psycopg.connect(url) as line:
-        used = time.process_time()
-        seconds, done = drain(partial(claim, line), partial(settle, line))
-        used = time.process_time() - used
+        watch = Stopwatch()
+        done = drain(partial(claim, line), partial(settle, line), watch)
         for table, rows in (
             ("attempts", count),
             ("block_history", 3 * count // 100),
             (f"requests WHERE state = {DONE}", count),
         ):
             check(rows, count_rows(line, table), f"rows in {table}")
-    return {"seconds": seconds, "cpu": used, "done": done}
+    return {"seconds": watch.seconds, "cpu": watch.cpu, "done": done}
 
 
 if __name__ == "__main__":

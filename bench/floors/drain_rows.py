@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+from bench.stopwatch import Stopwatch
+
 AGENT = "agent-1"
 BLOCKS = 20
 LEASED_DETAIL = f"leased to {AGENT}"
@@ -40,21 +42,20 @@ def lease_of(block: int, token: int, body: bytes) -> Lease:
 
 
 def drain(
-    claim: Callable[[float], Claimed], settle: Callable[[list[Lease], float], None]
-) -> tuple[float, int]:
-    """(seconds, requests). As for ours, reading the bodies is the agents' part: off the clock."""
-    seconds = 0.0
+    claim: Callable[[float], Claimed],
+    settle: Callable[[list[Lease], float], None],
+    watch: Stopwatch,
+) -> int:
+    """Returns the requests. As for ours, reading the bodies is the agents' part: off the clock."""
     done = 0
     while True:
-        begun = time.perf_counter()
-        claimed = claim(time.time())
-        seconds += time.perf_counter() - begun
+        with watch:
+            claimed = claim(time.time())
         if not claimed:
-            return seconds, done
+            return done
         leases = [lease_of(*one) for one in claimed]
-        begun = time.perf_counter()
-        settle(leases, time.time())
-        seconds += time.perf_counter() - begun
+        with watch:
+            settle(leases, time.time())
         done += sum(len(lease.requests) for lease in leases)
 
 

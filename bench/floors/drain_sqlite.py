@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
-import time
 from functools import partial
 
 from bench.figures import check
@@ -28,6 +27,7 @@ from bench.floors.drain_rows import (
     attempt_rows,
     drain,
 )
+from bench.stopwatch import Stopwatch
 
 PRAGMAS = (
     "journal_mode=WAL",
@@ -89,16 +89,15 @@ def measure(path: str, count: int) -> dict[str, float]:
     database = sqlite3.connect(path, isolation_level=None)
     for pragma in PRAGMAS:
         database.execute(f"PRAGMA {pragma}")
-    used = time.process_time()
-    seconds, done = drain(partial(claim, database), partial(settle, database))
-    used = time.process_time() - used
+    watch = Stopwatch()
+    done = drain(partial(claim, database), partial(settle, database), watch)
     for table, rows in (("attempts", count), ("block_history", 3 * count // 100)):
         found = database.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
         check(rows, found, f"rows in {table}")
     ended = database.execute(f"SELECT count(*) FROM requests WHERE state = {DONE}").fetchone()[0]
     check(count, ended, "requests that are done")
     database.close()
-    return {"seconds": seconds, "cpu": used, "done": done}
+    return {"seconds": watch.seconds, "cpu": watch.cpu, "done": done}
 
 
 if __name__ == "__main__":
