@@ -40,10 +40,8 @@ class Starts:
 
     @property
     def exhausted(self) -> bool:
-        """Everything was taken."""
-        if self._task is None:
-            return self._ended
-        return self._task.done() and not self._ready
+        """Everything was taken, and the end was heard of."""
+        return self._ended
 
     def take(self, limit: int) -> list[Any]:
         """At most `limit` results; raises what the spider's code raises, and TooSlow."""
@@ -79,6 +77,7 @@ class Starts:
         if len(self._ready) < AHEAD:
             self._room.set()
         if self._task is not None and self._task.done() and not taken:
+            self._ended = True
             self._task.result()
         return taken
 
