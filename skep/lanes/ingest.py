@@ -97,7 +97,10 @@ def check_report(report: BlockReport) -> None:
             )
         if not _countable(outcome):
             raise InvalidInput(f"block {report.block}: a number of request {outcome.id} is absurd")
-        if outcome.detail or outcome.final_uri or outcome.address:
+        # Nearly every outcome has an address and nothing else to look at: no call for it.
+        address = outcome.address
+        long = len(address) > ADDRESS_LIMIT
+        if outcome.detail or outcome.final_uri or long or not address.isprintable():
             _shorten(outcome)
 
 
