@@ -64,6 +64,7 @@ class Heart:
         self._now = Bell(clock)
         self._known: Registered | None = None
         self._reachable = True
+        self._heard = clock.monotonic()
         self.beats = 0
 
     def beat_now(self) -> None:
@@ -115,7 +116,8 @@ class Heart:
 
     async def _beat(self, seconds: float) -> bool:
         held = self._pulse.held()
-        beat = Heartbeat(self._registration.id, self._pulse.vitals(), held)
+        deaf = self._clock.monotonic() - self._heard
+        beat = Heartbeat(self._registration.id, self._pulse.vitals(), held, deaf=deaf)
         try:
             reply = await self._client.heartbeat(beat, seconds)
         except UnknownAgent:
@@ -138,6 +140,7 @@ class Heart:
         self._reachable = False
 
     def _in_touch(self) -> None:
+        self._heard = self._clock.monotonic()
         if not self._reachable:
             log.info("a center answers again: %s", self._client.address)
             self._reachable = True

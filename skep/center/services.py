@@ -63,13 +63,15 @@ class Services:
     ) -> list[Leased]:
         """Blocks for an agent, waiting up to `wait` seconds for the first.
 
-        A caller that hung up or was switched off meanwhile gets none: the blocks would
-        rest in nobody's hands until their lease ran out.
+        A caller that hung up, was switched off or is taken for dead meanwhile gets none:
+        the blocks would rest in nobody's hands until their lease ran out.
         """
         deadline = self.clock.monotonic() + wait
         while True:
             ticket = self.work.ticket()
-            if not await self.roster.may_work(agent) or await gone():
+            if not await self.roster.may_work(agent) or self.roster.given_up(agent):
+                return []
+            if await gone():
                 return []
             blocks = await self.leases.lease(agent, want)
             if blocks:

@@ -26,10 +26,12 @@ class Roster:
         self._hearing_since = clock.monotonic()
         self._drift = clock.now() - clock.monotonic()
         self._views: dict[str, AgentView] = {}
+        self._given_up: set[str] = set()
 
     async def register(self, registration: Registration) -> AgentView:
         view = await self._store.agents.register(registration, self._clock.now())
         self._views[view.id] = view
+        self._given_up.discard(view.id)
         return view
 
     async def beat(self, agent: str, vitals: Vitals, age: float) -> bool:
@@ -37,6 +39,7 @@ class Roster:
         if not self.fresh(age):
             return await self._known(agent)
         unknown = await self._store.agents.beat([(agent, vitals)], self._clock.now())
+        self._given_up.discard(agent)
         return not unknown
 
     def fresh(self, age: float) -> bool:
@@ -77,7 +80,13 @@ class Roster:
         if not self.may_judge:
             return []
         now = self._clock.now()
-        return [view.id for view in await self.refresh() if self._silent(view, now)]
+        dead = [view.id for view in await self.refresh() if self._silent(view, now)]
+        self._given_up = set(dead)
+        return dead
+
+    def given_up(self, agent: str) -> bool:
+        """Was it called dead, and has not beaten since? A lease would be taken back at once."""
+        return agent in self._given_up and self.may_judge
 
     def _silent(self, view: AgentView, now: float) -> bool:
         # A last beat far in the future was written before a clock was set back.

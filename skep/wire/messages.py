@@ -79,6 +79,9 @@ class Heartbeat(msgspec.Struct):
     #: Ask for that many blocks with the answer.
     want: Annotated[int, Meta(ge=0, le=LEASE_BLOCKS_MAX)] = 0
     age: float = 0.0
+    #: Seconds since the agent last heard a center. One that can speak and not hear gets no
+    #: lease renewed: its work would rest with it for as long as that lasts.
+    deaf: float = 0.0
 
 
 class HeartbeatReply(msgspec.Struct):

@@ -47,6 +47,20 @@ async def test_alive_at_10_9_and_dead_at_11_1_seconds(roster: Roster, clock: Man
     assert await roster.dead() == []
 
 
+async def test_who_was_called_dead_gets_no_work_before_its_next_beat(
+    roster: Roster, clock: ManualClock
+) -> None:
+    """Fault 17: leases given to an agent after it was found dead: 0."""
+    clock.advance(12)
+    assert not roster.given_up("a1")
+    assert await roster.dead() == ["a1"]
+    assert roster.given_up("a1")
+    await roster.beat("a1", Vitals(), SETTINGS.alive_after)
+    assert roster.given_up("a1"), "a beat that waited too long says nothing"
+    await roster.beat("a1", Vitals(), 0.0)
+    assert not roster.given_up("a1")
+
+
 async def test_jitter_of_3_seconds_kills_nobody(roster: Roster, clock: ManualClock) -> None:
     """Fault 21: an hour of beats every 3 s, each up to 3 s late, looked at each second."""
     rng, false_dead = Random(21), 0

@@ -76,9 +76,11 @@ async def heartbeat(call: Call) -> HeartbeatReply:
     message: Heartbeat = call.body
     services = call.services
     _check(call, message.agent)
-    known = await services.roster.beat(message.agent, message.vitals, message.age)
-    if not known or not services.roster.fresh(message.age):
-        # What waited too long says nothing about now: it renews no lease either (C10).
+    age = max(message.age, message.deaf)
+    known = await services.roster.beat(message.agent, message.vitals, age)
+    if not known or not services.roster.fresh(age):
+        # What waited too long says nothing about now: it renews no lease either (C10). Nor
+        # does an agent live that does not hear us; it does after it has heard this.
         return HeartbeatReply(known=known)
     lost = await services.leases.renew(message.agent, message.holding)
     reply = HeartbeatReply(commands=services.hub.resting(message.agent), lost=lost)
