@@ -6,6 +6,8 @@ import asyncio
 import time
 from pathlib import Path
 
+import pytest
+
 from skep.testing.fleet import Fleet, tell
 
 FEW_AT_ONCE = {"SKEP_AGENT_CONCURRENCY": "16"}
@@ -29,14 +31,18 @@ async def kill_in_turn(fleet: Fleet, requests: int, kills: int) -> int:
     return held
 
 
-async def test_agents_killed_in_a_loop_lose_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kills", "requests"), [(10, 2000), pytest.param(50, 10_000, marks=pytest.mark.slow)]
+)
+async def test_agents_killed_in_a_loop_lose_nothing(
+    tmp_path: Path, kills: int, requests: int
+) -> None:
     """Fault 22: peers lose 10 of 500 up to 534 of 600 in the same test."""
-    kills, requests = 10, 2000
-    async with Fleet(tmp_path, latency=0.05) as fleet:
+    async with Fleet(tmp_path, latency=0.05, pages=requests) as fleet:
         await asyncio.gather(fleet.agent("a", FEW_AT_ONCE), fleet.agent("b", FEW_AT_ONCE))
         await fleet.offer(requests)
         held = await kill_in_turn(fleet, requests, kills)
-        ledger = await fleet.until_all_ended()
+        ledger = await fleet.until_all_ended(60)
         balance = await fleet.check()
         agents = await fleet.client.agents()
     tell("22", kills=kills, requests=requests, held=held, **balance.figures())

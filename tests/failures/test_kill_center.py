@@ -8,6 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from skep.testing.fleet import Fleet, running_agents, tell
 
 FEW_AT_ONCE = {"SKEP_AGENT_CONCURRENCY": "16"}
@@ -19,12 +21,15 @@ async def keep_offering(fleet: Fleet, batches: int, size: int) -> None:
         await fleet.offer(size)
 
 
-async def test_the_embedded_center_killed_in_a_loop_loses_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [8, pytest.param(50, marks=pytest.mark.slow)])
+async def test_the_embedded_center_killed_in_a_loop_loses_nothing(
+    tmp_path: Path, kills: int
+) -> None:
     """Fault 23: what was acknowledged is there after each kill -9 of center and agent in one
     process, in the middle of submits and of the crawl."""
-    kills, rng, ready_after = 8, Random(23), []
+    rng, ready_after = Random(23), []
     async with Fleet(tmp_path, latency=0.02, with_agent=True) as fleet:
-        offering = asyncio.ensure_future(keep_offering(fleet, 100, 20))
+        offering = asyncio.ensure_future(keep_offering(fleet, 250, 8))
         for _ in range(kills):
             await asyncio.sleep(rng.uniform(0.05, 0.4))
             await asyncio.to_thread(fleet.center.kill)

@@ -120,8 +120,8 @@ async def test_results_wait_on_disk_while_reports_fail(tmp_path: Path) -> None:
 
 async def test_a_full_outbox_drops_counts_and_the_work_is_done_again(tmp_path: Path) -> None:
     """Fault 12: beyond the bound the oldest go, and their leases run out."""
-    small = {**FEW_AT_ONCE, "SKEP_AGENT_OUTBOX_BYTES": "150000"}
-    async with behind_proxy(tmp_path) as (fleet, proxy):
+    small = {**FEW_AT_ONCE, "SKEP_AGENT_OUTBOX_BYTES": "400000"}
+    async with behind_proxy(tmp_path, latency=0.1) as (fleet, proxy):
         agent = await fleet.agent("a", small, [proxy.url])
         proxy.cut(TO_SERVER, when=REPORTS, times=None)
         await fleet.offer(200)
