@@ -61,9 +61,8 @@ class Links:
 
     def of(self, response: Response) -> list[str]:
         """The absolute URLs of the links that are taken, in the page's order."""
-        join = response.joiner.join
         values = response.document.values(self._tags, self._attributes, self._within)
-        urls: Iterable[str] = map(join, values)
+        urls: Iterable[str] = map(response.joiner.join, values)
         if self._unique:
             urls = dict.fromkeys(urls)
         return [url for url in urls if url.startswith(("http://", "https://")) and self.takes(url)]

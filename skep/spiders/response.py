@@ -23,6 +23,8 @@ from skep.spiders.request import Callback, Request, callback_name, plain_request
 if TYPE_CHECKING:
     from parsel import Selector, SelectorList
 
+#: Where `<base>` is looked for.
+HEAD_BYTES = 16_384
 #: Head and body as they were archived: (status, headers, body, address).
 Unpacked = tuple[int, Sequence[tuple[str, str]], bytes, str]
 
@@ -146,12 +148,15 @@ class Response:
 
     @property
     def joiner(self) -> Joiner:
+        """Knows where the links of this page start."""
         if self._joiner is None:
-            base = ""
-            if b"<base" in self.body or b"<BASE" in self._body:
-                base = self.document.base()
+            base = self.document.base() if self._may_have_base() else ""
             self._joiner = Joiner(Joiner(self.url).join(base) if base else self.url)
         return self._joiner
+
+    def _may_have_base(self) -> bool:
+        """Spares those who use selectors alone the second parse; `<base>` is in the head."""
+        return self._document is not None or b"<base" in self.body[:HEAD_BYTES].lower()
 
     def urljoin(self, url: str) -> str:
         """An absolute URL, without fragment, from any link of the page."""

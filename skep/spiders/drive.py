@@ -1,0 +1,60 @@
+"""One spider against one center, put together: client, queue, engine, signals.
+
+Runs in the spider's process, started from a terminal or by a job. Ctrl-C or SIGTERM pauses
+the run after the block in hand; a second one ends the process at once, and even then
+nothing is half told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from random import Random
+
+from skep.runtime.clock import Clock
+from skep.spiders.engine import SpiderEngine
+from skep.spiders.http_queue import HttpQueue
+from skep.spiders.spider import Spider
+from skep.spiders.stats import Ending, Stats
+from skep.wire.client import CenterClient
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+async def drive(
+    spider: Spider,
+    centers: Sequence[str],
+    token: str,
+    run: str,
+    clock: Clock,
+    rng: Random,
+    watch: Callable[[Stats], None] | None = None,
+) -> Ending:
+    """Run a spider to its end. `watch` gets the figures once, and may look at them later."""
+    async with CenterClient(centers, token, clock, rng) as client:
+        queue = HttpQueue(client, run, clock, rng, spider.options.center_tries)
+        engine = SpiderEngine(spider, queue, clock)
+        if watch is not None:
+            watch(engine.stats)
+        with _pauses_on_signals(engine):
+            return await engine.run()
+
+
+@contextmanager
+def _pauses_on_signals(engine: SpiderEngine) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+
+    def pause() -> None:
+        engine.pause()
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+
+    for number in SIGNALS:
+        loop.add_signal_handler(number, pause)
+    try:
+        yield
+    finally:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
