@@ -28,10 +28,12 @@ async def test_the_embedded_center_killed_in_a_loop_loses_nothing(
     """Fault 23: what was acknowledged is there after each kill -9 of center and agent in one
     process, in the middle of submits and of the crawl."""
     rng, ready_after = Random(23), []
-    async with Fleet(tmp_path, latency=0.02, with_agent=True) as fleet:
+    async with Fleet(tmp_path, latency=0.1, with_agent=True) as fleet:
         offering = asyncio.ensure_future(keep_offering(fleet, 250, 8))
-        for _ in range(kills):
-            await asyncio.sleep(rng.uniform(0.05, 0.4))
+        for number in range(kills):
+            if number % 2:  # every other time the agent is at work as well
+                await fleet.until_done((await fleet.client.ledger()).done + 20)
+            await asyncio.sleep(rng.uniform(0.05, 0.3))
             await asyncio.to_thread(fleet.center.kill)
             began = time.monotonic()
             await asyncio.to_thread(fleet.center.start)
