@@ -33,8 +33,20 @@ class Evidence:
     bodies_checked: int
 
 
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """Which archived bodies are compared with the site's pages."""
+
+    pages: int
+    rng: Random
+
+
 def gather(
-    fleet: Fleet, store_url: str, promised: Sequence[str], hits: dict[str, int], seed: int
+    fleet: Fleet,
+    store_url: str,
+    promised: Sequence[str],
+    hits: dict[str, int],
+    sampling: Sampling,
 ) -> Evidence:
     rows = read_rows(store_url)
     done = {uri for _, uri, state in rows if state == DONE}
@@ -43,7 +55,8 @@ def gather(
     audit = fleet.ledger(audit=True) or {}
     check(len(rows), audit.get("accepted"), "rows and the audited ledger")
     unaccounted = abs(audit["unaccounted"])
-    checked = check_bodies(fleet, rows, len(hits), Random(seed))
+    finished = [(number, uri) for number, uri, state in rows if state == DONE]
+    checked = check_bodies(fleet, finished, sampling)
     return Evidence(
         accepted=len(promised),
         lost=len(never_done | never_hit) + unaccounted,
@@ -69,13 +82,11 @@ def read_rows(store_url: str) -> list[tuple[int, str, int]]:
         return database.execute(QUERY).fetchall()
 
 
-def check_bodies(
-    fleet: Fleet, rows: Sequence[tuple[int, str, int]], pages: int, rng: Random
-) -> int:
+def check_bodies(fleet: Fleet, finished: Sequence[tuple[int, str]], sampling: Sampling) -> int:
     """What the archive gives back is what the site had sent."""
-    content = Pages(pages)
-    some = rng.sample(rows, min(BODIES, len(rows)))
-    for number, uri, _ in some:
+    content = Pages(sampling.pages)
+    some = sampling.rng.sample(finished, min(BODIES, len(finished)))
+    for number, uri in some:
         kept = fleet.door.raw(f"/api/v1/requests/{number}/body")
         page = int(urlsplit(uri).path.rpartition("/")[2])
         check(content.page(page).encode(), kept, f"the archived body of {uri}")

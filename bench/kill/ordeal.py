@@ -16,7 +16,7 @@ from typing import Any
 
 from bench.figures import Wrong, neat
 from bench.kill.client import Client
-from bench.kill.evidence import gather
+from bench.kill.evidence import Sampling, gather
 from bench.kill.fleet import Fleet, Witness
 
 RUN = "ordeal"
@@ -54,14 +54,22 @@ class Ordeal:
             client = Client(self.fleet, RUN, urls, folder / "promised.txt", lambda: self.done)
             client.start()
             self._kill_all()
-            self._wait_for(self.requests)
+            stalled = self._stalls()
             seconds = time.monotonic() - begun
-            return self._told(witness, client, seconds)
+            return {**self._told(witness, client, seconds), "stalled": stalled}
         finally:
             if client is not None:
                 client.stop()
             self.fleet.stop()
             witness.close()
+
+    def _stalls(self) -> str:
+        """Why the end was not reached, "" when it was: what is lost then gets counted."""
+        try:
+            self._wait_for(self.requests)
+        except Wrong as wrong:
+            return str(wrong)
+        return ""
 
     def _kill_all(self) -> None:
         names = self.fleet.victims
@@ -89,10 +97,13 @@ class Ordeal:
                 raise Wrong(f"no progress: {ledger}\n{self.fleet.tails()}")
             time.sleep(LOOK)
 
+    def _some(self) -> Sampling:
+        return Sampling(self.requests, Random(self.seed))
+
     def _told(self, witness: Witness, client: Client, seconds: float) -> dict[str, Any]:
         client.join(PATIENCE)
         hits = {path: n for path, n in witness.hits().items() if path.startswith("/page/")}
-        found = gather(self.fleet, self.store_url, client.promised(), hits, self.seed)
+        found = gather(self.fleet, self.store_url, client.promised(), hits, self._some())
         restarts = self.fleet.ready_after[1:] or self.fleet.ready_after
         allowed = sum(self.leased)
         good = found.lost == 0 and found.repeated <= allowed and max(restarts) < READY_BAR
