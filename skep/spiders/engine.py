@@ -28,6 +28,8 @@ from skep.spiders.turns import Turns
 
 #: Seconds that a read may wait at the center.
 READ_WAIT = 5.0
+#: Archived bytes of one read, about; they unpack to some four times as much.
+READ_BYTES = 16 * 2**20
 #: Pages parsed before other tasks get a turn.
 PAGES_AT_ONCE = 16
 #: Start requests in one turn.
@@ -61,7 +63,7 @@ class SpiderEngine:
         self._queue = queue
         self._clock = clock
         self._caller = Caller(spider.options.callback_seconds)
-        self._harvester = Harvester(spider, self.stats)
+        self._harvester = Harvester(spider, self.stats, f"{clock.now():.6f}")
         self._parser = Parser(spider, self._caller, self._harvester, self.stats)
         self._turns = Turns(queue, self.stats)
         self._starts = Starts(spider, self._caller, clock)
@@ -71,6 +73,7 @@ class SpiderEngine:
         self._state: str = RunState.RUNNING
         self._open = 0
         self._items = 0
+        self._limit = 1
         self._quiet = 0
         self._began = self._heard = 0.0
         self._pausing = False
@@ -102,7 +105,17 @@ class SpiderEngine:
         except (CenterUnreachable, Unavailable) as error:
             return Stop(ends.UNREACHABLE, f"no center answered in time: {error.detail}")
         except SkepError as error:
-            return Stop(ends.REFUSED, f"the center refused: {error.detail}")
+            return await self._refused(error)
+
+    async def _refused(self, error: SkepError) -> Stop:
+        """The reason behind a refusal: nearly always somebody ended the run meanwhile."""
+        try:
+            self._hear(await self._queue.read(1, 0.0, ()))
+        except Stop as stop:
+            return stop
+        except SkepError:
+            pass
+        return Stop(ends.REFUSED, f"the center refused: {error.detail}")
 
     async def _begin(self) -> None:
         run = await self._queue.open(self.spider.name, self.spider.run_settings)
@@ -134,6 +147,7 @@ class SpiderEngine:
             await self._nothing_came(reading)
             return
         self._quiet = 0
+        self._fit(reading.blocks)
         self._read_on(reading.blocks)
         for block in reading.blocks:
             await self._block(block)
@@ -200,7 +214,8 @@ class SpiderEngine:
     async def _nothing_came(self, reading: Reading) -> None:
         """End when it is sure that nothing is left; otherwise do not ask too often."""
         sure = self._ask.conclusive and self._ask.begun == self._turns.begun
-        if reading.open or not sure or not self._starts.exhausted:
+        running = reading.state == RunState.RUNNING
+        if reading.open or not (sure and running and self._starts.exhausted):
             self._quiet = 0
             await self._turns.settle()
             if self._clock.monotonic() - self._ask.at < EMPTY_PAUSE and sure:
@@ -241,9 +256,13 @@ class SpiderEngine:
         )
         taken = [*self._turns.in_hand, *(block.id for block in coming)]
         wait = 0.0 if self._quiet else READ_WAIT
-        self._reading = asyncio.create_task(
-            self._queue.read(self._options.read_blocks, wait, taken)
-        )
+        self._reading = asyncio.create_task(self._queue.read(self._limit, wait, taken))
+
+    def _fit(self, blocks: Sequence[PageBlock]) -> None:
+        """Ask for as many blocks as fit into memory, by the size of the last ones."""
+        size = sum(len(page.frames) for block in blocks for page in block.pages)
+        fitting = READ_BYTES * len(blocks) // max(size, 1)
+        self._limit = max(1, min(fitting, self._options.read_blocks))
 
     def _hear(self, reading: Reading) -> None:
         """What a reading says beside its blocks."""

@@ -25,8 +25,12 @@ _KEYS = {
 _METHOD = "v"
 
 
-def sealed(request: Request) -> NewRequest:
-    """A spider's request as the center takes it."""
+def sealed(request: Request, place: tuple[int | str, int] = ("", 0)) -> NewRequest:
+    """A spider's request as the center takes it.
+
+    `place` says where it was yielded. A request that is wanted `again` is told apart by it
+    from others for the same URL, and told twice, after a broken line, it is one request.
+    """
     meta: dict[str, Any] = {}
     if request.callback:
         meta["c"] = request.callback
@@ -42,10 +46,10 @@ def sealed(request: Request) -> NewRequest:
         meta["m"] = request.meta
     if request.is_plain and not request.headers and request.priority is None:
         return NewRequest(request.url, meta=meta, expires_in=request.expires_in)
-    return _whole(request, meta)
+    return _whole(request, meta, place)
 
 
-def _whole(request: Request, meta: dict[str, Any]) -> NewRequest:
+def _whole(request: Request, meta: dict[str, Any], place: tuple[int | str, int]) -> NewRequest:
     """With everything that a callback needs to send the same request again."""
     if request.method != "GET":
         meta[_METHOD] = request.method
@@ -61,9 +65,9 @@ def _whole(request: Request, meta: dict[str, Any]) -> NewRequest:
         request.body,
         request.priority,
         meta,
-        "",
+        f"again {place[0]}.{place[1]} {request.url}" if request.again and place[0] else "",
         request.expires_in,
-        request.again,
+        request.again and not place[0],
     )
 
 

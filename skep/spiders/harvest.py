@@ -32,6 +32,8 @@ _SENDABLE = re.compile(
 )
 _LAST_PORT = 65_535
 _PORT = re.compile(r"//(?:[^/?#@]*@)?(?:\[[^\]]*\]|[^/?#:\[\]]*):([0-9]+)")
+#: Where a request was yielded: by which page (or start), and as which of its results.
+Place = tuple[int | str, int]
 _to_json = msgspec.json.Encoder().encode
 
 
@@ -46,27 +48,35 @@ class Harvest(msgspec.Struct):
 class Harvester:
     """Knows which requests were sent, which callbacks exist and what the limits are."""
 
-    def __init__(self, spider: Spider, stats: Stats) -> None:
+    def __init__(self, spider: Spider, stats: Stats, nonce: str = "") -> None:
         self._spider = spider
+        self._nonce = nonce
+        self._started = 0
         self._stats = stats
         self._seen = SeenUrls(spider.options.remembered_urls)
         self._deepest = spider.options.depth_limit
         self._domains = tuple(domain.lower() for domain in spider.allowed_domains)
         self._callbacks: set[str] = {""}
 
-    def page(self, results: Iterable[Any], request_id: int, depth: int) -> Harvest:
-        """Of a callback's results; raises InvalidInput for what is neither item nor request."""
+    def page(self, results: Iterable[Any], request_id: int, depth: int, first: int = 0) -> Harvest:
+        """Of a callback's results; raises InvalidInput for what is neither item nor request.
+
+        Items count from `first`: the same page parsed again gives the same numbers.
+        """
         harvest = Harvest()
         urls: set[str] = set()
-        for result in results:
-            if type(result) is Request:
-                self._request(harvest, result, depth + 1, urls)
+        for place, result in enumerate(results, first):
+            if isinstance(result, Request):
+                self._request(harvest, result, depth + 1, urls, (request_id, place))
             elif is_item(result):
                 data, size = as_data(result)
-                harvest.items.append(FoundItem(request_id, len(harvest.items), data))
+                harvest.items.append(FoundItem(request_id, first + len(harvest.items), data))
                 harvest.bytes += size
             else:
-                self._other(harvest, result, depth + 1, urls)
+                raise InvalidInput(
+                    f"a callback gave {_named(result)}; it gives items (dict, dataclass, Struct, "
+                    "Item) and Requests"
+                )
         self._remember(urls)
         return harvest
 
@@ -79,19 +89,14 @@ class Harvester:
             if not isinstance(request, Request):
                 raise InvalidInput(f"start() gave {_named(result)}; it gives Requests and URLs")
             request.follow = bool(self._spider.rules)
-            self._request(harvest, request, 0, urls)
+            self._started += 1
+            self._request(harvest, request, 0, urls, (self._nonce, self._started))
         self._remember(urls)
         return harvest
 
-    def _other(self, harvest: Harvest, result: Any, depth: int, urls: set[str]) -> None:
-        if not isinstance(result, Request):
-            raise InvalidInput(
-                f"a callback gave {_named(result)}; it gives items (dict, dataclass, Struct, Item) "
-                "and Requests"
-            )
-        self._request(harvest, result, depth, urls)
-
-    def _request(self, harvest: Harvest, request: Request, depth: int, urls: set[str]) -> None:
+    def _request(
+        self, harvest: Harvest, request: Request, depth: int, urls: set[str], place: Place
+    ) -> None:
         url = request.url
         if request.is_plain:
             if url in self._seen or url in urls:
@@ -102,7 +107,7 @@ class Harvester:
             return
         self._check(request)
         request.depth = depth
-        harvest.requests.append(sealed(request))
+        harvest.requests.append(sealed(request, place))
         harvest.bytes += len(url) + len(request.body) + 50
 
     def _is_wanted(self, request: Request, depth: int) -> bool:

@@ -22,6 +22,10 @@ from skep.spiders.unpack import Unpacker
 #: So many errors are logged with their traceback, the others with one line each.
 TRACEBACKS = 20
 
+#: Where the numbers of an errback's items start: a dead request may be sent again by hand,
+#: and the items of its page must not be taken for these.
+ERRBACK_ITEMS = 1_000_000
+
 DONE = RequestState.DONE.name.lower()
 CANCELLED = RequestState.CANCELLED.name.lower()
 
@@ -83,7 +87,7 @@ class Parser:
         kinds[failure.kind] = kinds.get(failure.kind, 0) + 1
         call = self._method(failure.request.errback or DEFAULT_ERRBACK)
         results = await self._caller.results(call, failure)
-        return self._harvest(results, page, failure.request)
+        return self._harvest(results, page, failure.request, ERRBACK_ITEMS)
 
     def _method(self, name: str) -> Callable[..., Any]:
         # The name came back from outside: only what could have been sent is called.
@@ -93,8 +97,12 @@ class Parser:
         call: Callable[..., Any] = getattr(self._spider, name)
         return call
 
-    def _harvest(self, results: list[Any], page: Page, request: Request) -> Harvest | None:
-        return self._harvester.page(results, page.id, request.depth) if results else None
+    def _harvest(
+        self, results: list[Any], page: Page, request: Request, first: int = 0
+    ) -> Harvest | None:
+        if not results:
+            return None
+        return self._harvester.page(results, page.id, request.depth, first)
 
     def _count_error(self, page: Page, error: Exception) -> None:
         self._stats.callback_errors += 1

@@ -112,7 +112,8 @@ class MemoryQueue:
         self.items.setdefault((item.request, item.n), item.data)
 
     def _accept(self, request: NewRequest) -> bool:
-        key = (request.method, request.uri, request.body)
+        own = request.fingerprint
+        key = (own, "", b"") if own else (request.method, request.uri, request.body)
         if key in self._fingerprints and not request.again:
             return False
         self._fingerprints.add(key)
@@ -131,6 +132,11 @@ class MemoryQueue:
             # A block is named by its first request: names are never used again.
             self._finished[part[0] + 1] = PageBlock(part[0] + 1, [self._page(n) for n in part])
         self._bell.set()
+
+    def revive(self) -> None:
+        """Send everything again, as a person does with dead requests."""
+        self.state = RunState.RUNNING
+        self._waiting = list(range(len(self.accepted)))
 
     def _page(self, number: int) -> Page:
         request = self.accepted[number]

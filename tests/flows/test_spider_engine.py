@@ -23,8 +23,9 @@ import pytest
 
 import skep
 from skep.embed import LocalAgent
-from skep.errors import CenterUnreachable, InvalidInput, StaleToken, Unavailable
+from skep.errors import CenterUnreachable, Conflict, InvalidInput, StaleToken, Unavailable
 from skep.model.ledger import Ledger
+from skep.model.states import RunState
 from skep.runtime.clock import SystemClock
 from skep.spiders.engine import SpiderEngine
 from skep.spiders.http_queue import HttpQueue
@@ -567,6 +568,114 @@ async def test_a_turn_told_twice_counts_once() -> None:
     ending = await drive(Walker(), queue)
     assert (ending.reason, len(queue.items), len(urls(queue))) == ("finished", 120, 120)
     assert queue.broken > 0
+
+
+async def test_requests_wanted_again_are_one_request_when_a_turn_is_told_twice() -> None:
+    """R5: also what the run has had before is asked for exactly as often as it was wanted."""
+
+    class Again(skep.Spider):
+        start_urls = (f"{ROOT}/page/0",)
+
+        def start(self) -> Iterator[Any]:
+            for _ in range(2):
+                yield skep.Request(f"{ROOT}/page/0", again=True)
+
+        def parse(self, response: skep.Response) -> Iterator[Any]:
+            if response.depth < 3:
+                yield response.request.replace(again=True)
+
+    class Twice(MemoryQueue):
+        async def turn(self, turn: Turn) -> TurnDone:
+            await super().turn(turn)
+            return await super().turn(turn)
+
+    for kind in (MemoryQueue, Twice):
+        queue = kind(demo)
+        assert (await drive(Again(), queue)).reason == "finished"
+        assert urls(queue) == [f"{ROOT}/page/0"] * 8
+
+
+async def test_items_of_an_errback_do_not_hide_those_of_the_page() -> None:
+    """A dead request that is sent again by hand may work."""
+
+    class Either(skep.Spider):
+        start_urls = ("http://a.test/",)
+
+        def parse(self, response: skep.Response) -> dict[str, str]:
+            return {"title": response.title}
+
+        def failed(self, failure: skep.Failure) -> dict[str, str]:
+            return {"failed": failure.kind}
+
+    site: dict[str, str | bytes | FakePage] = {}
+    queue = MemoryQueue(site)
+    await drive(Either(), queue)
+    site["http://a.test/"] = "<title>Back</title>"
+    queue.revive()
+    await drive(Either(), queue)
+    assert list(queue.items.values()) == [{"failed": "status"}, {"title": "Back"}]
+
+
+@pytest.mark.parametrize(("verb", "reason"), [("cancel", "cancelled"), ("finish", "finished")])
+async def test_a_run_that_ended_while_a_page_was_parsed(verb: str, reason: str) -> None:
+    """R2: the center refuses the turn, and the engine says why."""
+
+    class Ended(MemoryQueue):
+        async def turn(self, turn: Turn) -> TurnDone:
+            if len(self.turns) == 2:
+                await self.move(verb)
+                raise Conflict("the run has ended")
+            return await super().turn(turn)
+
+    assert (await drive(Walker(), Ended(demo, block_size=5))).reason == reason
+
+
+async def test_a_run_that_somebody_pauses_waits_for_them() -> None:
+    """R2: the spider stays, nothing new is downloaded, and it goes on when they say so."""
+
+    class Watched(MemoryQueue):
+        looks = 0
+        looked_twice = asyncio.Event()
+
+        async def read(self, limit: int, wait: float, taken: Sequence[int]) -> Reading:
+            self.looks += self.state is RunState.PAUSED and not taken
+            if self.looks > 1:
+                self.looked_twice.set()
+            return await super().read(limit, wait, taken)
+
+    queue = Watched(demo, block_size=5)
+
+    class Paused(Walker):
+        def parse(self, response: skep.Response) -> Iterator[Any]:
+            yield from super().parse(response)
+            if response.url.endswith("/page/15"):
+                queue.state = RunState.PAUSED
+
+    task = asyncio.create_task(drive(Paused(), queue))
+    async with asyncio.timeout(10):
+        await queue.looked_twice.wait()
+        assert not task.done()
+        assert len(queue.items) < 120
+        queue.state = RunState.RUNNING
+        assert (await task).reason == "finished"
+    assert len(queue.items) == 120
+
+
+async def test_large_pages_are_read_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skep.spiders.engine.READ_BYTES", 100_000)
+    limits: list[int] = []
+
+    class Measured(MemoryQueue):
+        async def read(self, limit: int, wait: float, taken: Sequence[int]) -> Reading:
+            limits.append(limit)
+            return await super().read(limit, wait, taken)
+
+    noise = Random(1).randbytes(30_000)
+    starts = ",".join(f"http://a.test/{n}" for n in range(40))
+    queue = Measured(lambda url: FakePage(noise), block_size=1)
+    spider = Walker(start_urls=starts)
+    assert (await drive(spider, queue)).reason == "finished"
+    assert (limits[0], max(limits), len(queue.items)) == (1, 3, 40)
 
 
 class Away(MemoryQueue):
