@@ -21,6 +21,13 @@ from skep.errors import SkepError
 COMMANDS: dict[str, str] = {
     "up": "Start a center and an agent on this machine.",
     "demo": "See it work: crawl a bundled site of 1,000 pages.",
+    "new": "Write the first lines of a spider.",
+    "run": "Run a spider.",
+    "shell": "Try selectors on a page, in Python.",
+    "fetch": "Download one page as an agent would.",
+    "parse": "Show what a spider makes of one page.",
+    "replay": "Parse the archived pages of a run again, and compare the items.",
+    "data": "Take items and pages out of a run.",
     "submit": "Put requests into a run.",
     "info": "Show the state of everything on one screen.",
     "runs": "List runs; pause, continue, finish, cancel or revive one.",

@@ -131,6 +131,12 @@ class Turns(Protocol):
     async def count(self, run_id: str) -> int:
         """How many items the run has."""
 
+    async def ended(
+        self, run_id: str, after: int, limit: int, *, collected: bool
+    ) -> list[UnreadBlock]:
+        """Blocks that ended, with ids over `after`, in the order of their ids; with
+        `collected` only those that a turn has taken. Reading them changes nothing."""
+
 
 class Blocks(Protocol):
     """Asked by `lanes`. The only place where a lease is real."""

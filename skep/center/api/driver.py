@@ -56,6 +56,22 @@ class After(msgspec.Struct):
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 1000
 
 
+class AfterBlock(msgspec.Struct):
+    """Blocks after an id, at most `limit` of them."""
+
+    after: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
+    limit: Annotated[int, Meta(ge=1, le=READ_BLOCKS_MAX)] = 8
+    #: Those too that no driver has read yet.
+    unread: bool = False
+
+
+class Pages(msgspec.Struct):
+    """In the order of their blocks; ask again with `after=next` until there are none."""
+
+    blocks: list[PageBlock]
+    next: int
+
+
 class Item(msgspec.Struct):
     """One item of a run."""
 
@@ -181,6 +197,17 @@ async def items(call: Call) -> Items:
     return Items(found, found[-1].id if found else query.after)
 
 
+async def pages(call: Call) -> Pages:
+    """Ended requests of a run with their archived bytes, again and again."""
+    query: AfterBlock = call.query
+    name = run_name(call.path["run"])
+    found = await call.services.store.turns.ended(
+        name, query.after, query.limit, collected=not query.unread
+    )
+    blocks = [await _with_bytes(call.services.archive, block, bodies=True) for block in found]
+    return Pages(blocks, found[-1].id if found else query.after)
+
+
 def _row_of(path: str, handler: Any, summary: str, takes: Any, gives: Any) -> Endpoint:
     return Endpoint(
         "POST",
@@ -211,5 +238,18 @@ ENDPOINTS = (
         errors=(InvalidInput, UnknownRun),
         tag="runs",
         parameters=RUN_NAMES,
+    ),
+    Endpoint(
+        "GET",
+        "/api/v1/runs/{run}/pages",
+        Role.VIEWER,
+        pages,
+        "Pages of a run with their archived bytes",
+        gives=Pages,
+        asks=AfterBlock,
+        errors=(InvalidInput, UnknownRun),
+        tag="runs",
+        parameters=RUN_NAMES,
+        notes="The bytes are WARC records as zstd frames. Reading changes nothing.",
     ),
 )

@@ -16,7 +16,7 @@ from skep.model.request import Work
 from skep.model.states import FINAL_STATES, RequestState
 from skep.store.facts import ItemRow, KeptItem, RequestRow, TurnKept, UnreadBlock, UnreadPage
 from skep.store.sql.block_rows import works_of
-from skep.store.sql.conditions import FINISHED_BLOCKS
+from skep.store.sql.conditions import ENDED_BLOCKS, FINISHED_BLOCKS
 from skep.store.sql.database import Database, Tx
 from skep.store.sql.dialect import id_list
 from skep.store.sql.requests import accept_rows
@@ -50,6 +50,20 @@ class SqlTurns:
             query = sa.select(blocks.c.id).where(FINISHED_BLOCKS, blocks.c.run == run)
             if taken:
                 query = query.where(sa.literal_column(f"id NOT IN ({id_list(taken)})"))
+            found = list(connection.execute(query.order_by(blocks.c.id).limit(limit)).scalars())
+            return _pages(connection, found) if found else []
+
+        return await self._database.read(work)
+
+    async def ended(
+        self, run_id: str, after: int, limit: int, *, collected: bool
+    ) -> list[UnreadBlock]:
+        def work(connection: sa.Connection) -> list[UnreadBlock]:
+            run = number_of(connection, run_id)
+            query = sa.select(blocks.c.id).where(blocks.c.run == run, ENDED_BLOCKS)
+            query = query.where(blocks.c.id > after)
+            if collected:
+                query = query.where(blocks.c.collected == 1)
             found = list(connection.execute(query.order_by(blocks.c.id).limit(limit)).scalars())
             return _pages(connection, found) if found else []
 

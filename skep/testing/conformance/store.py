@@ -20,6 +20,7 @@ from skep.testing.conformance.store_blocks import (
 )
 from skep.testing.conformance.store_desk import AgentPromises, DeskPromises
 from skep.testing.conformance.store_ground import assert_accounted
+from skep.testing.conformance.store_pages import PagePromises
 from skep.testing.conformance.store_requests import (
     AcceptPromises,
     PackPromises,
@@ -38,6 +39,7 @@ class StoreConformance(
     SettlePromises,
     ReapPromises,
     FinishedPromises,
+    PagePromises,
     AgentPromises,
     DeskPromises,
     WalkPromises,

@@ -1,0 +1,81 @@
+"""`skep fetch`: one page, downloaded here as an agent would download it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from skep.cli.exits import Exit
+from skep.cli.options import json_option, place_options
+from skep.cli.output import say, show_json
+
+if TYPE_CHECKING:
+    from skep.settings import Settings
+    from skep.spiders.ports import Page
+    from skep.spiders.response import Response
+
+
+@click.command("fetch")
+@click.argument("url")
+@click.option("--headers", is_flag=True, help="Show the headers of the answer too, on stderr.")
+@json_option
+@place_options
+def command(url: str, headers: bool, as_json: bool, data: Path | None, config: Path | None) -> int:
+    """Download one page as an agent would.
+
+    The body goes to stdout, the rest to stderr. The exit code is 0 for a page and 1 when
+    there was none, or one with an error status. No center is needed.
+    """
+    import asyncio
+
+    from skep.cli.config import read_settings
+    from skep.spiders.unpack import Unpacker
+
+    page = asyncio.run(_fetch(url, read_settings(config, data)))
+    response = Unpacker().response(page)
+    if as_json:
+        show_json(_figures(page, response))
+    else:
+        _show(page, response, headers=headers)
+    if page.failure:
+        say(f"error: {page.detail} ({page.failure})")
+    return Exit.FAILED if page.failure else Exit.OK
+
+
+async def _fetch(url: str, settings: Settings) -> Page:
+    from skep.cli.fetching import Fetcher
+    from skep.model.run import RunSettings
+    from skep.spiders.request import Request
+
+    async with Fetcher(settings, RunSettings()) as fetcher:
+        return await fetcher.fetch(Request(url))
+
+
+def _show(page: Page, response: Response, *, headers: bool) -> None:
+    if page.status:
+        body = response.body
+        seconds = page.elapsed_us / 1e6
+        say(f"{response.status} {response.url} · {len(body)} bytes · {seconds:.3f} s")
+        if headers:
+            for name, value in response.headers.items():
+                say(f"{name}: {value}")
+        sys.stdout.buffer.write(body)
+        sys.stdout.flush()
+
+
+def _figures(page: Page, response: Response) -> dict[str, Any]:
+    return {
+        "url": response.url,
+        "status": page.status,
+        "failure": page.failure,
+        "detail": page.detail,
+        "headers": list(response.headers.items()),
+        "charset": response.charset,
+        "address": response.address,
+        "seconds": page.elapsed_us / 1e6,
+        "size": len(response.body),
+        "text": response.text,
+    }

@@ -1,0 +1,65 @@
+"""One page at a time through the downloader of an agent, without a center.
+
+For the commands that look at single pages. What comes back is what a spider would get:
+the same engine, the same limits, the same archived frames.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import TYPE_CHECKING, Self
+
+from skep.downloaders.registry import kinds
+from skep.embed import with_loopback
+from skep.model.request import Work
+from skep.runtime.clock import SystemClock
+from skep.spiders.envelope import sealed
+from skep.spiders.ports import Page
+from skep.spiders.request import Request
+
+if TYPE_CHECKING:
+    from skep.downloaders.ports import Downloader, Fetched
+    from skep.model.run import RunSettings
+    from skep.settings import Settings
+
+
+class Fetcher:
+    """`async with` it; `fetch` as often as you like: cookies and connections are kept."""
+
+    def __init__(self, settings: Settings, run_settings: RunSettings) -> None:
+        self._settings = with_loopback(settings)
+        self._run_settings = run_settings
+        self._downloader: Downloader
+        self._count = 0
+
+    async def __aenter__(self) -> Self:
+        rng = Random()  # noqa: S311 - record ids, no secrets
+        kind = kinds(SystemClock(), rng, self._settings.egress)[self._run_settings.downloader]
+        self._downloader = kind.open("fetch", self._run_settings)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._downloader.close()
+
+    async def fetch(self, request: Request) -> Page:
+        """The page, or what was there instead of one: `failure` says why it is none."""
+        self._count += 1
+        wanted = sealed(request)
+        work = Work(self._count, wanted.uri, wanted.method, wanted.headers, wanted.body)
+        ended: asyncio.Future[Fetched] = asyncio.get_running_loop().create_future()
+        self._downloader.start(work, ended.set_result)
+        fetched = await ended
+        outcome = fetched.outcome
+        return Page(
+            id=self._count,
+            uri=request.url,
+            state="dead" if outcome.failure else "done",
+            status=outcome.status,
+            failure=outcome.failure,
+            detail=outcome.detail,
+            meta=wanted.meta,
+            final_uri=outcome.final_uri,
+            frames=fetched.frames,
+            elapsed_us=outcome.elapsed_us,
+        )

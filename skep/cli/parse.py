@@ -1,0 +1,103 @@
+"""`skep parse`: what a spider makes of one page, without a center and without a run."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from skep.cli.exits import Exit
+from skep.cli.options import place_options
+from skep.cli.output import say, show_json
+from skep.cli.spider_options import arguments_option, make_spider, spider_option
+
+if TYPE_CHECKING:
+    from skep.settings import Settings
+    from skep.spiders.harvest import Harvest
+    from skep.spiders.ports import Page
+    from skep.spiders.spider import Spider
+    from skep.spiders.stats import Stats
+
+
+@click.command("parse")
+@click.argument("url")
+@spider_option
+@click.option("--callback", metavar="NAME", help="The method that looks at the page; else parse.")
+@arguments_option
+@place_options
+def command(
+    url: str,
+    spider_name: str,
+    callback: str | None,
+    arguments: tuple[str, ...],
+    data: Path | None,
+    config: Path | None,
+) -> int:
+    """Show what a spider makes of one page.
+
+    Downloads URL, calls the callback and prints items and requests as JSON. The exit code
+    is 1 when the page could not be had or the callback raised.
+    """
+    import asyncio
+
+    from skep.cli.config import read_settings
+    from skep.errors import ConfigurationError
+    from skep.runtime.logging import start_logging
+
+    start_logging(sys.stderr, logging.INFO)
+    spider = make_spider(spider_name, arguments)
+    if callback and (callback.startswith("_") or not callable(getattr(spider, callback, None))):
+        raise ConfigurationError(f"{type(spider).__name__} has no method {callback!r}")
+    settings = read_settings(config, data)
+    page, harvest, stats = asyncio.run(_parse(url, spider, callback or "", settings))
+    show_json(_figures(page, callback or "parse", harvest))
+    if page.failure:
+        say(f"error: {page.detail} ({page.failure})")
+    return Exit.FAILED if page.failure or stats.callback_errors else Exit.OK
+
+
+async def _parse(
+    url: str, spider: Spider, callback: str, settings: Settings
+) -> tuple[Page, Harvest | None, Stats]:
+    from skep.cli.fetching import Fetcher
+    from skep.spiders.callbacks import Caller
+    from skep.spiders.harvest import Harvester
+    from skep.spiders.parsing import Parser, Stop
+    from skep.spiders.request import Request
+    from skep.spiders.stats import Stats
+
+    request = Request(url, callback)
+    request.follow = bool(spider.rules)
+    async with Fetcher(settings, spider.run_settings) as fetcher:
+        page = await fetcher.fetch(request)
+    stats = Stats()
+    with Caller(spider.options.callback_seconds) as caller:
+        parser = Parser(spider, caller, Harvester(spider, stats), stats)
+        try:
+            return page, await parser.parse(page), stats
+        except Stop as stop:
+            say(f"error: {stop.sentence} ({stop.reason})")
+            stats.callback_errors = max(stats.callback_errors, 1)
+            return page, None, stats
+
+
+def _figures(page: Page, callback: str, harvest: Harvest | None) -> dict[str, Any]:
+    from skep.spiders.envelope import opened
+    from skep.spiders.ports import Page
+
+    requests = []
+    for wanted in harvest.requests if harvest else ():
+        request = opened(Page(0, wanted.uri, "", meta=wanted.meta))
+        line = {"url": wanted.uri, "method": wanted.method, "callback": request.callback or "parse"}
+        more = {"meta": request.meta, "kwargs": request.kwargs, "priority": wanted.priority}
+        requests.append({**line, **{name: value for name, value in more.items() if value}})
+    return {
+        "url": page.final_uri or page.uri,
+        "status": page.status,
+        "callback": callback,
+        "items": [item.data for item in harvest.items] if harvest else [],
+        "requests": requests,
+    }

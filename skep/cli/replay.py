@@ -1,0 +1,100 @@
+"""`skep replay`: a spider that was changed, tried on the pages of a run that was made."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from skep.cli.exits import Exit
+from skep.cli.options import json_option
+from skep.cli.output import say, show, show_json, table
+from skep.cli.reach import Reach, reaches_center
+from skep.cli.spider_options import arguments_option, make_spider, spider_option
+
+if TYPE_CHECKING:
+    from skep.spiders.replay import Difference, Example
+    from skep.spiders.spider import Spider
+
+#: Characters of a value that are shown to people.
+SHOWN = 100
+
+
+@click.command("replay")
+@click.argument("run")
+@spider_option
+@arguments_option
+@json_option
+@reaches_center
+def command(
+    reach: Reach, run: str, spider_name: str, arguments: tuple[str, ...], as_json: bool
+) -> int:
+    """Parse the archived pages of a run again, and compare the items.
+
+    Nothing is downloaded and nothing is changed. Shows which items were added, removed or
+    changed, field by field. The exit code is 0 without a difference and 1 with one.
+    """
+    from skep.runtime.logging import start_logging
+    from skep.spiders.parsing import Stop
+
+    start_logging(sys.stderr, logging.WARNING)
+    spider = make_spider(spider_name, arguments)
+    try:
+        difference = asyncio.run(_replay(reach, run, spider))
+    except Stop as stop:
+        say(f"error: {stop.sentence} ({stop.reason})")
+        return Exit.FAILED
+    show_json({"run": run, **_plain(difference)}) if as_json else show(in_words(difference))
+    return Exit.OK if difference.is_none else Exit.FAILED
+
+
+async def _replay(reach: Reach, run: str, spider: Spider) -> Difference:
+    from skep.cli.archived import archived_blocks
+    from skep.cli.outlets import read_items
+    from skep.spiders.replay import Replay
+
+    async with reach.client() as client:
+        kept: dict[int, list[dict[str, Any]]] = {}
+        after = 0
+        while (page := await read_items(client, run, after)).items:
+            for item in page.items:
+                kept.setdefault(item.request, []).append(item.data)
+            after = page.next
+        replay = Replay(spider, kept)
+        async for block in archived_blocks(client, run):
+            await replay.pages(block.pages)
+        return replay.end()
+
+
+def _plain(difference: Difference) -> dict[str, Any]:
+    import msgspec
+
+    plain: dict[str, Any] = msgspec.to_builtins(difference)
+    return plain
+
+
+def in_words(difference: Difference) -> str:
+    """For people."""
+    counts = {kind: getattr(difference, kind) for kind in ("same", "added", "removed", "changed")}
+    lines = [
+        f"{difference.pages} pages: {difference.kept} items kept, {difference.now} now",
+        ", ".join(f"{count} {kind}" for kind, count in counts.items()),
+    ]
+    if difference.errors:
+        lines.append(f"{difference.errors} callbacks raised")
+    if difference.fields:
+        rows = [(n, c.added, c.removed, c.changed) for n, c in difference.fields.items()]
+        lines.append(table(("FIELD", "ADDED", "REMOVED", "CHANGED"), rows))
+    lines += [_in_words(example) for example in difference.examples]
+    return "\n".join(lines)
+
+
+def _in_words(example: Example) -> str:
+    what = f"{example.field} {example.kind}" if example.field else f"item {example.kind}"
+    before, now = (f"{value!r:.{SHOWN}}" for value in (example.before, example.now))
+    if example.kind == "changed":
+        return f"{example.url}: {what}: {before} -> {now}"
+    return f"{example.url}: {what}: {now if example.kind == 'added' else before}"

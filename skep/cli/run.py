@@ -1,0 +1,114 @@
+"""`skep run`: a spider in this process, its center beside it or anywhere.
+
+The spider's code runs here and nowhere else. What it finds is kept by the center, so that
+this process may be killed at any moment and started again with --resume.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from skep.cli.options import json_option
+from skep.cli.reach import Reach, reaches_center
+from skep.cli.spider_options import arguments_option, make_spider, setting_pairs
+
+
+@click.command("run")
+@click.argument("spider")
+@arguments_option
+@click.option(
+    "-s",
+    "chosen",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of the run or of the spider's loop, such as retries=2; several times.",
+)
+@click.option(
+    "-o",
+    "outputs",
+    multiple=True,
+    metavar="URL",
+    help="Where items go: items.jsonl, items.csv or the URL of a sink; several times.",
+)
+@click.option("--run", "run_name", metavar="NAME", help="Name of the run; else one is made.")
+@click.option(
+    "--resume",
+    is_flag=False,
+    flag_value="",
+    metavar="[NAME]",
+    help="Go on with that run, or with the newest unfinished one of this spider.",
+)
+@click.option("--pages", type=click.IntRange(1), help="End well after so many pages.")
+@click.option("--items", type=click.IntRange(1), help="End well after so many items.")
+@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+@json_option
+@reaches_center
+def command(
+    reach: Reach,
+    spider: str,
+    arguments: tuple[str, ...],
+    chosen: tuple[str, ...],
+    outputs: tuple[str, ...],
+    run_name: str | None,
+    resume: str | None,
+    pages: int | None,
+    items: int | None,
+    verbose: bool,
+    as_json: bool,
+) -> int:
+    """Run a spider.
+
+    SPIDER is file.py, file.py:Class or package.module:Class. Without --center it brings
+    its own center and agent, as a child process with the data folder; one that runs there
+    already is used. Items are kept by the center; -o puts them into files too.
+
+    Ctrl-C pauses: --resume goes on, and also after a crash of anything. A second Ctrl-C
+    ends at once. The exit code is 0 when the run is finished, 1 when it ended for another
+    reason, which is printed, 6 when no center answered, and 130 after Ctrl-C.
+    """
+    import uvloop
+
+    from skep.cli.spider_session import Plan, drive
+    from skep.spiders.memory import limit_memory
+
+    if run_name and resume is not None:
+        raise click.UsageError("--resume takes the name itself: --resume NAME, without --run")
+    settings = setting_pairs(chosen)
+    settings |= _limits(pages, items)
+    made = make_spider(spider, arguments, settings)
+    limit_memory(made.options.memory_limit)
+    plan = Plan(
+        reach=reach,
+        spider=made,
+        outputs=outputs,
+        run=run_name,
+        resume=resume,
+        again=_again(spider, sys.argv[1:]),
+        as_json=as_json,
+        verbose=verbose,
+    )
+    return uvloop.run(drive(plan))
+
+
+def _limits(pages: int | None, items: int | None) -> dict[str, Any]:
+    given = {"page_limit": pages, "item_limit": items}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _again(spider: str, typed: list[str]) -> str:
+    """The command line that goes on with the run, without what names the run."""
+    import shlex
+
+    kept: list[str] = []
+    skip = False
+    for word in typed[1:] if typed[:1] == ["run"] else [spider]:
+        if skip:
+            skip = False
+        elif word in {"--run", "--resume"}:
+            skip = word == "--run"
+        elif not word.startswith(("--run=", "--resume=")):
+            kept.append(word)
+    return shlex.join(["skep", "run", *kept])

@@ -1,0 +1,251 @@
+"""One spider driven to its end from a terminal: center, engine, outputs, signals, words.
+
+Runs in the process of `skep run`. It keeps nothing that matters: all of it is in the
+center and in the sinks, in that order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Any, TextIO, cast
+
+from skep.cli.exits import Exit
+from skep.cli.following import ledger_of
+from skep.cli.nearby import NearbyCenter
+from skep.cli.outlets import Outlets
+from skep.cli.output import say
+from skep.cli.reach import Reach, run_path
+from skep.cli.run_summary import Summary, tell
+from skep.cli.spider_progress import AboveBar, SpiderProgress
+from skep.errors import Conflict, NotFound, SkepError, UnknownRun
+from skep.runtime.backoff import Backoff
+from skep.runtime.clock import SystemClock
+from skep.runtime.ids import new_id
+from skep.runtime.logging import start_logging
+from skep.spiders import stats as ends
+from skep.spiders.engine import SpiderEngine
+from skep.spiders.http_queue import HttpQueue
+from skep.spiders.spider import Spider
+from skep.spiders.stats import Ending, Stats
+from skep.streams.registry import open_sink
+from skep.wire.client import CenterClient
+
+if TYPE_CHECKING:
+    from skep.model.ledger import Ledger
+
+DRAW_EVERY = 0.2
+RUNS_LOOKED_AT = 1000
+UNFINISHED = {"running", "paused"}
+AGAIN = Backoff(first=0.2, cap=10.0)
+#: A run's name has 64 characters, and 17 of them are for the moment and for chance.
+NAME_PART = 46
+
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the command line asked for."""
+
+    reach: Reach
+    spider: Spider
+    outputs: tuple[str, ...]
+    run: str | None
+    resume: str | None
+    #: The command line that goes on with the run.
+    again: str
+    as_json: bool
+    verbose: bool
+
+
+async def drive(plan: Plan) -> int:
+    """The whole of `skep run`; returns its exit code."""
+    clock, rng = SystemClock(), Random()  # noqa: S311 - jitter and names, no secrets
+    progress = SpiderProgress(sys.stderr, clock)
+    start_logging(
+        cast("TextIO", AboveBar(progress, sys.stderr)),
+        logging.DEBUG if plan.verbose else logging.INFO,
+    )
+    logging.getLogger("skep.spiders").setLevel(logging.DEBUG if plan.verbose else logging.WARNING)
+    async with _center(plan.reach, clock, rng, progress) as client:
+        session = Session(plan, client, clock, rng, progress)
+        return await session.run()
+
+
+@asynccontextmanager
+async def _center(
+    reach: Reach, clock: SystemClock, rng: Random, progress: SpiderProgress
+) -> AsyncIterator[CenterClient]:
+    """A client of the center that was named, or of the one in the data folder."""
+    if reach.center is not None:
+        async with reach.client() as client:
+            yield client
+        return
+    nearby = NearbyCenter(reach, clock, rng, progress.note)
+    try:
+        await nearby.start()
+        async with CenterClient([nearby.url], reach.token(), clock, rng) as client:
+            yield client
+    finally:
+        await nearby.stop()
+
+
+class Session:
+    """One life of a spider's process."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        client: CenterClient,
+        clock: SystemClock,
+        rng: Random,
+        progress: SpiderProgress,
+    ) -> None:
+        self._plan = plan
+        self._client = client
+        self._clock = clock
+        self._rng = rng
+        self._progress = progress
+        self._interrupted = False
+
+    async def run(self) -> int:
+        name, is_finished = await self._choose_run()
+        sinks = [open_sink(url, name=name, clock=self._clock) for url in self._plan.outputs]
+        outlets = Outlets(self._client, name, sinks, self._clock)
+        await outlets.open()
+        if is_finished:
+            ending = Ending(ends.FINISHED, "the run was finished before", Stats())
+            self._progress.note(f"run {name} was finished before; outputs get what they lack")
+        else:
+            self._progress.note(f"run {name} · center {self._client.address}")
+            ending = await self._crawl(name)
+        await outlets.finish()
+        self._progress.end()
+        summary = Summary.of(name, self._plan.spider.name, ending, outlets.outlets)
+        tell(summary, await self._ledger(name), as_json=self._plan.as_json)
+        return self._exit_code(name, ending, outlets)
+
+    async def _crawl(self, name: str) -> Ending:
+        options = self._plan.spider.options
+        queue = HttpQueue(self._client, name, self._clock, self._rng, options.center_tries)
+        engine = SpiderEngine(self._plan.spider, queue, self._clock)
+        drawing = asyncio.create_task(self._draw(engine.stats))
+        try:
+            with self._pausing(engine, name):
+                return await engine.run()
+        finally:
+            drawing.cancel()
+
+    async def _draw(self, stats: Stats) -> None:
+        while True:
+            await self._clock.sleep(DRAW_EVERY)
+            self._progress.update(stats)
+
+    async def _choose_run(self) -> tuple[str, bool]:
+        """(the run's name, whether it is finished already)."""
+        if self._plan.resume is not None:
+            run = await self._found(self._plan.resume)
+            return run["id"], run["state"] == "finished"
+        if self._plan.run is None:
+            part = _NOT_IN_A_NAME.sub("-", self._plan.spider.name).strip("-._")[:NAME_PART]
+            return new_id(part or "run", self._clock.now(), self._rng), False
+        if (known := await self._known(self._plan.run)) is not None:
+            raise Conflict(
+                f"run {known['id']} is there already and {known['state']}; go on with it by "
+                f"--resume {known['id']}, or choose another name"
+            )
+        return self._plan.run, False
+
+    async def _found(self, name: str) -> dict[str, Any]:
+        if name:
+            known = await self._known(name)
+            if known is None:
+                raise UnknownRun(f"there is no run {name!r}; `skep runs` lists them")
+            return known
+        listed = await self._asked(f"/api/v1/runs?limit={RUNS_LOOKED_AT}")
+        mine = [run for run in listed["items"] if run["job"] == self._plan.spider.name]
+        unfinished = [run for run in mine if run["state"] in UNFINISHED]
+        finished = [run for run in mine if run["state"] == "finished"]
+        if not unfinished and not finished:
+            spider = self._plan.spider.name
+            raise NotFound(f"spider {spider} has no run to go on with; leave --resume out")
+        newest: dict[str, Any] = (unfinished or finished)[0]
+        return newest
+
+    async def _known(self, name: str) -> dict[str, Any] | None:
+        try:
+            view = await self._asked(run_path(name))
+        except UnknownRun:
+            return None
+        run: dict[str, Any] = view["run"]
+        return run
+
+    async def _asked(self, path: str) -> dict[str, Any]:
+        """A question with the patience that the spider's settings give (fault 1)."""
+        tries = self._plan.spider.options.center_tries
+        for attempt in range(1, tries + 1):
+            try:
+                answer: dict[str, Any] = await self._client.call("GET", path, None, dict)
+            except SkepError as error:
+                if not error.retryable or attempt == tries:
+                    raise
+            else:
+                return answer
+            await self._clock.sleep(AGAIN.delay(attempt, self._rng))
+        raise AssertionError("unreachable")
+
+    async def _ledger(self, name: str) -> Ledger | None:
+        try:
+            return await ledger_of(self._client, name)
+        except SkepError:
+            return None
+
+    @contextmanager
+    def _pausing(self, engine: SpiderEngine, name: str) -> Iterator[None]:
+        """The first signal pauses; the second ends the process, and the kernel its child.
+
+        A plain handler and not the loop's: it must work while the spider's code hangs.
+        """
+        loop = asyncio.get_running_loop()
+
+        def signalled(*_: object) -> None:
+            if self._interrupted:
+                os.write(2, f"\nended at once; go on with: {self._command(name)}\n".encode())
+                os._exit(Exit.INTERRUPTED)
+            self._interrupted = True
+            os.write(2, b"\npausing; once more ends it at once\n")
+            loop.call_soon_threadsafe(engine.pause)
+
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        before = [signal.signal(number, signalled) for number in numbers]
+        try:
+            yield
+        finally:
+            for number, handler in zip(numbers, before, strict=True):
+                signal.signal(number, handler)
+
+    def _command(self, name: str) -> str:
+        return f"{self._plan.again} --resume {name}"
+
+    def _exit_code(self, name: str, ending: Ending, outlets: Outlets) -> int:
+        stuck = [outlet for outlet in outlets.outlets if outlet.problem]
+        for outlet in stuck:
+            say(f"not all items are in {outlet.place}: {outlet.problem}")
+        if ending.reason == ends.PAUSED:
+            say(f"paused; go on with: {self._command(name)}")
+            return Exit.INTERRUPTED
+        if not ending.good:
+            say(f"error: {ending.sentence} ({ending.reason})")
+            if ending.reason != ends.CANCELLED:
+                say(f"go on with: {self._command(name)}")
+            return Exit.UNREACHABLE if ending.reason == ends.UNREACHABLE else Exit.FAILED
+        return Exit.FAILED if stuck else Exit.OK
