@@ -24,6 +24,10 @@ from skep.spiders.seen import SeenUrls
 from skep.spiders.spider import Spider
 from skep.spiders.stats import Stats
 
+#: Items and requests of one page, so that a turn always fits into one call.
+PAGE_BYTES = 32 * 2**20
+#: What a request takes beside its URL and its data, about.
+REQUEST_BYTES = 50
 #: What every center takes; it looks again, and refuses a whole turn for one bad URL.
 _SENDABLE = re.compile(
     r"[a-z][a-z0-9+.-]*://(?:[^\s/?#\\@\x00-\x20\x7f]+@)?"
@@ -77,6 +81,8 @@ class Harvester:
                     f"a callback gave {_named(result)}; it gives items (dict, dataclass, Struct, "
                     "Item) and Requests"
                 )
+        if harvest.bytes > PAGE_BYTES:
+            raise InvalidInput(f"one page gave more than {PAGE_BYTES} bytes of items and requests")
         self._remember(urls)
         return harvest
 
@@ -105,10 +111,10 @@ class Harvester:
             urls.add(url)
         if not self._is_wanted(request, depth):
             return
-        self._check(request)
+        harvest.bytes += self._check(request)
         request.depth = depth
         harvest.requests.append(sealed(request, place))
-        harvest.bytes += len(url) + len(request.body) + 50
+        harvest.bytes += len(url) + 2 * len(request.body) + REQUEST_BYTES
 
     def _is_wanted(self, request: Request, depth: int) -> bool:
         if self._deepest and depth > self._deepest:
@@ -122,18 +128,19 @@ class Harvester:
             return True
         return False
 
-    def _check(self, request: Request) -> None:
-        """What the center would refuse, told where it was made."""
+    def _check(self, request: Request) -> int:
+        """What the center would refuse, told where it was made; the bytes of its data."""
         for name in (request.callback, request.errback):
             if name not in self._callbacks:
                 self._check_callback(name)
-        if request.meta or request.kwargs:
-            try:
-                _to_json((request.meta, request.kwargs))
-            except (TypeError, ValueError, OverflowError, RecursionError) as error:
-                raise InvalidInput(
-                    f"meta and kwargs of {request.url} must be plain data: {error}"
-                ) from error
+        if not (request.meta or request.kwargs):
+            return 0
+        try:
+            return len(_to_json((request.meta, request.kwargs)))
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise InvalidInput(
+                f"meta and kwargs of {request.url} must be plain data: {error}"
+            ) from error
 
     def _check_callback(self, name: str) -> None:
         if name.startswith("_") or not callable(getattr(self._spider, name, None)):

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
@@ -68,6 +69,7 @@ class HttpQueue:
         self._rng = rng
         self._tries = tries
         self._driver = 0
+        self._name = quote(run, safe="")
 
     async def open(self, job: str, settings: RunSettings) -> Run:
         answer = await self._post("driver", OpenDriver(job, settings), Driver)
@@ -83,18 +85,18 @@ class HttpQueue:
         return await self._post("turn", told, TurnDone, TURN_SECONDS)
 
     async def ledger(self) -> Ledger:
-        path = f"/api/v1/runs/{self.run}"
+        path = f"/api/v1/runs/{self._name}"
         view = await self._patiently(lambda: self._client.call("GET", path, None, _RunView))
         return view.ledger
 
     async def move(self, verb: str) -> None:
-        path = f"/api/v1/runs/{self.run}/{verb}"
+        path = f"/api/v1/runs/{self._name}/{verb}"
         await self._patiently(lambda: self._client.call("POST", path, None, bytes))
 
     async def _post(
         self, name: str, message: Any, reply: type[T], seconds: float = CALL_SECONDS
     ) -> T:
-        path = f"/requestqueue/{self.run}/{name}"
+        path = f"/requestqueue/{self._name}/{name}"
         return await self._patiently(lambda: self._client.packed(path, message, reply, seconds))
 
     async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T:

@@ -179,8 +179,8 @@ class Response:
             from parsel import Selector
 
             kind = "xml" if self._is_xml() else "html"
-            # The size of a body is limited where it is downloaded.
-            self._selector = Selector(text=self.text, type=kind, huge_tree=False)
+            # Real HTML is deep; XML keeps the parser's guards against bombs (fault 59).
+            self._selector = Selector(text=self.text, type=kind, huge_tree=kind == "html")
         return self._selector
 
     def _is_xml(self) -> bool:

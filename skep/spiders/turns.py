@@ -12,7 +12,7 @@ import re
 
 from skep.errors import InvalidInput
 from skep.model.request import NewRequest
-from skep.spiders.harvest import Harvest
+from skep.spiders.harvest import REQUEST_BYTES, Harvest
 from skep.spiders.ports import FoundItem, RunQueue, Turn
 from skep.spiders.stats import Stats
 
@@ -90,7 +90,7 @@ class Turns:
         await self.arrived()
         turn = Turn(0, [], self._items, self._requests[:TURN_REQUESTS])
         self._items, self._requests = [], self._requests[TURN_REQUESTS:]
-        self._bytes = sum(len(request.uri) + 50 for request in self._requests)
+        self._bytes = sum(len(request.uri) + REQUEST_BYTES for request in self._requests)
         self._flying, self._whole = [], (0, max(0, self._whole[1] - TURN_REQUESTS))
         self._start(turn)
 

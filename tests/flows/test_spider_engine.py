@@ -766,6 +766,20 @@ async def test_a_flood_of_one_page_is_told_in_parts(monkeypatch: pytest.MonkeyPa
     assert max(len(turn.requests) for turn in queue.turns) <= 200
 
 
+async def test_a_page_that_gives_too_much_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn must always fit into one call."""
+    monkeypatch.setattr("skep.spiders.harvest.PAGE_BYTES", 10_000)
+
+    class Much(skep.Spider):
+        start_urls = ("http://a.test/",)
+
+        def parse(self, response: skep.Response) -> Iterator[Any]:
+            yield from ({"n": n, "text": "x" * 100} for n in range(100))
+
+    tried = await try_spider(Much(), lambda url: "x")
+    assert (tried.items, tried.ending.stats.callback_errors) == ([], 1)
+
+
 async def test_hooks_are_called_once_with_the_reason() -> None:
     calls: list[str] = []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import time
 from random import Random
 
 import pytest
@@ -158,6 +159,34 @@ def test_titles_and_links_of_other_charsets() -> None:
     response = Response(URL, body=body, headers={"Content-Type": kind})
     assert response.title == "Мёд"
     assert response.links() == ["https://example.org/мёд"]
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"\x00", b"\xff\xfe\xfd", b"<title>\xff</title><a href='/\xe4'>"]
+)
+def test_bytes_that_are_no_text_are_read_all_the_same(body: bytes) -> None:
+    response = Response(URL, body=body, headers={"Content-Type": "text/html; charset=utf-8"})
+    assert isinstance(response.title, str)
+    assert all(link.isprintable() for link in response.links())
+    assert response.css("nothing").get() is None
+
+
+def test_deep_pages_are_read_to_their_ground() -> None:
+    body = "<div>" * 2000 + "<a href='/deep'>deep</a>" + "</div>" * 2000
+    response = Response(URL, body=body)
+    assert response.links() == ["https://example.org/deep"]
+    assert response.css("a::text").get() == "deep"
+
+
+def test_an_xml_bomb_costs_nothing_through_selectors() -> None:
+    """Fault 59."""
+    entities = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">' for n in range(1, 10))
+    bomb = f'<!DOCTYPE x [<!ENTITY e0 "ha">{entities}]><r a="&e9;"><t>&e9;</t><u>end</u></r>'
+    response = Response(URL, body=bomb, headers={"Content-Type": "application/xml"})
+    began = time.process_time()
+    found = response.xpath("string(//t)").get("")
+    assert time.process_time() - began < 1.0
+    assert len(found) < 1000
 
 
 def test_a_byte_order_mark_is_not_text() -> None:
