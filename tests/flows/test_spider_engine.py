@@ -34,6 +34,7 @@ from skep.spiders.ports import Reading, Turn, TurnDone
 from skep.spiders.stats import Ending
 from skep.testing.centers import RunningCenter, running_center
 from skep.testing.clock import ManualClock
+from skep.testing.faultproxy import TO_CALLER, FaultProxy
 from skep.testing.pages import Pages
 from skep.testing.site import DemoSite
 from skep.testing.spider_double import FakePage, MemoryQueue, run_spider, try_spider
@@ -181,6 +182,37 @@ async def test_without_a_center_the_run_ends_with_that_reason() -> None:
         ending = await SpiderEngine(Walker(), queue, clock).run()
     assert (ending.reason, ending.good) == ("center unreachable", False)
     assert "tried 3 times" in ending.sentence
+
+
+class Often(Walker):
+    """Asks for its first page three times more."""
+
+    def parse(self, response: skep.Response) -> Iterator[Any]:
+        yield from super().parse(response)
+        if response.depth == 0:
+            yield from (response.request.replace(again=True) for _ in range(3))
+
+
+async def test_lost_answers_and_broken_lines_count_nothing_twice(
+    site: DemoSite, center: RunningCenter
+) -> None:
+    """R5: the center took the turn, its answer was lost, and it is told again."""
+    clock, rng = SystemClock(), Random(6)
+    async with (
+        FaultProxy(int(center.url.rpartition(":")[2])) as proxy,
+        CenterClient([proxy.url], center.admin.token, clock, rng) as client,
+    ):
+        proxy.cut(TO_CALLER, when=b"/turn HTTP", times=3)
+        proxy.cut(TO_CALLER, after=2000, when=b"/read HTTP", times=3)
+        queue = HttpQueue(client, "torn", clock, rng)
+        engine = SpiderEngine(Often(start_urls=f"{site.url}/page/0"), queue, clock)
+        async with asyncio.timeout(60):
+            ending = await engine.run()
+    assert ending.reason == "finished", ending.sentence
+    ledger = await center.ledger("torn")
+    assert (ledger.accepted, ledger.done) == (63, 63)
+    assert len(await items_of(center, "torn")) == 63
+    assert site.hits["/page/0"] == 4
 
 
 # Over the double
