@@ -184,7 +184,7 @@ def test_any_request_is_kept_in_bounds_or_refused(request: NewRequest) -> None:
         return
     assert -1 <= kept.priority <= 5
     assert len(kept.fingerprint) == 16
-    assert kept.expires_at is None or NOW < kept.expires_at < 1e12
+    assert kept.expires_at is None or NOW <= kept.expires_at < 1e12
     if kept.arguments:
         method, headers, body, meta = msgspec.msgpack.decode(kept.arguments)
         assert (method, headers, body) == (request.method, request.headers, request.body)
