@@ -27,12 +27,13 @@ async def test_the_embedded_center_killed_in_a_loop_loses_nothing(
 ) -> None:
     """Fault 23: what was acknowledged is there after each kill -9 of center and agent in one
     process, in the middle of submits and of the crawl."""
-    rng, ready_after = Random(23), []
-    async with Fleet(tmp_path, latency=0.1, with_agent=True) as fleet:
-        offering = asyncio.ensure_future(keep_offering(fleet, 250, 8))
+    rng, requests, ready_after = Random(23), 250 * kills, []
+    async with Fleet(tmp_path, latency=0.1, with_agent=True, pages=requests) as fleet:
+        offering = asyncio.ensure_future(keep_offering(fleet, requests // 10, 10))
         for number in range(kills):
             if number % 2:  # every other time the agent is at work as well
-                await fleet.until_done((await fleet.client.ledger()).done + 20)
+                done = (await fleet.client.ledger()).done
+                await fleet.until_done(min(done + 20, requests))
             await asyncio.sleep(rng.uniform(0.05, 0.3))
             await asyncio.to_thread(fleet.center.kill)
             began = time.monotonic()
@@ -49,7 +50,7 @@ async def test_the_embedded_center_killed_in_a_loop_loses_nothing(
         client_retries=fleet.client.retries,
         **balance.figures(),
     )
-    assert (balance.ledger.done, balance.ledger.accepted) == (2000, 2000)
+    assert (balance.ledger.done, balance.ledger.accepted) == (requests, requests)
     assert fleet.client.retries > 0
 
 
