@@ -24,6 +24,7 @@ BENCHES: dict[str, tuple[str, str]] = {
     "enqueue": ("bench.enqueue", "how fast are requests accepted for good?"),
     "drain": ("bench.drain", "how fast are blocks leased and acknowledged, all of it durable?"),
     "fetch": ("bench.fetch", "how much CPU does a downloaded page cost?"),
+    "crawl": ("bench.crawl", "how fast is a site crawled, beside Scrapy?"),
     "kill": ("bench.kill.bench", "is anything lost when processes are killed with -9?"),
     "start": ("bench.start", "how soon does it answer, and how large is it at rest?"),
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
@@ -44,24 +45,22 @@ class Ordeal:
     killed: Counter[str] = field(default_factory=Counter)
 
     def run(self, folder: Path) -> dict[str, Any]:
-        witness = Witness(self.requests, LATENCY)
-        client = None
         begun = time.monotonic()
-        try:
+        # A stack, because each is ended even if ending another one fails.
+        with ExitStack() as ending:
+            witness = Witness(self.requests, LATENCY)
+            ending.callback(witness.close)
+            ending.callback(self.fleet.stop)
             self.fleet.start()
             self.fleet.door.call("PUT", f"/api/v1/runs/{RUN}", RUN_SETTINGS)
             urls = [f"{witness.url}/page/{number}" for number in range(self.requests)]
             client = Client(self.fleet, RUN, urls, folder / "promised.txt", lambda: self.done)
             client.start()
+            ending.callback(client.stop)
             self._kill_all()
             stalled = self._stalls()
             seconds = time.monotonic() - begun
             return {**self._told(witness, client, seconds), "stalled": stalled}
-        finally:
-            if client is not None:
-                client.stop()
-            self.fleet.stop()
-            witness.close()
 
     def _stalls(self) -> str:
         """Why the end was not reached, "" when it was: what is lost then gets counted."""
