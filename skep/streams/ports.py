@@ -40,7 +40,13 @@ class Sink(Protocol):
 
     async def write(self, records: Sequence[Record]) -> list[Refused]:
         """Store a batch; raises Unavailable (nothing of it, or an unknown part, is stored:
-        the caller tells it again). Returns those that were refused for what they are."""
+        the caller tells it again). Returns those that were refused for what they are.
+
+        When one is refused the others are not stored either: the caller buries it first and
+        then tells the rest again. In the other order a crash in between would lose it.
+        Any other error means that the batch is bad and nobody knows which record of it: the
+        caller tells it again in halves. Only ConfigurationError is about no record at all.
+        """
 
     async def close(self) -> None:
         """Flush and let go."""

@@ -1,0 +1,111 @@
+"""Records into a collection of MongoDB, so that telling one again changes nothing.
+
+With a key, a record updates the document of that key; without one it becomes a document
+whose `_id` is its position. The operations are made by a pure function, `operation_for`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from bson.errors import BSONError
+from pymongo import AsyncMongoClient, ReplaceOne, UpdateOne
+from pymongo import errors as known
+
+from skep.errors import ConfigurationError, InvalidInput, SkepError, Unavailable
+from skep.streams.encode import as_json, field_of, plain, sort_out
+from skep.streams.options import MongoOptions
+from skep.streams.place import Place
+from skep.streams.ports import Record, Refused
+
+Document = dict[str, Any]
+Operation = ReplaceOne[Document] | UpdateOne
+INT_LIMIT = 2**63
+DUPLICATE = 11000
+AUTHENTICATION_FAILED = 18
+UNAUTHORIZED = 13
+
+
+def operation_for(record: Record, key: str, name: str) -> Operation:
+    """What is sent for a record; raises InvalidInput for what no document can hold."""
+    document = {_checked(field): plain(value) for field, value in record.data.items()}
+    as_json(document)
+    _check_numbers(document)
+    if key:
+        value = field_of(record, key)
+        return UpdateOne({key: value}, {"$set": document}, upsert=True)
+    own = f"{name}/{record.position}" if name else record.position
+    identity = document.setdefault("_id", own)
+    return ReplaceOne({"_id": identity}, document, upsert=True)
+
+
+def _checked(field: str) -> str:
+    """A dot would be a path and a dollar a command."""
+    if not field or field.startswith("$") or "." in field or "\0" in field:
+        raise InvalidInput(f"{field[:60]!a} cannot be a field: no dot, no $ at its start")
+    return field
+
+
+def _check_numbers(value: Any) -> None:
+    if isinstance(value, int) and not -INT_LIMIT <= value < INT_LIMIT:
+        raise InvalidInput("it holds a whole number of more than 64 bits")
+    if isinstance(value, list | dict):
+        for inner in value.values() if isinstance(value, dict) else value:
+            _check_numbers(inner)
+
+
+class MongoSink:
+    """One collection."""
+
+    def __init__(self, place: Place, options: MongoOptions, name: str) -> None:
+        self._place, self._options, self._name = place, options, name
+        database = place.path.strip("/")
+        if not database:
+            raise ConfigurationError("mongodb sink: write mongodb://HOST/DATABASE.")
+        try:
+            self._client: AsyncMongoClient[Document] = AsyncMongoClient(
+                place.url, w="majority", serverSelectionTimeoutMS=10_000, retryWrites=True
+            )
+            self._collection = self._client[database][options.collection]
+        except (known.PyMongoError, ValueError) as error:
+            raise ConfigurationError(f"mongodb sink: {error}") from error
+
+    async def open(self) -> int:
+        try:
+            await self._client.admin.command("ping")
+            if self._options.key:
+                # Two upserts of a new key at once would else make two documents.
+                await self._collection.create_index(self._options.key, unique=True)
+        except known.PyMongoError as error:
+            raise self._explain(error) from error
+        return 0
+
+    async def write(self, records: Sequence[Record]) -> list[Refused]:
+        operations, refused = sort_out(
+            records, lambda record: operation_for(record, self._options.key, self._name)
+        )
+        if refused or not operations:
+            return refused
+        try:
+            await self._collection.bulk_write(operations, ordered=True)
+        except (known.PyMongoError, BSONError) as error:
+            raise self._explain(error) from error
+        return []
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    def describe(self) -> str:
+        return f"{self._place.shown} collection {self._options.collection}"
+
+    def _explain(self, error: Exception) -> SkepError:
+        said = f"{self._place.shown}: {str(error)[:300]}"
+        code = getattr(error, "code", None)
+        if isinstance(error, known.ConfigurationError) or code in {
+            AUTHENTICATION_FAILED,
+            UNAUTHORIZED,
+        }:
+            return ConfigurationError(said)
+        bad = (known.BulkWriteError, known.DocumentTooLarge, known.InvalidOperation, BSONError)
+        return InvalidInput(said) if isinstance(error, bad) else Unavailable(said)

@@ -1,0 +1,87 @@
+"""Records into Redis: pushed to a list, added to a stream, or kept in a hash by key.
+
+A batch is one MULTI: all of it is there or nothing is. At least once: what Redis answered
+is as durable as Redis is told to be (`appendfsync`). It never deletes anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from redis import asyncio as aioredis
+from redis import exceptions as known
+
+from skep.errors import ConfigurationError, InvalidInput, SkepError, Unavailable
+from skep.streams.encode import as_json, field_of, key_text, sort_out
+from skep.streams.options import RedisOptions
+from skep.streams.place import Place
+from skep.streams.ports import Record, Refused
+
+TIMEOUT = 10.0
+Command = tuple[str | bytes | int, ...]
+
+
+class RedisSink:
+    """One list, stream or hash."""
+
+    def __init__(self, place: Place, options: RedisOptions) -> None:
+        self._place, self._options = place, options
+        if sum(map(bool, (options.list, options.stream, options.hash))) != 1:
+            raise ConfigurationError("redis sink: give one of list=, stream= or hash=.")
+        if bool(options.hash) != bool(options.key):
+            raise ConfigurationError("redis sink: hash= needs key=, and only hash= has one.")
+        try:
+            self._client = aioredis.Redis.from_url(
+                place.url, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT
+            )
+        except ValueError as error:
+            raise ConfigurationError(f"redis sink: {error}") from error
+
+    async def open(self) -> int:
+        try:
+            await self._client.execute_command("PING")  # type: ignore[no-untyped-call]  # theirs
+        except (known.RedisError, OSError) as error:
+            raise self._explain(error) from error
+        return 0
+
+    async def write(self, records: Sequence[Record]) -> list[Refused]:
+        commands, refused = sort_out(records, self._command)
+        if refused or not commands:
+            return refused
+        try:
+            async with self._client.pipeline(transaction=True) as batch:
+                for command in commands:
+                    batch.execute_command(*command)
+                await batch.execute()
+        except (known.RedisError, OSError) as error:
+            raise self._explain(error) from error
+        return []
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    def describe(self) -> str:
+        options = self._options
+        return f"{self._place.shown} {options.list or options.stream or options.hash}"
+
+    def _command(self, record: Record) -> Command:
+        options, data = self._options, as_json(record.data)
+        if options.list:
+            return "RPUSH", options.list, data
+        if options.stream:
+            return "XADD", options.stream, "*", "position", record.position, "data", data
+        key = key_text(field_of(record, options.key))
+        try:
+            return "HSET", options.hash, key.encode(), data
+        except UnicodeEncodeError as error:
+            raise InvalidInput(f"its key cannot be written as UTF-8: {error.reason}") from error
+
+    def _explain(self, error: Exception) -> SkepError:
+        said = f"{self._place.shown}: {error}"
+        if isinstance(error, known.AuthenticationError | known.AuthorizationError):
+            return ConfigurationError(said)
+        away = (known.BusyLoadingError, known.ReadOnlyError, known.OutOfMemoryError)
+        if isinstance(error, known.ResponseError) and not isinstance(error, away):
+            # A wrong type of key, a denied command: no record is at fault.
+            return ConfigurationError(said)
+        return Unavailable(said)

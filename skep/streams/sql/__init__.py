@@ -1,0 +1,1 @@
+"""Records into tables: SQLite, PostgreSQL, MySQL and MariaDB, through SQLAlchemy Core."""

@@ -1,0 +1,116 @@
+"""Records to an address that takes POSTs: a JSON batch, signed, with an idempotency key.
+
+The body is `{"sink": NAME, "records": [{"position": 1, "data": {...}}, ...]}`. Trying
+again is the caller's: an answer that may get better is Unavailable, and one that speaks
+about the records refuses them. It follows no redirect.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping, Sequence
+
+import aiohttp
+
+from skep.errors import ConfigurationError, InvalidInput, Unavailable
+from skep.runtime.clock import Clock
+from skep.streams.encode import as_json, sort_out
+from skep.streams.options import WebhookOptions
+from skep.streams.place import Place
+from skep.streams.ports import Record, Refused
+
+#: Answers below 500 that say something about the place and not about the records:
+#: somebody must let us in, put the address right, or wait. Nothing is lost meanwhile.
+NOT_ABOUT_RECORDS = frozenset({401, 402, 403, 404, 405, 407, 408, 410, 421, 423, 425, 429, 451})
+SIGNATURE = "Skep-Signature"
+TIMESTAMP = "Skep-Timestamp"
+ANSWER_SHOWN = 200
+
+
+def sign(secret: str, timestamp: int, body: bytes) -> str:
+    """`v1=` + HMAC-SHA256 over the timestamp, a dot and the body."""
+    message = f"{timestamp}.".encode() + body
+    return f"v1={hmac.new(secret.encode(), message, hashlib.sha256).hexdigest()}"
+
+
+class WebhookSink:
+    """One address."""
+
+    def __init__(
+        self, place: Place, options: WebhookOptions, name: str, secret: str, clock: Clock
+    ) -> None:
+        self._place, self._options = place, options
+        self._name = name or f"{place.hosts}{place.path}"
+        self._secret, self._clock = secret, clock
+        self._session: aiohttp.ClientSession | None = None
+
+    async def open(self) -> int:
+        """Nothing is asked: there is no call that would change nothing at the other end."""
+        await self.close()
+        timeout = aiohttp.ClientTimeout(total=self._options.timeout)
+        self._session = aiohttp.ClientSession(timeout=timeout)
+        return 0
+
+    async def write(self, records: Sequence[Record]) -> list[Refused]:
+        _, refused = sort_out(records, lambda record: as_json(record.data))
+        if refused:
+            return refused
+        size = self._options.batch
+        for start in range(0, len(records), size):
+            reason = await self._post(records[start : start + size])
+            if reason and len(records) > 1:
+                raise InvalidInput(reason)  # which one it is, smaller batches will tell
+            if reason:
+                return [Refused(records[0].position, reason)]
+        return []
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    def describe(self) -> str:
+        return self._place.shown
+
+    async def _post(self, records: Sequence[Record]) -> str:
+        """Empty when it was taken, else why these records were not."""
+        if self._session is None:
+            await self.open()
+        assert self._session is not None  # noqa: S101 - just opened
+        body = as_json({"sink": self._name, "records": list(records)})
+        try:
+            async with self._session.post(
+                self._place.url,
+                data=body,
+                headers=self._headers(records, body),
+                allow_redirects=False,
+            ) as response:
+                said = (await response.content.read(ANSWER_SHOWN)).decode(errors="replace")
+                return self._judge(response.status, said)
+        except aiohttp.InvalidURL as error:
+            raise ConfigurationError(f"webhook sink: not a URL: {error}") from error
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            raise Unavailable(f"{self._place.shown}: {error or type(error).__name__}") from error
+
+    def _headers(self, records: Sequence[Record], body: bytes) -> Mapping[str, str]:
+        first, last = records[0].position, records[-1].position
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "skep",
+            # Names may be any text; a header may not.
+            "Idempotency-Key": f"{self._name.encode('ascii', 'backslashreplace').decode()}"
+            f"/{first}-{last}",
+        }
+        if self._secret:
+            now = int(self._clock.now())
+            headers |= {TIMESTAMP: str(now), SIGNATURE: sign(self._secret, now, body)}
+        return headers
+
+    def _judge(self, status: int, said: str) -> str:
+        if 200 <= status < 300:  # noqa: PLR2004 - as HTTP has it
+            return ""
+        answer = f"{self._place.shown} answered {status}: {' '.join(said.split())}".rstrip(": ")
+        if status >= 500 or status in NOT_ABOUT_RECORDS or status < 400:  # noqa: PLR2004
+            raise Unavailable(answer)
+        return answer
