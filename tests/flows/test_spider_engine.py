@@ -185,12 +185,15 @@ async def test_without_a_center_the_run_ends_with_that_reason() -> None:
 
 
 class Often(Walker):
-    """Asks for its first page three times more."""
+    """Asks for its first page three times more, and then the answers are lost."""
+
+    proxy: FaultProxy
 
     def parse(self, response: skep.Response) -> Iterator[Any]:
         yield from super().parse(response)
         if response.depth == 0:
             yield from (response.request.replace(again=True) for _ in range(3))
+            self.proxy.cut(TO_CALLER, when=b"/turn HTTP", times=2)
 
 
 async def test_lost_answers_and_broken_lines_count_nothing_twice(
@@ -202,10 +205,12 @@ async def test_lost_answers_and_broken_lines_count_nothing_twice(
         FaultProxy(int(center.url.rpartition(":")[2])) as proxy,
         CenterClient([proxy.url], center.admin.token, clock, rng) as client,
     ):
-        proxy.cut(TO_CALLER, when=b"/turn HTTP", times=3)
+        proxy.cut(TO_CALLER, when=b"/turn HTTP")
         proxy.cut(TO_CALLER, after=2000, when=b"/read HTTP", times=3)
         queue = HttpQueue(client, "torn", clock, rng)
-        engine = SpiderEngine(Often(start_urls=f"{site.url}/page/0"), queue, clock)
+        spider = Often(start_urls=f"{site.url}/page/0")
+        spider.proxy = proxy
+        engine = SpiderEngine(spider, queue, clock)
         async with asyncio.timeout(60):
             ending = await engine.run()
     assert ending.reason == "finished", ending.sentence
