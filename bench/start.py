@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-import psutil  # type: ignore[import-untyped]  # it ships no types
+import psutil
 
 from bench.centers import clean_environment
 from bench.figures import Result, Sample, Wrong, alternate, check

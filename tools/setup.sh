@@ -58,7 +58,7 @@ install_packages() {
         .setup/bin/uv venv --quiet --clear --python "$python" .venv
     fi
     say "setup: installing packages ..."
-    .setup/bin/uv pip sync --quiet --python .venv/bin/python --require-hashes requirements/dev.txt
+    .setup/bin/uv pip sync --quiet --compile-bytecode --python .venv/bin/python --require-hashes requirements/dev.txt
     .setup/bin/uv pip install --quiet --python .venv/bin/python --no-deps --no-build-isolation \
         --editable .
 }
