@@ -1,7 +1,8 @@
 """Absolute URLs from the links of a page, fast: nearly every link is one of a few shapes.
 
 Runs in the spider's process, some twenty times per page. Unusual links go the way of the
-standard library, which costs fifty times as much; both ways give the same URL.
+standard library, which costs eight to twelve times as much. Both ways give the same URL but
+for an empty query and for `;`, which only the library takes for something special.
 """
 
 from __future__ import annotations
