@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import subprocess
 import sys
@@ -60,7 +61,7 @@ def snapshot(connection: sa.Connection) -> dict[str, Any]:
     name = connection.dialect.name
     if name == "sqlite":
         query = "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"
-        return {key: " ".join(sql.split()) for key, sql in connection.exec_driver_sql(query)}
+        return {key: _even(sql) for key, sql in connection.exec_driver_sql(query)}
     if name == "postgresql":
         return {what: _rows(connection, query) for what, query in _POSTGRES.items()}
     tables = [row[0] for row in connection.exec_driver_sql("SHOW TABLES")]
@@ -75,6 +76,11 @@ _POSTGRES = {
     "rules": "SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint"
     " WHERE connamespace = 'public'::regnamespace ORDER BY 1",
 }
+
+
+def _even(sql: str) -> str:
+    """SQLite keeps the words as they were typed; ADD COLUMN types its own spaces."""
+    return re.sub(r"\s*([(),])\s*", r"\1", " ".join(sql.split()))
 
 
 def _rows(connection: sa.Connection, query: str) -> list[tuple[Any, ...]]:

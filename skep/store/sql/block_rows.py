@@ -22,6 +22,8 @@ class Packed(NamedTuple):
 
     ids: list[int]
     body: bytes
+    #: When the first of them expires; None when none does.
+    expires_at: float | None = None
 
 
 def new_blocks(
@@ -53,6 +55,7 @@ def new_blocks(
             "failed": 0,
             "collected": 0,
             "created_at": now,
+            "expires_at": content.expires_at,
         }
         for content in contents
     ]

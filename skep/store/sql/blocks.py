@@ -5,6 +5,7 @@ Run by centers only. A lease is real when, and only when, the row here says so.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -160,7 +161,8 @@ def _lease(tx: Tx, block_ids: Sequence[int], agent: str, now: float, until: floa
     if not rows:
         return []
     bodies = bodies_of(tx.connection, list(rows))
-    late = expire_late(tx, rows, bodies, now)
+    over = {row.id: bodies[row.id] for row in rows.values() if _may_be_late(row, now)}
+    late = expire_late(tx, rows, over, now) if over else Counter[int]()
     rows = {block: row for block, row in rows.items() if row.open > late[block]}
     if not rows:
         return []
@@ -180,6 +182,10 @@ def _lease(tx: Tx, block_ids: Sequence[int], agent: str, now: float, until: floa
         _leased(tx, row, of[row.run].id, bodies[row.id], begun=row.open - late[row.id] < row.size)
         for row in wanted
     ]
+
+
+def _may_be_late(row: Any, now: float) -> bool:
+    return row.expires_at is not None and row.expires_at <= now
 
 
 def _leased(tx: Tx, row: Any, run_id: str, body: bytes, *, begun: bool) -> Leased:

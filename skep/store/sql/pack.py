@@ -50,7 +50,7 @@ def pack_one(tx: Tx, plan: PackPlan, now: float) -> list[BlockRef]:
 def _oldest_waiting(tx: Tx, run: int, plan: PackPlan) -> list[Any]:
     size = sa.func.length(requests.c.arguments).label("bytes")
     query = (
-        sa.select(requests.c.id, requests.c.uri, size)
+        sa.select(requests.c.id, requests.c.uri, requests.c.expires_at, size)
         .where(requests.c.run == run, requests.c.priority == plan.priority)
         .where(stored(RequestState.WAITING))
         .order_by(requests.c.id)
@@ -94,7 +94,9 @@ def _chunks(rows: list[Any], size: int) -> Iterator[list[Any]]:
 
 def _packed(chunk: list[Any], arguments: dict[int, bytes]) -> Packed:
     works = [_work(row, arguments.get(row.id, b"")) for row in chunk]
-    return Packed([row.id for row in chunk], msgspec.msgpack.encode(works))
+    ends = [row.expires_at for row in chunk if row.expires_at is not None]
+    body = msgspec.msgpack.encode(works)
+    return Packed([row.id for row in chunk], body, min(ends, default=None))
 
 
 def _work(row: Any, arguments: bytes) -> Work:

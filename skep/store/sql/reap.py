@@ -66,7 +66,7 @@ def _end(tx: Tx, row: Any, now: float, state: RequestState, detail: str) -> Free
 def _split(tx: Tx, row: Any, run: HeldRun, now: float, losses: int, detail: str) -> list[Freed]:
     still_open = open_members(tx.connection, row.id)
     works = [w for w in works_of(tx.connection, [row.id])[row.id] if w.id in still_open]
-    contents = [Packed([work.id], msgspec.msgpack.encode([work])) for work in works]
+    contents = [Packed([work.id], msgspec.msgpack.encode([work]), row.expires_at) for work in works]
     origin = f"cut out of block {row.id}"
     made = new_blocks(
         tx, row.run, row.priority, contents, now, origin, losses=losses, target=row.target

@@ -114,6 +114,7 @@ blocks = sa.Table(
     sa.Column("failed", sa.Integer, nullable=False),
     sa.Column("collected", sa.SmallInteger, nullable=False),
     sa.Column("created_at", Seconds, nullable=False),
+    sa.Column("expires_at", Seconds, nullable=True),
     sqlite_autoincrement=True,
 )
 

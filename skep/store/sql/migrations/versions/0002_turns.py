@@ -1,4 +1,4 @@
-"""Drivers of runs and the items that they found.
+"""Drivers of runs, the items that they found, and when the first request of a block expires.
 
 Idempotent like every script here: each step asks whether it is done already.
 """
@@ -17,6 +17,9 @@ BYTES = sa.LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb")
 
 
 def upgrade() -> None:
+    columns = {column["name"] for column in sa.inspect(op.get_bind()).get_columns("blocks")}
+    if "expires_at" not in columns:
+        op.add_column("blocks", sa.Column("expires_at", sa.Float(53), nullable=True))
     op.create_table(
         "drivers",
         sa.Column("run", BIG, primary_key=True, autoincrement=False),
@@ -41,3 +44,4 @@ def upgrade() -> None:
 def downgrade() -> None:
     op.drop_table("items")
     op.drop_table("drivers")
+    op.drop_column("blocks", "expires_at")
