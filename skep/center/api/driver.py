@@ -25,6 +25,8 @@ from skep.store.facts import ItemRow, UnreadBlock, UnreadPage
 
 READ_BLOCKS_MAX = 64
 READ_WAIT_MAX = 30.0
+#: Archived bytes in one answer; the rest is read with the next call.
+READ_BYTES = 32 * 2**20
 #: Another center may have stored a block: the waiting reader looks by itself that often.
 LOOK_EVERY = 0.5
 #: Bytes between two pages of a segment that are read along rather than skipped.
@@ -102,20 +104,30 @@ async def read(call: Call) -> Reading:
     deadline = services.clock.monotonic() + message.wait
     while True:
         ticket = services.pages.ticket()
+        # First what is open, then what has ended: the other way round a block that ends in
+        # between would be in neither, and a run could be called finished too early.
+        still_open = (await services.store.ledgers.read(name)).open
         found = await services.store.turns.unread(name, message.limit, message.taken)
         left = deadline - services.clock.monotonic()
-        if found or left <= 0 or services.closing.is_set() or await _idle(call, name):
+        if found or not still_open or left <= 0 or services.closing.is_set():
             break
         await within(ticket, min(left, LOOK_EVERY))
-    blocks = [await _with_bytes(services.archive, block, message.bodies) for block in found]
+    fitting = _fitting(found) if message.bodies else found
+    blocks = [await _with_bytes(services.archive, block, message.bodies) for block in fitting]
     run = await services.store.runs.get(name)
-    ledger = await services.store.ledgers.read(name)
-    return Reading(blocks, ledger.open, run.state)
+    return Reading(blocks, still_open, run.state)
 
 
-async def _idle(call: Call, name: str) -> bool:
-    """Nothing is on its way: waiting would be for nothing."""
-    return (await call.services.store.ledgers.read(name)).open == 0
+def _fitting(found: list[UnreadBlock]) -> list[UnreadBlock]:
+    """Blocks from the front whose bytes fit into one answer; one at least."""
+    size = 0
+    fitting: list[UnreadBlock] = []
+    for block in found:
+        size += sum(page.length for page in block.pages)
+        if fitting and size > READ_BYTES:
+            break
+        fitting.append(block)
+    return fitting
 
 
 async def _with_bytes(archive: Archive, block: UnreadBlock, bodies: bool) -> PageBlock:
