@@ -6,7 +6,9 @@ the protocol over TCP, but keep nothing. MongoDB cannot be had; see tests/unit/t
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import itertools
 import json
 import subprocess
 import sys
@@ -79,23 +81,28 @@ class TestCsv(SinkConformance):
         return CsvGround(tmp_path)
 
 
+#: A table of its own for each test, in one database.
+TABLES = itertools.count(1)
+
+
 class SqlGround(SinkGround):
     exactly_once = True
 
     def __init__(self, url: str, driver: str, *, key: bool = False) -> None:
         self.url, self.driver, self.has_key = url, driver, key
+        self.table = f"quotes {next(TABLES)}"
 
     def sink(self) -> Sink:
-        return open_sink(f"{self.url}?table=quotes{'&key=url' if self.has_key else ''}")
+        return open_sink(f"{self.url}?table={self.table}{'&key=url' if self.has_key else ''}")
 
     async def stored(self) -> list[dict[str, Any]]:
         engine = sa.create_engine(self.driver)
         try:
             with engine.connect() as connection:
-                if not sa.inspect(connection).has_table("quotes"):
+                if not sa.inspect(connection).has_table(self.table):
                     return []
-                query = "SELECT * FROM quotes"
-                rows = connection.execute(sa.text(query)).mappings().all()
+                query = sa.select(sa.text("*")).select_from(sa.table(self.table))
+                rows = connection.execute(query).mappings().all()
         finally:
             engine.dispose()
         order = self._place_of if self.has_key else lambda row: row["skep_id"]
@@ -125,11 +132,14 @@ class SqlGround(SinkGround):
         }
 
 
-@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
-def sql_urls(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
-    """(the place of a sink, the same for SQLAlchemy)."""
+@pytest.fixture(scope="module", params=["sqlite", "postgresql", "mariadb"])
+def sql_place(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, str]:
+    """A database for all tests of a kind: (its URL for a sink, its URL for SQLAlchemy)."""
     if request.param == "sqlite":
-        return f"sqlite:{tmp_path / 'items.db'}", f"sqlite:///{tmp_path / 'items.db'}"
+        file = tmp_path_factory.mktemp("sqlite") / "items.db"
+        return f"sqlite:{file}", f"sqlite:///{file}"
     name = {"postgresql": "postgres_server", "mariadb": "mariadb_server"}[request.param]
     server: servers.Database = request.getfixturevalue(name)
     url = server.fresh_database()
@@ -139,14 +149,14 @@ def sql_urls(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
 
 class TestSql(SinkConformance):
     @pytest.fixture
-    def ground(self, sql_urls: tuple[str, str]) -> SqlGround:
-        return SqlGround(*sql_urls)
+    def ground(self, sql_place: tuple[str, str]) -> SqlGround:
+        return SqlGround(*sql_place)
 
 
 class TestSqlWithKey(KeyedSinkConformance):
     @pytest.fixture
-    def ground(self, sql_urls: tuple[str, str]) -> SqlGround:
-        return SqlGround(*sql_urls, key=True)
+    def ground(self, sql_place: tuple[str, str]) -> SqlGround:
+        return SqlGround(*sql_place, key=True)
 
 
 class RedisGround(SinkGround):
@@ -158,18 +168,22 @@ class RedisGround(SinkGround):
         return open_sink(f"{self.url}?{self.options}")
 
     async def stored(self) -> list[dict[str, Any]]:
-        with Redis.from_url(self.url) as client:
-            found: list[bytes] = {
-                "list=items": lambda: client.lrange("items", 0, -1),
-                "stream=items": lambda: [one[b"data"] for _, one in client.xrange("items")],
-                "hash=items&key=url": lambda: client.hvals("items"),
-            }[self.options]()
+        client: Any = Redis.from_url(self.url)
+        with contextlib.closing(client):
+            found = self._read(client)
         stored = [json.loads(one) for one in found]
         return (
             sorted(stored, key=lambda one: (len(one["url"]), one["url"]))
             if (self.has_key)
             else stored
         )
+
+    def _read(self, client: Any) -> list[bytes]:
+        if self.has_key:
+            return list(client.hvals("items"))
+        if self.options.startswith("stream"):
+            return [fields[b"data"] for _, fields in client.xrange("items")]
+        return list(client.lrange("items", 0, -1))
 
 
 class TestRedis(SinkConformance):
@@ -242,8 +256,12 @@ def read_topic(brokers: str, topic: str) -> dict[int, list[tuple[int, Any]]]:
             message = consumer.poll(10)
             assert message is not None, "messages are missing"
             assert not message.error(), message.error()
-            position = int(dict(message.headers())["position"])
-            messages[message.partition()].append((position, json.loads(message.value())))
+            headers: Any = message.headers()
+            partition, value = message.partition(), message.value()
+            assert partition is not None
+            assert value is not None
+            position = int(dict(headers)["position"])
+            messages[partition].append((position, json.loads(value)))
         return messages
     finally:
         consumer.close()

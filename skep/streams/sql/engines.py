@@ -37,6 +37,8 @@ class Engine:
     identity: ClassVar[str]
     lock_rows: ClassVar[str] = ""
     table_options: ClassVar[str] = ""
+    #: What follows INSERT INTO for a row of which nothing is known.
+    empty_row: ClassVar[str] = "DEFAULT VALUES"
 
     def connect(self, place: Place) -> sa.Engine:
         raise NotImplementedError
@@ -227,6 +229,7 @@ class MysqlEngine(Engine):
     key_text = "VARCHAR(700)"
     identity = "BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY"
     lock_rows = " FOR UPDATE"
+    empty_row = "() VALUES ()"
     table_options = " CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
     #: Too many connections, shutdown, network, lock wait, deadlock, killed, read-only, full.
     AWAY: ClassVar = {

@@ -66,10 +66,15 @@ def wider(column: Kind, value: Any) -> Kind:
     if kind is column:
         return column
     if column is Kind.FLOAT and kind is Kind.INT:
-        return Kind.FLOAT if abs(value) <= FLOAT_LIMIT else Kind.TEXT
+        return Kind.TEXT if is_large(value) else Kind.FLOAT
     if column is Kind.INT and kind is Kind.FLOAT:
         return Kind.FLOAT
     return Kind.TEXT
+
+
+def is_large(value: Any) -> bool:
+    """Whether it is a whole number that might change as a float."""
+    return isinstance(value, int) and abs(value) > FLOAT_LIMIT
 
 
 def written(value: Any, column: Kind) -> Any:

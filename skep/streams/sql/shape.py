@@ -14,7 +14,7 @@ import msgspec
 from skep.errors import InvalidInput
 from skep.streams.encode import field_of, plain, sort_out
 from skep.streams.ports import Record, Refused
-from skep.streams.sql.kinds import Kind, check_name, has_nul, kind_of, wider
+from skep.streams.sql.kinds import Kind, check_name, has_nul, is_large, kind_of, wider
 
 #: Our own column, in tables without a key.
 IDENTITY = "skep_id"
@@ -68,6 +68,8 @@ class _Planner:
         self._keys = {rules.fold(key) for key in rules.keys}
         self.added: dict[str, tuple[str, Kind]] = {}
         self.widened: dict[str, Kind] = {}
+        #: Columns with a whole number that would change as a float.
+        self._exact: set[str] = set()
 
     def take(self, record: Record) -> dict[str, Any]:
         self._check_keys(record)
@@ -84,6 +86,7 @@ class _Planner:
             self.added[folded] = (self.added[folded][0], widened.pop(folded))
         self.added |= added
         self.widened |= widened
+        self._exact |= {folded for folded, (_, value) in row.items() if is_large(value)}
         return {folded: value for folded, (_, value) in row.items()}
 
     def _kind(self, folded: str) -> Kind | None:
@@ -121,7 +124,7 @@ class _Planner:
                 continue
             if folded in self._keys:
                 raise InvalidInput(f"its key {name!r} is no {kind}, as those before it")
-            changed[folded] = need
+            changed[folded] = Kind.TEXT if folded in self._exact else need
         return changed
 
     def _check_keys(self, record: Record) -> None:

@@ -137,6 +137,10 @@ class SqlSink:
 
     def _insert(self, connection: sa.Connection, rows: list[dict[str, Any]], shape: Shape) -> None:
         used = sorted({name for row in rows for name, value in row.items() if value is not None})
+        if not used:
+            for _ in rows:
+                self._table.insert_empty(connection)
+            return
         statement, binds = self._table.insert(used, shape)
         connection.execute(statement, [_bound(row, binds, shape) for row in rows])
 

@@ -132,6 +132,9 @@ class Table:
         }
         return self._engine.insert(table).values(values), binds
 
+    def insert_empty(self, connection: sa.Connection) -> None:
+        connection.exec_driver_sql(f"INSERT INTO {self._quoted} {self._engine.empty_row}")  # noqa: S608 - a quoted name
+
     def upsert(self, folded: list[str], shape: Shape) -> tuple[Any, dict[str, str]]:
         statement, binds = self.insert(folded, shape)
         keys = [shape.columns[self._rules.fold(key)][0] for key in self._rules.keys]
