@@ -14,7 +14,7 @@ import click
 
 from skep.cli.exits import Exit
 from skep.cli.output import say
-from skep.cli.reach import Reach, reaches_center
+from skep.cli.reach import Reach, reaches_center, run_path
 from skep.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -63,8 +63,9 @@ def export(reach: Reach, run: str, form: str, output: str, warc: Path | None) ->
 async def _export(reach: Reach, run: str, form: str, output: str, warc: Path | None) -> int:
     problem = ""
     async with reach.client() as client:
+        await client.call("GET", run_path(run), None, bytes)
         if warc is None or output != STDOUT:
-            outlet = await _items(client, run, form, output)
+            outlet = await _items(client, Path(reach.settings().data), run, form, output)
             problem = outlet.problem
             refused = f", {outlet.refused} refused" if outlet.refused else ""
             say(f"{outlet.items} items of {run}{refused}")
@@ -76,14 +77,13 @@ async def _export(reach: Reach, run: str, form: str, output: str, warc: Path | N
     return Exit.FAILED if problem else Exit.OK
 
 
-async def _items(client: CenterClient, run: str, form: str, output: str) -> Outlet:
+async def _items(client: CenterClient, folder: Path, run: str, form: str, output: str) -> Outlet:
     from skep.cli.outlets import Outlets
-    from skep.streams.registry import open_sink
 
+    rng = Random()  # noqa: S311 - jitter
+    outlets = Outlets(client, run, folder, SystemClock(), rng)
     async with _place(client, run, form, output) as (url, options):
-        sink = open_sink(url, options, name=run)
-        outlets = Outlets(client, run, [sink], SystemClock())
-        await outlets.open()
+        await outlets.open([url], options)
         await outlets.finish()
     return outlets.outlets[0]
 

@@ -36,9 +36,10 @@ def spider(name: str, url: str) -> None:
             f"{name!r} cannot name a spider; begin with a letter, go on with letters and digits"
         )
     path = Path(f"{name.replace('-', '_').lower()}.py")
+    text = spider_text(name, url, path.name)
     try:
         with path.open("x", encoding="utf-8") as file:
-            file.write(spider_text(name, url, path.name))
+            file.write(text)
     except FileExistsError:
         raise click.UsageError(f"{path} is there already; choose another name") from None
     show(f"{path} is written; next: skep run {path} -o {name}.jsonl")

@@ -2,21 +2,28 @@
 
 Runs beside a spider's engine. Each sink has a pace and a position of its own. Items are
 safe in the center before they come here, so nothing is lost when this is killed: the next
-one goes on from the position that the sink kept.
+one goes on from the position that the sink, or a small file for it, has kept.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from skep.cli.reach import run_path
-from skep.errors import SkepError
-from skep.runtime.bell import within
-from skep.streams.ports import Record, Refused, Sink
+from skep.errors import ConfigurationError, SkepError, UnknownRun
+from skep.runtime.backoff import Backoff
+from skep.streams.ports import Record, Refused
+from skep.streams.pump import SinkPump
+from skep.streams.registry import ONCE, kind_of, open_sink
 
 if TYPE_CHECKING:
     from skep.runtime.clock import Clock
@@ -24,12 +31,19 @@ if TYPE_CHECKING:
 
 BATCH = 1000
 LOOK_EVERY = 0.3
-#: Tries of one call when the run has ended and something does not work.
-LAST_TRIES = 20
+#: When the run has ended: tries of one call to a center that does not answer.
+LAST_TRIES = 12
+#: When the run has ended: seconds without progress for a sink that is away.
+LAST_PATIENCE = 30.0
+AGAIN = Backoff(first=0.2, cap=3.0)
+#: Refused items that are logged one by one.
+LOGGED = 10
+
+log = logging.getLogger(__name__)
 
 
 class Outlet(msgspec.Struct):
-    """What went into one sink so far, and what stopped it."""
+    """What went into one sink, and why not everything did."""
 
     place: str
     items: int = 0
@@ -37,7 +51,9 @@ class Outlet(msgspec.Struct):
     problem: str = ""
 
 
-class _Item(msgspec.Struct):
+class Item(msgspec.Struct):
+    """One item as the API gives it."""
+
     id: int
     request: int
     data: dict[str, Any]
@@ -46,74 +62,8 @@ class _Item(msgspec.Struct):
 class ItemPage(msgspec.Struct):
     """GET /api/v1/runs/{run}/items."""
 
-    items: list[_Item]
+    items: list[Item]
     next: int
-
-
-class Outlets:
-    """`open`, then `run` as a task; `finish` when the run has ended."""
-
-    def __init__(self, client: CenterClient, run: str, sinks: Sequence[Sink], clock: Clock) -> None:
-        self._client = client
-        self._run = run
-        self._sinks = sinks
-        self._clock = clock
-        self._ended = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
-        self.outlets = [Outlet(sink.describe()) for sink in sinks]
-
-    async def open(self) -> None:
-        """Raises ConfigurationError before anything was downloaded for nothing."""
-        starts = [await sink.open() for sink in self._sinks]
-        for sink, outlet, start in zip(self._sinks, self.outlets, starts, strict=True):
-            self._tasks.append(asyncio.create_task(self._carry(sink, outlet, start)))
-
-    async def finish(self) -> None:
-        """Everything that the run has is in the sinks, or `problem` says why not."""
-        self._ended.set()
-        await asyncio.gather(*self._tasks)
-        for sink in self._sinks:
-            await sink.close()
-
-    async def _carry(self, sink: Sink, outlet: Outlet, position: int) -> None:
-        failures = 0
-        while failures < LAST_TRIES:
-            last = self._ended.is_set()
-            try:
-                page = await read_items(self._client, self._run, position)
-                if page.items:
-                    refused = await write_page(sink, page)
-                    position = page.next
-                    outlet.items += len(page.items) - len(refused)
-                    outlet.refused += len(refused)
-                elif last:
-                    return
-                outlet.problem, failures = "", 0
-            except SkepError as error:
-                outlet.problem = error.detail
-                if not error.retryable and last:
-                    return
-                failures += last
-                page = None
-            if page is None or not page.items:
-                await self._pause(last)
-
-    async def _pause(self, last: bool) -> None:
-        if last:
-            await self._clock.sleep(LOOK_EVERY)
-        else:
-            await within(self._ended, LOOK_EVERY)
-
-
-async def write_page(sink: Sink, page: ItemPage) -> list[Refused]:
-    """Store a page of items; those that the sink refuses are left out and handed back."""
-    records = [Record(item.id, item.data) for item in page.items]
-    left_out: list[Refused] = []
-    while records and (refused := await sink.write(records)):
-        left_out += refused
-        places = {one.position for one in refused}
-        records = [record for record in records if record.position not in places]
-    return left_out
 
 
 async def read_items(client: CenterClient, run: str, after: int, limit: int = BATCH) -> ItemPage:
@@ -121,3 +71,107 @@ async def read_items(client: CenterClient, run: str, after: int, limit: int = BA
     path = f"{run_path(run, 'items')}?after={after}&limit={limit}"
     accept = {"Accept": "application/msgpack"}
     return await client.call("GET", path, None, ItemPage, headers=accept, seconds=60.0)
+
+
+class Outlets:
+    """`open` before the run, `finish` after it."""
+
+    def __init__(
+        self,
+        client: CenterClient,
+        run: str,
+        folder: Path,
+        clock: Clock,
+        rng: Random,
+    ) -> None:
+        """`folder` is for the positions of sinks that cannot keep their own."""
+        self._client = client
+        self._run = run
+        self._folder = folder
+        self._clock = clock
+        self._rng = rng
+        self._ended = asyncio.Event()
+        self._pumps: list[SinkPump] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self.outlets: list[Outlet] = []
+
+    async def open(self, urls: Sequence[str], options: dict[str, str] | None = None) -> None:
+        """Raises ConfigurationError before anything was downloaded for nothing."""
+        for url in urls:
+            sink = open_sink(url, options, name=self._run, clock=self._clock)
+            await sink.open()
+            outlet = Outlet(sink.describe())
+            pump = SinkPump(
+                sink,
+                self._read,
+                self._clock,
+                self._rng,
+                dead=partial(self._bury, outlet),
+                batch=BATCH,
+                memory=self._memory(url),
+                idle=LOOK_EVERY,
+            )
+            self.outlets.append(outlet)
+            self._pumps.append(pump)
+            self._tasks.append(asyncio.create_task(self._carry(pump, outlet)))
+
+    def _memory(self, url: str) -> Path | None:
+        if kind_of(url).promise == ONCE:
+            return None
+        folder = self._folder / "outputs"
+        folder.mkdir(parents=True, exist_ok=True)
+        digest = blake2b(url.encode(), digest_size=8).hexdigest()
+        return folder / f"{self._run}-{digest}.position"
+
+    async def finish(self) -> None:
+        """Everything that the run has is in the sinks, or `problem` says why not."""
+        self._ended.set()
+        for pump in self._pumps:
+            pump.wake()
+        await asyncio.gather(
+            *(
+                self._last(*three)
+                for three in zip(self._pumps, self._tasks, self.outlets, strict=True)
+            )
+        )
+
+    async def _last(self, pump: SinkPump, task: asyncio.Task[None], outlet: Outlet) -> None:
+        """Let it end; one that makes no progress any more is stopped."""
+        while not task.done():
+            before = pump.position
+            await asyncio.wait({task}, timeout=LAST_PATIENCE)
+            if not task.done() and pump.position == before:
+                outlet.problem = "it does not answer"
+                pump.stop()
+                await task
+        await pump.close()
+
+    async def _carry(self, pump: SinkPump, outlet: Outlet) -> None:
+        try:
+            await pump.run_until(self._ended.is_set)
+        except SkepError as error:
+            outlet.problem = error.detail
+        outlet.items, outlet.refused = pump.counts.written, pump.counts.dead
+
+    async def _read(self, after: int, limit: int) -> list[Record]:
+        """With patience while the run goes on, and a little after it."""
+        attempt = 0
+        while True:
+            try:
+                page = await read_items(self._client, self._run, after, limit)
+            except UnknownRun:
+                # It is opened by the engine, perhaps in a moment.
+                return []
+            except SkepError as error:
+                attempt = attempt + 1 if self._ended.is_set() else 1
+                if not error.retryable or attempt >= LAST_TRIES:
+                    # Not Unavailable: to the pump that would be the sink's.
+                    raise ConfigurationError(error.detail) from error
+            else:
+                return [Record(item.id, item.data) for item in page.items]
+            await self._clock.sleep(AGAIN.delay(attempt, self._rng))
+
+    async def _bury(self, outlet: Outlet, refused: Refused) -> None:
+        outlet.refused += 1
+        if outlet.refused <= LOGGED:
+            log.warning("%s refuses item %d: %s", outlet.place, refused.position, refused.reason)

@@ -23,12 +23,13 @@ class SpiderProgress:
         self._stream = stream
         self._clock = clock
         self._live = stream.isatty()
-        self._shown_at = clock.monotonic()
-        self._marks = deque([(self._shown_at, 0)])
+        self._shown_at = 0.0
+        self._marks: deque[tuple[float, int]] = deque()
         self._bar = ""
 
     def update(self, stats: Stats) -> None:
         now = self._clock.monotonic()
+        self._shown_at = self._shown_at or now
         line = figures(stats, self._rate(stats.pages + stats.failed, now))
         if self._live:
             self._bar = line

@@ -15,6 +15,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -36,7 +37,6 @@ from skep.spiders.engine import SpiderEngine
 from skep.spiders.http_queue import HttpQueue
 from skep.spiders.spider import Spider
 from skep.spiders.stats import Ending, Stats
-from skep.streams.registry import open_sink
 from skep.wire.client import CenterClient
 
 if TYPE_CHECKING:
@@ -119,9 +119,9 @@ class Session:
 
     async def run(self) -> int:
         name, is_finished = await self._choose_run()
-        sinks = [open_sink(url, name=name, clock=self._clock) for url in self._plan.outputs]
-        outlets = Outlets(self._client, name, sinks, self._clock)
-        await outlets.open()
+        folder = Path(self._plan.reach.settings().data)
+        outlets = Outlets(self._client, name, folder, self._clock, self._rng)
+        await outlets.open(self._plan.outputs)
         if is_finished:
             ending = Ending(ends.FINISHED, "the run was finished before", Stats())
             self._progress.note(f"run {name} was finished before; outputs get what they lack")
@@ -248,4 +248,7 @@ class Session:
             if ending.reason != ends.CANCELLED:
                 say(f"go on with: {self._command(name)}")
             return Exit.UNREACHABLE if ending.reason == ends.UNREACHABLE else Exit.FAILED
+        if 0 < ending.stats.pages <= ending.stats.callback_errors:
+            say("error: the callback of every page raised; the log above says where")
+            return Exit.FAILED
         return Exit.FAILED if stuck else Exit.OK

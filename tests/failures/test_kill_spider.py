@@ -1,0 +1,186 @@
+"""Spiders that are killed with kill -9, and spiders that misbehave (R1, faults 22, 23)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+from skep.store.sql.store import SqlStore
+from skep.testing.processes import QUICK, CenterProcess
+from skep.testing.site import DemoSite
+
+pytestmark = pytest.mark.xdist_group("cli")
+
+PAGES = 600
+PATIENCE = 60.0
+RUN = "crawl"
+SPIDERS = """
+import time
+
+import skep
+
+
+class Pages(skep.Spider):
+    url: str = ""
+    settings = {"block_size": 10, "host_concurrency": 8, "callback_error_limit": 5}
+
+    def start(self):
+        yield f"{self.url}/page/0"
+
+    def parse(self, response):
+        yield {"url": response.url, "title": response.title}
+        yield from response.follow_all()
+
+
+class Endless(Pages):
+    settings = {"callback_seconds": 1}
+
+    def parse(self, response):
+        while True:
+            time.sleep(0.01)
+
+
+class Leaking(Pages):
+    settings = {"memory_limit": 2 * 2**30}
+
+    def parse(self, response):
+        kept = []
+        while True:
+            kept.append(bytearray(2**26))
+
+
+class Raising(Pages):
+    def start(self):
+        for number in range(10):
+            yield f"{self.url}/page/{number}"
+
+    def parse(self, response):
+        raise ValueError(f"nothing to see on {response.url}")
+"""
+
+
+def environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SKEP_")}
+    return {**kept, **QUICK}
+
+
+async def spider(folder: Path, *arguments: str) -> Process:
+    """`skep run` in a folder; what it says is appended to a file there."""
+    (folder / "spiders.py").write_text(SPIDERS)
+    with (folder / "said.log").open("ab") as said:
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "skep", "run", *arguments),
+            cwd=folder,
+            env=environment(),
+            stdout=PIPE,
+            stderr=said,
+        )
+
+
+def center_of(process: Process) -> psutil.Process | None:
+    """The child that `skep run` brought along."""
+    children = psutil.Process(process.pid).children()
+    return children[0] if children else None
+
+
+async def until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: not within {PATIENCE} s"
+        await asyncio.sleep(0.01)
+
+
+async def kept(folder: Path) -> tuple[list[str], int, int]:
+    """What the store itself says: URLs of items, requests accepted and done, row by row."""
+    store = SqlStore(f"sqlite:///{folder / 'skep-data' / 'skep.db'}")
+    await store.open()
+    try:
+        rows = await store.turns.items(RUN, 0, 10 * PAGES)
+        read, audit = await store.ledgers.read(RUN), await store.ledgers.audit(RUN)
+    finally:
+        await store.close()
+    assert read == audit
+    assert audit.unaccounted == 0
+    urls = [msgspec.msgpack.decode(row.data)["url"] for row in rows]
+    return urls, audit.accepted, audit.done
+
+
+async def test_a_crawl_survives_six_kills(tmp_path: Path) -> None:
+    """R1, fault 23: kill -9 of the spider, of its center and agent, of both, in turn: each
+    page is an item once, in the store and in the file."""
+    lives = repeated = 0
+    async with DemoSite(pages=PAGES, latency=0.03) as site:
+        asked = ["spiders.py:Pages", "-a", f"url={site.url}", "-o", "items.jsonl", "--json"]
+        process = await spider(tmp_path, *asked, "--run", RUN)
+        for number, victim in enumerate(["spider", "center", "both"] * 2, 1):
+            goal = number * PAGES // 8
+            await until(lambda goal=goal: len(site.hits) >= goal, f"{goal} pages")  # type: ignore[misc]
+            center = center_of(process)
+            assert center is not None
+            if victim != "spider":
+                center.kill()
+            if victim != "center":
+                process.send_signal(signal.SIGKILL)
+                await process.wait()
+                lives += 1
+                resume = RUN if lives % 2 else ""
+                process = await spider(tmp_path, *asked, *["--resume", resume][: 1 + bool(resume)])
+        output, _ = await asyncio.wait_for(process.communicate(), PATIENCE)
+        repeated = sum(site.hits.values()) - len(site.hits)
+    said = (tmp_path / "said.log").read_text()
+    assert process.returncode == 0, said
+    summary = json.loads(output)
+    assert summary["reason"] == "finished"
+    assert said.count("starting it again") == 2, "the center came back by itself"
+    urls, accepted, done = await kept(tmp_path)
+    pages = sorted(f"{site.url}/page/{number}" for number in range(PAGES))
+    assert (accepted, done) == (PAGES, PAGES)
+    assert sorted(urls) == pages
+    lines = (tmp_path / "items.jsonl").read_text().splitlines()
+    assert [json.loads(line)["url"] for line in lines] == urls, "the file has the store's order"
+    print(f"kills=6 lost=0 doubled=0 fetched_again={repeated}")  # noqa: T201 - for `pytest -s`
+
+
+async def test_a_bad_spider_ends_its_own_run_only(tmp_path: Path) -> None:
+    """R1: endless loops, leaks and errors cost their own run, which says why; another spider
+    of the same center notices nothing."""
+    reasons = {
+        "Endless": "took more than 1 s; the run is paused",
+        "Leaking": "met the memory limit",
+        "Raising": "callbacks raised 5 times, last ValueError: nothing to see on",
+    }
+    place = tmp_path / "center"
+    with CenterProcess(place, with_agent=True) as center:
+        async with DemoSite(pages=100) as site:
+            asked = ["-a", f"url={site.url}", "--json", "--center", center.url]
+            asked += ["--token-file", str(place / "admin.token")]
+            folders = {name: tmp_path / name for name in (*reasons, "Pages")}
+            for folder in folders.values():
+                folder.mkdir()
+            processes = {
+                name: await spider(folder, f"spiders.py:{name}", "--run", name, *asked)
+                for name, folder in folders.items()
+            }
+            outputs = {
+                name: (await asyncio.wait_for(process.communicate(), PATIENCE))[0]
+                for name, process in processes.items()
+            }
+        assert center.ready()
+    for name, sentence in reasons.items():
+        said = (folders[name] / "said.log").read_text()
+        assert processes[name].returncode == 1, said
+        assert sentence in said
+        assert sentence in json.loads(outputs[name])["sentence"]
+    good = json.loads(outputs["Pages"])
+    assert (processes["Pages"].returncode, good["pages"], good["items"]) == (0, 100, 100)
