@@ -6,6 +6,7 @@
     │   ├── UnknownScheme       400
     │   ├── Malformed           400
     │   ├── TooLarge            413
+    │   ├── WrongMethod         405
     │   └── OldProtocol         426
     ├── Unauthorized            401  no token, or one that is not known
     ├── Forbidden               403  the token is known and may not do this
@@ -69,6 +70,12 @@ class TooLarge(InvalidInput):
     code = "too_large"
     status = 413
     title = "The body is over the limit"
+
+
+class WrongMethod(InvalidInput):
+    code = "method_not_allowed"
+    status = 405
+    title = "Not with this method"
 
 
 class OldProtocol(InvalidInput):

@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
 
-from skep.agent.bell import Bell
 from skep.errors import Forbidden, OldProtocol, SkepError, Unauthorized, UnknownAgent
 from skep.model.agent import Registration, Vitals
 from skep.model.block import Held
 from skep.runtime.backoff import Backoff
+from skep.runtime.bell import Nudge
 from skep.runtime.clock import Clock
 from skep.wire.client import CenterClient
 from skep.wire.messages import Heartbeat, HeartbeatReply, Register, Registered
@@ -61,7 +61,7 @@ class Heart:
         self._pulse = pulse
         self._clock = clock
         self._rng = rng
-        self._now = Bell(clock)
+        self._now = Nudge(clock)
         self._known: Registered | None = None
         self._reachable = True
         self._heard = clock.monotonic()

@@ -14,7 +14,6 @@ from random import Random
 import msgspec
 
 from skep.agent.appetite import UNREPORTED_LIMIT, Pace, blocks_wanted, requests_wanted
-from skep.agent.bell import Bell
 from skep.agent.holding import Holding
 from skep.agent.workspace import Workspace
 from skep.errors import SkepError
@@ -22,6 +21,7 @@ from skep.model.block import Leased
 from skep.model.request import Work
 from skep.model.run import RunSettings
 from skep.runtime.backoff import Backoff
+from skep.runtime.bell import Nudge
 from skep.runtime.clock import Clock
 from skep.settings import AgentSettings
 from skep.wire.client import CenterClient
@@ -60,8 +60,8 @@ class Leaser:
         self._arrived = arrived
         self._clock = clock
         self._rng = rng
-        self._hunger = Bell(clock)
-        self._wake = Bell(clock)
+        self._hunger = Nudge(clock)
+        self._wake = Nudge(clock)
         self._sated = False
         #: A call is under way: blocks may be on their way to us.
         self.asking = False

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from skep.agent.bell import Bell
 from skep.agent.holding import Holding
 from skep.agent.outbox import Kept, Outbox
 from skep.agent.shrink import shrink
 from skep.errors import InvalidInput, OldProtocol, SkepError, TooLarge
 from skep.model.block import BlockReport, Held
 from skep.runtime.backoff import Backoff
+from skep.runtime.bell import Nudge
 from skep.runtime.clock import Clock
 from skep.wire.client import CenterClient
 from skep.wire.messages import GiveBack, Report
@@ -68,8 +68,8 @@ class Reporter:
         self._every = every
         self._clock = clock
         self._rng = rng
-        self._work = Bell(clock)
-        self._back = Bell(clock)
+        self._work = Nudge(clock)
+        self._back = Nudge(clock)
         self._under_way = 0
         self._slots = asyncio.Semaphore(UNDER_WAY)
         self._hurry = False

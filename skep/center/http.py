@@ -19,14 +19,22 @@ from starlette.routing import BaseRoute, Route
 
 from skep.center.endpoint import Call, Endpoint, Raw
 from skep.center.services import Services
-from skep.errors import InvalidInput, Malformed, OldProtocol, SkepError, TooLarge
+from skep.errors import (
+    InvalidInput,
+    Malformed,
+    NotFound,
+    OldProtocol,
+    SkepError,
+    TooLarge,
+    WrongMethod,
+)
 from skep.runtime.ids import new_id
 from skep.wire import codec
 from skep.wire.messages import OLDEST_PROTOCOL, PROTOCOL, PROTOCOL_HEADER
+from skep.wire.problem import PROBLEM, problem_of
 
 log = logging.getLogger("skep.center")
 
-PROBLEM = "application/problem+json"
 #: A length with more digits is over every limit.
 _DIGITS = 18
 _SAFE_HEADERS = {
@@ -37,18 +45,6 @@ _SAFE_HEADERS = {
 
 
 _Answer = Callable[[Request], Awaitable[Response]]
-
-
-class Problem(msgspec.Struct, omit_defaults=True):
-    """An error as it is sent (RFC 9457)."""
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    code: str
-    retryable: bool
-    instance: str = ""
 
 
 def routes(services: Services, table: Sequence[Endpoint]) -> list[BaseRoute]:
@@ -164,15 +160,9 @@ def _response(row: Endpoint, result: Any, request: Request) -> Response:
 def problem(services: Services, error: SkepError, instance: str = "") -> Response:
     """An error as an answer, counted."""
     services.metrics.problems.labels(error.code).inc()
-    body = Problem(
-        f"urn:skep:problem:{error.code}",
-        error.title,
-        error.status,
-        error.detail,
-        error.code,
-        error.retryable,
-        instance,
-    )
+    body = problem_of(error)
+    if instance:
+        body.instance = instance
     headers = dict(_SAFE_HEADERS)
     if error.status == 401:  # noqa: PLR2004
         headers["www-authenticate"] = "Bearer"
@@ -194,18 +184,10 @@ def no_such_route(services: Services) -> Callable[[Request, Exception], Awaitabl
 
     async def answer(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
-        titles = {404: "not_found", 405: "method_not_allowed"}
-        body = Problem(
-            f"urn:skep:problem:{titles.get(status, 'internal')}",
-            "No such route" if status == 404 else "Not this way",  # noqa: PLR2004
-            status,
-            f"{request.method} {request.url.path} is not part of the API; see /openapi.json",
-            titles.get(status, "internal"),
-            retryable=False,
-        )
-        services.metrics.problems.labels(body.code).inc()
-        allowed = getattr(error, "headers", None) or {}
-        headers = {**_SAFE_HEADERS, **allowed}
-        return Response(msgspec.json.encode(body), status, headers, media_type=PROBLEM)
+        kind = {404: NotFound, 405: WrongMethod}.get(status, SkepError)
+        called = f"{request.method} {request.url.path}"
+        told = problem(services, kind(f"{called} is not part of the API; see /openapi.json"))
+        told.headers.update(getattr(error, "headers", None) or {})
+        return told
 
     return answer

@@ -11,7 +11,6 @@ import msgspec
 from skep import __version__
 from skep.center.auth import Role
 from skep.center.endpoint import Endpoint
-from skep.center.http import PROBLEM, Problem
 from skep.errors import (
     Forbidden,
     InvalidInput,
@@ -21,6 +20,7 @@ from skep.errors import (
     Unauthorized,
     Unavailable,
 )
+from skep.wire.problem import PROBLEM, Problem
 
 REF = "#/components/schemas/{name}"
 _PARAMETER = re.compile(r"{(\w+)(?::\w+)?}")

@@ -95,7 +95,7 @@ def build(
     rng: Random,
 ) -> Services:
     """Put a center together from its borders. Nothing is opened yet."""
-    work, nudge, announce = Bell(), Nudge(), Nudge()
+    work, nudge, announce = Bell(), Nudge(clock), Nudge(clock)
 
     def there_is_work() -> None:
         work.ring()

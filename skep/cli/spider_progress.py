@@ -23,13 +23,14 @@ class SpiderProgress:
         self._stream = stream
         self._clock = clock
         self._live = stream.isatty()
-        self._shown_at = 0.0
+        self._shown_at: float | None = None
         self._marks: deque[tuple[float, int]] = deque()
         self._bar = ""
 
     def update(self, stats: Stats) -> None:
         now = self._clock.monotonic()
-        self._shown_at = self._shown_at or now
+        if self._shown_at is None:
+            self._shown_at = now
         line = figures(stats, self._rate(stats.pages + stats.failed, now))
         if self._live:
             self._bar = line

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 
+from skep.runtime.clock import Clock
+
 Ticket = asyncio.Event
 
 
@@ -28,19 +30,35 @@ class Bell:
 
 
 class Nudge:
-    """One waits; a ring that came before is remembered."""
+    """One loop waits, for a ring or for a time by the clock it was given; a ring that came
+    before is remembered, any number of them as one."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._event = asyncio.Event()
 
     def ring(self) -> None:
+        """Wake whoever waits, or the next one who does."""
         self._event.set()
 
-    async def wait(self, seconds: float) -> bool:
-        """True when it rang, now or before; False when the time was over."""
-        rang = await within(self._event, seconds)
+    async def wait(self, seconds: float | None = None) -> bool:
+        """True when it rang, now or before; False when the time was over first."""
+        if seconds is None:
+            await self._event.wait()
+        elif not self._event.is_set():
+            await self._race(seconds)
+        rang = self._event.is_set()
         self._event.clear()
         return rang
+
+    async def _race(self, seconds: float) -> None:
+        ring = asyncio.ensure_future(self._event.wait())
+        alarm = asyncio.ensure_future(self._clock.sleep(max(seconds, 0)))
+        try:
+            await asyncio.wait((ring, alarm), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ring.cancel()
+            alarm.cancel()
 
 
 async def within(ticket: Ticket, seconds: float) -> bool:

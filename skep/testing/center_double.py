@@ -37,7 +37,7 @@ from skep.wire.messages import (
     Report,
     ReportReply,
 )
-from skep.wire.problem import PROBLEM, Problem
+from skep.wire.problem import PROBLEM, problem_of
 
 BODY_LIMIT = 64 * 2**20
 FOR_EVER = 3600.0
@@ -297,7 +297,7 @@ class CenterDouble:
 
 
 def _problem(error: SkepError) -> web.Response:
-    problem = Problem(error.title, error.status, error.detail, error.code, error.retryable)
+    problem = problem_of(error)
     return web.Response(
         status=error.status, body=msgspec.json.encode(problem), content_type=PROBLEM
     )

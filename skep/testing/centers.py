@@ -17,7 +17,6 @@ import aiohttp
 import msgspec
 
 from skep.center.auth import Role
-from skep.center.http import PROBLEM, Problem
 from skep.center.services import Services
 from skep.embed import LocalCenter
 from skep.model.agent import Registration, Vitals
@@ -39,6 +38,7 @@ from skep.wire.messages import (
     Report,
     ReportReply,
 )
+from skep.wire.problem import PROBLEM, Problem
 
 T = TypeVar("T")
 CALL_SECONDS = 60.0

@@ -12,7 +12,7 @@ from skep.errors import SkepError
 PROBLEM = "application/problem+json"
 
 
-class Problem(msgspec.Struct, omit_defaults=True):
+class Problem(msgspec.Struct):
     """RFC 9457, with Skep's stable `code` and whether the same call may work later."""
 
     title: str = ""
@@ -21,6 +21,14 @@ class Problem(msgspec.Struct, omit_defaults=True):
     code: str = ""
     retryable: bool = False
     type: str = "about:blank"
+    #: The name under which the center's log has this very case.
+    instance: str | msgspec.UnsetType = msgspec.UNSET
+
+
+def problem_of(error: SkepError) -> Problem:
+    """An error as it is sent."""
+    kind = f"urn:skep:problem:{error.code}"
+    return Problem(error.title, error.status, error.detail, error.code, error.retryable, kind)
 
 
 def error_from(status: int, content_type: str, content: bytes) -> SkepError:

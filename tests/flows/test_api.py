@@ -15,13 +15,13 @@ import pytest_asyncio
 import zstandard
 
 from skep.center.auth import Role
-from skep.center.http import Problem
 from skep.model.agent import Registration
 from skep.model.block import BlockReport
 from skep.model.request import Outcome
 from skep.testing.centers import Answer, RunningCenter, running_center, works_of
 from skep.wire import codec
 from skep.wire.messages import Heartbeat, LeaseAsk, Register, Report
+from skep.wire.problem import Problem
 
 LIMIT = 100_000
 URL = "http://example.com/"

@@ -11,13 +11,13 @@ import pytest
 
 from skep import errors
 from skep.agent import workspace as workspace_module
-from skep.agent.bell import Bell
 from skep.agent.runs import Downloaders
 from skep.agent.vitals import Gauge, describe
 from skep.agent.workspace import Workspace, agent_id
 from skep.downloaders.ports import Downloader, Fetched
 from skep.model.request import Work
 from skep.model.run import RunSettings
+from skep.runtime.bell import Nudge
 from skep.settings import AgentSettings
 from skep.testing.clock import ManualClock
 from skep.testing.toy_agent import TOY_RUN, ToyKind
@@ -132,14 +132,14 @@ async def test_a_downloader_that_does_not_open_fails_its_requests_with_the_cause
     assert "no such proxy" in came[0].outcome.detail
 
 
-async def ring_after(clock: ManualClock, bell: Bell, seconds: float) -> None:
+async def ring_after(clock: ManualClock, bell: Nudge, seconds: float) -> None:
     await clock.sleep(seconds)
     bell.ring()
 
 
 async def test_a_bell_wakes_by_ring_or_by_time() -> None:
     clock = ManualClock()
-    bell = Bell(clock)
+    bell = Nudge(clock)
     bell.ring()
     assert await bell.wait(5)
     late = asyncio.ensure_future(bell.wait(5))

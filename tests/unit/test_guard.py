@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from skep.center.guard import Guard, is_loopback
-from skep.center.http import Problem
 from skep.errors import Forbidden
+from skep.wire.problem import Problem
 
 Sent = list[MutableMapping[str, Any]]
 
