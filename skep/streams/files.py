@@ -25,6 +25,16 @@ from skep.streams.ports import Record, Refused
 from skep.streams.position import read_state, replace_state, sync_folder
 from skep.streams.thread import OneThread
 
+HOPELESS = {
+    errno.EACCES,
+    errno.EEXIST,
+    errno.EISDIR,
+    errno.ENAMETOOLONG,
+    errno.ENOTDIR,
+    errno.EPERM,
+    errno.EROFS,
+}
+
 
 class FileState(msgspec.Struct, frozen=True):
     """The side file."""
@@ -195,6 +205,6 @@ class FileSink:
         said = f"{self._path}: {error.strerror or error}"
         if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
             return DiskFull(said)
-        if error.errno in {errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EROFS}:
+        if error.errno in HOPELESS:
             return ConfigurationError(said)
         return Unavailable(said)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import parse_qsl
 
 from bson.errors import BSONError
 from pymongo import AsyncMongoClient, ReplaceOne, UpdateOne
@@ -55,6 +56,13 @@ def _check_numbers(value: Any) -> None:
             _check_numbers(inner)
 
 
+def _defaults(query: str) -> dict[str, Any]:
+    """What the URL does not say: a majority has it before `write` returns."""
+    said = {name.lower() for name, _ in parse_qsl(query)}
+    ours = {"w": "majority", "serverSelectionTimeoutMS": 10_000}
+    return {name: value for name, value in ours.items() if name.lower() not in said}
+
+
 class MongoSink:
     """One collection."""
 
@@ -65,7 +73,7 @@ class MongoSink:
             raise ConfigurationError("mongodb sink: write mongodb://HOST/DATABASE.")
         try:
             self._client: AsyncMongoClient[Document] = AsyncMongoClient(
-                place.url, w="majority", serverSelectionTimeoutMS=10_000, retryWrites=True
+                place.url, **_defaults(place.query)
             )
             self._collection = self._client[database][options.collection]
         except (known.PyMongoError, ValueError) as error:

@@ -133,7 +133,7 @@ class Table:
         return self._engine.insert(table).values(values), binds
 
     def insert_empty(self, connection: sa.Connection) -> None:
-        connection.exec_driver_sql(f"INSERT INTO {self._quoted} {self._engine.empty_row}")  # noqa: S608 - a quoted name
+        connection.exec_driver_sql(f"INSERT INTO {self._quoted} {self._engine.empty_row}")
 
     def upsert(self, folded: list[str], shape: Shape) -> tuple[Any, dict[str, str]]:
         statement, binds = self.insert(folded, shape)
