@@ -8,6 +8,7 @@ again to whoever continues it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from traceback import clear_frames
 from typing import Any
 
 from skep.model.states import RequestState
@@ -60,7 +61,9 @@ class Parser:
                 return await self._failed(page)
         except TooSlow:
             raise self._too_slow(page) from None
-        except MemoryError:
+        except MemoryError as error:
+            # What filled the memory hangs on these frames, and the last calls need some.
+            clear_frames(error.__traceback__)
             raise Stop(
                 MEMORY, f"the callback for {page.uri} met the memory limit", "pause"
             ) from None
