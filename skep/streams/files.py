@@ -163,7 +163,7 @@ class FileSink:
         return state
 
     def _write(self, records: list[Record]) -> list[Refused]:
-        if self._file is None:
+        if self._file is None or self._was_moved(self._file):
             self._open()
         fresh = [record for record in records if record.position > self._position]
         if not fresh:
@@ -173,6 +173,13 @@ class FileSink:
         if not refused:
             self._append(data, fresh[-1].position, fields)
         return refused
+
+    def _was_moved(self, file: int) -> bool:
+        """Whether the name means another file by now: what we hold nobody would find."""
+        try:
+            return not os.path.samestat(self._path.stat(), os.fstat(file))
+        except FileNotFoundError:
+            return True
 
     def _append(self, data: bytes, position: int, fields: tuple[str, ...]) -> None:
         before = self._state

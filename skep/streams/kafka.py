@@ -92,8 +92,7 @@ class KafkaSink:
     def _message(self, record: Record) -> Outgoing:
         value, key = as_json(record.data), None
         if self._options.key:
-            text = key_text(field_of(record, self._options.key))
-            key = as_json(text)[1:-1] if not text.isprintable() else text.encode()
+            key = key_text(field_of(record, self._options.key)).encode()
         size = len(value) + len(key or b"") + OVERHEAD
         if size > self._options.max_bytes:
             raise InvalidInput(f"it has {size} bytes, more than max_bytes of this sink")

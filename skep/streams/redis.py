@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from redis import asyncio as aioredis
 from redis import exceptions as known
 
-from skep.errors import ConfigurationError, InvalidInput, SkepError, Unavailable
+from skep.errors import ConfigurationError, SkepError, Unavailable
 from skep.streams.encode import as_json, field_of, key_text, sort_out
 from skep.streams.options import RedisOptions
 from skep.streams.place import Place
@@ -70,11 +70,7 @@ class RedisSink:
             return "RPUSH", options.list, data
         if options.stream:
             return "XADD", options.stream, "*", "position", record.position, "data", data
-        key = key_text(field_of(record, options.key))
-        try:
-            return "HSET", options.hash, key.encode(), data
-        except UnicodeEncodeError as error:
-            raise InvalidInput(f"its key cannot be written as UTF-8: {error.reason}") from error
+        return "HSET", options.hash, key_text(field_of(record, options.key)), data
 
     def _explain(self, error: Exception) -> SkepError:
         said = f"{self._place.shown}: {error}"

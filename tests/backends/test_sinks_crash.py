@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import csv
 import json
+import sqlite3
 import subprocess
 import sys
 import time
@@ -66,21 +68,25 @@ def numbers_in(path: Path) -> list[int]:
     if path.suffix == ".csv":
         with path.open(newline="") as file:
             return [int(row["n"]) for row in csv.DictReader(file)]
+    if path.suffix == ".sqlite":
+        with contextlib.closing(sqlite3.connect(path)) as database:
+            return [n for (n,) in database.execute("SELECT n FROM items ORDER BY skep_id")]
     return [json.loads(line)["n"] for line in path.read_bytes().splitlines()]
 
 
 async def test_files_hold_every_record_exactly_once_after_twenty_kills(tmp_path: Path) -> None:
     """kill -9 at seeded moments: nothing is lost, nothing is there twice, no half line."""
     rng = Random(70)
-    paths = [tmp_path / "out.jsonl", tmp_path / "out.csv"]
+    paths = [tmp_path / "out.jsonl", tmp_path / "out.csv", tmp_path / "out.sqlite"]
+    urls = [f"{path.suffix[1:]}:{path}" for path in paths]
     told: dict[str, int] = {}
     for _ in range(KILLS):
-        told |= await asyncio.to_thread(write_and_kill, [str(path) for path in paths], rng)
-    for path in paths:
-        sink = open_sink(str(path))
+        told |= await asyncio.to_thread(write_and_kill, urls, rng)
+    for url, path in zip(urls, paths, strict=True):
+        sink = open_sink(url)
         position = await sink.open()
         await sink.close()
-        assert position >= told[str(path)]
+        assert position >= told[url]
         assert numbers_in(path) == list(range(1, position + 1))
 
 

@@ -143,7 +143,7 @@ async def open_and_write(sink: Sink) -> None:
 
 
 async def test_a_database_that_does_not_exist_is_a_mistake(postgres_server: Any) -> None:
-    sink = open_sink(postgres_server.url.replace("/postgres", "/no_such_database"))
+    sink = open_sink(postgres_server.url.removesuffix("/postgres") + "/no_such_database")
     with pytest.raises(ConfigurationError, match="does not exist"):
         await sink.open()
     await sink.close()

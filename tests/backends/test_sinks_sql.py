@@ -146,8 +146,8 @@ async def test_two_fields_make_a_key(database: Database) -> None:
 async def test_keys_differ_by_case_and_accent_and_length(database: Database) -> None:
     table = database.fresh()
     told = records({"k": "a"}, {"k": "A"}, {"k": "á"}, {"k": "a "}, {"k": "x" * 700})
-    assert await database.store(table, told[:3] + told[4:], options="&key=k") == []
-    assert {row["k"] for row in database.rows(table)} == {"a", "A", "á", "x" * 700}
+    assert await database.store(table, told, options="&key=k") == []
+    assert {row["k"] for row in database.rows(table)} == {"a", "A", "á", "a ", "x" * 700}
     refused = await database.store(table, records({"k": "x" * 3000}, first=9), options="&key=k")
     assert "3000 characters" in refused[0].reason
 

@@ -159,6 +159,17 @@ async def test_a_file_that_was_removed_is_written_again(tmp_path: Path) -> None:
     assert len(path.read_text().splitlines()) == 2
 
 
+async def test_a_file_that_is_moved_away_while_we_write_is_begun_anew(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    sink = open_sink(str(path))
+    await sink.open()
+    await sink.write(pages(3))
+    path.rename(tmp_path / "yesterday.jsonl")
+    await sink.write(pages(2, first=4))
+    await sink.close()
+    assert [json.loads(line)["n"] for line in path.read_text().splitlines()] == [4, 5]
+
+
 async def test_a_file_that_was_cut_is_a_mistake(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
     await keep(open_sink(str(path)), pages(3))

@@ -21,6 +21,8 @@ from skep.streams.place import Place
 from skep.streams.sql.kinds import Kind
 
 CONNECT_SECONDS = 10
+#: The version of MySQL that has a collation in which blanks at the end count.
+NO_PAD_SINCE = (8, 0, 17)
 
 
 class Engine:
@@ -36,12 +38,18 @@ class Engine:
     folds_names: ClassVar[bool] = True
     identity: ClassVar[str]
     lock_rows: ClassVar[str] = ""
-    table_options: ClassVar[str] = ""
     #: What follows INSERT INTO for a row of which nothing is known.
     empty_row: ClassVar[str] = "DEFAULT VALUES"
 
     def connect(self, place: Place) -> sa.Engine:
         raise NotImplementedError
+
+    def prepare(self, place: Place) -> None:
+        """Before the first connection."""
+
+    def table_options(self, connection: sa.Connection) -> str:  # noqa: ARG002 - most need none
+        """What follows the columns of a new table."""
+        return ""
 
     def begin(self, connection: sa.Connection) -> None:
         """Start a transaction that writes."""
@@ -117,8 +125,13 @@ class SqliteEngine(Engine):
         sqlite3.SQLITE_CONSTRAINT,
     }
 
+    def prepare(self, place: Place) -> None:
+        try:
+            Path(place.path).parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigurationError(f"{place.path}: {error.strerror}") from error
+
     def connect(self, place: Place) -> sa.Engine:
-        Path(place.path).parent.mkdir(parents=True, exist_ok=True)
         engine = sa.create_engine(
             sa.URL.create("sqlite", database=place.path),
             connect_args={"timeout": CONNECT_SECONDS, "isolation_level": None},
@@ -230,7 +243,6 @@ class MysqlEngine(Engine):
     identity = "BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY"
     lock_rows = " FOR UPDATE"
     empty_row = "() VALUES ()"
-    table_options = " CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
     #: Too many connections, shutdown, network, lock wait, deadlock, killed, read-only, full.
     AWAY: ClassVar = {
         *range(2000, 3000),
@@ -248,6 +260,17 @@ class MysqlEngine(Engine):
         engine = sa.create_engine(url, pool_size=1, max_overflow=1, pool_pre_ping=True)
         sa.event.listen(engine, "connect", _prepare_mysql)
         return engine
+
+    def table_options(self, connection: sa.Connection) -> str:
+        """A collation for which `a`, `A`, `á` and `a ` are four keys; each has its own."""
+        dialect: Any = connection.dialect
+        if dialect.is_mariadb:
+            collation = "utf8mb4_nopad_bin"
+        elif dialect.server_version_info >= NO_PAD_SINCE:
+            collation = "utf8mb4_0900_bin"
+        else:
+            collation = "utf8mb4_bin"
+        return f" CHARACTER SET utf8mb4 COLLATE {collation}"
 
     def kind_of_column(self, kind: sa.types.TypeEngine[Any]) -> Kind:
         if isinstance(kind, mysql.TINYINT):  # the only trace that BOOLEAN leaves

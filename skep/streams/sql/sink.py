@@ -76,6 +76,7 @@ class SqlSink:
 
     def _open(self) -> int:
         self._shape = None
+        self._engine.prepare(self._place)
         try:
             with self._pool.connect() as connection:
                 self._table.make_positions(connection)

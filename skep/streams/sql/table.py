@@ -36,7 +36,7 @@ class Table:
         connection.exec_driver_sql(
             f"CREATE TABLE IF NOT EXISTS {POSITIONS} "
             f"(sink VARCHAR({POSITION_NAME}) NOT NULL PRIMARY KEY, position BIGINT NOT NULL)"
-            f"{self._engine.table_options}"
+            f"{self._engine.table_options(connection)}"
         )
         connection.commit()
 
@@ -92,9 +92,8 @@ class Table:
         if keys:
             quoted = ", ".join(self.quote(plan.added[key][0]) for key in keys)
             parts.append(f"PRIMARY KEY ({quoted})")
-        connection.exec_driver_sql(
-            f"CREATE TABLE {self._quoted} ({', '.join(parts)}){self._engine.table_options}"
-        )
+        options = self._engine.table_options(connection)
+        connection.exec_driver_sql(f"CREATE TABLE {self._quoted} ({', '.join(parts)}){options}")
 
     def _column(self, name: str, kind: Kind, is_key: bool = False) -> str:
         text = is_key and kind is Kind.TEXT
