@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Callable
@@ -116,7 +117,7 @@ class NearbyCenter:
                 stdin=DEVNULL,
                 stdout=PIPE,
                 stderr=errors,
-                preexec_fn=death_signal(os.getpid()),
+                preexec_fn=_child_begins(os.getpid()),
                 # Ctrl-C is for the spider: it pauses first, and ends its center then.
                 start_new_session=True,
             )
@@ -144,6 +145,20 @@ class NearbyCenter:
             except (SkepError, OSError) as error:
                 self._note(f"the center could not be started: {error}")
                 await self._clock.sleep(LOOK_EVERY)
+
+
+def _child_begins(parent: int) -> Callable[[], None]:
+    """Called in the child before it becomes a center: it ends with its parent, and the limit
+    on the memory of a spider is not a center's."""
+    die_with_parent = death_signal(parent)
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+
+    def begin() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        if die_with_parent is not None:
+            die_with_parent()
+
+    return begin
 
 
 async def _joined(child: Process) -> bool:

@@ -57,7 +57,7 @@ class Leaking(Pages):
     def parse(self, response):
         kept = []
         while True:
-            kept.append(bytearray(2**26))
+            kept.append(bytes(2**26))  # never touched: address space, and no memory
 
 
 class Raising(Pages):
