@@ -11,14 +11,16 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from bson.errors import BSONError
-from pymongo import AsyncMongoClient, ReplaceOne, UpdateOne
+from pymongo import MongoClient, ReplaceOne, UpdateOne
 from pymongo import errors as known
+from pymongo.collection import Collection
 
 from skep.errors import ConfigurationError, InvalidInput, SkepError, Unavailable
 from skep.streams.encode import as_json, field_of, plain, sort_out
 from skep.streams.options import MongoOptions
 from skep.streams.place import Place
 from skep.streams.ports import Record, Refused
+from skep.streams.thread import OneThread
 
 Document = dict[str, Any]
 Operation = ReplaceOne[Document] | UpdateOne
@@ -71,41 +73,61 @@ class MongoSink:
         database = place.path.strip("/")
         if not database:
             raise ConfigurationError("mongodb sink: write mongodb://HOST/DATABASE.")
-        try:
-            self._client: AsyncMongoClient[Document] = AsyncMongoClient(
-                place.url, **_defaults(place.query)
-            )
-            self._collection = self._client[database][options.collection]
-        except (known.PyMongoError, ValueError) as error:
-            raise ConfigurationError(f"mongodb sink: {error}") from error
+        self._database = database
+        self._client: MongoClient[Document] | None = None
+        # With pymongo's asyncio client, tests saw sockets that were not closed with it.
+        self._thread = OneThread("sink-mongo")
 
     async def open(self) -> int:
-        try:
-            await self._client.admin.command("ping")
-            if self._options.key:
-                # Two upserts of a new key at once would else make two documents.
-                await self._collection.create_index(self._options.key, unique=True)
-        except known.PyMongoError as error:
-            raise self._explain(error) from error
+        await self._thread.run(self._open)
         return 0
 
     async def write(self, records: Sequence[Record]) -> list[Refused]:
         operations, refused = sort_out(
             records, lambda record: operation_for(record, self._options.key, self._name)
         )
-        if refused or not operations:
-            return refused
-        try:
-            await self._collection.bulk_write(operations, ordered=True)
-        except (known.PyMongoError, BSONError) as error:
-            raise self._explain(error) from error
-        return []
+        if operations and not refused:
+            await self._thread.run(self._store, operations)
+        return refused
 
     async def close(self) -> None:
-        await self._client.close()
+        await self._thread.run(self._drop)
+        await self._thread.close()
 
     def describe(self) -> str:
         return f"{self._place.shown} collection {self._options.collection}"
+
+    # -- in the thread
+
+    def _open(self) -> None:
+        self._drop()
+        try:
+            collection = self._collection()
+            collection.database.client.admin.command("ping")
+            if self._options.key:
+                # Two upserts of a new key at once would else make two documents.
+                collection.create_index(self._options.key, unique=True)
+        except known.PyMongoError as error:
+            raise self._explain(error) from error
+
+    def _store(self, operations: list[Operation]) -> None:
+        try:
+            self._collection().bulk_write(operations, ordered=True)
+        except (known.PyMongoError, BSONError) as error:
+            raise self._explain(error) from error
+
+    def _collection(self) -> Collection[Document]:
+        if self._client is None:
+            try:
+                self._client = MongoClient(self._place.url, **_defaults(self._place.query))
+            except ValueError as error:
+                raise ConfigurationError(f"mongodb sink: {error}") from error
+        return self._client[self._database][self._options.collection]
+
+    def _drop(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
 
     def _explain(self, error: Exception) -> SkepError:
         said = f"{self._place.shown}: {str(error)[:300]}"
