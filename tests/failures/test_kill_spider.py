@@ -152,6 +152,27 @@ async def test_a_crawl_survives_six_kills(tmp_path: Path) -> None:
     print(f"kills=6 lost=0 doubled=0 fetched_again={repeated}")  # noqa: T201 - for `pytest -s`
 
 
+async def test_who_shared_a_center_takes_it_over(tmp_path: Path) -> None:
+    """Two spiders in one folder: the one that brought the center is killed, and the other
+    goes on with a center of its own at the same address."""
+    async with DemoSite(pages=PAGES, latency=0.03) as site:
+        asked = ["spiders.py:Pages", "-a", f"url={site.url}", "--json"]
+        owner = await spider(tmp_path, *asked, "--run", "owner")
+        await until(lambda: len(site.hits) > 20, "the first pages")
+        guest = await spider(tmp_path, *asked, "--run", RUN, "-o", "items.jsonl")
+        await until(lambda: f"run {RUN} · " in (tmp_path / "said.log").read_text(), "the guest")
+        assert center_of(guest) is None
+        owner.send_signal(signal.SIGKILL)
+        await owner.wait()
+        output, _ = await asyncio.wait_for(guest.communicate(), PATIENCE)
+    said = (tmp_path / "said.log").read_text()
+    assert guest.returncode == 0, said
+    assert json.loads(output)["items"] == PAGES
+    urls, accepted, done = await kept(tmp_path)
+    assert (accepted, done, len(set(urls)), len(urls)) == (PAGES,) * 4
+    assert len((tmp_path / "items.jsonl").read_text().splitlines()) == PAGES
+
+
 async def test_a_bad_spider_ends_its_own_run_only(tmp_path: Path) -> None:
     """R1: endless loops, leaks and errors cost their own run, which says why; another spider
     of the same center notices nothing."""

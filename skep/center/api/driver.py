@@ -216,8 +216,9 @@ async def pages(call: Call) -> Pages:
     found = await call.services.store.turns.ended(
         name, query.after, query.limit, collected=not query.unread
     )
-    blocks = [await _with_bytes(call.services.archive, block, bodies=True) for block in found]
-    return Pages(blocks, found[-1].id if found else query.after)
+    fitting = _fitting(found)
+    blocks = [await _with_bytes(call.services.archive, block, bodies=True) for block in fitting]
+    return Pages(blocks, fitting[-1].id if fitting else query.after)
 
 
 def _row_of(path: str, handler: Any, summary: str, takes: Any, gives: Any) -> Endpoint:
