@@ -5,7 +5,8 @@ and item durable in SQLite (FULL), every body in the archive. Peer: Scrapy, tune
 cookies, retries, redirects and referer off, CONCURRENT_ITEMS=4, 64 connections), in memory,
 bodies thrown away. The same pages of 10 KB with 21 links each from the same nginx, the same
 selectors in both spiders; `links` is ours with its own link extraction. Both must find every
-page exactly once. CPU is that of all processes of the crawler, start-up left out.
+page exactly once (the link to the front page, which nginx refuses, is met by both). CPU is
+that of all processes of the crawler, start-up left out.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def main(start: str) -> dict[str, float]:
     return {
         "seconds": seconds,
         "cpu": used,
-        "pages": crawler.stats.get_value("response_received_count"),
+        "pages": crawler.stats.get_value("downloader/response_status_count/200"),
         "items": crawler.stats.get_value("item_scraped_count"),
         "unique": len(set(found)),
     }
