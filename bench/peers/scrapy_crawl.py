@@ -9,7 +9,7 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import scrapy
@@ -35,6 +35,11 @@ TUNED = {
 class Pages(scrapy.Spider):  # type: ignore[misc]  # the peer has no types for us
     name = "pages"
     found: list[str]
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Through the filter: its own start requests are fetched again when linked to."""
+        for url in self.start_urls:
+            yield scrapy.Request(url)
 
     def parse(self, response: Any) -> Iterator[Any]:
         title = response.css("title::text").get()
