@@ -13,16 +13,20 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
+
+from skep.errors import Forbidden
+from skep.wire.problem import PROBLEM, problem_of
+
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-_BODY = (
-    b'{"type":"urn:skep:problem:forbidden","title":"The token does not allow this",'
-    b'"status":403,"detail":"calls from that host or origin are not taken; call the center '
-    b'by its own address","code":"forbidden","retryable":false}'
+_STRANGER = Forbidden(
+    "calls from that host or origin are not taken; call the center by its own address"
 )
+_BODY = msgspec.json.encode(problem_of(_STRANGER))
 
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::[0-9]{1,5})?")
@@ -52,7 +56,7 @@ class Guard:
             await send({"type": "websocket.close", "code": 1008})
         else:
             head = {"type": "http.response.start", "status": 403}
-            await send({**head, "headers": [(b"content-type", b"application/problem+json")]})
+            await send({**head, "headers": [(b"content-type", PROBLEM.encode())]})
             await send({"type": "http.response.body", "body": _BODY})
 
     def _welcome(self, scope: Scope) -> bool:

@@ -147,3 +147,10 @@ async def running_agent(
         finally:
             agent.stop()
             await task
+
+
+async def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    """Wait for what happens inside an agent, which nobody announces."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 - said above
+            await asyncio.sleep(0.005)

@@ -25,7 +25,7 @@ from skep.runtime.backoff import Backoff
 from skep.runtime.clock import SystemClock
 from skep.settings import AgentSettings
 from skep.testing.center_double import CenterDouble, center_double
-from skep.testing.toy_agent import TOY_RUN, ToyKind, build_agent, running_agent, toy_works
+from skep.testing.toy_agent import TOY_RUN, ToyKind, build_agent, running_agent, toy_works, until
 from skep.wire import client as client_module
 from skep.wire.client import CenterClient
 from skep.wire.messages import Command
@@ -60,13 +60,6 @@ def start(center: CenterDouble, tmp_path: Path) -> Start:
 def fill(center: CenterDouble, blocks: int, size: int = 10) -> None:
     for number in range(blocks):
         center.add("r", toy_works(number * size, size), TOY_RUN)
-
-
-async def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    """For what happens inside the agent, which nobody announces."""
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110  (said above)
-            await asyncio.sleep(0.005)
 
 
 def _holds(agent: Agent, blocks: int) -> bool:

@@ -20,7 +20,7 @@ from skep.runtime.clock import SystemClock
 from skep.settings import AgentSettings, EgressSettings
 from skep.testing.center_double import CenterDouble, center_double
 from skep.testing.site import DemoSite
-from skep.testing.toy_agent import TOY_RUN, ToyKind, build_agent, running_agent, toy_works
+from skep.testing.toy_agent import TOY_RUN, ToyKind, build_agent, running_agent, toy_works, until
 from skep.wire.client import CenterClient
 from skep.wire.messages import Command, Heartbeat, LeaseAsk, Register
 
@@ -48,13 +48,6 @@ def start(center: CenterDouble, tmp_path: Path) -> Start:
 def fill(center: CenterDouble, blocks: int, size: int = 10) -> None:
     for number in range(blocks):
         center.add("r", toy_works(number * size, size), TOY_RUN)
-
-
-async def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
-    """For what happens inside the agent, which nobody announces."""
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110  (said above)
-            await asyncio.sleep(0.005)
 
 
 async def test_every_request_is_done_once_and_its_frames_arrive(

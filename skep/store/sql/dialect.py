@@ -7,6 +7,7 @@ more than the insert itself. Run by centers only; never holds state of its own.
 from __future__ import annotations
 
 import sqlite3
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
@@ -31,7 +32,7 @@ _SQLITE_PRAGMAS = (
 )
 
 
-class Dialect:
+class Dialect(ABC):
     """What the rest of the store asks when engines differ."""
 
     name: ClassVar[str]
@@ -42,14 +43,15 @@ class Dialect:
     COLLISIONS: ClassVar[frozenset[object]] = frozenset()
     DISK_ERRORS: ClassVar[frozenset[object]] = frozenset()
 
+    @abstractmethod
     def engine(self, url: sa.URL) -> sa.Engine:
-        raise NotImplementedError
+        """Connections to this database, prepared as the store needs them."""
 
     def one_connection(self, _url: sa.URL) -> bool:
         """The whole database is one connection (SQLite in memory)."""
         return False
 
-    def begin(self, connection: sa.Connection) -> None:
+    def begin(self, connection: sa.Connection) -> None:  # noqa: B027 - most need nothing
         """Called first in every writing transaction."""
 
     def insert_many(
@@ -90,16 +92,17 @@ class Dialect:
                 raise InvalidInput(f"{table.name}.{column}: longer than {limit}")
         return self._insert_new(connection, table, columns, rows)
 
+    @abstractmethod
     def _insert_new(
         self, connection: sa.Connection, table: sa.Table, columns: Sequence[str], rows: list[Row]
     ) -> int:
-        raise NotImplementedError
+        """`insert_new`, in the engine's own words."""
 
+    @abstractmethod
     def add_to_tallies(self, connection: sa.Connection, rows: list[Row]) -> None:
         """(run, state, delta) rows, added to what is there."""
-        raise NotImplementedError
 
-    def lock_for_migration(self, connection: sa.Connection) -> None:
+    def lock_for_migration(self, connection: sa.Connection) -> None:  # noqa: B027 - SQLite needs none
         """Let one center at a time change the schema; freed with the connection."""
 
     def disk_is_full(self, error: DBAPIError) -> bool:
@@ -113,9 +116,9 @@ class Dialect:
         """
         return self._code(error) in self.COLLISIONS
 
+    @abstractmethod
     def _code(self, error: DBAPIError) -> object:
         """The engine's own name or number for an error."""
-        raise NotImplementedError
 
     def explain(self, error: DBAPIError) -> SkepError | None:
         """The error as one of ours; None when our own SQL is to blame."""

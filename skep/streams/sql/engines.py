@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sqlite3
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,7 +26,7 @@ CONNECT_SECONDS = 10
 NO_PAD_SINCE = (8, 0, 17)
 
 
-class Engine:
+class Engine(ABC):
     """What is the same everywhere."""
 
     types: ClassVar[dict[Kind, str]]
@@ -41,17 +42,18 @@ class Engine:
     #: What follows INSERT INTO for a row of which nothing is known.
     empty_row: ClassVar[str] = "DEFAULT VALUES"
 
+    @abstractmethod
     def connect(self, place: Place) -> sa.Engine:
-        raise NotImplementedError
+        """Connections to the place; nothing is opened yet."""
 
-    def prepare(self, place: Place) -> None:
+    def prepare(self, place: Place) -> None:  # noqa: B027 - most need nothing
         """Before the first connection."""
 
     def table_options(self, connection: sa.Connection) -> str:  # noqa: ARG002 - most need none
         """What follows the columns of a new table."""
         return ""
 
-    def begin(self, connection: sa.Connection) -> None:
+    def begin(self, connection: sa.Connection) -> None:  # noqa: B027 - most need nothing
         """Start a transaction that writes."""
 
     def kind_of_column(self, kind: sa.types.TypeEngine[Any]) -> Kind:
@@ -66,9 +68,9 @@ class Engine:
             return Kind.JSON
         return Kind.TEXT if isinstance(kind, sa.String) else Kind.OTHER
 
+    @abstractmethod
     def insert(self, table: sa.TableClause) -> Any:
         """An INSERT that can be told what to do with a key that is there."""
-        raise NotImplementedError
 
     def update_on(self, insert: Any, keys: list[str], others: list[str]) -> Any:
         """The same INSERT, as an update where the key is there."""

@@ -42,6 +42,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    op.drop_table("items")
-    op.drop_table("drivers")
-    op.drop_column("blocks", "expires_at")
+    """Going back would throw items away."""
+    raise NotImplementedError("restore a backup instead")
