@@ -115,6 +115,37 @@ class LaneSettings(_Room, frozen=True):
     ] = 5.0
 
 
+class SiteSettings(_Room, frozen=True):
+    """How hosts are treated, over all agents and runs. Loopback and private addresses are
+    one's own: they get a pace and robots.txt only by a rule of their own (`skep sites`)."""
+
+    rate: Annotated[float, Meta(ge=0, description="Requests per second to one host; 0 = any.")] = (
+        2.0
+    )
+    concurrency: Annotated[
+        int, Meta(ge=1, le=1000, description="Downloads from one host at the same time.")
+    ] = 4
+    robots: Annotated[bool, Meta(description="Obey robots.txt.")] = True
+    adaptive: Annotated[
+        bool, Meta(description="Slow down when a host answers slowly or refuses.")
+    ] = True
+    window: Annotated[
+        float, Meta(gt=0, le=600, description="Seconds of a host's work in one block.")
+    ] = 10.0
+    crawl_delay_cap: Annotated[
+        float, Meta(ge=0, description="Longest Crawl-delay that is obeyed, in seconds.")
+    ] = 300.0
+    cooling_first: Annotated[
+        float, Meta(gt=0, description="Seconds of rest after a refusal without Retry-After.")
+    ] = 30.0
+    cooling_cap: Annotated[
+        float, Meta(gt=0, description="Longest rest; each refused probe doubles it, in seconds.")
+    ] = 3600.0
+    breaker_after: Annotated[
+        int, Meta(ge=1, description="Failed downloads in a row after which a host rests.")
+    ] = 5
+
+
 class AgentSettings(_Room, frozen=True):
     """An agent."""
 
@@ -169,6 +200,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lanes: LaneSettings = LaneSettings()
     agent: AgentSettings = AgentSettings()
     egress: EgressSettings = EgressSettings()
+    sites: SiteSettings = SiteSettings()
 
     @property
     def store_url(self) -> str:
@@ -179,7 +211,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.archive.url or str(Path(self.data) / "archive")
 
 
-ROOMS: tuple[str, ...] = ("center", "store", "bus", "archive", "lanes", "agent", "egress")
+ROOMS: tuple[str, ...] = ("center", "store", "bus", "archive", "lanes", "agent", "egress", "sites")
 
 
 def documented() -> Iterator[tuple[str, str, object, str]]:

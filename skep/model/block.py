@@ -6,6 +6,7 @@ import msgspec
 
 from skep.model.lane import Lane, enters_at_head, lane_of
 from skep.model.request import Outcome
+from skep.model.site import SiteNote
 from skep.model.states import BlockState
 
 
@@ -59,6 +60,8 @@ class BlockReport(msgspec.Struct, array_like=True):
     outcomes: list[Outcome]
     final: bool = True
     frames: bytes = b""
+    #: What the agent saw of the hosts in it.
+    sites: list[SiteNote] = msgspec.field(default_factory=list)
 
 
 class BlockView(msgspec.Struct, frozen=True):

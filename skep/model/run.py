@@ -43,6 +43,8 @@ class RunSettings(msgspec.Struct, frozen=True):
     headers: dict[str, str] = msgspec.field(default_factory=dict)
     #: Keep a cookie jar for the run on each agent.
     cookies: bool = True
+    #: Ask robots.txt of every host that is not one's own (loopback, private), and obey.
+    robots: bool = True
     #: Status codes that count as done although they are 400 or more.
     accept_status: tuple[Annotated[int, Meta(ge=100, le=999)], ...] = ()
 

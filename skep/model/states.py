@@ -31,7 +31,12 @@ FINAL_STATES = frozenset(
 
 REQUEST_CHANGES: dict[RequestState, frozenset[RequestState]] = {
     RequestState.WAITING: frozenset(
-        {RequestState.QUEUED, RequestState.CANCELLED, RequestState.EXPIRED}
+        {
+            RequestState.QUEUED,
+            RequestState.DELAYED,
+            RequestState.CANCELLED,
+            RequestState.EXPIRED,
+        }
     ),
     RequestState.QUEUED: frozenset(
         {RequestState.LEASED, RequestState.CANCELLED, RequestState.EXPIRED}
@@ -104,7 +109,8 @@ class Failure(StrEnum):
     CODE = "code"
     LIMIT = "limit"
     LOST = "lost"
+    ROBOTS = "robots"
 
 
 #: A failure that the same request would meet again: it is not tried a second time.
-HOPELESS = frozenset({Failure.LIMIT})
+HOPELESS = frozenset({Failure.LIMIT, Failure.ROBOTS})

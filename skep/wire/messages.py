@@ -16,6 +16,7 @@ from msgspec import Meta
 from skep.model.agent import Registration, Vitals
 from skep.model.block import BlockReport, Held, Leased
 from skep.model.run import RunSettings
+from skep.model.site import Pace
 
 PROTOCOL = 1
 OLDEST_PROTOCOL = 1
@@ -43,6 +44,8 @@ class Registered(msgspec.Struct):
     lease_seconds: float
     center: str
     version: str
+    #: Seconds after its last beat at which the agent is taken for dead.
+    alive_after: float = 11.0
 
 
 class Command(msgspec.Struct):
@@ -68,6 +71,8 @@ class LeaseReply(msgspec.Struct):
 
     blocks: list[Leased] = msgspec.field(default_factory=list)
     runs: dict[str, RunSettings] = msgspec.field(default_factory=dict)
+    #: Hosts that have a pace; what is not named here has none.
+    sites: list[Pace] = msgspec.field(default_factory=list)
 
 
 class Heartbeat(msgspec.Struct):

@@ -97,6 +97,16 @@ sa.Index(
     postgresql_where=_MORTAL,
 )
 
+sa.Index(
+    "requests_parked",
+    requests.c.state,
+    requests.c.host,
+    requests.c.priority,
+    requests.c.not_before,
+    sqlite_where=_DELAYED,
+    postgresql_where=_DELAYED,
+)
+
 blocks = sa.Table(
     "blocks",
     metadata,
@@ -250,6 +260,42 @@ tokens = sa.Table(
     sa.Column("subject", Exact, nullable=False),
     sa.Column("created_at", Seconds, nullable=False),
     sa.Column("revoked", sa.SmallInteger, nullable=False),
+)
+
+sites = sa.Table(
+    "sites",
+    metadata,
+    sa.Column("host", name_of(255), primary_key=True),
+    # The operator's rule; NULL leaves it to the defaults.
+    sa.Column("rate", sa.Float(53), nullable=True),
+    sa.Column("concurrency", sa.Integer, nullable=True),
+    sa.Column("robots", sa.SmallInteger, nullable=True),
+    # What was learnt.
+    sa.Column("delay", sa.Float(53), nullable=False),
+    sa.Column("crawl_delay", sa.Float(53), nullable=False),
+    sa.Column("not_before", Seconds, nullable=False),
+    sa.Column("cooling_until", Seconds, nullable=False),
+    sa.Column("reason", name_of(200), nullable=False),
+    sa.Column("strikes", sa.Integer, nullable=False),
+    # What was done.
+    sa.Column("requests", sa.BigInteger, nullable=False),
+    sa.Column("failed", sa.BigInteger, nullable=False),
+    sa.Column("refused", sa.BigInteger, nullable=False),
+    sa.Column("barred", sa.BigInteger, nullable=False),
+    sa.Column("deferred", sa.BigInteger, nullable=False),
+    sa.Column("received", sa.BigInteger, nullable=False),
+    sa.Column("elapsed_us", sa.BigInteger, nullable=False),
+    sa.Column("last_at", Seconds, nullable=False),
+)
+
+# A host with a pace is in one open block at a time. A hold without a block was let go: the
+# dispatcher wakes what waits for the host and forgets it.
+site_holds = sa.Table(
+    "site_holds",
+    metadata,
+    sa.Column("host", name_of(255), primary_key=True),
+    sa.Column("block", BigId, nullable=True, index=True),
+    sa.Column("until", Seconds, nullable=False),
 )
 
 alerts = sa.Table(
