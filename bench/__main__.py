@@ -26,6 +26,7 @@ BENCHES: dict[str, tuple[str, str]] = {
     "fetch": ("bench.fetch", "how much CPU does a downloaded page cost?"),
     "crawl": ("bench.crawl", "how fast is a site crawled, beside Scrapy?"),
     "kill": ("bench.kill.bench", "is anything lost when processes are killed with -9?"),
+    "survive": ("bench.survive.bench", "does a crawl survive the death of its processes?"),
     "start": ("bench.start", "how soon does it answer, and how large is it at rest?"),
 }
 

@@ -1,0 +1,1 @@
+"""The survive bench: a crawl whose processes are killed again and again."""
