@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from skep.errors import InvalidInput
+from skep.runtime.charset import charset_of, decode
 from skep.spiders.addresses import Joiner
-from skep.spiders.charset import charset_of, decode
 from skep.spiders.document import Document
 from skep.spiders.headers import Headers
 from skep.spiders.links import Links, Patterns

@@ -10,8 +10,8 @@ import pytest
 
 from skep.archive.frames import Exchange, FrameMaker
 from skep.errors import InvalidInput, Malformed
+from skep.runtime.charset import charset_of
 from skep.runtime.clock import SystemClock
-from skep.spiders.charset import charset_of
 from skep.spiders.ports import Page
 from skep.spiders.request import Request
 from skep.spiders.response import Response
