@@ -56,13 +56,13 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     """At least one of `cron`, `every` and `after`; not both of the first two."""
 
     #: Five fields (six with seconds in front), or `@hourly`, `@daily` and so on.
-    cron: str = ""
+    cron: Annotated[str, Meta(max_length=200)] = ""
     #: Whole seconds between two due times, counted from 1970-01-01T00:00:00Z.
     every: Annotated[int, Meta(ge=1, le=YEAR)] | None = None
     #: Jobs: whenever a run of one of them has succeeded, this one runs.
     after: tuple[str, ...] = ()
     #: Time zone of `cron` and `exclude`, by its IANA name, such as `Europe/Berlin`.
-    zone: str = "UTC"
+    zone: Annotated[str, Meta(max_length=64)] = "UTC"
     #: Days without due times: `sat`, `12-25` (each year), `2026-12-24`, or
     #: `2026-12-24/2027-01-02` (both ends included).
     exclude: tuple[str, ...] = ()
