@@ -43,6 +43,8 @@ class Pace(msgspec.Struct, frozen=True, array_like=True):
     robots: bool = False
     #: Seconds between two starts that the host's answers have taught, over all agents.
     delay: float = 0.0
+    #: Coolings in a row: this is a probe, and one more failure ends it.
+    strikes: int = 0
 
 
 class SiteNote(msgspec.Struct, array_like=True, omit_defaults=True):
