@@ -6,7 +6,8 @@ cookies, retries, redirects and referer off, CONCURRENT_ITEMS=4, 64 connections)
 bodies thrown away. The same pages of 10 KB with 21 links each from the same nginx, the same
 selectors in both spiders; `links` is ours with its own link extraction. Both must find every
 page exactly once (the link to the front page, which nginx refuses, is met by both). CPU is
-that of all processes of the crawler, start-up left out.
+that of all processes of the crawler, start-up left out. Once, not in every round because
+it takes so long, scrapy-redis does the same with two processes around one Redis.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from bench.fetch import TwoWorkers, write_pages
 from bench.figures import Result, Sample, alternate, check, neat
 from bench.options import Options
 from bench.processes import Peer, own
+from skep.testing.servers import redis
 
 PAGES = 10_000
 RATIO_BAR = 6.0
 
 SCRAPY = Peer("scrapy", ("scrapy==2.19.0", "uvloop==0.23.0"))
+SCRAPY_REDIS = Peer("scrapy-redis", ("scrapy-redis==0.9.1", *SCRAPY.packages))
 
 
 def sample(found: dict[str, float]) -> Sample:
@@ -34,6 +37,7 @@ def sample(found: dict[str, float]) -> Sample:
 
 def run(options: Options) -> Result:
     SCRAPY.prepare()
+    SCRAPY_REDIS.prepare()
     with tempfile.TemporaryDirectory(prefix="skep-bench-") as folder:
         write_pages(Path(folder))
         with TwoWorkers(root=Path(folder)) as server:
@@ -46,6 +50,8 @@ def run(options: Options) -> Result:
                 },
                 options.rounds,
             )
+            with redis() as bus:
+                shared = sample(SCRAPY_REDIS.run("scrapy_redis_crawl", start, bus.url))
     rate = {name: figures["rate"] for name, figures in found.items()}
     ratio = rate["ours"].median / rate["peer"].median
     return Result(
@@ -62,6 +68,7 @@ def run(options: Options) -> Result:
             "links_ratio": neat(rate["links"].median / rate["peer"].median),
             "spread": {name: figure.told() for name, figure in rate.items()},
             "cpu_per_1000_pages": {name: one["cpu"].told() for name, one in found.items()},
+            "scrapy_redis_two_processes": {name: neat(value) for name, value in shared.items()},
             "peer_version": SCRAPY.packages[0],
             "rounds": options.rounds,
         },
