@@ -7,12 +7,14 @@
     │   ├── Malformed           400
     │   ├── TooLarge            413
     │   ├── WrongMethod         405
+    │   ├── InvalidJob          400  every line of the detail is a path and what is wrong
     │   └── OldProtocol         426
     ├── Unauthorized            401  no token, or one that is not known
     ├── Forbidden               403  the token is known and may not do this
     ├── NotFound                404
     │   ├── UnknownRun          404
     │   ├── UnknownAgent        404
+    │   ├── UnknownJob          404
     │   └── UnknownBlock        404
     ├── Conflict                409
     │   └── StaleToken          409  somebody else holds that block by now
@@ -84,6 +86,11 @@ class OldProtocol(InvalidInput):
     title = "The protocol version is not supported"
 
 
+class InvalidJob(InvalidInput):
+    code = "invalid_job"
+    title = "The document is no valid job"
+
+
 class Unauthorized(SkepError):
     code = "unauthorized"
     status = 401
@@ -110,6 +117,11 @@ class UnknownRun(NotFound):
 class UnknownAgent(NotFound):
     code = "unknown_agent"
     title = "No such agent"
+
+
+class UnknownJob(NotFound):
+    code = "unknown_job"
+    title = "No such job"
 
 
 class UnknownBlock(NotFound):

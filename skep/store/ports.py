@@ -34,6 +34,7 @@ from skep.store.facts import (
     UnreadBlock,
     Verdict,
 )
+from skep.store.job_ports import JobRuns, Jobs
 
 
 class Runs(Protocol):
@@ -282,6 +283,10 @@ class Store(Protocol):
     def alerts(self) -> Alerts: ...
     @property
     def segments(self) -> Segments: ...
+    @property
+    def jobs(self) -> Jobs: ...
+    @property
+    def job_runs(self) -> JobRuns: ...
 
     async def open(self) -> None:
         """Connect and bring the schema to this version, under a lock."""

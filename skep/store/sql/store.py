@@ -11,6 +11,8 @@ from skep.store.sql.blocks import SqlBlocks
 from skep.store.sql.database import PATIENCE, Database
 from skep.store.sql.desk import SqlAlerts, SqlSegments, SqlTokens
 from skep.store.sql.dialect import dialect_for
+from skep.store.sql.job_runs import SqlJobRuns
+from skep.store.sql.jobs import SqlJobs
 from skep.store.sql.ledgers import SqlLedgers
 from skep.store.sql.migrate import bring_up_to_date
 from skep.store.sql.requests import SqlRequests
@@ -45,6 +47,8 @@ class SqlStore:
         self.tokens = SqlTokens(self.database)
         self.alerts = SqlAlerts(self.database)
         self.segments = SqlSegments(self.database)
+        self.jobs = SqlJobs(self.database)
+        self.job_runs = SqlJobRuns(self.database)
 
     async def open(self) -> None:
         if self._inline:

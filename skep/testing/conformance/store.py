@@ -20,6 +20,7 @@ from skep.testing.conformance.store_blocks import (
 )
 from skep.testing.conformance.store_desk import AgentPromises, DeskPromises
 from skep.testing.conformance.store_ground import assert_accounted
+from skep.testing.conformance.store_jobs import JobPromises, JobRunPromises
 from skep.testing.conformance.store_pages import PagePromises
 from skep.testing.conformance.store_requests import (
     AcceptPromises,
@@ -42,6 +43,8 @@ class StoreConformance(
     PagePromises,
     AgentPromises,
     DeskPromises,
+    JobPromises,
+    JobRunPromises,
     WalkPromises,
     RacePromises,
 ):

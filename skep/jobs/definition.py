@@ -1,0 +1,253 @@
+"""Is this document a job? Says everything that is wrong with it at once. Centers, and
+`skep job lint` with less to compare against.
+
+Nothing of a document is ever executed here: Python is parsed, shell is read by `sh -n`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+
+from skep.errors import InvalidJob, SkepError
+from skep.jobs.shape import Fault, fields_of
+from skep.jobs.validate import Offered, Validator, check_header
+from skep.model.job import (
+    CODE_LIMIT,
+    Downloader,
+    Generator,
+    Job,
+    JobSettings,
+    SinkPart,
+    SpiderPart,
+)
+from skep.model.schedule import Schedule, cron_fields, flaws_in
+from skep.streams.registry import open_sink
+
+#: Kinds of downloader that a document may name before a center says which it has.
+KINDS = ("http", "curl", "python", "shell", "git")
+SCHEMES = ("http", "https", "git", "ssh", "ftp", "ftps", "enterprise")
+WITH_CODE = frozenset({"python", "shell"})
+#: What each kind of generator needs.
+NEEDS: Mapping[str, tuple[str, ...]] = {
+    "list": ("uris",),
+    "file": ("path",),
+    "python": ("code",),
+    "shell": ("code",),
+    "sitemap": ("url",),
+    "sql": ("url", "query"),
+}
+SYNTAX_SECONDS = 5.0
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+_FILE = re.compile(r"(?!/)[^\0:]+\.py(:[A-Za-z_]\w*)?")
+#: Fields of a run's settings that stand at the top of a document.
+AT_THE_TOP = ("priority", "downloader")
+
+
+class Checker:
+    """Checks documents against what this center can do; without `folder` and with every
+    kind allowed, against what any center might do."""
+
+    def __init__(
+        self, validator: Validator, kinds: Iterable[str] = KINDS, folder: Path | None = None
+    ) -> None:
+        self._validator = validator
+        self._kinds = tuple(kinds)
+        self._folder = folder
+
+    def check(self, document: Any) -> Job:
+        """The job; raises InvalidJob with a line for every fault. Reads files and asks `sh`:
+        call it in a thread."""
+        job, faults = self.judge(document)
+        if job is None:
+            raise InvalidJob("\n".join(map(str, faults)))
+        return job
+
+    def judge(self, document: Any) -> tuple[Job | None, list[Fault]]:
+        """The job, or None and everything that is wrong."""
+        faults: list[Fault] = []
+        fields = fields_of(_spelled_out(document), Job, "", faults)
+        self._downloader(fields.get("downloader"), faults)
+        self._settings(fields, faults)
+        self._requests(fields.get("requests", ()), "requests", faults)
+        for number, generator in _good(fields.get("generators", ())):
+            self._generator(generator, f"generators[{number}]", faults)
+        self._spider(fields.get("spider"), faults)
+        for number, sink in _good(fields.get("sinks", ())):
+            _sink(sink, f"sinks[{number}]", faults)
+        _schedule(fields.get("schedule"), fields.get("name", ""), faults)
+        if isinstance(document, Mapping):
+            _something_to_do(document, faults)
+        return (None, faults) if faults else (_made(fields), [])
+
+    def _downloader(self, part: Downloader | None, faults: list[Fault]) -> None:
+        if part is None:
+            return
+        if part.kind not in self._kinds:
+            known = ", ".join(self._kinds)
+            message = f"there is no downloader {part.kind!r} here; known are {known}"
+            faults.append(Fault("downloader.kind", message))
+        if part.kind in WITH_CODE and not part.code:
+            faults.append(Fault("downloader.code", f"is missing; {part.kind} needs it"))
+        if part.code and part.kind not in WITH_CODE:
+            faults.append(Fault("downloader.code", f"{part.kind} takes no code"))
+        _syntax(part.kind, part.code, "downloader.code", faults)
+
+    def _settings(self, fields: dict[str, Any], faults: list[Fault]) -> None:
+        given = dict(fields.get("settings", {}))
+        for name in AT_THE_TOP:
+            if given.pop(name, None) is not None:
+                message = "stands at the top of the document, not among the settings"
+                faults.append(Fault(f"settings.{name}", message))
+        good = fields_of(given, JobSettings, "settings", faults)
+        for name, value in {**good.get("headers", {}), "Cookie": good.get("cookie", "")}.items():
+            _try(partial(check_header, name, value), "settings.headers", faults)
+        fields["settings"] = msgspec.to_builtins(good)
+
+    def _requests(self, offered: Sequence[Offered], path: str, faults: list[Fault]) -> None:
+        for number, request in _good(offered):
+            _try(partial(self._validator.rows, [request], 0, 0.0), f"{path}[{number}]", faults)
+
+    def _generator(self, part: Generator, path: str, faults: list[Fault]) -> None:
+        faults += [
+            Fault(f"{path}.{name}", f"is missing; {part.kind} needs it")
+            for name in NEEDS[part.kind]
+            if not getattr(part, name)
+        ]
+        self._requests(part.uris, f"{path}.uris", faults)
+        _syntax(part.kind, part.code, f"{path}.code", faults)
+        if part.cron:
+            _try(lambda: cron_fields(part.cron), f"{path}.cron", faults)
+        if part.path:
+            self._file(part.path, f"{path}.path", faults)
+
+    def _spider(self, part: SpiderPart | None, faults: list[Fault]) -> None:
+        if part is None:
+            return
+        if ".py" in part.path and _FILE.fullmatch(part.path):
+            text = self._file(part.path.partition(":")[0], "spider.path", faults)
+            _syntax("python", text, "spider.path", faults)
+        elif not _MODULE.fullmatch(part.path):
+            faults.append(
+                Fault("spider.path", "must be package.module:Class, file.py or file.py:Class")
+            )
+        faults += [
+            Fault(f"spider.arguments.{name}", "is no name of an argument")
+            for name in part.arguments
+            if not name.isidentifier()
+        ]
+
+    def _file(self, name: str, path: str, faults: list[Fault]) -> str:
+        """The text of a file in the folder for jobs; "" where there is no such folder."""
+        if self._folder is None:
+            return ""
+        try:
+            return inside(self._folder, name).read_text()[:CODE_LIMIT]
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
+            faults.append(Fault(path, f"cannot read {name!r} in the folder for jobs: {why}"))
+        return ""
+
+
+def inside(folder: Path, name: str) -> Path:
+    """A file of the folder; raises ValueError for one that lies elsewhere."""
+    found = (folder / name).resolve()
+    if not found.is_relative_to(folder.resolve()):
+        raise ValueError("it lies outside")
+    return found
+
+
+def linter() -> Checker:
+    """What can be said about a document without a center."""
+    return Checker(Validator(SCHEMES, Random(0)))  # noqa: S311 - nothing secret
+
+
+def _spelled_out(document: Any) -> Any:
+    """With the short forms written in full: `downloader: http`, `spider: a.py`."""
+    if not isinstance(document, Mapping):
+        return document
+    full = dict(document)
+    for name, field in (("downloader", "kind"), ("spider", "path"), ("schedule", "cron")):
+        if isinstance(full.get(name), str):
+            full[name] = {field: full[name]}
+    if isinstance(full.get("sinks"), list):
+        full["sinks"] = [{"url": s} if isinstance(s, str) else s for s in full["sinks"]]
+    return full
+
+
+def _made(fields: dict[str, Any]) -> Job:
+    """Without what is as it would be anyway, so that the same job is the same text."""
+    defaults = {field.name: field.default for field in msgspec.structs.fields(Job)}
+    return Job(**{name: v for name, v in fields.items() if v != defaults[name] and v != {}})
+
+
+def _good(values: Sequence[Any]) -> list[tuple[int, Any]]:
+    return [(number, value) for number, value in enumerate(values) if value is not None]
+
+
+def _something_to_do(document: Mapping[str, Any], faults: list[Fault]) -> None:
+    requested = document.get("requests") or document.get("generators")
+    if document.get("spider") and requested:
+        faults.append(Fault("spider", "a job has a spider, or requests and generators, not both"))
+    if not document.get("spider") and not requested:
+        faults.append(Fault("requests", "is missing; a job has requests, generators or a spider"))
+
+
+def _try(check: Callable[[], object], path: str, faults: list[Fault]) -> None:
+    try:
+        check()
+    except SkepError as error:
+        faults.append(Fault(path, error.detail.removeprefix("request 0: ")))
+    except ValueError as error:
+        faults.append(Fault(path, str(error)))
+
+
+def _schedule(part: Schedule | None, job: str, faults: list[Fault]) -> None:
+    if part is not None:
+        faults += [Fault(flaw.path, flaw.message) for flaw in flaws_in(part, job)]
+
+
+def _sink(part: SinkPart, path: str, faults: list[Fault]) -> None:
+    _try(lambda: open_sink(part.url, part.options, name="job"), path, faults)
+
+
+def _syntax(kind: str, code: str, path: str, faults: list[Fault]) -> None:
+    if not code or kind not in WITH_CODE:
+        return
+    problem = _python_problem(code) if kind == "python" else _shell_problem(code)
+    if problem:
+        faults.append(Fault(path, problem))
+
+
+def _python_problem(code: str) -> str:
+    try:
+        ast.parse(code)
+    except SyntaxError as error:
+        return f"line {error.lineno or 0}: {error.msg}: {(error.text or '').strip()[:100]}"
+    except (ValueError, RecursionError, MemoryError) as error:
+        return f"not Python: {error}"
+    return ""
+
+
+def _shell_problem(code: str) -> str:
+    """`-n` reads and runs nothing."""
+    try:
+        read = subprocess.run(
+            ["/bin/sh", "-n"],
+            input=code.encode(),
+            capture_output=True,
+            timeout=SYNTAX_SECONDS,
+            check=False,
+            env={},
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"could not be checked: {error}"
+    return read.stderr.decode(errors="replace").strip()[:200] if read.returncode else ""

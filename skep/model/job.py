@@ -1,0 +1,221 @@
+"""A job: what to collect, how, when and for whom, as one document. Pure data.
+
+`Job` is what a valid document becomes; `KeptJob` is a job as the store knows it, with its
+revision; `JobRun` binds a run to the job and to the key that fired it. Centers and the
+command line use them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from skep.model.request import DEFAULT_PRIORITY, NewRequest
+from skep.model.run import RunSettings
+from skep.model.schedule import Schedule
+
+#: Short enough for the names of its runs, which end in the moment they were made.
+JOB_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,45}$(?!\n)"
+NAME_WORDS = "1 to 46 letters, digits, `.`, `_` and `-`, the first one a letter or digit"
+JobName = Annotated[str, Meta(pattern=JOB_NAME, description=NAME_WORDS)]
+#: Requests and addresses that one document may hold; more come from a file or a generator.
+INLINE_LIMIT = 10_000
+CODE_LIMIT = 256 * 1024
+
+Priority = Annotated[int, Meta(ge=-1, le=5)]
+Text = Annotated[str, Meta(max_length=10_000)]
+Code = Annotated[str, Meta(max_length=CODE_LIMIT)]
+
+
+class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A part of the document: a misspelt field is an error, a default is left out."""
+
+
+class JobSettings(RunSettings, frozen=True, forbid_unknown_fields=True):
+    """How the requests of a job are handed out and fetched: the settings of its runs, and
+    these. `priority` and `downloader` stand at the top of the document."""
+
+    #: Requests that one dispatch takes from the job.
+    dispatch: Annotated[int, Meta(ge=1, le=7000)] = 100
+    #: Seconds before the first retry; 0 = as the center is set.
+    backoff_first: Annotated[float, Meta(ge=0, le=86400)] = 0.0
+    #: Longest wait before a retry, in seconds; 0 = as the center is set.
+    backoff_cap: Annotated[float, Meta(ge=0, le=864000)] = 0.0
+    #: Proxy for every request, as URL.
+    proxy: Annotated[str, Meta(max_length=2000)] = ""
+    #: Sent as the `Cookie` header with every request.
+    cookie: Annotated[str, Meta(max_length=8000)] = ""
+    #: Megabytes of memory for the job's own code (spider, downloader); 0 = no limit.
+    memory_limit: Annotated[int, Meta(ge=0, le=2**20)] = 0
+    #: Seconds after which a run of the job is stopped; 0 = never.
+    run_time_limit: Annotated[float, Meta(ge=0, le=31_536_000)] = 0.0
+
+
+class Downloader(_Part, frozen=True):
+    """Which downloader takes the requests: a kind, for some kinds with code."""
+
+    kind: Annotated[str, Meta(max_length=50)] = "http"
+    #: Python (`def run(uri, ...)`) or shell code, for the kinds `python` and `shell`.
+    code: Code = ""
+    #: For the kind: see its own page.
+    options: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class Generator(_Part, frozen=True):
+    """Something that yields URIs: a list or a file, or code on a schedule of its own."""
+
+    kind: Literal["list", "file", "python", "shell", "sitemap", "sql"]
+    name: Annotated[str, Meta(max_length=100)] = ""
+    #: For `list`.
+    uris: Annotated[tuple[str | NewRequest, ...], Meta(max_length=INLINE_LIMIT)] = ()
+    #: For `file`: one URI or one JSON object per line, in the center's folder for jobs.
+    path: Annotated[str, Meta(max_length=1000)] = ""
+    #: For `python` and `shell`.
+    code: Code = ""
+    #: For `sitemap`, and the database of `sql`.
+    url: Annotated[str, Meta(max_length=2000)] = ""
+    #: For `sql`.
+    query: Code = ""
+    #: When it runs by itself; with the job when there is none.
+    cron: Annotated[str, Meta(max_length=200)] = ""
+    #: Handed to the code.
+    arguments: dict[str, Any] = msgspec.field(default_factory=dict)
+    #: Of what it yields; the job's when it is not given.
+    priority: Priority | None = None
+    #: Seconds in which the same URI is taken once; 0 = once in a run.
+    dedup: Annotated[float, Meta(ge=0)] = 0.0
+
+
+class SpiderPart(_Part, frozen=True):
+    """A spider, run in a process of its own beside a center."""
+
+    #: `package.module:Class`, or `file.py` or `file.py:Class` in the center's folder for jobs.
+    path: Annotated[str, Meta(min_length=1, max_length=500)]
+    #: As with `skep run -a NAME=VALUE`.
+    arguments: dict[str, str | int | float | bool] = msgspec.field(default_factory=dict)
+    #: Crashes in a row after which the run is paused.
+    restarts: Annotated[int, Meta(ge=0, le=1000)] = 5
+
+
+class PlacementPart(_Part, frozen=True):
+    """Which agents may take the requests."""
+
+    strategy: Literal["any", "fixed", "chained", "hashed"] = "any"
+    #: Agents, for `fixed` and `chained`.
+    n: Annotated[int, Meta(ge=1, le=10_000)] = 1
+    #: What is hashed, for `hashed`.
+    key: Literal["host", "uri"] = "host"
+    group: Annotated[str, Meta(max_length=64)] = ""
+    os: Annotated[str, Meta(max_length=64)] = ""
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class SinkPart(_Part, frozen=True):
+    """Where items go: a sink's URL, with options that win over its query."""
+
+    url: Annotated[str, Meta(min_length=1, max_length=4000)]
+    options: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class Job(_Part, frozen=True):
+    """A valid document. `settings` holds those fields of JobSettings that were given."""
+
+    name: JobName
+    #: For people.
+    note: Text = ""
+    #: For whom it collects.
+    customer: Annotated[str, Meta(max_length=200)] = ""
+    #: -1 (highest) to 5 (lowest).
+    priority: Priority = DEFAULT_PRIORITY
+    #: A kind (`http`), or kind, code and options.
+    downloader: Downloader = Downloader()
+    #: How the requests are handed out and fetched.
+    settings: dict[str, Any] = msgspec.field(default_factory=dict)
+    #: URIs, or objects with `uri` and any field of a request.
+    requests: Annotated[tuple[str | NewRequest, ...], Meta(max_length=INLINE_LIMIT)] = ()
+    #: What else yields URIs.
+    generators: Annotated[tuple[Generator, ...], Meta(max_length=100)] = ()
+    #: The spider that the job runs, instead of requests and generators.
+    spider: SpiderPart | None = None
+    #: When it runs by itself.
+    schedule: Schedule | None = None
+    #: Which agents may take its requests.
+    placement: PlacementPart = PlacementPart()
+    #: Where the items of its runs go.
+    sinks: Annotated[tuple[SinkPart, ...], Meta(max_length=50)] = ()
+    #: A job that is off is kept and starts no run.
+    enabled: bool = True
+
+    @property
+    def chosen(self) -> JobSettings:
+        """The settings in full."""
+        return msgspec.convert(self.settings, JobSettings)
+
+    def run_settings(self, under: RunSettings) -> RunSettings:
+        """What the job says, over what its spider (or nobody) says."""
+        fields = {name: getattr(under, name) for name in RunSettings.__struct_fields__}
+        chosen = self.chosen
+        fields |= {name: getattr(chosen, name) for name in self.settings if name in fields}
+        fields["headers"] = {**under.headers, **chosen.headers}
+        if chosen.cookie:
+            fields["headers"]["Cookie"] = chosen.cookie
+        if self.priority != DEFAULT_PRIORITY:
+            fields["priority"] = self.priority
+        fields["downloader"] = self.downloader.kind
+        return RunSettings(**fields)
+
+
+class KeptJob(msgspec.Struct, frozen=True):
+    """A job as the store knows it; every change is a revision."""
+
+    job: Job
+    revision: int
+    author: str
+    created_at: float
+    changed_at: float
+    deleted: bool = False
+
+
+class JobRevision(msgspec.Struct, frozen=True):
+    """One line of a job's history."""
+
+    revision: int
+    at: float
+    author: str
+    #: created, changed, deleted or brought back.
+    what: str
+    job: Job
+
+
+class JobRun(msgspec.Struct, frozen=True):
+    """A run of a job. While it is `open` one center at a time, the holder, sees to it."""
+
+    run: str
+    job: str
+    #: Who fires the same key again gets the same run.
+    fire_key: str
+    revision: int
+    at: float
+    open: bool = True
+    #: Its requests are in the run.
+    fed: bool = False
+    holder: str = ""
+    held_until: float = 0.0
+    #: Processes that were started for its spider.
+    starts: int = 0
+    #: How it ended, or why it stopped.
+    outcome: str = ""
+    #: The last lines that its spider's process wrote.
+    log: str = ""
+
+
+def job_of(data: bytes) -> Job:
+    """A job from the bytes of a store."""
+    return msgspec.json.decode(data, type=Job)
+
+
+def bytes_of(job: Job) -> bytes:
+    """The same text for the same job."""
+    return msgspec.json.encode(job, order="deterministic")

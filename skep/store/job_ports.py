@@ -1,0 +1,63 @@
+"""What `jobs` asks of a store about jobs; the general promises stand in `store/ports.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from skep.model.job import Job, JobRevision, JobRun, KeptJob
+
+
+class Jobs(Protocol):
+    """Definitions. Only what is valid comes here; every change is a revision."""
+
+    async def save(
+        self, job: Job, expected: int | None, author: str, now: float
+    ) -> tuple[KeptJob, str]:
+        """Keep a job: `created`, `changed` or `unchanged`. A deleted one is brought back.
+
+        With `expected` only over that revision (0 = there is none yet), else raises Conflict;
+        raises UnknownJob when there is no job to have it.
+        """
+
+    async def delete(self, name: str, expected: int | None, author: str, now: float) -> KeptJob:
+        """Mark as deleted; its history stays. Raises UnknownJob and Conflict."""
+
+    async def get(self, name: str) -> KeptJob:
+        """Also one that is deleted, which says so. Raises UnknownJob."""
+
+    async def all(
+        self, limit: int, after: str = "", *, deleted: bool = False, enabled: bool | None = None
+    ) -> list[KeptJob]:
+        """By name, those after a name; without the deleted ones unless asked for."""
+
+    async def revisions(self, name: str, limit: int) -> list[JobRevision]:
+        """Newest first. Raises UnknownJob."""
+
+    async def revision(self, name: str, number: int) -> JobRevision:
+        """Raises UnknownJob."""
+
+
+class JobRuns(Protocol):
+    """Which runs belong to which job, and which center sees to each of them."""
+
+    async def begin(self, new: JobRun) -> JobRun:
+        """Keep it, once per (job, fire_key); returns the one that is kept."""
+
+    async def get(self, run_id: str) -> JobRun | None:
+        """None for a run that no job started."""
+
+    async def of(self, job: str, limit: int, *, only_open: bool = False) -> list[JobRun]:
+        """Newest first."""
+
+    async def claim(self, holder: str, now: float, until: float, limit: int) -> list[JobRun]:
+        """Renew what this center holds, and take open runs that nobody holds (any more) up
+        to `limit` in all; returns everything that it holds now. Runs that are paused or
+        failed are not taken. A run has one holder at a time, over all centers."""
+
+    async def note(self, run_id: str, holder: str, **facts: Any) -> bool:
+        """Change `fed`, `starts`, `outcome`, `log` or `open`; False, and nothing is changed,
+        when another center holds the run by now, or when it is not open."""
+
+    async def release(self, holder: str, run_ids: Sequence[str] | None = None) -> None:
+        """Let go of these, or of everything: another center may take them at once."""

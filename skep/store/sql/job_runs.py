@@ -1,0 +1,100 @@
+"""Runs of jobs, and which center sees to each. Answers `JobRuns` of `store/ports.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from skep.model.job import JobRun
+from skep.store.sql.database import Database, Tx
+from skep.store.sql.job_tables import job_runs
+from skep.store.sql.tables import runs
+
+_COLUMNS = tuple(column.name for column in job_runs.columns)
+_BITS = ("open", "fed")
+#: In these states nothing is to be done for a run until a person speaks.
+RESTING = ("paused", "failed")
+
+
+class SqlJobRuns:
+    """Rows of `job_runs`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def begin(self, new: JobRun) -> JobRun:
+        row = tuple(
+            int(getattr(new, name)) if name in _BITS else getattr(new, name) for name in _COLUMNS
+        )
+        same = sa.and_(job_runs.c.job == new.job, job_runs.c.fire_key == new.fire_key)
+
+        def work(tx: Tx) -> JobRun:
+            if tx.dialect.insert_new(tx.connection, job_runs, _COLUMNS, [row]):
+                return new
+            return _job_run(tx.execute(sa.select(job_runs).where(same)).one())
+
+        return await self._database.write(work)
+
+    async def get(self, run_id: str) -> JobRun | None:
+        query = sa.select(job_runs).where(job_runs.c.run == run_id)
+        row = await self._database.read(lambda c: c.execute(query).first())
+        return None if row is None else _job_run(row)
+
+    async def of(self, job: str, limit: int, *, only_open: bool = False) -> list[JobRun]:
+        query = sa.select(job_runs).where(job_runs.c.job == job)
+        query = query.order_by(job_runs.c.at.desc(), job_runs.c.run.desc()).limit(limit)
+        if only_open:
+            query = query.where(job_runs.c.open == 1)
+        return await self._database.read(lambda c: [_job_run(row) for row in c.execute(query)])
+
+    async def claim(self, holder: str, now: float, until: float, limit: int) -> list[JobRun]:
+        mine = sa.and_(job_runs.c.holder == holder, job_runs.c.open == 1)
+
+        def work(tx: Tx) -> list[JobRun]:
+            tx.execute(sa.update(job_runs).where(mine).values(held_until=until))
+            held = list(tx.execute(sa.select(job_runs).where(mine)))
+            held += _taken(tx, holder, now, until, limit - len(held))
+            return [_job_run(row) for row in held]
+
+        return await self._database.write(work)
+
+    async def note(self, run_id: str, holder: str, **facts: Any) -> bool:
+        values = {name: int(v) if name in _BITS else v for name, v in facts.items()}
+        held = sa.and_(job_runs.c.run == run_id, job_runs.c.holder == holder)
+        change = sa.update(job_runs).where(held, job_runs.c.open == 1).values(**values)
+        return await self._database.write(lambda tx: bool(tx.execute(change).rowcount))
+
+    async def release(self, holder: str, run_ids: Sequence[str] | None = None) -> None:
+        change = sa.update(job_runs).where(job_runs.c.holder == holder, job_runs.c.open == 1)
+        if run_ids is not None:
+            change = change.where(job_runs.c.run.in_(run_ids))
+        await self._database.write(
+            lambda tx: tx.execute(change.values(holder="", held_until=0.0)) and None
+        )
+
+
+def _taken(tx: Tx, holder: str, now: float, until: float, limit: int) -> list[Any]:
+    """Open runs that nobody holds and that are not resting, oldest first."""
+    if limit <= 0:
+        return []
+    resting = sa.exists().where(runs.c.id == job_runs.c.run, runs.c.state.in_(RESTING))
+    free = (
+        sa.select(job_runs)
+        .where(job_runs.c.open == 1, job_runs.c.held_until < now, ~resting)
+        .order_by(job_runs.c.held_until, job_runs.c.at)
+        .limit(limit)
+        .with_for_update(skip_locked=True, of=job_runs)
+    )
+    rows = list(tx.execute(free))
+    names = [row.run for row in rows]
+    change = sa.update(job_runs).where(job_runs.c.run.in_(names))
+    if names:
+        tx.execute(change.values(holder=holder, held_until=until))
+    return list(tx.execute(sa.select(job_runs).where(job_runs.c.run.in_(names)))) if names else []
+
+
+def _job_run(row: Any) -> JobRun:
+    values = {name: getattr(row, name) for name in _COLUMNS}
+    return JobRun(**{**values, "open": bool(row.open), "fed": bool(row.fed)})
