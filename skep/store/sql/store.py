@@ -11,6 +11,7 @@ from skep.store.sql.blocks import SqlBlocks
 from skep.store.sql.database import PATIENCE, Database
 from skep.store.sql.desk import SqlAlerts, SqlSegments, SqlTokens
 from skep.store.sql.dialect import dialect_for
+from skep.store.sql.fires import SqlFires
 from skep.store.sql.job_runs import SqlJobRuns
 from skep.store.sql.jobs import SqlJobs
 from skep.store.sql.ledgers import SqlLedgers
@@ -49,6 +50,7 @@ class SqlStore:
         self.segments = SqlSegments(self.database)
         self.jobs = SqlJobs(self.database)
         self.job_runs = SqlJobRuns(self.database)
+        self.fires = SqlFires(self.database)
 
     async def open(self) -> None:
         if self._inline:

@@ -19,6 +19,7 @@ from skep.testing.conformance.store_blocks import (
     SettlePromises,
 )
 from skep.testing.conformance.store_desk import AgentPromises, DeskPromises
+from skep.testing.conformance.store_fires import FirePromises, SchedulePromises
 from skep.testing.conformance.store_ground import assert_accounted
 from skep.testing.conformance.store_jobs import JobPromises, JobRunPromises
 from skep.testing.conformance.store_pages import PagePromises
@@ -45,6 +46,8 @@ class StoreConformance(
     DeskPromises,
     JobPromises,
     JobRunPromises,
+    SchedulePromises,
+    FirePromises,
     WalkPromises,
     RacePromises,
 ):

@@ -1,0 +1,291 @@
+"""Firing: every center runs this step about once a second, and none of them leads.
+
+A due time is claimed by putting it into the ledger, then its run is opened, then the
+outcome is written. The id of the run follows from job and due time, so a fire whose center
+died on the way is simply taken over: opening it again is the same run. Nothing here may
+depend on the other centers being alive, or on their clocks being right.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from itertools import islice
+from typing import Any, NamedTuple, Protocol
+
+from msgspec.structs import replace
+
+from skep.errors import SkepError, Unavailable
+from skep.jobs.fire_policy import Busy, Due, Verdict, decide, overlapped
+from skep.jobs.schedule import Timetable
+from skep.jobs.steady import SteadyClock
+from skep.model.fire import Fire, FireState, Planned, Step, key_of_due
+from skep.model.schedule import Overlap, Schedule
+from skep.runtime.clock import Clock
+from skep.store.ports import Fires
+
+log = logging.getLogger("skep.jobs")
+
+#: Schedules looked at in one go, and due times of one schedule decided in one go.
+BATCH = 500
+DUE_AT_ONCE = 1000
+#: Rounds of one step; what is left comes in the next.
+ROUNDS = 100
+QUEUE_LOOK = 10_000
+#: Seconds after which a claim without an outcome belongs to whoever finds it.
+PATIENCE = 15.0
+#: A schedule that cannot be read (a zone that is gone) is looked at again after so long.
+UNREADABLE_AGAIN = 300.0
+
+_OPENED = frozenset({FireState.FIRED, FireState.LATE})
+_NO_SCHEDULE = Schedule()
+
+
+class Going(Protocol):
+    """A run that is not over, and the key of the fire that opened it."""
+
+    @property
+    def job(self) -> str: ...
+    @property
+    def run(self) -> str: ...
+    @property
+    def fire_key(self) -> str: ...
+
+
+class JobRuns(Protocol):
+    """What firing asks of those who run jobs."""
+
+    async def start_run(self, job: str, fire_key: str) -> str:
+        """Open the run of a fire; the same run when it is open, or over, already."""
+
+    async def going(self, jobs: Sequence[str]) -> Sequence[Going]:
+        """Runs of these jobs that have not ended, and have not failed."""
+
+    async def stop_run(self, run: str, reason: str) -> None:
+        """Cancel it; nothing happens when it has ended."""
+
+
+Together = Callable[[Iterable[Coroutine[Any, Any, Any]]], Awaitable[Sequence[Any]]]
+
+
+async def at_once(calls: Iterable[Coroutine[Any, Any, Any]]) -> Sequence[Any]:
+    """All at the same time, so that they share commits."""
+    return await asyncio.gather(*calls)
+
+
+class Claimed(NamedTuple):
+    fire: Fire
+    schedule: Schedule
+
+
+class Firing:
+    """One center's part in the scheduler."""
+
+    def __init__(
+        self,
+        fires: Fires,
+        runs: JobRuns,
+        clock: Clock,
+        center: str,
+        together: Together = at_once,
+    ) -> None:
+        self._fires = fires
+        self._runs = runs
+        self._clock = clock
+        self._center = center
+        self._together = together
+        self._steady = SteadyClock(clock)
+        self._timetables: dict[str, tuple[Schedule, Timetable]] = {}
+
+    async def step(self) -> int:
+        """See to everything that is due now; returns how many fires were seen to."""
+        if not self._steady.believed():
+            return 0
+        count = 0
+        for _ in range(ROUNDS):
+            due = await self._fires.due(self._clock.now(), BATCH)
+            count += await self._open(await self._claim(due))
+            if len(due) < BATCH:
+                break
+        count += await self._open(await self._adopt())
+        return count + await self._open(await self._let_in())
+
+    # -- by the clock
+
+    async def _claim(self, due: Sequence[Planned]) -> list[Claimed]:
+        now = self._clock.now()
+        busy = await self._busy([p.job for p in due if p.schedule.overlap in _MINDFUL])
+        schedules = {planned.job: planned.schedule for planned in due}
+        steps = [self._step(planned, now, busy.get(planned.job, Busy())) for planned in due]
+        return [
+            Claimed(fire, schedules[fire.job])
+            for fire in await self._fires.claim(steps)
+            if fire.state == FireState.CLAIMED
+        ]
+
+    def _step(self, planned: Planned, now: float, busy: Busy) -> Step:
+        try:
+            timetable = self._timetable(planned.job, planned.schedule)
+        except (KeyError, ValueError, OSError):
+            log.exception("the schedule of job %s cannot be read", planned.job)
+            return Step(planned, planned.decided, now + UNREADABLE_AGAIN, ())
+        dues: list[Due] = []
+        following: int | None = None
+        for following in islice(timetable.all_after(planned.decided), DUE_AT_ONCE + 1):
+            # In order: one that waits for its jitter holds back those after it.
+            if timetable.fires_at(following) > now or len(dues) == DUE_AT_ONCE:
+                break
+            dues.append(Due(following, timetable.fires_at(following)))
+        else:
+            following = None
+        next_at = None if following is None else timetable.fires_at(following)
+        more = next_at is not None and next_at <= now
+        verdicts = decide(planned.schedule, dues, now, busy, more=more)
+        fires = tuple(self._fire(planned.job, verdict, now) for verdict in verdicts)
+        return Step(planned, dues[-1].at if dues else planned.decided, next_at, fires)
+
+    def _fire(self, job: str, verdict: Verdict, now: float) -> Fire:
+        return self._written(
+            Fire(job, key_of_due(verdict.due), verdict.due, FireState.DUE), verdict, now
+        )
+
+    def _written(self, fire: Fire, verdict: Verdict, now: float) -> Fire:
+        ended = 0.0 if verdict.state in {FireState.CLAIMED, FireState.QUEUED} else now
+        return replace(
+            fire,
+            state=verdict.state,
+            reason=verdict.reason or fire.reason,
+            center=self._center,
+            token=fire.token + 1,
+            claimed_at=now,
+            ended_at=ended,
+        )
+
+    async def _busy(self, jobs: Sequence[str]) -> dict[str, Busy]:
+        """Claims are read before runs: a fire that is opened in between is seen as either."""
+        if not jobs:
+            return {}
+        pending = await self._fires.pending(jobs)
+        busy = {one.job: Busy(f"run {one.run}") for one in await self._runs.going(jobs)}
+        for fire in pending:
+            now = busy.get(fire.job, Busy())
+            if fire.state == FireState.CLAIMED:
+                busy[fire.job] = now._replace(by=now.by or f"the fire of {fire.key}")
+            elif fire.state == FireState.QUEUED:
+                busy[fire.job] = now._replace(queued=now.queued + 1)
+        return busy
+
+    # -- what others left, what follows a run, what waits
+
+    async def _adopt(self) -> list[Claimed]:
+        """Fires of centers that died over them, and fires that no clock asked for."""
+        now = self._clock.now()
+        found = await self._fires.unattended(now, PATIENCE, BATCH)
+        if not found:
+            return []
+        jobs = sorted({fire.job for fire in found})
+        schedules = {p.job: p.schedule for p in await self._fires.planned(jobs)}
+        busy = await self._busy(jobs)
+        changes = []
+        for fire in found:
+            schedule = schedules.get(fire.job, _NO_SCHEDULE)
+            verdict = self._on_adoption(fire, schedule, busy.get(fire.job, Busy()))
+            if verdict.state == FireState.CLAIMED:
+                busy[fire.job] = busy.get(fire.job, Busy())._replace(by=f"the fire of {fire.key}")
+            changes.append((fire, self._written(fire, verdict, now)))
+        return [
+            Claimed(fire, schedules.get(fire.job, _NO_SCHEDULE))
+            for fire in await self._fires.change(changes)
+            if fire.state == FireState.CLAIMED
+        ]
+
+    def _on_adoption(self, fire: Fire, schedule: Schedule, busy: Busy) -> Verdict:
+        if fire.state == FireState.CLAIMED:
+            return Verdict(fire.due_at, FireState.CLAIMED, f"taken over from {fire.center}")
+        (verdict,) = overlapped(schedule, [Verdict(fire.due_at, FireState.CLAIMED)], busy)
+        return verdict
+
+    async def _let_in(self) -> list[Claimed]:
+        """The first of each job's queue whose way is free."""
+        first: dict[str, Fire] = {}
+        for fire in await self._fires.queued(QUEUE_LOOK):
+            first.setdefault(fire.job, fire)
+        if not first:
+            return []
+        now = self._clock.now()
+        busy = await self._busy(list(first))
+        free = [fire for job, fire in first.items() if not busy.get(job, Busy()).by]
+        waited = "waited: "
+        changes = [
+            (fire, self._written(fire, Verdict(0, FireState.CLAIMED, waited + fire.reason), now))
+            for fire in free
+        ]
+        schedules = {p.job: p.schedule for p in await self._fires.planned([f.job for f in free])}
+        return [
+            Claimed(fire, schedules.get(fire.job, _NO_SCHEDULE))
+            for fire in await self._fires.change(changes)
+        ]
+
+    # -- opening
+
+    async def _open(self, claimed: Sequence[Claimed]) -> int:
+        results = await self._together(self._open_one(*one) for one in claimed)
+        changes = [
+            (one.fire, outcome)
+            for one, outcome in zip(claimed, results, strict=True)
+            if outcome is not None
+        ]
+        await self._fires.change(changes)
+        return len(claimed)
+
+    async def _open_one(self, fire: Fire, schedule: Schedule) -> Fire | None:
+        """The fire with its outcome; None leaves it claimed, for whoever finds it."""
+        try:
+            if schedule.overlap == Overlap.REPLACE and not await self._make_room(fire):
+                return self._ended(fire, FireState.COALESCED, "a later one was faster")
+            run = await self._runs.start_run(fire.job, fire.key)
+        except Unavailable as error:
+            log.warning("fire %s of job %s waits: %s", fire.key, fire.job, error.detail)
+            return None
+        except SkepError as error:
+            return self._ended(fire, FireState.SKIPPED, error.detail)
+        late = self._clock.now() - self._fires_at(fire, schedule) > schedule.grace
+        outcome = FireState.LATE if late else FireState.FIRED
+        return replace(self._ended(fire, outcome, fire.reason), run=run)
+
+    def _ended(self, fire: Fire, state: FireState, reason: str) -> Fire:
+        return replace(fire, state=state, reason=reason, ended_at=self._clock.now())
+
+    async def _make_room(self, fire: Fire) -> bool:
+        """Stop the job's other runs; False when a later fire has been opened meanwhile."""
+        newest = await self._fires.of_job(fire.job, 1)
+        if newest and newest[0].due_at > fire.due_at and newest[0].state in _OPENED:
+            return False
+        for one in await self._runs.going([fire.job]):
+            if one.fire_key != fire.key:
+                await self._runs.stop_run(one.run, f"replaced by the fire of {fire.key}")
+        return True
+
+    def _fires_at(self, fire: Fire, schedule: Schedule) -> float:
+        if fire.key != key_of_due(fire.due_at):
+            return float(fire.due_at)
+        return self._timetable(fire.job, schedule).fires_at(fire.due_at)
+
+    def _timetable(self, job: str, schedule: Schedule) -> Timetable:
+        known = self._timetables.get(job)
+        if known is None or known[0] != schedule:
+            if len(self._timetables) > BATCH * ROUNDS:
+                self._timetables.clear()
+            known = self._timetables[job] = (schedule, Timetable(schedule, job))
+        return known[1]
+
+
+_MINDFUL = frozenset({Overlap.SKIP, Overlap.QUEUE})
+
+
+def planned_from(job: str, schedule: Schedule, now: float) -> Planned:
+    """A schedule as the store is to keep it, from now on."""
+    timetable = Timetable(schedule, job)
+    due = timetable.following(now)
+    return Planned(job, schedule, int(now), None if due is None else timetable.fires_at(due))
