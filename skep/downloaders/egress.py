@@ -16,6 +16,7 @@ from ipaddress import (
     ip_address,
     ip_network,
 )
+from socket import inet_aton, inet_ntoa
 
 from skep.errors import ConfigurationError
 
@@ -61,6 +62,13 @@ SPECIAL_V6: tuple[tuple[str, str], ...] = (
     ("ff00::/8", "multicast"),
 )
 
+#: Names that mean something in inner networks only; so do names without a dot.
+INNER_NAMES = (
+    ".internal", ".local", ".intranet", ".private", ".corp", ".home", ".lan", ".home.arpa",
+)  # fmt: skip
+#: Who may reach one of these may reach such names.
+PRIVATE = ("10.0.0.1", "172.16.0.1", "192.168.0.1", "fd00::1")
+
 GLOBAL_V6 = IPv6Network("2000::/3")
 COMPATIBLE = IPv6Network("::/96")
 
@@ -91,12 +99,40 @@ class EgressPolicy:
             return None
         return f"address {address} is not allowed ({why}); add it to egress.allow"
 
+    def check_name(self, host: str) -> str | None:
+        """The same for a host that a proxy will connect to, of which only the name is known.
+
+        Addresses in any spelling are judged as such, names of inner networks as private.
+        What a public name leads to is seen by the proxy alone: see docs/how-to/proxies.md.
+        """
+        name = host.rstrip(".").lower()
+        address = _spelt(name)
+        if address is not None:
+            return self.check(address)
+        if name == "localhost" or name.endswith(".localhost"):
+            return self.check("127.0.0.1")
+        if "." in name and not name.endswith(INNER_NAMES):
+            return None
+        if any(self.check(address) is None for address in PRIVATE):
+            return None
+        return f"host {host} is not allowed through a proxy: it is a name of an inner network"
+
     def _not_public(self, address: Address) -> str | None:
         for network, why in self._special:
             if address in network:
                 return why
         if isinstance(address, IPv6Address) and address not in GLOBAL_V6:
             return "reserved"
+        return None
+
+
+def _spelt(name: str) -> str | None:
+    """The address that a name is, as the C library reads it: 127.1 and 0x7f000001 are some."""
+    if ":" in name:
+        return name
+    try:
+        return inet_ntoa(inet_aton(name))
+    except OSError:
         return None
 
 

@@ -7,6 +7,9 @@ from skep.model.states import Failure
 
 DETAIL_LIMIT = 300
 
+#: Failure class and sentence of a request; (None, "") = all is well so far.
+Verdict = tuple[Failure | None, str]
+
 #: Numbers of libcurl; some of them have no name in pycurl.
 _TIMEOUT = 28
 _RECEIVE = 56
@@ -22,7 +25,13 @@ _SENTENCES: dict[int, tuple[Failure, str]] = {
 }
 _OTHER = (Failure.NETWORK, "{}")
 
-_CUTS = {Failure.TIMEOUT: Cut.TIME, Failure.LIMIT: Cut.LENGTH, Failure.NETWORK: Cut.DISCONNECT}
+_CUTS: dict[Failure, Cut | None] = {
+    Failure.TIMEOUT: Cut.TIME,
+    Failure.LIMIT: Cut.LENGTH,
+    Failure.NETWORK: Cut.DISCONNECT,
+    # A page that says that we are blocked is whole.
+    Failure.BLOCKED: None,
+}
 
 
 def classify(number: int, message: str, time_limit: float) -> tuple[Failure, str]:
@@ -45,8 +54,8 @@ def _what_was_received(said: str) -> int:
     return 8 if broken else _RECEIVE
 
 
-def cut_of(failure: Failure) -> Cut:
-    """Why the body in the archive is not whole."""
+def cut_of(failure: Failure) -> Cut | None:
+    """Why the body in the archive is not whole; None when it is."""
     return _CUTS.get(failure, Cut.UNSPECIFIED)
 
 

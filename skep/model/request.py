@@ -6,12 +6,14 @@ reports. The last two travel by the hundred and are encoded as arrays.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 #: Longest URI that is taken, in characters; the store's columns are made for it.
 URI_LIMIT = 8000
+SESSION_LIMIT = 100
 DEFAULT_PRIORITY = 5
 
 
@@ -32,6 +34,8 @@ class NewRequest(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True)
     expires_in: float | None = None
     #: Take it even if the run has had the same request before.
     again: bool = False
+    #: The identity that it belongs to, by any name; "" takes one of the run's.
+    session: Annotated[str, Meta(max_length=SESSION_LIMIT)] = ""
 
 
 class Work(msgspec.Struct, array_like=True, omit_defaults=True):
@@ -43,6 +47,7 @@ class Work(msgspec.Struct, array_like=True, omit_defaults=True):
     headers: dict[str, str] = msgspec.field(default_factory=dict)
     body: bytes = b""
     meta: dict[str, Any] = msgspec.field(default_factory=dict)
+    session: str = ""
 
 
 class Outcome(msgspec.Struct, array_like=True, omit_defaults=True):

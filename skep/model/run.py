@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from skep.model.exits import ExitRules, Sessions
 from skep.model.request import DEFAULT_PRIORITY
 from skep.model.states import RunState
 
@@ -47,6 +48,10 @@ class RunSettings(msgspec.Struct, frozen=True):
     robots: bool = True
     #: Status codes that count as done although they are 400 or more.
     accept_status: tuple[Annotated[int, Meta(ge=100, le=999)], ...] = ()
+    #: Proxies or redials; None = by the agent's own address.
+    exits: ExitRules | None = None
+    #: Identities of the run; `5` is short for five by the default rules.
+    sessions: Sessions = None
 
 
 class Run(msgspec.Struct, frozen=True):

@@ -1,0 +1,53 @@
+"""Patterns that runs bring along, matched in linear time. Pure; agents and centers use it.
+
+Python's own regular expressions can take for ever on a page that somebody wrote for them,
+and hold up the whole process meanwhile; RE2 cannot. It has no look-around and no
+back-references, and says so when the run is opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import re2  # type: ignore[import-untyped]  # the package ships no types
+
+from skep.errors import InvalidInput
+
+#: So much of a body is looked at.
+LOOKED_AT = 1024 * 1024
+_MEMORY = 8 * 2**20
+
+
+class Pattern(Protocol):
+    """What is needed of a compiled pattern."""
+
+    def search(self, text: bytes) -> object | None:
+        """Something, when it is found."""
+
+
+def compiled(pattern: str, whose: str) -> Pattern | None:
+    """None for the empty pattern; raises InvalidInput that names the setting."""
+    if not pattern:
+        return None
+    options = re2.Options()
+    options.log_errors = False
+    options.never_capture = True
+    options.max_mem = _MEMORY
+    try:
+        found: Pattern = re2.compile(pattern.encode(), options)
+    except (re2.error, ValueError) as error:
+        raise InvalidInput(f"{whose} is not a pattern: {_said(error)}") from error
+    return found
+
+
+def _said(error: Exception) -> str:
+    said = error.args[0] if error.args else ""
+    return said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+
+
+def searched(status: int, reason: str, headers: Sequence[tuple[str, str]], body: bytes) -> bytes:
+    """What patterns are looked for in: a status line, headers, an empty line, the body."""
+    lines = [f"HTTP {status} {reason}", *(f"{name}: {value}" for name, value in headers)]
+    head = "\n".join(lines).encode("latin-1", "replace")
+    return head + b"\n\n" + body[:LOOKED_AT]

@@ -1,0 +1,145 @@
+"""Sessions of one run: identities that are made, used, blocked and replaced. Pure.
+
+Runs in the thread of a downloader. A session is cookies, connections, an exit and headers;
+what libcurl needs for it hangs on `kit` and is not looked at here. Nothing of one session
+ever comes into another, but for the cookies of a run that has no rules for sessions: there
+only the exit changes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+from skep.downloaders.exits import Exit, ExitPool
+from skep.model.exits import ExitRules, SessionRules
+
+#: Sessions with a name, per run and agent; beyond it the one unused for longest ends.
+NAMED_LIMIT = 1000
+_NO_HEADERS: Mapping[str, str] = {}
+
+
+class Session:
+    """One identity."""
+
+    __slots__ = ("cookies", "exit", "headers", "heir_of", "kit", "name", "open", "retired", "uses")
+
+    def __init__(
+        self, name: str, way: Exit, headers: Mapping[str, str], heir_of: Session | None
+    ) -> None:
+        #: "" = for requests that name none.
+        self.name = name
+        self.exit = way
+        self.headers = headers
+        #: The session whose cookies it takes over.
+        self.heir_of = heir_of
+        #: What libcurl needs; made when it is first used.
+        self.kit: Any = None
+        #: What was in its jar when the kit was put away, for its heir.
+        self.cookies: list[str] = []
+        #: Requests that were started in it, and those that have not ended.
+        self.uses = 0
+        self.open = 0
+        #: Why no request starts in it any more; "" = one may.
+        self.retired = ""
+
+    def __repr__(self) -> str:
+        return f"<Session {self.name or 'unnamed'} {self.exit} {self.retired}>"
+
+
+class SessionPool:
+    """All sessions of a run on one agent."""
+
+    def __init__(
+        self, exits: ExitRules | None, sessions: SessionRules | None, pool: ExitPool, rng: Random
+    ) -> None:
+        self._pool = pool
+        self._isolated = sessions is not None
+        rules = sessions or SessionRules()
+        ways = exits or ExitRules()
+        limits = [limit for limit in (rules.uses, ways.switch_after) if limit]
+        #: Where the line is dialled again, counting is done by whoever asks for it.
+        self._uses = rules.uses if ways.redial else min(limits, default=0)
+        self._headers = list(rules.headers)
+        rng.shuffle(self._headers)
+        self._dressed = 0
+        self._turns: deque[Session | None] = deque([None] * rules.count)
+        self._named: dict[str, Session] = {}
+        #: No request is left in them: their kits can be put away.
+        self.ended: list[Session] = []
+
+    def take(self, name: str, now: float) -> Session | None:
+        """The session for a request, counted as used; None when every exit rests."""
+        session = self._next_named(name, now) if name else self._next_unnamed(now)
+        if session is not None:
+            session.uses += 1
+            session.open += 1
+        return session
+
+    def leave(self, session: Session) -> None:
+        """A request has ended in it."""
+        session.open -= 1
+        if session.retired and not session.open:
+            self.ended.append(session)
+
+    def retire(self, session: Session, why: str) -> bool:
+        """No more requests in it; False when it was retired before."""
+        if session.retired:
+            return False
+        session.retired = why
+        if not session.open:
+            self.ended.append(session)
+        return True
+
+    def retire_all(self, why: str, way: Exit | None = None) -> int:
+        """Every session, or every one with this exit; returns how many."""
+        chosen = [one for one in self._alive() if way is None or one.exit is way]
+        return sum(self.retire(one, why) for one in chosen)
+
+    def disconnect(self) -> None:
+        """Put away the connections of all that are idle; who they are stays."""
+        self.ended += [one for one in self._alive() if not one.open and not one.retired]
+
+    def _alive(self) -> list[Session]:
+        return [*self._named.values(), *filter(None, self._turns)]
+
+    def _next_unnamed(self, now: float) -> Session | None:
+        """They take turns."""
+        session = self._usable(self._turns[0], "", now)
+        if session is not None:
+            self._turns[0] = session
+        self._turns.rotate(-1)
+        return session
+
+    def _next_named(self, name: str, now: float) -> Session | None:
+        session = self._usable(self._named.get(name), name, now)
+        if session is not None:
+            # The last in the dictionary is the one that was used last.
+            self._named.pop(name, None)
+            self._named[name] = session
+            if len(self._named) > NAMED_LIMIT:
+                oldest = next(iter(self._named))
+                self.retire(self._named.pop(oldest), "forgotten")
+        return session
+
+    def _usable(self, session: Session | None, name: str, now: float) -> Session | None:
+        if session is None:
+            return self._fresh(None, name, now)
+        if self._uses and session.uses >= self._uses:
+            self.retire(session, "used up")
+        return self._fresh(session, name, now) if session.retired else session
+
+    def _fresh(self, before: Session | None, name: str, now: float) -> Session | None:
+        way = self._pool.take(now, before.exit if before else None)
+        if way is None:
+            return None
+        heir_of = None if self._isolated else before
+        return Session(name, way, self._next_headers(), heir_of)
+
+    def _next_headers(self) -> Mapping[str, str]:
+        if not self._headers:
+            return _NO_HEADERS
+        self._dressed += 1
+        return self._headers[(self._dressed - 1) % len(self._headers)]
