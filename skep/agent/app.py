@@ -18,12 +18,14 @@ from random import Random
 import msgspec
 
 from skep.agent.heart import Heart, Pulse
-from skep.agent.holding import Holding
+from skep.agent.holding import Gated, Holding
 from skep.agent.leasing import Leaser
 from skep.agent.outbox import Outbox
 from skep.agent.pump import Pump
 from skep.agent.reporting import Reporter
 from skep.agent.runs import Downloaders
+from skep.agent.sites import SiteGate
+from skep.agent.usher import Usher
 from skep.agent.vitals import Gauge
 from skep.agent.workspace import Workspace
 from skep.downloaders.ports import Kind
@@ -67,14 +69,26 @@ class Agent:
         self._gauge = Gauge()
         self.workspace = Workspace(folder)
         self.outbox = Outbox(folder / "outbox", self._settings.outbox_bytes)
-        self.holding = Holding(clock.monotonic)
+        sites = settings.sites
+        gate: SiteGate[Gated] = SiteGate(
+            adaptive=sites.adaptive,
+            breaker_after=sites.breaker_after,
+            crawl_delay_cap=sites.crawl_delay_cap,
+        )
+        self.holding = Holding(clock.monotonic, gate)
         self.downloaders = Downloaders(kinds, clock.monotonic)
+        pulse = Pulse(self.vitals, self._held, self._answered, self._center_is_back)
+        self.heart = Heart(client, registration, pulse, clock, rng)
         self.reporter = Reporter(
             self.id, client, self.holding, self.outbox, self._settings.report_every, clock, rng
+        )
+        self.usher = Usher(
+            self.holding, self.downloaders, self.workspace.settings_of, self.heart.alive
         )
         self.pump = Pump(
             self.holding,
             self.downloaders,
+            self.usher,
             self.workspace.settings_of,
             self._settings.concurrency,
             self._after_round,
@@ -90,8 +104,6 @@ class Agent:
             clock,
             rng,
         )
-        pulse = Pulse(self.vitals, self._held, self._answered, self._center_is_back)
-        self.heart = Heart(client, registration, pulse, clock, rng)
         self.reporter.relieved = self.pump.poke
 
     async def run(self) -> None:

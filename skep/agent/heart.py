@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from math import inf
 from random import Random
 
 from skep.errors import Forbidden, OldProtocol, SkepError, Unauthorized, UnknownAgent
@@ -33,6 +34,9 @@ REGISTER = Backoff(first=0.5, cap=30.0)
 BEAT_CAP = 10.0
 #: What a beat may take beyond its interval, before a new connection is tried.
 BEAT_MARGIN = 1.0
+#: So long before a center may call us dead, nothing is asked any more of hosts that another
+#: agent would get.
+FENCE = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +69,27 @@ class Heart:
         self._known: Registered | None = None
         self._reachable = True
         self._heard = clock.monotonic()
+        #: When the last call was sent that a center took as a sign of life.
+        self._sent = -inf
         self.beats = 0
 
     def beat_now(self) -> None:
         """Something happened that a center should hear before the next beat is due."""
         self._now.ring()
 
+    def alive(self) -> bool:
+        """Whether every center takes us for alive at this moment. False means that it cannot
+        be known: what we hold may be in other hands by now."""
+        if self._known is None:
+            return False
+        after = self._known.alive_after
+        return self._clock.monotonic() < self._sent + after - min(FENCE, after / 4)
+
     async def register(self) -> Registered:
         """For ever, until a center takes it; raises only what is `FATAL` at first start."""
         attempt = 0
         while True:
+            sent = self._clock.monotonic()
             try:
                 self._known = await self._introduce()
             except SkepError as error:
@@ -82,6 +97,7 @@ class Heart:
                     raise
                 self._lost_touch(error)
             else:
+                self._sent = sent
                 self._in_touch()
                 log.info("registered at %s as %s", self._client.address, self._registration.id)
                 return self._known
@@ -116,7 +132,8 @@ class Heart:
 
     async def _beat(self, seconds: float) -> bool:
         held = self._pulse.held()
-        deaf = self._clock.monotonic() - self._heard
+        sent = self._clock.monotonic()
+        deaf = sent - self._heard
         beat = Heartbeat(self._registration.id, self._pulse.vitals(), held, deaf=deaf)
         try:
             reply = await self._client.heartbeat(beat, seconds)
@@ -131,6 +148,8 @@ class Heart:
         if not reply.known:
             await self.register()
         await self._pulse.answered(held, reply)
+        # Not before: what was taken from us must have left the gate by now.
+        self._sent = max(self._sent, sent)
         return True
 
     def _lost_touch(self, error: SkepError) -> None:

@@ -9,11 +9,14 @@ outbox or a loss that is counted.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from skep.agent.notes import Notes
+from skep.agent.sites import Site, SiteGate, site_in
 from skep.downloaders.ports import Fetched
 from skep.model.block import BlockReport, Held, Leased
 from skep.model.request import Outcome, Work
+from skep.model.site import SiteNote
 from skep.model.states import Failure
 
 #: Frames in one report; a block that has more waiting is reported in parts.
@@ -29,21 +32,10 @@ class HeldBlock:
     """One lease. `done` is handed to the downloader for every request of the block."""
 
     __slots__ = (
-        "frame_bytes",
-        "frames",
-        "gap",
-        "gone",
-        "held",
-        "holding",
-        "outcomes",
-        "reporting",
-        "run",
-        "running",
-        "since",
-        "spoiled",
-        "waiting",
-        "withdrawn",
-    )
+        "frame_bytes", "frames", "gap", "gated", "gone", "held", "holding", "notes", "open_at",
+        "outcomes", "reporting", "run", "running", "since", "sites", "spoiled", "urgent",
+        "waiting", "withdrawn",
+    )  # fmt: skip
 
     def __init__(self, holding: Holding, leased: Leased, works: Iterable[Work]) -> None:
         skip = frozenset(leased.skip)
@@ -53,6 +45,13 @@ class HeldBlock:
         #: Not started yet, the first of them last, so that it can be popped.
         self.waiting = [work for work in works if work.id not in skip][::-1]
         self.running = 0
+        #: Requests that wait in the gate; hosts with a pace, and what is open of each.
+        self.gated = 0
+        self.sites: dict[str, Site[Gated]] = {}
+        self.open_at: dict[str, int] = {}
+        self.notes = Notes()
+        #: Somebody waits for a note: a host is free again, or in trouble.
+        self.urgent = False
         self.outcomes: list[Outcome] = []
         self.frames: list[bytes] = []
         self.frame_bytes = 0
@@ -78,9 +77,11 @@ class HeldBlock:
             holding.discarded += 1
         elif fetched.outcome.failure != Failure.LOST:
             self._keep(fetched.outcome, fetched.frames)
+            if fetched.host:
+                self.notes.count(fetched.host, fetched.outcome)
         elif not self.withdrawn:
             self._spoil()
-        if not self.running and not self.waiting:
+        if not self.running and not self.waiting and not self.gated:
             self.withdrawn = self.withdrawn or self.gap
             holding.ready = True
         holding.changed()
@@ -105,37 +106,80 @@ class HeldBlock:
                 self.holding.ready = True
         self.outcomes.append(outcome)
 
+    def admit(self) -> None:
+        """One of its requests leaves the gate, to be started."""
+        self.gated -= 1
+        self.running += 1
+        self.holding.active += 1
+
+    def defer(self, host: str, request: int) -> None:
+        """One of its requests leaves the gate and the block: its host is left alone."""
+        self.gated -= 1
+        self.notes.of(host).deferred.append(request)
+        self.ended_at(host)
+        if self.complete:
+            self.holding.ready = True
+
+    def trouble_at(self, host: str, trouble: str, cool: float | None) -> None:
+        """A host must be left alone; the center should hear of it soon."""
+        note = self.notes.of(host)
+        note.trouble, note.cool = trouble, cool
+        self.urgent = self.holding.ready = True
+
+    def ended_at(self, host: str) -> None:
+        """A request of a host with a pace is over; with the last, others may have it."""
+        self.open_at[host] -= 1
+        if not self.open_at[host]:
+            self.notes.of(host)
+            self.urgent = self.holding.ready = True
+
     @property
     def complete(self) -> bool:
         """Every request has its outcome."""
-        return not self.waiting and not self.running
+        return not self.waiting and not self.running and not self.gated
 
     def due(self, now: float, every: float) -> bool:
         """Whether to report now: the block ended, is large, or an outcome waited enough."""
         if self.reporting:
             return False
         if self.withdrawn and self.complete:
-            return bool(self.outcomes)
-        if self.complete or self.frame_bytes >= REPORT_BYTES:
+            return bool(self.outcomes or self.urgent)
+        if self.complete or self.urgent or self.frame_bytes >= REPORT_BYTES:
             return True
         return bool(self.outcomes) and now - self.since >= every
 
     def take(self) -> BlockReport:
         """Everything that waits, as one report."""
         final = self.complete and not self.withdrawn and not self.gap
+        frames = b"".join(self.frames)
         report = BlockReport(
-            self.held.block, self.held.token, self.outcomes, final, b"".join(self.frames)
+            self.held.block, self.held.token, self.outcomes, final, frames, self._take_notes()
         )
         self.outcomes, self.frames, self.frame_bytes = [], [], 0
-        self.reporting = True
+        self.reporting, self.urgent = True, False
         return report
+
+    def _take_notes(self) -> list[SiteNote]:
+        notes = self.notes.take()
+        if self.sites:
+            now = self.holding.monotonic()
+            for note in notes:
+                if site := self.sites.get(note.host):
+                    note.delay, note.crawl_delay = site.delay, site.crawl_delay
+                    note.left, note.wait = not self.open_at[note.host], site.wait(now)
+        return notes
+
+
+#: What waits in the gate.
+Gated = tuple[HeldBlock, Work]
 
 
 class Holding:
     """All blocks of one agent. `changed` is called after every outcome."""
 
-    def __init__(self, monotonic: Callable[[], float]) -> None:
+    def __init__(self, monotonic: Callable[[], float], gate: SiteGate[Gated] | None = None) -> None:
         self.monotonic = monotonic
+        self.gate: SiteGate[Gated] = gate or SiteGate()
         self.changed: Callable[[], None] = _nothing
         self._blocks: dict[int, HeldBlock] = {}
         self._startable: deque[HeldBlock] = deque()
@@ -156,19 +200,45 @@ class Holding:
         #: Draining: every block that still arrives is given back.
         self.closing = False
 
-    def add(self, leased: Leased, works: Sequence[Work], *, keep: bool = True) -> HeldBlock:
-        """Take a lease; an older lease of the same block is lost. `keep=False` gives it back."""
+    def add(
+        self,
+        leased: Leased,
+        works: Sequence[Work],
+        paced: Mapping[str, Site[Gated]] | None = None,
+        *,
+        keep: bool = True,
+    ) -> HeldBlock:
+        """Take a lease; an older lease of the same block is lost. `keep=False` gives it back.
+
+        Requests of hosts in `paced` wait in the gate, all others to be started in order.
+        """
         if leased.id in self._blocks:
             self.lose([self._blocks[leased.id].held])
         block = HeldBlock(self, leased, works)
         self._blocks[leased.id] = block
         if self.closing or not keep:
             self._withdraw(block)
-        elif block.waiting:
+            return block
+        if paced:
+            self._queue_at_gate(block, paced)
+        if block.waiting:
             self._startable.append(block)
-        else:
+        elif not block.gated:
             self.ready = True
         return block
+
+    def _queue_at_gate(self, block: HeldBlock, paced: Mapping[str, Site[Gated]]) -> None:
+        free = []
+        for work in block.waiting[::-1]:
+            site = paced.get(site_in(work.uri))
+            if site is None:
+                free.append(work)
+                continue
+            block.sites[site.host] = site
+            block.open_at[site.host] = block.open_at.get(site.host, 0) + 1
+            block.gated += 1
+            self.gate.offer(site, (block, work))
+        block.waiting = free[::-1]
 
     def next_works(self, limit: int) -> tuple[HeldBlock, list[Work]] | None:
         """Up to `limit` requests of the oldest block that has some; they count as active."""
@@ -185,8 +255,8 @@ class Holding:
 
     @property
     def queued(self) -> int:
-        """Requests that wait to be started."""
-        return sum(len(block.waiting) for block in self._startable)
+        """Requests that wait to be started: of those in the gate, what can start soon."""
+        return sum(len(block.waiting) for block in self._startable) + self.gate.ripe
 
     @property
     def blocks(self) -> int:
@@ -275,6 +345,7 @@ class Holding:
         self.discarded += len(block.outcomes)
         self.unreported -= block.frame_bytes
         block.waiting, block.outcomes, block.frames, block.frame_bytes = [], [], [], 0
+        self._leave_gate(block)
 
     def withdraw(self, run: str | None = None) -> int:
         """Start no more of these blocks and give them back; None means all of them."""
@@ -290,7 +361,13 @@ class Holding:
     def _withdraw(self, block: HeldBlock) -> None:
         block.withdrawn = True
         block.waiting = []
+        self._leave_gate(block)
         self.ready = True
+
+    def _leave_gate(self, block: HeldBlock) -> None:
+        if block.gated:
+            block.gated = 0
+            self.gate.drop(lambda item: item[0] is block)
 
     def abandon_running(self) -> None:
         """Downloads that did not even answer to being aborted: stop waiting for them."""
@@ -304,7 +381,8 @@ class Holding:
         ended = [
             block
             for block in self._blocks.values()
-            if block.withdrawn and block.complete and not block.outcomes and not block.reporting
+            if block.withdrawn and block.complete and not block.due(0.0, 0.0)
+            if not block.reporting
         ]
         for block in ended:
             del self._blocks[block.held.block]

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 
 import msgspec
 
 from skep.agent.appetite import UNREPORTED_LIMIT, Pace, blocks_wanted, requests_wanted
-from skep.agent.holding import Holding
+from skep.agent.holding import Gated, Holding
+from skep.agent.sites import Site
 from skep.agent.workspace import Workspace
 from skep.errors import SkepError
 from skep.model.block import Leased
@@ -32,6 +33,10 @@ log = logging.getLogger(__name__)
 RETRY = Backoff(first=0.5, cap=10.0)
 #: Pause after an empty answer that came without having waited.
 EMPTY_PAUSE = 0.5
+#: Requests in the gate above which no more are asked for, however slow their hosts are.
+GATED_LIMIT = 20_000
+#: A block of slow hosts counts as so many requests at least, or too many would be asked for.
+SMALLEST_BLOCK = 10
 
 _works = msgspec.msgpack.Decoder(list[Work])
 
@@ -71,6 +76,8 @@ class Leaser:
         """How many blocks to ask for now."""
         holding, settings = self._holding, self._settings
         if holding.closing or holding.unreported >= UNREPORTED_LIMIT:
+            return 0
+        if holding.gate.waiting >= GATED_LIMIT:
             return 0
         self.pace.note_finished(holding.finished, self._clock.monotonic())
         size = self.pace.block_size
@@ -124,8 +131,10 @@ class Leaser:
     async def take(self, reply: LeaseReply) -> None:
         """Blocks came, with a lease or with the answer to a heartbeat."""
         await self._remember(reply.runs)
+        now = self._clock.monotonic()
+        paced = {pace.host: self._holding.gate.learn(pace, now) for pace in reply.sites}
         for leased in reply.blocks:
-            self._add(leased)
+            self._add(leased, paced)
         if reply.blocks:
             self._arrived()
 
@@ -134,7 +143,7 @@ class Leaser:
             if not self._workspace.knows(run, settings):
                 await asyncio.to_thread(self._workspace.allocate, run, settings)
 
-    def _add(self, leased: Leased) -> None:
+    def _add(self, leased: Leased, paced: Mapping[str, Site[Gated]]) -> None:
         try:
             works = _works.decode(leased.body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -144,5 +153,8 @@ class Leaser:
         known = self._workspace.settings_of(leased.run) is not None
         if not known:
             log.error("block %d: no settings of run %s came with it", leased.id, leased.run)
-        self._holding.add(leased, works, keep=known)
-        self.pace.note_block(len(works))
+        before = self._holding.queued
+        self._holding.add(leased, works, paced, keep=known)
+        # Of requests that wait in the gate only those count that can be started soon.
+        size = self._holding.queued - before
+        self.pace.note_block(max(size, SMALLEST_BLOCK) if paced else len(works))

@@ -7,21 +7,19 @@ never waits: what cannot be started now is started when something ends.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 
 from skep.agent.appetite import UNREPORTED_LIMIT
 from skep.agent.holding import HeldBlock, Holding
-from skep.agent.runs import Downloaders
-from skep.downloaders.ports import Downloader, Fetched
-from skep.model.request import Outcome, Work
+from skep.agent.runs import Downloaders, start
+from skep.agent.usher import Usher
+from skep.model.request import Work
 from skep.model.run import RunSettings
-from skep.model.states import Failure
-
-log = logging.getLogger(__name__)
 
 #: Starts in one round; then heartbeats and everybody else get their turn.
 ROUND = 512
+#: The gate is looked at no more often than this while those whose turn it is find no room.
+SHORTEST_WAIT = 0.01
 
 
 class Pump:
@@ -31,12 +29,15 @@ class Pump:
         self,
         holding: Holding,
         downloaders: Downloaders,
+        usher: Usher,
         settings_of: Callable[[str], RunSettings | None],
         concurrency: int,
         after_round: Callable[[], None],
     ) -> None:
         self._holding = holding
         self._downloaders = downloaders
+        self._usher = usher
+        self._alarm: asyncio.TimerHandle | None = None
         self._settings_of = settings_of
         self._concurrency = concurrency
         self._after_round = after_round
@@ -53,7 +54,7 @@ class Pump:
         # `_poked` stays set meanwhile: a downloader may answer before `start` returns.
         while self._holding.broken:
             self._downloaders.discard(self._holding.broken.pop())
-        budget = ROUND
+        budget = ROUND - self._usher.admit(min(ROUND, self._room()))
         while budget > 0 and (batch := self._next_batch(budget)):
             block, works = batch
             budget -= len(works)
@@ -61,12 +62,16 @@ class Pump:
         self._poked = False
         if budget <= 0:
             self.poke()
+        self._wait_for_turns()
         self._after_round()
 
     def _next_batch(self, budget: int) -> tuple[HeldBlock, list[Work]] | None:
+        return self._holding.next_works(min(budget, self._room()))
+
+    def _room(self) -> int:
         if self._holding.unreported >= UNREPORTED_LIMIT:
-            return None
-        return self._holding.next_works(min(budget, self._concurrency - self._holding.active))
+            return 0
+        return self._concurrency - self._holding.active
 
     def _start(self, block: HeldBlock, works: list[Work]) -> None:
         # Settings come with the lease; they are gone only for a run that was just released.
@@ -74,13 +79,14 @@ class Pump:
         downloader = self._downloaders.of(block.run, settings)
         done = block.done
         for work in works:
-            try:
-                downloader.start(work, done)
-            except Exception as error:
-                log.exception("downloader of run %s broke", block.run)
-                done(_broken(work, downloader, error))
+            start(downloader, block.run, work, done)
 
-
-def _broken(work: Work, downloader: Downloader, error: Exception) -> Fetched:
-    detail = f"{type(downloader).__name__} could not start: {error}"
-    return Fetched(Outcome(work.id, failure=Failure.CODE, detail=detail))
+    def _wait_for_turns(self) -> None:
+        """Look again when the turn of somebody in the gate comes."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        seconds = self._usher.next_due()
+        if seconds is not None:
+            loop = asyncio.get_running_loop()
+            self._alarm = loop.call_later(max(seconds, SHORTEST_WAIT), self.poke)

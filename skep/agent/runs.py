@@ -35,6 +35,16 @@ class Refusal:
         """Nothing to let go."""
 
 
+def start(downloader: Downloader, run: str, work: Work, done: Callable[[Fetched], None]) -> None:
+    """Begin a download; a downloader that cannot is answered for."""
+    try:
+        downloader.start(work, done)
+    except Exception as error:
+        log.exception("downloader of run %s broke", run)
+        detail = f"{type(downloader).__name__} could not start: {error}"
+        done(Fetched(Outcome(work.id, failure=Failure.CODE, detail=detail)))
+
+
 @dataclass(slots=True)
 class _Opened:
     downloader: Downloader

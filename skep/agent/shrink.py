@@ -23,7 +23,7 @@ def shrink(report: BlockReport) -> BlockReport | None:
         for outcome in report.outcomes
     ]
     frames = report.frames[:start] + report.frames[end:]
-    return BlockReport(report.block, report.token, outcomes, report.final, frames)
+    return replace(report, outcomes=outcomes, frames=frames)
 
 
 def _refused(outcome: Outcome) -> Outcome:

@@ -10,6 +10,7 @@ from skep.downloaders.outgoing import Outgoing, for_next_hop, request_headers
 from skep.downloaders.ports import Fetched
 from skep.downloaders.target import BadTarget, Target, join_target, parse_target
 from skep.model.request import Work
+from skep.model.site import site_of
 
 Done = Callable[[Fetched], None]
 
@@ -27,8 +28,8 @@ class Flight:
     """A request, where it goes next, and what its hops have used up so far."""
 
     __slots__ = (
-        "began", "body", "done", "elapsed", "hops", "method", "outgoing", "received", "sent",
-        "target", "work",
+        "began", "body", "done", "elapsed", "hops", "host", "method", "outgoing", "received",
+        "sent", "target", "work",
     )  # fmt: skip
 
     def __init__(self, work: Work, done: Done, run: Outgoing) -> None:
@@ -36,6 +37,8 @@ class Flight:
         self.work = work
         self.done = done
         self.target: Target = parse_target(work.uri)
+        #: Whom the request is meant for, wherever redirects lead it.
+        self.host = self.target.host
         self.outgoing = request_headers(run, work.headers)
         self.method = work.method if work.method == "GET" else _method(work.method)
         self.body = work.body
@@ -50,6 +53,11 @@ class Flight:
     def is_plain(self) -> bool:
         """A GET without body or login: what a fresh handle does by itself."""
         return self.method == "GET" and not self.body and not self.target.login
+
+    @property
+    def site(self) -> str:
+        """What politeness counts: whom the present hop goes to."""
+        return site_of(self.target.host)
 
     @property
     def final_uri(self) -> str:

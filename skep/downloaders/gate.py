@@ -19,11 +19,13 @@ _REMEMBERED = 4096
 class Host(Generic[Item]):
     """The queue of one host."""
 
-    __slots__ = ("next_start", "queued", "running", "waiting")
+    __slots__ = ("delay", "next_start", "queued", "running", "waiting")
 
     def __init__(self) -> None:
         self.waiting: deque[Item] = deque()
         self.running = 0
+        #: Seconds between two starts.
+        self.delay = 0.0
         self.next_start = 0.0
         #: It stands in `ready` or `delayed`: at most once.
         self.queued = False
@@ -32,21 +34,32 @@ class Host(Generic[Item]):
 class HostGate(Generic[Item]):
     """Holds items back until their host may be asked again."""
 
-    __slots__ = ("_at_once", "_count", "_delay", "_delayed", "_hosts", "_ready")
+    __slots__ = ("_at_once", "_count", "_delay", "_delayed", "_hosts", "_paces", "_ready")
 
     def __init__(self, at_once: int, delay: float) -> None:
         self._at_once = at_once
         self._delay = delay
         self._hosts: dict[str, Host[Item]] = {}
+        self._paces: dict[str, float] = {}
         self._ready: deque[Host[Item]] = deque()
         self._delayed: list[tuple[float, int, Host[Item]]] = []
         self._count = 0
+
+    def pace(self, name: str, delay: float) -> None:
+        """Keep at least this distance on one host, redirects included. The one method that
+        any thread may call."""
+        if len(self._paces) >= _REMEMBERED:
+            self._paces.clear()  # whoever still cares says it again with the next request
+        self._paces[name] = delay
 
     def offer(self, name: str, item: Item, *, first: bool = False) -> None:
         """Queue an item; `first` is for what has begun already, such as a redirect."""
         host = self._hosts.get(name)
         if host is None:
             host = self._hosts[name] = Host()
+            host.delay = self._delay
+        if self._paces:
+            host.delay = max(self._delay, self._paces.get(name, 0.0))
         if first:
             host.waiting.appendleft(item)
         else:
@@ -62,7 +75,7 @@ class HostGate(Generic[Item]):
         host = self._ready.popleft()
         host.queued = False
         host.running += 1
-        host.next_start = now + self._delay
+        host.next_start = now + host.delay if host.delay else 0.0
         item = host.waiting.popleft()
         self._settle(host)
         return item
@@ -92,7 +105,7 @@ class HostGate(Generic[Item]):
         if host.queued or not host.waiting or host.running >= self._at_once:
             return
         host.queued = True
-        if self._delay and host.next_start:
+        if host.next_start:
             self._count += 1
             heappush(self._delayed, (host.next_start, self._count, host))
         else:
@@ -100,7 +113,7 @@ class HostGate(Generic[Item]):
 
     def _forget(self, name: str, now: float) -> None:
         """A host must be remembered until its delay is over, and need not be afterwards."""
-        if not self._delay:
+        if not self._hosts[name].delay:
             del self._hosts[name]
         elif len(self._hosts) > _REMEMBERED:
             for other, host in list(self._hosts.items()):

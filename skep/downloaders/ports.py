@@ -9,10 +9,11 @@ downloader itself is closed or broken.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
+from skep.archive.frames import Exchange
 from skep.model.request import Outcome, Work
 from skep.model.run import RunSettings
 
@@ -22,6 +23,12 @@ class Fetched(msgspec.Struct):
 
     outcome: Outcome
     frames: bytes = b""
+    #: The host that was asked first, "" = not known.
+    host: str = ""
+    #: When its last hop began, by the monotonic clock; 0 = not known.
+    began: float = 0.0
+    #: Between an engine and its content rules only: the page of which frames are made.
+    exchange: Exchange | None = None
 
 
 class Downloader(Protocol):
@@ -39,6 +46,14 @@ class Downloader(Protocol):
 
     async def close(self) -> None:
         """Abort what runs (as failures of class `lost`), free everything."""
+
+
+@runtime_checkable
+class Paced(Protocol):
+    """A downloader that may ask a host more often than it is told to: for redirects."""
+
+    def pace(self, site: str, spacing: float) -> None:
+        """Keep so many seconds between two starts on this site; said before each of them."""
 
 
 class Kind(Protocol):

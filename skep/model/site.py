@@ -105,8 +105,11 @@ class SiteView(msgspec.Struct, frozen=True):
 
 
 def site_of(host: str) -> str:
-    """The name under which a host is kept: `www.example.org` is `example.org`."""
+    """The name under which a host is kept: `www.example.org` is `example.org`, and an
+    address of IPv6 has its brackets."""
     name = host.lower().rstrip(".")
+    if ":" in name and name[0] != "[":
+        return f"[{name}]"
     return name[4:] if name.startswith("www.") and name.count(".") > 1 else name
 
 

@@ -20,6 +20,7 @@ from skep.model.agent import Registration
 from skep.model.block import BlockReport, Held, Leased
 from skep.model.request import Outcome, Work
 from skep.model.run import RunSettings
+from skep.model.site import Pace, SiteNote
 from skep.runtime.ids import new_secret
 from skep.wire import codec
 from skep.wire.messages import (
@@ -77,6 +78,9 @@ class CenterDouble:
         #: Request ids in the order in which their first outcome was stored.
         self.stored: list[int] = []
         self.known = True
+        #: Told with every lease, as what a center says about hosts.
+        self.sites: list[Pace] = []
+        self.alive_after = 11.0
         #: Named in every heartbeat answer from now on.
         self.lost: set[int] = set()
         self.pushed: list[Command] = []
@@ -166,6 +170,10 @@ class CenterDouble:
         """Every outcome that was stored."""
         return (outcome for block in self.blocks.values() for outcome in block.outcomes.values())
 
+    def notes(self) -> list[SiteNote]:
+        """Everything that was said about hosts, in order."""
+        return [note for report in self.reports for b in report.blocks for note in b.sites]
+
     def _notify(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
@@ -208,7 +216,7 @@ class CenterDouble:
         for block in self.blocks.values():
             if block.agent == message.registration.id and block.id not in kept:
                 self._take_back(block)
-        return Registered(self.heartbeat_every, 30.0, "double", "0")
+        return Registered(self.heartbeat_every, 30.0, "double", "0", self.alive_after)
 
     async def _heartbeat(self, data: bytes) -> HeartbeatReply:
         beat = codec.decode(data, Heartbeat)
@@ -225,7 +233,8 @@ class CenterDouble:
             await self.until(lambda: bool(self.ready) or self._runner is None, ask.wait)
         taken = [self.ready.popleft() for _ in range(min(ask.want, len(self.ready)))]
         blocks = [self._hand_out(block, ask.agent) for block in taken]
-        return LeaseReply(blocks, {b.run: self.runs[b.run] for b in blocks if b.run in self.runs})
+        runs = {b.run: self.runs[b.run] for b in blocks if b.run in self.runs}
+        return LeaseReply(blocks, runs, self.sites if blocks else [])
 
     def _hand_out(self, block: _Block, agent: str) -> Leased:
         block.token += 1
