@@ -23,6 +23,8 @@ DISPATCH_EVERY = 0.5
 PAUSE_AFTER_TROUBLE = 0.5
 HOUSEKEEPING_EVERY = 600.0
 ANNOUNCE_EVERY = 0.05
+#: Between two looks at silent drivers; they beat several times in it.
+DRIVERS_EVERY = 60.0
 
 _addressed = msgspec.msgpack.Decoder(Addressed)
 
@@ -40,6 +42,7 @@ class Loops:
             ("dispatch", self._dispatch),
             ("sweep", self._every(settings.center.sweep_every, self._sweep)),
             ("reconcile", self._every(settings.lanes.reconcile_every, self._reconcile)),
+            ("drivers", self._drivers),
             ("roster", self._every(settings.center.roster_every, self._roster)),
             ("housekeeping", self._every(HOUSEKEEPING_EVERY, self._housekeeping)),
             ("listen", self._listen),
@@ -109,6 +112,14 @@ class Loops:
         if found:
             log.info("%d ready blocks went back into their lanes", found)
 
+    async def _drivers(self) -> None:
+        """Runs whose spider hangs, was killed or is cut off fail, and say so. First the
+        pause: after a restart of the center they have had no chance to speak."""
+        services = self._services
+        await services.clock.sleep(DRIVERS_EVERY)
+        for run in await services.store.turns.give_up_silent(services.clock.now()):
+            log.warning("run %s has failed: its driver was not heard of any more", run)
+
     async def _roster(self) -> None:
         await self._services.roster.refresh()
 
@@ -116,6 +127,7 @@ class Loops:
         services = self._services
         oldest = services.clock.now() - services.settings.center.vitals_kept
         await services.store.agents.forget_vitals(oldest)
+        await services.store.figures.forget_rates(services.clock.now())
 
     async def _listen(self) -> None:
         services = self._services

@@ -59,11 +59,12 @@ class Intake:
             self._on_accepted()
         return accepted
 
-    async def move(self, run_id: str, to: RunState) -> Run:
-        """Pause, continue, finish or cancel a run."""
-        run = await self._store.runs.move(run_id, to)
-        if to is RunState.CANCELLED:
-            await self._store.requests.cancel(run_id, self._clock.now())
+    async def move(self, run_id: str, to: RunState, reason: str = "") -> Run:
+        """Pause, continue, finish or cancel a run; `reason` is kept with it."""
+        now = self._clock.now()
+        run = await self._store.runs.move(run_id, to, reason, now)
+        if to in {RunState.CANCELLED, RunState.FINISHED}:
+            await self._store.requests.cancel(run_id, now)
         if to is RunState.RUNNING:
             self._on_accepted()
         return run

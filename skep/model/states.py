@@ -82,17 +82,24 @@ BLOCK_CHANGES: dict[BlockState, frozenset[BlockState]] = {
 
 
 class RunState(StrEnum):
-    """A run takes requests and hands them out while it is running."""
+    """A run takes requests and hands them out while it is running.
+
+    A failed run rests like a paused one, and says why; it can be continued.
+    """
 
     RUNNING = "running"
     PAUSED = "paused"
+    FAILED = "failed"
     FINISHED = "finished"
     CANCELLED = "cancelled"
 
 
 RUN_CHANGES: dict[RunState, frozenset[RunState]] = {
-    RunState.RUNNING: frozenset({RunState.PAUSED, RunState.FINISHED, RunState.CANCELLED}),
-    RunState.PAUSED: frozenset({RunState.RUNNING, RunState.CANCELLED}),
+    RunState.RUNNING: frozenset(
+        {RunState.PAUSED, RunState.FAILED, RunState.FINISHED, RunState.CANCELLED}
+    ),
+    RunState.PAUSED: frozenset({RunState.RUNNING, RunState.FAILED, RunState.CANCELLED}),
+    RunState.FAILED: frozenset({RunState.RUNNING, RunState.CANCELLED}),
     RunState.FINISHED: frozenset({RunState.RUNNING}),
     RunState.CANCELLED: frozenset(),
 }

@@ -25,6 +25,8 @@ from skep.wire.client import CALL_SECONDS, CenterClient
 #: Beyond what a read may wait at the center.
 READ_MARGIN = 30.0
 TURN_SECONDS = 60.0
+#: Characters of a reason that are sent.
+REASON_LIMIT = 2000
 AGAIN = Backoff(first=0.2, cap=10.0)
 
 T = TypeVar("T")
@@ -36,6 +38,7 @@ class OpenDriver(msgspec.Struct):
 
     job: str
     settings: RunSettings
+    patience: float
 
 
 class Driver(msgspec.Struct):
@@ -51,6 +54,19 @@ class ReadAsk(msgspec.Struct):
     limit: int
     wait: float
     taken: list[int]
+    state: str
+
+
+class LastWord(msgspec.Struct):
+    """POST /requestqueue/{run}/end."""
+
+    driver: int
+    state: str
+    reason: str
+
+
+#: What a driver does to its run at the end, and what the run then is.
+ENDS = {"pause": "paused", "fail": "failed", "finish": "finished"}
 
 
 class _RunView(msgspec.Struct):
@@ -69,20 +85,28 @@ class HttpQueue:
         self._rng = rng
         self._tries = tries
         self._driver = 0
+        #: The run's state as last read.
+        self._state = ""
         self._name = quote(run, safe="")
 
-    async def open(self, job: str, settings: RunSettings) -> Run:
-        answer = await self._post("driver", OpenDriver(job, settings), Driver)
+    async def open(self, job: str, settings: RunSettings, patience: float = 0.0) -> Run:
+        answer = await self._post("driver", OpenDriver(job, settings, patience), Driver)
         self._driver = answer.driver
         return answer.run
 
     async def read(self, limit: int, wait: float, taken: Sequence[int]) -> Reading:
-        ask = ReadAsk(limit, wait, list(taken))
-        return await self._post("read", ask, Reading, wait + READ_MARGIN)
+        ask = ReadAsk(limit, wait, list(taken), self._state)
+        reading = await self._post("read", ask, Reading, wait + READ_MARGIN)
+        self._state = reading.state
+        return reading
 
     async def turn(self, turn: Turn) -> TurnDone:
         told = Turn(self._driver, turn.blocks, turn.items, turn.requests)
         return await self._post("turn", told, TurnDone, TURN_SECONDS)
+
+    async def end(self, verb: str, reason: str) -> None:
+        word = LastWord(self._driver, ENDS[verb], reason[:REASON_LIMIT])
+        await self._post("end", word, dict)
 
     async def ledger(self) -> Ledger:
         path = f"/api/v1/runs/{self._name}"

@@ -47,6 +47,12 @@ class Reading(msgspec.Struct):
     blocks: list[PageBlock]
     open: int
     state: str
+    #: Those of the open ones that wait for a time that is known: a back-off, a host's pace.
+    resting: int = 0
+    #: Why the run is in its state.
+    reason: str = ""
+    #: What somebody asks of this process: "" or `restart`.
+    asked: str = ""
 
 
 class FoundItem(msgspec.Struct, array_like=True):
@@ -78,17 +84,23 @@ class RunQueue(Protocol):
     """The queue of one run. Raises Conflict (StaleToken) when another driver took over, and
     CenterUnreachable after its own patience with reconnecting is over."""
 
-    async def open(self, job: str, settings: RunSettings) -> Run:
-        """Make the run, or take it over; ends the turn of any other driver."""
+    async def open(self, job: str, settings: RunSettings, patience: float = 0.0) -> Run:
+        """Make the run, or take it over; ends the turn of any other driver. A driver that
+        tells no turn for `patience` seconds is given up, and its run fails; 0 = never."""
 
     async def read(self, limit: int, wait: float, taken: Sequence[int]) -> Reading:
-        """Finished blocks, except `taken` ones that are in hand already."""
+        """Finished blocks, except `taken` ones that are in hand already. Returns at once when
+        the run's state is not that of the reading before, or something is asked."""
 
     async def turn(self, turn: Turn) -> TurnDone:
-        """Make it durable; may be told again after a broken line."""
+        """Make it durable; may be told again after a broken line. An empty one is a sign of
+        life."""
+
+    async def end(self, verb: str, reason: str) -> None:
+        """The driver's last word: pause, fail or finish, and why. Raises StaleToken."""
 
     async def ledger(self) -> Ledger:
         """Where the run's requests are."""
 
     async def move(self, verb: str) -> None:
-        """pause, continue, finish or cancel."""
+        """What a person does: pause, continue, finish or cancel."""

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from skep.model.block import BlockRef, BlockReport
-from skep.model.states import RequestState
+from skep.model.states import RequestState, RunState
 
 
 class RequestRow(msgspec.Struct, frozen=True):
@@ -148,6 +148,16 @@ class KeptItem(msgspec.Struct, frozen=True):
     id: int
     request: int
     data: bytes
+
+
+class Orders(msgspec.Struct, frozen=True):
+    """What the driver of a run should know at once."""
+
+    state: RunState
+    #: Why the run is in that state.
+    reason: str = ""
+    #: What somebody asks of the driver's process; "" = nothing.
+    asked: str = ""
 
 
 class TurnKept(msgspec.Struct, frozen=True):

@@ -17,6 +17,7 @@ from skep.model.agent import AgentView, Registration, Vitals
 from skep.model.attempt import Attempt
 from skep.model.block import BlockChange, BlockRef, BlockView, Held, Leased
 from skep.model.fire import Fire, Planned, Step
+from skep.model.figures import RunFigures
 from skep.model.ledger import Ledger
 from skep.model.run import Run, RunSettings
 from skep.model.states import RunState
@@ -27,6 +28,7 @@ from skep.store.facts import (
     Freed,
     ItemRow,
     KeptItem,
+    Orders,
     PackPlan,
     RequestRow,
     RequestView,
@@ -53,8 +55,9 @@ class Runs(Protocol):
     async def settings_of(self, run_ids: Sequence[str]) -> dict[str, RunSettings]:
         """For the runs of a lease; unknown ids are absent."""
 
-    async def move(self, run_id: str, to: RunState) -> Run:
-        """Change the state by the table in `model/states.py`; raises Conflict otherwise."""
+    async def move(self, run_id: str, to: RunState, reason: str = "", now: float = 0.0) -> Run:
+        """Change the state by the table in `model/states.py`, and keep why; raises Conflict
+        otherwise. A run that is in that state already is left as it is."""
 
 
 class Requests(Protocol):
@@ -107,8 +110,28 @@ class Requests(Protocol):
 class Turns(Protocol):
     """Asked for the drivers of runs (spiders). One driver at a time: the token fences."""
 
-    async def take_over(self, run_id: str) -> int:
-        """A new driver's token; every older one is stale from now on. Raises UnknownRun."""
+    async def take_over(self, run_id: str, patience: float = 0.0, now: float = 0.0) -> int:
+        """A new driver's token; every older one is stale from now on. Raises UnknownRun.
+
+        `patience`: seconds that it may be silent before its run is given up; 0 = for ever.
+        """
+
+    async def orders(self, run_id: str) -> Orders:
+        """The run's state and what is asked of its driver. Raises UnknownRun."""
+
+    async def ask(self, run_id: str, what: str) -> None:
+        """Leave a word for the driver; whoever takes over next does not hear it. Raises
+        Conflict when the run has no driver."""
+
+    async def end(self, run_id: str, driver: int, to: RunState, reason: str, now: float) -> None:
+        """The driver's last word: paused, failed or finished, and why. A finished run's open
+        requests are CANCELLED by the same transaction, except those in agents' hands.
+
+        Raises StaleToken when another driver took over, Conflict when `to` is not legal.
+        """
+
+    async def give_up_silent(self, now: float) -> list[str]:
+        """Running runs whose driver was silent for too long become FAILED; their names."""
 
     async def unread(self, run_id: str, limit: int, taken: Sequence[int]) -> list[UnreadBlock]:
         """Finished blocks that no turn has taken, except `taken`, oldest first."""
@@ -129,6 +152,9 @@ class Turns(Protocol):
 
     async def items(self, run_id: str, after: int, limit: int) -> list[KeptItem]:
         """Items in the order of their ids."""
+
+    async def items_of(self, run_id: str, request_ids: Sequence[int]) -> list[KeptItem]:
+        """The items of these requests' pages, in the order of their ids."""
 
     async def count(self, run_id: str) -> int:
         """How many items the run has."""
@@ -233,6 +259,16 @@ class Ledgers(Protocol):
         """Counted row by row, without the running counts: slow, and independent of them."""
 
 
+class Figures(Protocol):
+    """Asked by people: what came of a run so far. Cheap however large the run is."""
+
+    async def read(self, run_id: str, now: float) -> RunFigures:
+        """Counted with every report. Raises UnknownRun."""
+
+    async def forget_rates(self, now: float) -> int:
+        """Keep what the rate is made of bounded."""
+
+
 class Tokens(Protocol):
     """Asked by the center's auth. Only hashes are kept."""
 
@@ -330,6 +366,8 @@ class Store(Protocol):
     def agents(self) -> Agents: ...
     @property
     def ledgers(self) -> Ledgers: ...
+    @property
+    def figures(self) -> Figures: ...
     @property
     def tokens(self) -> Tokens: ...
     @property

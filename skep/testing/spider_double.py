@@ -66,6 +66,14 @@ class MemoryQueue:
         self.moves: list[str] = []
         self.turns: list[Turn] = []
         self.driver = 0
+        #: How long the driver says that it may be silent.
+        self.patience = 0.0
+        #: Why the driver ended, as the run would say it.
+        self.reason = ""
+        #: What a person asks of the driver's process.
+        self.asked = ""
+        #: Of the open requests, those that wait for a known time.
+        self.resting = 0
         self.state = RunState.RUNNING
         self._token = 0
         self._fingerprints: set[tuple[str, str, bytes]] = set()
@@ -74,7 +82,8 @@ class MemoryQueue:
         self._maker = FrameMaker(self.clock, Random(5))  # noqa: S311 - ids of a double
         self._bell = asyncio.Event()
 
-    async def open(self, job: str, settings: RunSettings) -> Run:
+    async def open(self, job: str, settings: RunSettings, patience: float = 0.0) -> Run:
+        self.patience = patience
         self.driver += 1
         self._token = self.driver
         if self.run is None:
@@ -86,11 +95,13 @@ class MemoryQueue:
         if not self.held:
             self.advance()
         blocks = self._untaken(limit, taken)
-        if not blocks and wait and self._waiting and self.state is RunState.RUNNING:
+        waits = self._waiting and self.state is RunState.RUNNING and not self.asked
+        if not blocks and wait and waits:
             self._bell.clear()
             await within(self._bell, wait)
             blocks = self._untaken(limit, taken)
-        return Reading(blocks, len(self._waiting), self.state)
+        left = len(self._waiting)
+        return Reading(blocks, left, self.state, min(left, self.resting), self.reason, self.asked)
 
     def _untaken(self, limit: int, taken: Sequence[int]) -> list[PageBlock]:
         free = [block for number, block in self._finished.items() if number not in taken]
@@ -177,6 +188,11 @@ class MemoryQueue:
             )
         )
 
+    async def end(self, verb: str, reason: str) -> None:
+        self._check()
+        self.reason = reason
+        await self.move(verb)
+
     async def ledger(self) -> Ledger:
         total, waiting = len(self.accepted), len(self._waiting)
         return Ledger(accepted=total, waiting=waiting, done=total - waiting)
@@ -185,6 +201,7 @@ class MemoryQueue:
         self.moves.append(verb)
         self.state = {
             "pause": RunState.PAUSED,
+            "fail": RunState.FAILED,
             "continue": RunState.RUNNING,
             "finish": RunState.FINISHED,
             "cancel": RunState.CANCELLED,

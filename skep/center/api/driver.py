@@ -7,7 +7,7 @@ The bytes of a page leave the archive as they lie there; the center unpacks noth
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -19,6 +19,7 @@ from skep.center.endpoint import Call, Endpoint
 from skep.errors import Conflict, DiskFull, InvalidInput, UnknownRun
 from skep.jobs.intake import NewRun
 from skep.model.run import Run
+from skep.model.states import RunState
 from skep.runtime.bell import within
 from skep.spiders.ports import FoundItem, Page, PageBlock, Reading, Turn, TurnDone
 from skep.store.facts import ItemRow, UnreadBlock, UnreadPage
@@ -31,6 +32,13 @@ READ_BYTES = 32 * 2**20
 LOOK_EVERY = 0.5
 #: Bytes between two pages of a segment that are read along rather than skipped.
 GAP = 64 * 1024
+
+
+class NewDriver(NewRun):
+    """Who opens a run to drive it."""
+
+    #: Seconds that it may be silent before its run fails; 0 = for ever.
+    patience: Annotated[float, Meta(ge=0, le=1e9)] = 0.0
 
 
 class Driving(msgspec.Struct):
@@ -49,6 +57,22 @@ class Read(msgspec.Struct, forbid_unknown_fields=True):
         msgspec.field(default_factory=list)
     )
     bodies: bool = True
+    #: The run's state as the driver knows it: the answer comes at once when it is another.
+    state: str = ""
+
+
+class LastWord(msgspec.Struct, forbid_unknown_fields=True):
+    """How a driver ended, and why."""
+
+    driver: int
+    state: Literal["paused", "failed", "finished"]
+    reason: Annotated[str, Meta(max_length=10_000)] = ""
+
+
+class Ended(msgspec.Struct):
+    """The run as it is now."""
+
+    run: Run
 
 
 class After(msgspec.Struct):
@@ -92,8 +116,20 @@ class Items(msgspec.Struct):
 async def drive(call: Call) -> Driving:
     """Open a run, or take it over from whoever drove it."""
     name = run_name(call.path["identity"])
-    run, _ = await call.services.intake.open_run(name, call.body)
-    return Driving(run, await call.services.store.turns.take_over(name))
+    message: NewDriver = call.body
+    run, _ = await call.services.intake.open_run(name, message)
+    now = call.services.clock.now()
+    return Driving(run, await call.services.store.turns.take_over(name, message.patience, now))
+
+
+async def end(call: Call) -> Ended:
+    """The driver's last word: the run is paused, has failed or is finished, and why."""
+    message: LastWord = call.body
+    services = call.services
+    name = run_name(call.path["identity"])
+    to = RunState(message.state)
+    await services.store.turns.end(name, message.driver, to, message.reason, services.clock.now())
+    return Ended(await services.store.runs.get(name))
 
 
 async def read(call: Call) -> Reading:
@@ -106,16 +142,17 @@ async def read(call: Call) -> Reading:
         ticket = services.pages.ticket()
         # First what is open, then what has ended: the other way round a block that ends in
         # between would be in neither, and a run could be called finished too early.
-        still_open = (await services.store.ledgers.read(name)).open
+        ledger = await services.store.ledgers.read(name)
         found = await services.store.turns.unread(name, message.limit, message.taken)
+        orders = await services.store.turns.orders(name)
         left = deadline - services.clock.monotonic()
-        if found or not still_open or left <= 0 or services.closing.is_set():
+        news = orders.asked or (message.state and orders.state != message.state)
+        if found or news or not ledger.open or left <= 0 or services.closing.is_set():
             break
         await within(ticket, min(left, LOOK_EVERY))
     fitting = _fitting(found) if message.bodies else found
     blocks = [await _with_bytes(services.archive, block, message.bodies) for block in fitting]
-    run = await services.store.runs.get(name)
-    return Reading(blocks, still_open, run.state)
+    return Reading(blocks, ledger.open, orders.state, ledger.delayed, orders.reason, orders.asked)
 
 
 def _fitting(found: list[UnreadBlock]) -> list[UnreadBlock]:
@@ -237,9 +274,10 @@ def _row_of(path: str, handler: Any, summary: str, takes: Any, gives: Any) -> En
 
 
 ENDPOINTS = (
-    _row_of("driver", drive, "Open a run or take it over", NewRun, Driving),
+    _row_of("driver", drive, "Open a run or take it over", NewDriver, Driving),
     _row_of("read", read, "Read ended requests with their bytes", Read, Reading),
     _row_of("turn", turn, "Tell what came of pages", Turn, TurnDone),
+    _row_of("end", end, "Say how and why the driver ended", LastWord, Ended),
     Endpoint(
         "GET",
         "/api/v1/runs/{run}/items",

@@ -13,6 +13,7 @@ from skep.center.endpoint import Call, Endpoint
 from skep.errors import Conflict, InvalidInput, NotFound, UnknownRun
 from skep.jobs.intake import NewRun
 from skep.lanes.dispatch import try_reconcile
+from skep.model.figures import RunFigures
 from skep.model.ledger import Ledger
 from skep.model.run import Run, RunSettings
 from skep.model.states import RunState
@@ -51,11 +52,12 @@ class OpenRun(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class RunView(msgspec.Struct):
-    """A run with its ledger."""
+    """A run with its ledger and its figures."""
 
     run: Run
     ledger: Ledger
     unaccounted: int
+    figures: RunFigures
 
 
 class Revived(msgspec.Struct):
@@ -90,11 +92,24 @@ async def change_run(call: Call) -> RunView:
     """pause, continue, finish or cancel."""
     verb = VERBS.get(call.path["verb"])
     if verb is None:
-        raise NotFound(f"{call.path['verb'][:50]!r} is none of {', '.join(VERBS)}, revive")
-    run = await call.services.intake.move(run_name(call.path["run"]), verb)
+        known = ", ".join(VERBS)
+        raise NotFound(f"{call.path['verb'][:50]!r} is none of {known}, restart, revive")
+    name = run_name(call.path["run"])
+    reason = "" if verb is RunState.RUNNING else f"{verb} by message"
+    run = await call.services.intake.move(name, verb, reason)
+    # Whoever drives the run waits for pages, and hears of it now.
+    call.services.pages.ring()
     if verb is RunState.RUNNING:
         await try_reconcile(call.services.dispatcher)
     return await _view(call, run)
+
+
+async def restart(call: Call) -> RunView:
+    """Ask the process that drives a run to end and to start anew; the run goes on."""
+    name = run_name(call.path["run"])
+    await call.services.store.turns.ask(name, "restart")
+    call.services.pages.ring()
+    return await show_run(call)
 
 
 async def revive(call: Call) -> Revived:
@@ -105,8 +120,10 @@ async def revive(call: Call) -> Revived:
 
 
 async def _view(call: Call, run: Run) -> RunView:
-    ledger = await call.services.store.ledgers.read(run.id)
-    return RunView(run, ledger, ledger.unaccounted)
+    services = call.services
+    ledger = await services.store.ledgers.read(run.id)
+    figures = await services.store.figures.read(run.id, services.clock.now())
+    return RunView(run, ledger, ledger.unaccounted, figures)
 
 
 ENDPOINTS = (
@@ -154,6 +171,18 @@ ENDPOINTS = (
         errors=(InvalidInput, UnknownRun, Conflict),
         tag="runs",
         parameters=RUN_NAMES,
+    ),
+    Endpoint(
+        "POST",
+        "/api/v1/runs/{run}/restart",
+        Role.OPERATOR,
+        restart,
+        "Start the process that drives a run anew",
+        gives=RunView,
+        errors=(InvalidInput, UnknownRun, Conflict),
+        tag="runs",
+        parameters=RUN_NAMES,
+        notes="It loads the spider's code again, and the run goes on where it was.",
     ),
     Endpoint(
         "POST",

@@ -6,7 +6,7 @@ Run by centers only. A lease is real when, and only when, the row here says so.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -28,6 +28,7 @@ from skep.store.sql.conditions import CLAIMABLE_BLOCKS, FINISHED_BLOCKS, USING_B
 from skep.store.sql.database import Database, Tx
 from skep.store.sql.dialect import id_list
 from skep.store.sql.late import expire_late
+from skep.store.sql.patience import answer_by
 from skep.store.sql.reap import take_back
 from skep.store.sql.runs import hold_runs, number_of
 from skep.store.sql.settle import settle_all
@@ -57,7 +58,10 @@ class SqlBlocks:
         def work(tx: Tx) -> list[int]:
             mine = _held_by(tx, held, agent)
             if mine:
-                _update_blocks(tx, mine, lease_until=until)
+                # No further than the run's patience: then the lease runs out, and `reap`
+                # gives the block to another agent.
+                bound = sa.func.coalesce(blocks.c.answer_by, until)
+                _update_blocks(tx, mine, lease_until=sa.case((bound < until, bound), else_=until))
             return [item.block for item in held if item.block not in mine]
 
         return await self._database.write(work)
@@ -173,6 +177,7 @@ def _lease(tx: Tx, block_ids: Sequence[int], agent: str, now: float, until: floa
         token=blocks.c.token + 1,
         agent=agent,
         lease_until=until,
+        answer_by=_by_run(rows, {run: answer_by(held, now) for run, held in of.items()}),
     )
     note_history(tx, rows, BlockState.USING, now, f"leased to {agent}")
     for row in rows.values():
@@ -182,6 +187,14 @@ def _lease(tx: Tx, block_ids: Sequence[int], agent: str, now: float, until: floa
         _leased(tx, row, of[row.run].id, bodies[row.id], begun=row.open - late[row.id] < row.size)
         for row in wanted
     ]
+
+
+def _by_run(rows: Mapping[int, Any], times: Mapping[int, float | None]) -> Any:
+    """One value for blocks of one run, which is nearly always; else one for each run."""
+    found = {row.run: times[row.run] for row in rows.values()}
+    if len(set(found.values())) == 1:
+        return next(iter(found.values()))
+    return sa.case(*((blocks.c.run == run, when) for run, when in found.items()))
 
 
 def _may_be_late(row: Any, now: float) -> bool:
@@ -215,10 +228,10 @@ def _give_back(tx: Tx, held: Sequence[Held], agent: str, now: float, reason: str
         return []
     detail = f"given back by {agent}: {reason}"
     of = hold_runs(tx, {row.run for row in mine.values()})
-    again = {block: row for block, row in mine.items() if not of[row.run].cancelled}
+    again = {block: row for block, row in mine.items() if not of[row.run].ended}
     for block in mine.keys() - again.keys():
         # Nobody will take it again, so it ends here.
-        note = f"{detail}; the run was cancelled"
+        note = f"{detail}; the run was {of[mine[block].run].state}"
         close_block(tx, mine[block], RequestState.CANCELLED, now, note)
     if not again:
         return []

@@ -31,6 +31,7 @@ from sqlalchemy.exc import DBAPIError
 
 from skep.errors import SkepError, StoreDown, Unavailable
 from skep.store.sql.dialect import Dialect
+from skep.store.sql.tables import figures, tallies
 
 T = TypeVar("T")
 #: Deadlocks in a row that one transaction is tried through, with a growing pause.
@@ -48,6 +49,7 @@ class Tx:
     connection: sa.Connection
     dialect: Dialect
     tallies: Counter[tuple[int, int]] = field(default_factory=Counter)
+    figures: Counter[tuple[int, str]] = field(default_factory=Counter)
 
     def execute(self, statement: sa.Executable, parameters: Any = None) -> sa.CursorResult[Any]:
         return self.connection.execute(statement, parameters)
@@ -241,32 +243,25 @@ class Database:
     def _fill(self, connection: sa.Connection, jobs: list[_Job]) -> None:
         try:
             self.dialect.begin(connection)
-            tallies: Counter[tuple[int, int]] = Counter()
+            total = Tx(connection, self.dialect)
             for job in jobs:
-                self._run_job(connection, job, tallies, alone=len(jobs) == 1)
-            self._write_tallies(connection, tallies)
+                self._run_job(job, total, alone=len(jobs) == 1)
+            self._write_counts(total)
         except DBAPIError as error:
             if not error.connection_invalidated:
                 raise
             raise _LostBeforeCommit(self.dialect.explain(error) or StoreDown("lost")) from error
 
-    def _run_job(
-        self,
-        connection: sa.Connection,
-        job: _Job,
-        tallies: Counter[tuple[int, int]],
-        *,
-        alone: bool,
-    ) -> None:
+    def _run_job(self, job: _Job, total: Tx, *, alone: bool) -> None:
         job.error = None
-        tx = Tx(connection, self.dialect)
+        tx = Tx(total.connection, self.dialect)
         if alone:
             job.result = job.work(tx)
         else:
             self._in_savepoint(tx, job)
         if job.error is None:
-            for key, delta in tx.tallies.items():
-                tallies[key] += delta
+            total.tallies.update(tx.tallies)
+            total.figures.update(tx.figures)
 
     def _in_savepoint(self, tx: Tx, job: _Job) -> None:
         tx.sql("SAVEPOINT one_caller")
@@ -283,11 +278,14 @@ class Database:
             tx.sql("ROLLBACK TO SAVEPOINT one_caller")
         tx.sql("RELEASE SAVEPOINT one_caller")
 
-    def _write_tallies(self, connection: sa.Connection, tallies: Counter[tuple[int, int]]) -> None:
+    def _write_counts(self, total: Tx) -> None:
         # Sorted, so that two centers take the row locks in the same order.
-        rows = [(run, state, n) for (run, state), n in sorted(tallies.items()) if n]
-        if rows:
-            self.dialect.add_to_tallies(connection, rows)
+        tallied = [(run, state, n) for (run, state), n in sorted(total.tallies.items()) if n]
+        if tallied:
+            self.dialect.add_up(total.connection, tallies, ("run", "state", "n"), tallied)
+        counted = [(run, name, n) for (run, name), n in sorted(total.figures.items()) if n]
+        if counted:
+            self.dialect.add_up(total.connection, figures, ("run", "name", "n"), counted)
 
     # -- without threads
 

@@ -17,7 +17,6 @@ from sqlalchemy.pool import StaticPool
 
 from skep.errors import ConfigurationError, DiskFull, InvalidInput, SkepError, StoreDown, TooLarge
 from skep.model.states import RequestState
-from skep.store.sql.tables import tallies
 
 Row = tuple[Any, ...]
 
@@ -99,8 +98,10 @@ class Dialect(ABC):
         """`insert_new`, in the engine's own words."""
 
     @abstractmethod
-    def add_to_tallies(self, connection: sa.Connection, rows: list[Row]) -> None:
-        """(run, state, delta) rows, added to what is there."""
+    def add_up(
+        self, connection: sa.Connection, table: sa.Table, columns: Sequence[str], rows: list[Row]
+    ) -> None:
+        """Rows that end in a number, which is added to that of the row with the same key."""
 
     def lock_for_migration(self, connection: sa.Connection) -> None:  # noqa: B027 - SQLite needs none
         """Let one center at a time change the schema; freed with the connection."""
@@ -178,11 +179,12 @@ class SqliteDialect(Dialect):
         statement = self._insert(table, columns) + " ON CONFLICT DO NOTHING"
         return int(connection.exec_driver_sql(statement, rows).rowcount)
 
-    def add_to_tallies(self, connection: sa.Connection, rows: list[Row]) -> None:
-        statement = self._insert(tallies, ("run", "state", "n"))
-        connection.exec_driver_sql(
-            statement + " ON CONFLICT (run, state) DO UPDATE SET n = n + excluded.n", rows
-        )
+    def add_up(
+        self, connection: sa.Connection, table: sa.Table, columns: Sequence[str], rows: list[Row]
+    ) -> None:
+        *keys, n = columns
+        adds = f" ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {n} = {n} + excluded.{n}"
+        connection.exec_driver_sql(self._insert(table, columns) + adds, rows)
 
     def _code(self, error: DBAPIError) -> object:
         return getattr(error.orig, "sqlite_errorname", None)
@@ -267,13 +269,16 @@ class PostgresDialect(Dialect):
         by_column = tuple(list(values) for values in zip(*rows, strict=True))
         return int(connection.exec_driver_sql(statement, by_column).rowcount)
 
-    def add_to_tallies(self, connection: sa.Connection, rows: list[Row]) -> None:
-        runs, states, deltas = (list(values) for values in zip(*rows, strict=True))
+    def add_up(
+        self, connection: sa.Connection, table: sa.Table, columns: Sequence[str], rows: list[Row]
+    ) -> None:
+        *keys, n = columns
+        arrays = ", ".join(f"%s::{self._type(table, column)}[]" for column in columns)
         connection.exec_driver_sql(
-            "INSERT INTO tallies (run, state, n)"
-            " SELECT * FROM unnest(%s::bigint[], %s::smallint[], %s::bigint[])"
-            " ON CONFLICT (run, state) DO UPDATE SET n = tallies.n + excluded.n",
-            (runs, states, deltas),
+            f"INSERT INTO {table.name} ({', '.join(columns)}) SELECT * FROM unnest({arrays})"  # noqa: S608
+            f" ON CONFLICT ({', '.join(keys)})"
+            f" DO UPDATE SET {n} = {table.name}.{n} + excluded.{n}",
+            tuple(list(values) for values in zip(*rows, strict=True)),
         )
 
     def lock_for_migration(self, connection: sa.Connection) -> None:
@@ -326,9 +331,12 @@ class MysqlDialect(Dialect):
         made = (connection.execute(statement, row).inserted_primary_key for row in rows)
         return [int(key[0]) for key in made if key is not None]
 
-    def add_to_tallies(self, connection: sa.Connection, rows: list[Row]) -> None:
-        statement = self._insert(tallies, ("run", "state", "n"))
-        connection.exec_driver_sql(statement + " ON DUPLICATE KEY UPDATE n = n + VALUES(n)", rows)
+    def add_up(
+        self, connection: sa.Connection, table: sa.Table, columns: Sequence[str], rows: list[Row]
+    ) -> None:
+        n = columns[-1]
+        adds = f" ON DUPLICATE KEY UPDATE {n} = {n} + VALUES({n})"
+        connection.exec_driver_sql(self._insert(table, columns) + adds, rows)
 
     def lock_for_migration(self, connection: sa.Connection) -> None:
         connection.detach()  # the lock is the connection's and must end with it

@@ -24,6 +24,7 @@ from skep.store.sql.block_rows import (
     works_of,
 )
 from skep.store.sql.database import Tx
+from skep.store.sql.patience import lose_limit
 from skep.store.sql.runs import HeldRun
 from skep.store.sql.settle import ATTEMPT_COLUMNS, lost_attempts
 from skep.store.sql.tables import attempts, blocks
@@ -36,9 +37,9 @@ def take_back(tx: Tx, row: Any, run: HeldRun, now: float, lease_limit: int) -> l
     """One overdue block row; what became of it."""
     reason = _reason(row, now)
     losses = row.losses + 1
-    if run.cancelled:
-        return [_end(tx, row, now, RequestState.CANCELLED, f"{reason}; the run was cancelled")]
-    if losses >= lease_limit:
+    if run.ended:
+        return [_end(tx, row, now, RequestState.CANCELLED, f"{reason}; the run was {run.state}")]
+    if losses >= lose_limit(run, lease_limit):
         return [_end(tx, row, now, RequestState.DEAD, f"{reason}; lost {losses} times")]
     if losses >= SPLIT_AFTER and row.open > 1:
         return _split(tx, row, run, now, losses, f"{reason}; cut into single requests")
@@ -51,6 +52,8 @@ def take_back(tx: Tx, row: Any, run: HeldRun, now: float, lease_limit: int) -> l
 
 
 def _reason(row: Any, now: float) -> str:
+    if row.answer_by is not None and row.answer_by < now:
+        return f"agent {row.agent} holds it and does not answer"
     if row.lease_until < now:
         return f"the lease of {row.agent} ran out"
     return f"agent {row.agent} is gone"

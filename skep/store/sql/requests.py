@@ -18,8 +18,8 @@ from skep.model.lane import HIGHEST, LOWEST
 from skep.model.run import RunSettings
 from skep.model.states import BlockState, RequestState, RunState
 from skep.store.facts import Accepted, Backlog, PackPlan, RequestRow, RequestView
-from skep.store.sql.block_rows import end_requests, members_of, note_history
-from skep.store.sql.conditions import CLAIMABLE_BLOCKS, MORTAL, stored
+from skep.store.sql.cancel import cancel_open, change_all
+from skep.store.sql.conditions import MORTAL, stored
 from skep.store.sql.database import ACCEPTED, Database, Tx
 from skep.store.sql.dialect import id_list
 from skep.store.sql.pack import pack_one
@@ -40,8 +40,6 @@ _COLUMNS = (
     "created_at",
 )
 _settings = msgspec.msgpack.Decoder(RunSettings)
-#: Blocks that one statement of a cancellation covers; SQLite bounds a statement's length.
-CANCEL_BLOCKS = 100
 
 
 class SqlRequests:
@@ -73,7 +71,11 @@ class SqlRequests:
         return await self._database.write(lambda tx: _change(tx, over, limit, RequestState.EXPIRED))
 
     async def cancel(self, run_id: str, now: float) -> int:
-        return await self._database.write(lambda tx: _cancel(tx, run_id, now))
+        def work(tx: Tx) -> int:
+            run = hold_run(tx, run_id)
+            return cancel_open(tx, run.no, now, f"the run was {run.state}")
+
+        return await self._database.write(work)
 
     async def revive(self, run_id: str) -> int:
         def work(tx: Tx) -> int:
@@ -81,7 +83,7 @@ class SqlRequests:
             if run.cancelled:
                 raise Conflict(f"run {run_id} is cancelled; its dead requests stay dead")
             forgiven = {"failures": 0, "block": None}
-            return _change_all(tx, run.no, RequestState.DEAD, RequestState.WAITING, **forgiven)
+            return change_all(tx, run.no, RequestState.DEAD, RequestState.WAITING, **forgiven)
 
         return await self._database.write(work)
 
@@ -179,36 +181,6 @@ def _waits_at(priority: int) -> sa.ColumnElement[bool]:
         .exists()
         .label(f"at_{priority + 1}")
     )
-
-
-def _cancel(tx: Tx, run_id: str, now: float) -> int:
-    run = hold_run(tx, run_id).no
-    count = _change_all(tx, run, RequestState.WAITING, RequestState.CANCELLED)
-    count += _change_all(tx, run, RequestState.DELAYED, RequestState.CANCELLED)
-    query = sa.select(blocks.c.id).where(blocks.c.run == run, CLAIMABLE_BLOCKS)
-    ids = list(tx.execute(query.order_by(blocks.c.id).with_for_update()).scalars())
-    for start in range(0, len(ids), CANCEL_BLOCKS):
-        count += _cancel_blocks(tx, run, ids[start : start + CANCEL_BLOCKS], now)
-    return count
-
-
-def _cancel_blocks(tx: Tx, run: int, ids: list[int], now: float) -> int:
-    members = [number for found in members_of(tx.connection, ids).values() for number in found]
-    changed = end_requests(tx, members, RequestState.CANCELLED)
-    of_blocks: sa.ColumnElement[bool] = sa.literal_column(f"id IN ({id_list(ids)})")
-    tx.execute(sa.update(blocks).where(of_blocks).values(state=int(BlockState.FAILED), open=0))
-    note_history(tx, ids, BlockState.FAILED, now, "the run was cancelled")
-    tx.move(run, RequestState.QUEUED, RequestState.CANCELLED, changed)
-    return changed
-
-
-def _change_all(tx: Tx, run: int, before: RequestState, to: RequestState, **values: Any) -> int:
-    """Every request of a run that is in one state goes to another, by one statement."""
-    of_run = sa.and_(requests.c.run == run, stored(before))
-    change = sa.update(requests).where(of_run).values(state=int(to), **values)
-    count = int(tx.execute(change).rowcount)
-    tx.move(run, before, to, count)
-    return count
 
 
 def _change(tx: Tx, condition: Any, limit: int, to: RequestState) -> int:

@@ -15,6 +15,8 @@ from skep.store.sql.database import Database, Tx
 from skep.store.sql.dialect import id_list
 from skep.store.sql.tables import runs
 
+#: Characters of a reason that are kept.
+REASON_LIMIT = 2000
 _ENDED = frozenset({RunState.FINISHED, RunState.CANCELLED})
 _settings = msgspec.msgpack.Decoder(RunSettings)
 
@@ -54,17 +56,21 @@ class SqlRuns:
         rows = await self._database.read(lambda c: c.execute(query).all())
         return {row.id: _settings.decode(row.settings) for row in rows}
 
-    async def move(self, run_id: str, to: RunState) -> Run:
-        def work(tx: Tx) -> Run:
-            run = _run(_row(tx.connection, _by_id(run_id).with_for_update(), run_id))
-            if to == run.state:
-                return run
-            if to not in RUN_CHANGES[run.state]:
-                raise Conflict(f"run {run_id} is {run.state} and cannot become {to}")
-            tx.execute(sa.update(runs).where(runs.c.id == run_id).values(state=str(to)))
-            return msgspec.structs.replace(run, state=to)
+    async def move(self, run_id: str, to: RunState, reason: str = "", now: float = 0.0) -> Run:
+        return await self._database.write(lambda tx: move_run(tx, run_id, to, reason, now))
 
-        return await self._database.write(work)
+
+def move_run(tx: Tx, run_id: str, to: RunState, reason: str, now: float) -> Run:
+    """A run's change of state, and why; raises UnknownRun, and Conflict for an illegal one."""
+    run = _run(_row(tx.connection, _by_id(run_id).with_for_update(), run_id))
+    if to == run.state:
+        return run
+    if to not in RUN_CHANGES[run.state]:
+        raise Conflict(f"run {run_id} is {run.state} and cannot become {to}")
+    reason = reason.replace("\0", "\ufffd")[:REASON_LIMIT]
+    values = {"state": str(to), "reason": reason or None, "changed_at": now}
+    tx.execute(sa.update(runs).where(runs.c.id == run_id).values(**values))
+    return msgspec.structs.replace(run, state=to, reason=reason, changed_at=now)
 
 
 class HeldRun(NamedTuple):
@@ -85,7 +91,12 @@ class HeldRun(NamedTuple):
 
     @property
     def ended(self) -> bool:
+        """Nobody will ever take a request of it again, unless somebody continues it."""
         return self.state in _ENDED
+
+    @property
+    def rules(self) -> RunSettings:
+        return _settings.decode(self.settings)
 
 
 _HELD = sa.select(runs.c.no, runs.c.id, runs.c.state, runs.c.settings).order_by(runs.c.no)
@@ -116,6 +127,11 @@ def number_of(connection: sa.Connection, run_id: str) -> int:
     return int(_row(connection, sa.select(runs.c.no).where(runs.c.id == run_id), run_id).no)
 
 
+def row_of(connection: sa.Connection, run_id: str) -> Any:
+    """The run's row; raises UnknownRun."""
+    return _row(connection, _by_id(run_id), run_id)
+
+
 def _by_id(run_id: str) -> sa.Select[Any]:
     return sa.select(runs).where(runs.c.id == run_id)
 
@@ -132,7 +148,15 @@ def _get(connection: sa.Connection, run_id: str) -> Run:
 
 
 def _run(row: Any) -> Run:
-    return Run(row.id, row.job, RunState(row.state), _settings.decode(row.settings), row.created_at)
+    return Run(
+        row.id,
+        row.job,
+        RunState(row.state),
+        _settings.decode(row.settings),
+        row.created_at,
+        row.reason or "",
+        row.changed_at or 0.0,
+    )
 
 
 def _unknown(run_id: str) -> UnknownRun:

@@ -20,6 +20,8 @@ from skep.store.facts import Settlement, Verdict
 from skep.store.sql.block_rows import end_requests, members_of, note_history, open_members
 from skep.store.sql.database import Tx
 from skep.store.sql.dialect import Row, id_list
+from skep.store.sql.figures import count_outcomes
+from skep.store.sql.patience import answer_by
 from skep.store.sql.runs import hold_runs
 from skep.store.sql.tables import attempts, blocks, segments
 
@@ -40,7 +42,10 @@ class _Block:
     open: int
     size: int
     failed: int
-    cancelled: bool = False
+    #: Its run was cancelled or finished: what fails is not tried again.
+    ended: bool = False
+    #: When the agent must have answered again; None = there is no bound.
+    answer_by: float | None = None
     #: Some of its requests ended in an earlier transaction.
     begun: bool = False
     touched: bool = False
@@ -59,7 +64,7 @@ class _Writes:
     done: list[int] = field(default_factory=list)
     dead: list[int] = field(default_factory=list)
     cancelled: list[int] = field(default_factory=list)
-    #: Requests of cancelled runs that were never tried.
+    #: Requests of ended runs that were never tried.
     untried: list[int] = field(default_factory=list)
     delayed: list[tuple[int, float]] = field(default_factory=list)
     attempts: list[Row] = field(default_factory=list)
@@ -68,7 +73,7 @@ class _Writes:
 
 def settle_all(tx: Tx, settlements: Sequence[Settlement], now: float) -> list[Verdict]:
     """Work in every report; one verdict each, in order."""
-    found = _lock_blocks(tx, {item.report.block for item in settlements})
+    found = _lock_blocks(tx, {item.report.block for item in settlements}, now)
     writes = _Writes()
     verdicts = [_settle(tx, found, item, writes, now) for item in settlements]
     touched = [block for block in found.values() if block.touched]
@@ -80,7 +85,7 @@ def settle_all(tx: Tx, settlements: Sequence[Settlement], now: float) -> list[Ve
     return verdicts
 
 
-def _lock_blocks(tx: Tx, block_ids: Iterable[int]) -> dict[int, _Block]:
+def _lock_blocks(tx: Tx, block_ids: Iterable[int], now: float) -> dict[int, _Block]:
     query = (
         sa.select(blocks.c.id, blocks.c.run, blocks.c.state, blocks.c.token, blocks.c.agent)
         .add_columns(blocks.c.open, blocks.c.size, blocks.c.failed)
@@ -90,11 +95,11 @@ def _lock_blocks(tx: Tx, block_ids: Iterable[int]) -> dict[int, _Block]:
     )
     rows = (_Block(*tuple(row)) for row in tx.execute(query))
     found = {block.id: block for block in rows}
-    _look_inside(tx, [block for block in found.values() if block.state == BlockState.USING])
+    _look_inside(tx, [b for b in found.values() if b.state == BlockState.USING], now)
     return found
 
 
-def _look_inside(tx: Tx, found: list[_Block]) -> None:
+def _look_inside(tx: Tx, found: list[_Block], now: float) -> None:
     if not found:
         return
     members = members_of(tx.connection, [block.id for block in found])
@@ -102,7 +107,10 @@ def _look_inside(tx: Tx, found: list[_Block]) -> None:
     for block in found:
         block.members = frozenset(members[block.id])
         block.begun = block.open < block.size
-        block.cancelled = of[block.run].cancelled
+        run = of[block.run]
+        block.ended = run.ended
+        if not block.ended:
+            block.answer_by = answer_by(run, now)
 
 
 def _settle(
@@ -121,6 +129,7 @@ def _settle(
     outcomes = _unseen(tx, block, report.outcomes)
     _sort_out(tx, block, item, outcomes, writes)
     writes.attempts += _attempt_rows(item, outcomes, now)
+    count_outcomes(tx, block.run, item.agent, outcomes, now)
     if item.placed.segment and outcomes:
         end = item.placed.offset + len(report.frames)
         known = writes.committed.get(item.placed.segment, 0)
@@ -157,12 +166,12 @@ def _sort_out(
     else:
         done = [outcome.id for outcome in outcomes if not outcome.failure]
     writes.done += done
-    again_at = {} if block.cancelled else item.retry.again_at
+    again_at = {} if block.ended else item.retry.again_at
     delayed = [(o.id, again_at[o.id]) for o in failed if o.id in again_at]
     ended = [outcome.id for outcome in failed if outcome.id not in again_at]
     writes.delayed += delayed
-    end = RequestState.CANCELLED if block.cancelled else RequestState.DEAD
-    (writes.cancelled if block.cancelled else writes.dead).extend(ended)
+    end = RequestState.CANCELLED if block.ended else RequestState.DEAD
+    (writes.cancelled if block.ended else writes.dead).extend(ended)
     block.touched = True
     block.open -= len(outcomes)
     block.failed += len(failed)
@@ -200,7 +209,7 @@ def _attempt_rows(item: Settlement, outcomes: list[Outcome], now: float) -> list
 
 def _advance(tx: Tx, block: _Block, writes: _Writes, *, final: bool) -> None:
     """The block's own state after a report."""
-    if final and block.open and block.cancelled:
+    if final and block.open and block.ended:
         _give_up_rest(tx, block, writes)
     if block.open == 0:
         block.state = BlockState.FAILED if block.failed else BlockState.SUCCESS
@@ -211,7 +220,7 @@ def _advance(tx: Tx, block: _Block, writes: _Writes, *, final: bool) -> None:
 
 
 def _give_up_rest(tx: Tx, block: _Block, writes: _Writes) -> None:
-    """Nobody takes a block of a cancelled run again: what is open ends with it."""
+    """Nobody takes a block of an ended run again: what is open ends with it."""
     rest = open_members(tx.connection, block.id) - block.seen
     writes.untried += rest
     block.open -= len(rest)
@@ -268,13 +277,16 @@ def _not_in(block: int, count: int) -> InvalidInput:
 
 
 def _write_blocks(tx: Tx, touched: list[_Block], now: float) -> None:
-    by_change: dict[tuple[int, int, int], list[int]] = {}
+    by_change: dict[tuple[int, int, int, float | None], list[int]] = {}
     for block in touched:
-        by_change.setdefault((block.state, block.open, block.failed), []).append(block.id)
-    for (state, still_open, failed), ids in by_change.items():
+        # An answer gives the agent time for the next; a block that has ended needs none.
+        by = block.answer_by if block.open and block.state == BlockState.USING else None
+        by_change.setdefault((block.state, block.open, block.failed, by), []).append(block.id)
+    for (state, still_open, failed, by), ids in by_change.items():
+        more_time = f", answer_by = {by!r}" if by is not None else ""
         tx.sql(
             f"UPDATE blocks SET state = {state:d}, {tx.dialect.quote('open')} = {still_open:d},"  # noqa: S608
-            f" failed = {failed:d} WHERE id IN ({id_list(ids)})"
+            f" failed = {failed:d}{more_time} WHERE id IN ({id_list(ids)})"
         )
     for state in (BlockState.SUCCESS, BlockState.FAILED, BlockState.RETRY):
         ids = [block.id for block in touched if block.state == state]

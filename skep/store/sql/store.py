@@ -11,6 +11,7 @@ from skep.store.sql.blocks import SqlBlocks
 from skep.store.sql.database import PATIENCE, Database
 from skep.store.sql.desk import SqlAlerts, SqlSegments, SqlTokens
 from skep.store.sql.dialect import dialect_for
+from skep.store.sql.figures import SqlFigures
 from skep.store.sql.fires import SqlFires
 from skep.store.sql.job_runs import SqlJobRuns
 from skep.store.sql.jobs import SqlJobs
@@ -45,6 +46,7 @@ class SqlStore:
         self.turns = SqlTurns(self.database)
         self.agents = SqlAgents(self.database)
         self.ledgers = SqlLedgers(self.database)
+        self.figures = SqlFigures(self.database)
         self.tokens = SqlTokens(self.database)
         self.alerts = SqlAlerts(self.database)
         self.segments = SqlSegments(self.database)

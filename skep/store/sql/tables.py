@@ -44,6 +44,8 @@ runs = sa.Table(
     sa.Column("state", name_of(16), nullable=False),
     sa.Column("settings", Bytes, nullable=False),
     sa.Column("created_at", Seconds, nullable=False),
+    sa.Column("reason", LongText, nullable=True),
+    sa.Column("changed_at", Seconds, nullable=True),
     sqlite_autoincrement=True,
 )
 
@@ -125,6 +127,9 @@ blocks = sa.Table(
     sa.Column("collected", sa.SmallInteger, nullable=False),
     sa.Column("created_at", Seconds, nullable=False),
     sa.Column("expires_at", Seconds, nullable=True),
+    # No lease is renewed beyond this; every answer moves it on. NULL = no bound.
+    sa.Column("answer_by", Seconds, nullable=True),
+    sa.Index("blocks_of_run", "run", "id"),
     sqlite_autoincrement=True,
 )
 
@@ -199,6 +204,11 @@ drivers = sa.Table(
     metadata,
     sa.Column("run", BigId, primary_key=True, autoincrement=False),
     sa.Column("token", sa.Integer, nullable=False),
+    # Last sign of life, and how long the driver may be silent; NULL = it has not said.
+    sa.Column("heard_at", Seconds, nullable=True),
+    sa.Column("patience", Seconds, nullable=True),
+    # What somebody asks of the driver's process; NULL = nothing.
+    sa.Column("asked", name_of(16), nullable=True),
 )
 
 items = sa.Table(
@@ -227,6 +237,16 @@ tallies = sa.Table(
     metadata,
     sa.Column("run", BigId, primary_key=True, autoincrement=False),
     sa.Column("state", sa.SmallInteger, primary_key=True, autoincrement=False),
+    sa.Column("n", sa.BigInteger, nullable=False),
+)
+
+# Counted with every report: answers by status, failures by kind, bytes, agents, and answers in
+# the last minute. One row per run and name, so that a large run costs no more than a small one.
+figures = sa.Table(
+    "figures",
+    metadata,
+    sa.Column("run", BigId, primary_key=True, autoincrement=False),
+    sa.Column("name", name_of(80), primary_key=True),
     sa.Column("n", sa.BigInteger, nullable=False),
 )
 

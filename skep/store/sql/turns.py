@@ -11,17 +11,25 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from skep.errors import StaleToken
 from skep.model.request import Work
-from skep.model.states import FINAL_STATES, RequestState
-from skep.store.facts import ItemRow, KeptItem, RequestRow, TurnKept, UnreadBlock, UnreadPage
+from skep.model.states import FINAL_STATES, RequestState, RunState
+from skep.store.facts import (
+    ItemRow,
+    KeptItem,
+    Orders,
+    RequestRow,
+    TurnKept,
+    UnreadBlock,
+    UnreadPage,
+)
+from skep.store.sql import drivers as driving
 from skep.store.sql.block_rows import works_of
 from skep.store.sql.conditions import ENDED_BLOCKS, FINISHED_BLOCKS
 from skep.store.sql.database import Database, Tx
 from skep.store.sql.dialect import id_list
 from skep.store.sql.requests import accept_rows
 from skep.store.sql.runs import hold_run, number_of
-from skep.store.sql.tables import blocks, drivers, items
+from skep.store.sql.tables import blocks, items
 
 _ITEM_COLUMNS = ("run", "request", "n", "data", "at")
 _STATES = {int(state): state.name.lower() for state in RequestState}
@@ -34,15 +42,25 @@ class SqlTurns:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def take_over(self, run_id: str) -> int:
-        def work(tx: Tx) -> int:
-            run = number_of(tx.connection, run_id)
-            tx.dialect.insert_new(tx.connection, drivers, ("run", "token"), [(run, 0)])
-            token = _token(tx, run) + 1
-            tx.execute(sa.update(drivers).where(drivers.c.run == run).values(token=token))
-            return token
+    async def take_over(self, run_id: str, patience: float = 0.0, now: float = 0.0) -> int:
+        return await self._database.write(lambda tx: driving.take_over(tx, run_id, patience, now))
 
-        return await self._database.write(work)
+    async def orders(self, run_id: str) -> Orders:
+        return await self._database.read(lambda c: driving.orders(c, run_id))
+
+    async def ask(self, run_id: str, what: str) -> None:
+        await self._database.write(lambda tx: driving.ask(tx, run_id, what))
+
+    async def end(self, run_id: str, driver: int, to: RunState, reason: str, now: float) -> None:
+        await self._database.write(lambda tx: driving.end(tx, run_id, driver, to, reason, now))
+
+    async def give_up_silent(self, now: float) -> list[str]:
+        found = await self._database.read(lambda c: driving.silent(c, now))
+        # Most looks find none, and a look writes nothing.
+        return [run for run in found if await self._given_up(run, now)]
+
+    async def _given_up(self, run_id: str, now: float) -> bool:
+        return await self._database.write(lambda tx: driving.give_up(tx, run_id, now))
 
     async def unread(self, run_id: str, limit: int, taken: Sequence[int]) -> list[UnreadBlock]:
         def work(connection: sa.Connection) -> list[UnreadBlock]:
@@ -80,7 +98,7 @@ class SqlTurns:
     ) -> TurnKept:
         def work(tx: Tx) -> TurnKept:
             run = hold_run(tx, run_id)
-            _check_driver(tx, run.no, driver)
+            driving.check_driver(tx, run.no, driver, now)
             accepted = accept_rows(tx, run, rows, now)
             kept = _keep_items(tx, run.no, items, now)
             _collect(tx, run.no, blocks)
@@ -97,6 +115,19 @@ class SqlTurns:
 
         return await self._database.read(work)
 
+    async def items_of(self, run_id: str, request_ids: Sequence[int]) -> list[KeptItem]:
+        if not request_ids:
+            return []
+
+        def work(connection: sa.Connection) -> list[KeptItem]:
+            run = number_of(connection, run_id)
+            query = sa.select(items.c.id, items.c.request, items.c.data).where(
+                sa.literal_column(f"request IN ({id_list(request_ids)})"), items.c.run == run
+            )
+            return [KeptItem(*row) for row in connection.execute(query.order_by(items.c.id))]
+
+        return await self._database.read(work)
+
     async def count(self, run_id: str) -> int:
         def work(connection: sa.Connection) -> int:
             run = number_of(connection, run_id)
@@ -104,19 +135,6 @@ class SqlTurns:
             return int(connection.execute(query).scalar_one())
 
         return await self._database.read(work)
-
-
-def _token(tx: Tx, run: int) -> int:
-    query = sa.select(drivers.c.token).where(drivers.c.run == run).with_for_update()
-    return int(tx.execute(query).scalar() or 0)
-
-
-def _check_driver(tx: Tx, run: int, driver: int) -> None:
-    newest = _token(tx, run)
-    if driver != newest:
-        raise StaleToken(
-            f"driver {driver} was replaced by driver {newest}; stop, and take the run over again"
-        )
 
 
 def _keep_items(tx: Tx, run: int, found: Sequence[ItemRow], now: float) -> int:
