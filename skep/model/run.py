@@ -30,6 +30,12 @@ class RunSettings(msgspec.Struct, frozen=True):
     retries: Annotated[int, Meta(ge=0, le=1000)] = 0
     #: Seconds for one download, redirects and body included.
     time_limit: Annotated[float, Meta(gt=0, le=86400)] = 120.0
+    #: Seconds that an agent may hold requests without an answer to any, beside what one
+    #: download may take; then they are given to another. 0 = no bound of the run's own.
+    answer_seconds: Annotated[float, Meta(ge=0, le=604_800)] = 900.0
+    #: How often requests that nobody answered for are given to another agent before they
+    #: are dead as `lost`; the center's `lanes.lease_limit` bounds it in any case.
+    answer_retries: Annotated[int, Meta(ge=0, le=1000)] | None = None
     #: Requests in one block.
     block_size: Annotated[int, Meta(ge=1, le=1000)] = 100
     #: Decoded bytes of one body; more is cut off and fails as `limit`.
@@ -62,3 +68,7 @@ class Run(msgspec.Struct, frozen=True):
     state: RunState
     settings: RunSettings
     created_at: float
+    #: Why it is in its state, for people; "" when there is nothing to say.
+    reason: str = ""
+    #: When it came into its state; 0 = when it was made.
+    changed_at: float = 0.0
