@@ -26,6 +26,8 @@ from skep.runtime.clock import Clock
 LEVEL = 1
 #: Most decompressed bytes that one call of `read_records` gives back.
 READ_LIMIT = 256 * 2**20
+#: The header of a record whose body content rules have cut.
+CUT_BY = "Skep-Cut"
 
 Headers = Sequence[tuple[str, str]]
 Bytes = bytes | bytearray | memoryview
@@ -50,6 +52,23 @@ class Cut(StrEnum):
     UNSPECIFIED = "unspecified"
 
 
+class Extract(NamedTuple):
+    """What content rules took from a body, and the body that it was taken from."""
+
+    #: Which rules, in one line.
+    rules: str
+    #: Bytes of the whole body, decoded; -1 when it was not read to its end.
+    length: int
+    #: Such as `sha256:...`; "" when it is not known.
+    digest: str
+
+    def lines(self) -> str:
+        text = f"{CUT_BY}: {_one_line(self.rules)}\r\n"
+        if self.length >= 0:
+            text += f"Skep-Original-Length: {self.length}\r\n"
+        return text + f"Skep-Original-Digest: {self.digest}\r\n" if self.digest else text
+
+
 class Exchange(msgspec.Struct, frozen=True, gc=False):
     """One download as it happened. Header texts are latin-1, as HTTP has them; what does
     not fit is kept as UTF-8. `status` 0 means that no answer came."""
@@ -67,6 +86,7 @@ class Exchange(msgspec.Struct, frozen=True, gc=False):
     #: The IP address that was connected to.
     address: str = ""
     cut: Cut | None = None
+    extract: Extract | None = None
 
 
 class FrameMaker:
@@ -114,6 +134,8 @@ class FrameMaker:
             _of_decoded(exchange.response_headers, str(len(body))),
         )
         cut = f"WARC-Truncated: {exchange.cut}\r\n" if exchange.cut else ""
+        if exchange.extract:
+            cut += exchange.extract.lines()
         return self._frame("response", record_id, shared + cut, http, body)
 
     def _request(self, exchange: Exchange, uri: str, record_id: str, shared: str) -> bytes:

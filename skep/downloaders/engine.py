@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -54,7 +55,8 @@ class EngineOptions(msgspec.Struct, frozen=True):
 
     clock: Clock
     egress: EgressPolicy
-    keep: Keep
+    #: Makes the frames; None leaves it to whoever takes the results.
+    keep: Keep | None
     ca_file: str
     ca_path: str
     #: Downloads at the same time, and connections that are kept.
@@ -90,6 +92,8 @@ class Engine:
         self._poller: Poller | None = None
         self._busy = False
         self._held = 0
+        #: More of a body is not wanted by the run's content rules; 0 = all of it is.
+        self._stops_at = settings.content.stops_at if settings.content else 0
         self._thread = threading.Thread(target=self._main, name=f"http {run}", daemon=True)
         self._thread.start()
 
@@ -103,6 +107,10 @@ class Engine:
             self._announce()
         elif self._asleep:
             os.eventfd_write(self._wake_fd, 1)
+
+    def pace(self, site: str, spacing: float) -> None:
+        """Keep so many seconds between two starts on this site, redirects included."""
+        self._gate.pace(site, spacing)
 
     def stop(self) -> None:
         """End the thread; blocks until it has ended, so call it in an executor."""
@@ -152,7 +160,7 @@ class Engine:
             egress=self._options.egress,
             outgoing=self._outgoing,
             time_limit=self._settings.time_limit,
-            body_limit=self._settings.body_limit,
+            body_limit=min(self._settings.body_limit, self._stops_at or sys.maxsize),
             ca_file=self._options.ca_file,
             ca_path=self._options.ca_path,
             share=self._share,
@@ -197,7 +205,7 @@ class Engine:
             outcome = Outcome(work.id, Failure.CONTENT, detail=short(str(error)))
             self.finished.append((done, Fetched(outcome)))
             return
-        self._gate.offer(flight.target.host, flight)
+        self._gate.offer(flight.site, flight)
 
     def _new_flight(self, work: Work, done: Done) -> Flight:
         if self._bad_run:
@@ -225,7 +233,7 @@ class Engine:
     def _refuse(self, slot: Slot, flight: Flight, error: Exception) -> None:
         """libcurl will not take it, such as a login with NUL in it."""
         slot.close()
-        self._gate.leave(flight.target.host, self._now())
+        self._gate.leave(flight.site, self._now())
         detail = short(f"the request cannot be sent: {error}")
         outcome = Outcome(flight.work.id, Failure.CONTENT, detail=detail)
         self.finished.append((flight.done, Fetched(outcome)))
@@ -250,7 +258,7 @@ class Engine:
         now = self._now()
         self._multi.remove_handle(slot.curl)
         self._running.discard(slot)
-        self._gate.leave(flight.target.host, now)
+        self._gate.leave(flight.site, now)
         flight.elapsed += now - flight.began
         try:
             self._conclude(slot, flight, number, message)
@@ -300,6 +308,8 @@ class Engine:
             return _FINE
         if isinstance(trouble, BadEncoding):
             return Failure.CONTENT, str(trouble)
+        if 0 < self._stops_at <= self._settings.body_limit:
+            return _FINE
         return Failure.LIMIT, f"the body is over the limit of {self._settings.body_limit} bytes"
 
     def _redirect(self, slot: Slot, flight: Flight, head: Head) -> tuple[bool, Failure | None, str]:
@@ -317,13 +327,13 @@ class Engine:
         except BadTarget as error:
             return False, Failure.CONTENT, str(error)
         slot.refused = ""
-        self._gate.offer(flight.target.host, flight, first=True)
+        self._gate.offer(flight.site, flight, first=True)
         return True, None, ""
 
     def _report(
         self, slot: Slot, flight: Flight, head: Head, failure: Failure | None, detail: str
     ) -> None:
-        cut = cut_of(failure) if failure is not None and head.status else None
+        cut = cut_of(failure, slot.trouble) if head.status else None
         wait: float | None = None
         if failure is None and self._counts_as_failed(head.status):
             failure = Failure.STATUS
@@ -331,20 +341,21 @@ class Engine:
             if head.status in _ASKS_TO_WAIT:
                 wait = retry_after(head.first("retry-after"), self._options.clock.now())
         address = slot.curl.getinfo(pycurl.PRIMARY_IP)
-        frames = b""
+        frames, exchange = b"", None
         if head.status:
-            frames = self._options.keep(
-                Exchange(
-                    flight.target.url, flight.method, flight.outgoing.shown, flight.body,
-                    head.status, head.reason, head.headers, slot.body(), address, cut,
-                )
+            exchange = Exchange(
+                flight.target.url, flight.method, flight.outgoing.shown, flight.body,
+                head.status, head.reason, head.headers, slot.body(), address, cut,
             )  # fmt: skip
+            if self._options.keep is not None:
+                frames, exchange = self._options.keep(exchange), None
         outcome = Outcome(
             flight.work.id, failure or "", head.status, short(detail) if detail else "",
             int(flight.elapsed * 1e6), flight.sent, flight.received, address,
             0, len(frames), wait, flight.final_uri,
         )  # fmt: skip
-        self.finished.append((flight.done, Fetched(outcome, frames)))
+        fetched = Fetched(outcome, frames, flight.host, flight.began, exchange)
+        self.finished.append((flight.done, fetched))
 
     def _counts_as_failed(self, status: int) -> bool:
         return status >= FIRST_ERROR_STATUS and status not in self._settings.accept_status

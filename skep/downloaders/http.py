@@ -9,13 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from collections.abc import Callable
+from functools import partial
 from random import Random
 
 from skep.archive.frames import FrameMaker
+from skep.downloaders.cutter import Cutter, Finish
 from skep.downloaders.egress import EgressPolicy
 from skep.downloaders.engine import Engine, EngineOptions, Keep, lost_outcome
 from skep.downloaders.flight import Done
 from skep.downloaders.ports import Fetched
+from skep.model.content import ContentRules
 from skep.model.request import Work
 from skep.model.run import RunSettings
 from skep.runtime.clock import Clock
@@ -34,8 +38,10 @@ class HttpDownloader:
         settings: RunSettings,
         options: EngineOptions,
         loop: asyncio.AbstractEventLoop,
+        cutter: Callable[[Finish], Cutter] | None = None,
     ) -> None:
         self._loop = loop
+        self._cutter = cutter(self._finish) if cutter else None
         self._active = 0
         self._closed = False
         self._engine = Engine(run, settings, options, self._from_thread)
@@ -56,12 +62,17 @@ class HttpDownloader:
         self._active += 1
         self._engine.submit(work, done)
 
+    def pace(self, site: str, spacing: float) -> None:
+        self._engine.pace(site, spacing)
+
     async def close(self) -> None:
         if self._closed:
             return
         self._closed = True
         await self._loop.run_in_executor(None, self._engine.stop)
         self._deliver()
+        if self._cutter is not None:
+            await self._cutter.close()
 
     def _from_thread(self) -> None:
         """Called by the engine's thread, once per batch."""
@@ -72,12 +83,25 @@ class HttpDownloader:
 
     def _deliver(self) -> None:
         for done, fetched in self._engine.take_finished():
-            self._active -= 1
-            try:
-                done(fetched)
-            except Exception:
-                # One caller's error must not cost the others of the batch their results.
-                log.exception("the receiver of a download failed")
+            if self._cutter is None or fetched.exchange is None:
+                self._finish(done, fetched)
+            else:
+                told = partial(_with_place, done, fetched.host, fetched.began)
+                self._cutter.take(told, fetched.outcome, fetched.exchange)
+
+    def _finish(self, done: Done, fetched: Fetched) -> None:
+        self._active -= 1
+        try:
+            done(fetched)
+        except Exception:
+            # One caller's error must not cost the others of the batch their results.
+            log.exception("the receiver of a download failed")
+
+
+def _with_place(done: Done, host: str, began: float, fetched: Fetched) -> None:
+    """Content rules make a new result of a page; where and when it was asked for stays."""
+    fetched.host, fetched.began = host, began
+    done(fetched)
 
 
 class HttpKind:
@@ -110,14 +134,22 @@ class HttpKind:
         options = EngineOptions(
             clock=self._clock,
             egress=self._egress,
-            keep=self._keep or self._new_keep(),
+            keep=None if settings.content else self._keep or self._new_keep(),
             ca_file=self._ca_file,
             ca_path=self._ca_path,
             connections=self._connections,
         )
-        return HttpDownloader(run, settings, options, asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        return HttpDownloader(run, settings, options, loop, self._new_cutter(settings.content))
 
     def _new_keep(self) -> Keep:
         """A frame maker belongs to one thread, and so does its source of randomness."""
-        rng = Random(self._rng.getrandbits(128))  # noqa: S311 - record ids, not secrets
-        return FrameMaker(self._clock, rng).exchange_frames
+        return FrameMaker(self._clock, self._new_rng()).exchange_frames
+
+    def _new_cutter(self, rules: ContentRules | None) -> Callable[[Finish], Cutter] | None:
+        if rules is None:
+            return None
+        return lambda finish: Cutter(rules, self._clock, self._new_rng(), finish)
+
+    def _new_rng(self) -> Random:
+        return Random(self._rng.getrandbits(128))  # noqa: S311 - record ids, not secrets

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from skep.archive.frames import Cut
+from skep.downloaders.decode import BadEncoding, OverLimit
 from skep.model.states import Failure
 
 DETAIL_LIMIT = 300
@@ -54,9 +55,11 @@ def _what_was_received(said: str) -> int:
     return 8 if broken else _RECEIVE
 
 
-def cut_of(failure: Failure) -> Cut | None:
+def cut_of(failure: Failure | None, trouble: BadEncoding | OverLimit | None) -> Cut | None:
     """Why the body in the archive is not whole; None when it is."""
-    return _CUTS.get(failure, Cut.UNSPECIFIED)
+    if failure is not None:
+        return _CUTS.get(failure, Cut.UNSPECIFIED)
+    return None if trouble is None else Cut.LENGTH
 
 
 def short(detail: str) -> str:

@@ -17,6 +17,7 @@ from urllib.parse import quote
 import msgspec
 
 from skep.errors import InvalidInput, NotAUrl, SkepError, TooLarge, UnknownScheme
+from skep.model.content import ContentRules
 from skep.model.lane import HIGHEST, LOWEST
 from skep.model.request import URI_LIMIT, NewRequest
 from skep.model.run import RunSettings
@@ -58,6 +59,11 @@ class Validator:
         self._downloaders = frozenset(downloaders)
         self._rng = rng
 
+    @property
+    def downloaders(self) -> frozenset[str]:
+        """Kinds that have a downloader."""
+        return self._downloaders
+
     def check_settings(self, settings: RunSettings) -> None:
         """Raises InvalidInput for settings that no agent could follow."""
         if settings.downloader not in self._downloaders:
@@ -67,6 +73,8 @@ class Validator:
             )
         for name, value in settings.headers.items():
             check_header(name, value)
+        if settings.content is not None:
+            check_content(settings.content)
 
     def rows(self, offered: Sequence[Offered], priority: int, now: float) -> list[RequestRow]:
         """Every request as it will be kept; raises InvalidInput that says which is wrong."""
@@ -194,6 +202,16 @@ def check_header(name: str, value: str) -> None:
         raise InvalidInput(f"{name[:100]!r} is not a header name; letters, digits and dashes are")
     if not value.isprintable():
         raise InvalidInput(f"the value of header {name} has a control character; take it out")
+
+
+def check_content(rules: ContentRules) -> None:
+    """Compiled here and thrown away: what no agent could follow is refused at once."""
+    from skep.downloaders.content import BadRules, Cutting
+
+    try:
+        Cutting(rules)
+    except BadRules as error:
+        raise InvalidInput(str(error)) from error
 
 
 def check_job(name: str) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from skep.model.content import ContentRules
 from skep.model.exits import ExitRules, Sessions
 from skep.model.request import DEFAULT_PRIORITY
 from skep.model.states import RunState
@@ -58,6 +59,8 @@ class RunSettings(msgspec.Struct, frozen=True):
     exits: ExitRules | None = None
     #: Identities of the run; `5` is short for five by the default rules.
     sessions: Sessions = None
+    #: What of each page goes back to the center; None = all of it.
+    content: ContentRules | None = None
 
 
 class Run(msgspec.Struct, frozen=True):

@@ -66,5 +66,5 @@ def _fits_utf8(body: bytes) -> bool:
         body.decode("utf-8")
     except UnicodeDecodeError as error:
         # A page that was cut off may end in the middle of a letter.
-        return error.start >= len(body) - 3
+        return error.reason == "unexpected end of data"
     return True

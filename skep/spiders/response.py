@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 #: Where `<base>` is looked for.
 HEAD_BYTES = 16_384
-#: Head and body as they were archived: (status, headers, body, address).
-Unpacked = tuple[int, Sequence[tuple[str, str]], bytes, str]
+#: Head and body as they were archived: (status, headers, body, address, cut).
+Unpacked = tuple[int, Sequence[tuple[str, str]], bytes, str, str]
 
 
 class Response:
@@ -41,6 +41,7 @@ class Response:
         body: bytes | str = b"",
         request: Request | None = None,
         address: str = "",
+        cut: str = "",
         elapsed: float = 0.0,
         unpack: Callable[[], Unpacked] | None = None,
     ) -> None:
@@ -53,6 +54,7 @@ class Response:
         self._pairs = headers
         self._body = body.encode() if isinstance(body, str) else body
         self._address = address
+        self._cut = cut
         self._unpack = unpack
         self._headers: Headers | None = None
         self._charset = ""
@@ -64,7 +66,7 @@ class Response:
     def _load(self) -> None:
         unpack, self._unpack = self._unpack, None
         if unpack is not None:
-            self.status, self._pairs, self._body, self._address = unpack()
+            self.status, self._pairs, self._body, self._address, self._cut = unpack()
 
     @property
     def ok(self) -> bool:
@@ -89,6 +91,13 @@ class Response:
         """The IP address that answered; "" when it is not known."""
         self._load()
         return self._address
+
+    @property
+    def cut(self) -> str:
+        """Why the body is not the whole page; "" when it is. The content rules that cut it,
+        such as `css=article`, or `length`, `time`, `disconnect`, `unspecified`."""
+        self._load()
+        return self._cut
 
     @property
     def meta(self) -> dict[str, Any]:

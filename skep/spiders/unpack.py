@@ -6,12 +6,12 @@ looks at the body or the headers, and once.
 
 from __future__ import annotations
 
-from skep.archive.frames import FirstRecords, split_response
+from skep.archive.frames import CUT_BY, FirstRecords, split_response
 from skep.spiders.envelope import opened
 from skep.spiders.ports import Page
 from skep.spiders.response import Failure, Response, Unpacked
 
-_NOTHING: Unpacked = (0, (), b"", "")
+_NOTHING: Unpacked = (0, (), b"", "", "")
 
 
 class Unpacker:
@@ -41,4 +41,6 @@ class Unpacker:
         if record.type != "response":
             return (page.status, *_NOTHING[1:])
         status, headers, body = split_response(record)
-        return status, headers, body, record.headers.get("WARC-IP-Address", "")
+        found = record.headers.get
+        cut = found(CUT_BY) or found("WARC-Truncated", "")
+        return status, headers, body, found("WARC-IP-Address", ""), cut
