@@ -23,7 +23,7 @@ from skep.jobs.steady import SteadyClock
 from skep.model.fire import Fire, FireState, Planned, Step, key_of_due
 from skep.model.schedule import Overlap, Schedule
 from skep.runtime.clock import Clock
-from skep.store.ports import Fires
+from skep.store.fire_ports import Fires
 
 log = logging.getLogger("skep.jobs")
 
@@ -32,7 +32,8 @@ BATCH = 500
 DUE_AT_ONCE = 1000
 #: Rounds of one step; what is left comes in the next.
 ROUNDS = 100
-QUEUE_LOOK = 10_000
+#: Fires without an outcome that are looked at in one step.
+LOOK = 10_000
 #: Seconds after which a claim without an outcome belongs to whoever finds it.
 PATIENCE = 15.0
 #: A schedule that cannot be read (a zone that is gone) is looked at again after so long.
@@ -108,8 +109,8 @@ class Firing:
             count += await self._open(await self._claim(due))
             if len(due) < BATCH:
                 break
-        count += await self._open(await self._adopt())
-        return count + await self._open(await self._let_in())
+        left = await self._fires.unattended(self._clock.now(), PATIENCE, LOOK)
+        return count + await self._open(await self._adopt(left))
 
     # -- by the clock
 
@@ -178,53 +179,28 @@ class Firing:
 
     # -- what others left, what follows a run, what waits
 
-    async def _adopt(self) -> list[Claimed]:
-        """Fires of centers that died over them, and fires that no clock asked for."""
-        now = self._clock.now()
-        found = await self._fires.unattended(now, PATIENCE, BATCH)
-        if not found:
+    async def _adopt(self, left: Sequence[Fire]) -> list[Claimed]:
+        """Fires of centers that died over them, then fires that no clock asked for, then
+        the first of each job's queue."""
+        if not left:
             return []
-        jobs = sorted({fire.job for fire in found})
+        now = self._clock.now()
+        jobs = sorted({fire.job for fire in left})
         schedules = {p.job: p.schedule for p in await self._fires.planned(jobs)}
         busy = await self._busy(jobs)
         changes = []
-        for fire in found:
+        for fire in left:
             schedule = schedules.get(fire.job, _NO_SCHEDULE)
-            verdict = self._on_adoption(fire, schedule, busy.get(fire.job, Busy()))
+            on_hand = busy.get(fire.job, Busy())
+            verdict = _on_adoption(fire, schedule, on_hand)
+            if verdict.state != fire.state or fire.state == FireState.CLAIMED:
+                changes.append((fire, self._written(fire, verdict, now)))
             if verdict.state == FireState.CLAIMED:
-                busy[fire.job] = busy.get(fire.job, Busy())._replace(by=f"the fire of {fire.key}")
-            changes.append((fire, self._written(fire, verdict, now)))
+                busy[fire.job] = on_hand._replace(by=f"the fire of {fire.key}")
         return [
             Claimed(fire, schedules.get(fire.job, _NO_SCHEDULE))
             for fire in await self._fires.change(changes)
             if fire.state == FireState.CLAIMED
-        ]
-
-    def _on_adoption(self, fire: Fire, schedule: Schedule, busy: Busy) -> Verdict:
-        if fire.state == FireState.CLAIMED:
-            return Verdict(fire.due_at, FireState.CLAIMED, f"taken over from {fire.center}")
-        (verdict,) = overlapped(schedule, [Verdict(fire.due_at, FireState.CLAIMED)], busy)
-        return verdict
-
-    async def _let_in(self) -> list[Claimed]:
-        """The first of each job's queue whose way is free."""
-        first: dict[str, Fire] = {}
-        for fire in await self._fires.queued(QUEUE_LOOK):
-            first.setdefault(fire.job, fire)
-        if not first:
-            return []
-        now = self._clock.now()
-        busy = await self._busy(list(first))
-        free = [fire for job, fire in first.items() if not busy.get(job, Busy()).by]
-        waited = "waited: "
-        changes = [
-            (fire, self._written(fire, Verdict(0, FireState.CLAIMED, waited + fire.reason), now))
-            for fire in free
-        ]
-        schedules = {p.job: p.schedule for p in await self._fires.planned([f.job for f in free])}
-        return [
-            Claimed(fire, schedules.get(fire.job, _NO_SCHEDULE))
-            for fire in await self._fires.change(changes)
         ]
 
     # -- opening
@@ -282,6 +258,17 @@ class Firing:
 
 
 _MINDFUL = frozenset({Overlap.SKIP, Overlap.QUEUE})
+
+
+def _on_adoption(fire: Fire, schedule: Schedule, busy: Busy) -> Verdict:
+    if fire.state == FireState.CLAIMED:
+        return Verdict(fire.due_at, FireState.CLAIMED, f"taken over from {fire.center}")
+    if fire.state == FireState.QUEUED:
+        # Whatever the policy is by now: who waits here waits for a free way.
+        state = FireState.QUEUED if busy.by else FireState.CLAIMED
+        return Verdict(fire.due_at, state, f"waited: {fire.reason}")
+    (verdict,) = overlapped(schedule, [Verdict(fire.due_at, FireState.CLAIMED)], busy)
+    return verdict
 
 
 def planned_from(job: str, schedule: Schedule, now: float) -> Planned:

@@ -16,7 +16,6 @@ from typing import Any, Protocol
 from skep.model.agent import AgentView, Registration, Vitals
 from skep.model.attempt import Attempt
 from skep.model.block import BlockChange, BlockRef, BlockView, Held, Leased
-from skep.model.fire import Fire, Planned, Step
 from skep.model.figures import RunFigures
 from skep.model.ledger import Ledger
 from skep.model.run import Run, RunSettings
@@ -37,6 +36,7 @@ from skep.store.facts import (
     UnreadBlock,
     Verdict,
 )
+from skep.store.fire_ports import Fires
 from skep.store.job_ports import JobRuns, Jobs
 
 
@@ -290,58 +290,6 @@ class Alerts(Protocol):
 
     async def recent(self, limit: int) -> list[dict[str, Any]]:
         """Newest first."""
-
-
-class Fires(Protocol):
-    """Asked by `jobs`: schedules, and the ledger of their due times."""
-
-    async def plan(self, planned: Planned) -> bool:
-        """Keep a job's schedule. False when it is the one that is kept already: then nothing
-        changes, and due times that nobody has looked at yet stay due."""
-
-    async def unplan(self, job: str, now: float) -> bool:
-        """Take a job's schedule away; what waited in its queue is skipped."""
-
-    async def planned(self, jobs: Sequence[str] | None = None) -> list[Planned]:
-        """Of these jobs or of all, by name."""
-
-    async def due(self, now: float, limit: int) -> list[Planned]:
-        """Whose time to be looked at has come, longest waiting first."""
-
-    async def claim(self, steps: Sequence[Step]) -> list[Fire]:
-        """Put due times into the ledger; returns those that this call put there.
-
-        A step whose job was decided or planned by somebody else meanwhile does nothing,
-        and a due time that is in the ledger already stays as it is.
-        """
-
-    async def add(self, fires: Sequence[Fire]) -> int:
-        """Fires that no clock asked for; those that are there already are left as they are."""
-
-    async def succeeded(self, job: str, run: str, now: float) -> int:
-        """Jobs that follow `job` become DUE, once per run; returns how many."""
-
-    async def pending(self, jobs: Sequence[str]) -> list[Fire]:
-        """Fires of these jobs that have no outcome yet, oldest first."""
-
-    async def unattended(self, now: float, patience: float, limit: int) -> list[Fire]:
-        """DUE, and CLAIMED longer ago than `patience` (or in a future that a clock
-        invented), oldest first."""
-
-    async def queued(self, limit: int) -> list[Fire]:
-        """QUEUED, oldest first."""
-
-    async def change(self, changes: Sequence[tuple[Fire, Fire]]) -> list[Fire]:
-        """(before, after) pairs; returns those that were written.
-
-        A fire whose state or token is not that of `before` any more is left as it is.
-        """
-
-    async def of_job(self, job: str, limit: int, before: int | None = None) -> list[Fire]:
-        """Newest due times first; with `before`, those before that instant."""
-
-    async def forget(self, before: int, limit: int) -> int:
-        """Keep the ledger bounded: outcomes of due times before that instant go."""
 
 
 class Segments(Protocol):

@@ -27,6 +27,32 @@ _key = sa.tuple_(fires.c.job, fires.c.fire_key)
 _open = fires.c.state.in_([str(state) for state in ON_THEIR_WAY])
 
 
+def _is(state: FireState) -> sa.ColumnElement[bool]:
+    return fires.c.state == str(state)
+
+
+# Asked every second by every center: made once, because making them costs more than asking.
+_DUE = (
+    sa.select(schedules)
+    .where(schedules.c.next_at <= sa.bindparam("now", type_=sa.Float))
+    .order_by(schedules.c.next_at, schedules.c.job)
+    .limit(sa.bindparam("n", type_=sa.Integer))
+)
+_IN_GOOD_HANDS = sa.and_(
+    _is(FireState.CLAIMED),
+    fires.c.claimed_at.between(
+        sa.bindparam("since", type_=sa.Float), sa.bindparam("until", type_=sa.Float)
+    ),
+)
+_UNATTENDED = (
+    sa.select(fires)
+    .where(_open, ~_IN_GOOD_HANDS)
+    # By name claimed comes before due, and due before queued.
+    .order_by(fires.c.state, fires.c.due_at, fires.c.job)
+    .limit(sa.bindparam("n", type_=sa.Integer))
+)
+
+
 class SqlFires:
     """Rows of `schedules`, `followers` and `fires`."""
 
@@ -46,9 +72,8 @@ class SqlFires:
         return await self._database.read(lambda c: [_planned(row) for row in c.execute(query)])
 
     async def due(self, now: float, limit: int) -> list[Planned]:
-        query = sa.select(schedules).where(schedules.c.next_at <= now)
-        query = query.order_by(schedules.c.next_at, schedules.c.job).limit(limit)
-        return await self._database.read(lambda c: [_planned(row) for row in c.execute(query)])
+        bound = {"now": now, "n": limit}
+        return await self._database.read(lambda c: [_planned(r) for r in c.execute(_DUE, bound)])
 
     async def claim(self, steps: Sequence[Step]) -> list[Fire]:
         if not steps:
@@ -62,20 +87,17 @@ class SqlFires:
         return await self._database.write(lambda tx: follow(tx, job, run, now))
 
     async def pending(self, jobs: Sequence[str]) -> list[Fire]:
-        return await self._select(fires.c.job.in_(jobs), _open) if jobs else []
+        query = sa.select(fires).where(fires.c.job.in_(jobs), _open)
+        query = query.order_by(fires.c.due_at, fires.c.job)
+        if not jobs:
+            return []
+        return await self._database.read(lambda c: [_fire(row) for row in c.execute(query)])
 
     async def unattended(self, now: float, patience: float, limit: int) -> list[Fire]:
-        claim = fires.c.claimed_at
-        stale = sa.or_(claim < now - patience, claim > now + patience)
-        left = sa.or_(_is(FireState.DUE), sa.and_(_is(FireState.CLAIMED), stale))
-        return await self._select(_open, left, limit=limit)
-
-    async def queued(self, limit: int) -> list[Fire]:
-        return await self._select(_is(FireState.QUEUED), limit=limit)
-
-    async def _select(self, *where: Any, limit: int | None = None) -> list[Fire]:
-        query = sa.select(fires).where(*where).order_by(fires.c.due_at, fires.c.job).limit(limit)
-        return await self._database.read(lambda c: [_fire(row) for row in c.execute(query)])
+        bound = {"since": now - patience, "until": now + patience, "n": limit}
+        return await self._database.read(
+            lambda c: [_fire(row) for row in c.execute(_UNATTENDED, bound)]
+        )
 
     async def change(self, changes: Sequence[tuple[Fire, Fire]]) -> list[Fire]:
         if not changes:
@@ -100,10 +122,6 @@ class SqlFires:
             return len(found)
 
         return await self._database.write(work)
-
-
-def _is(state: FireState) -> sa.ColumnElement[bool]:
-    return fires.c.state == str(state)
 
 
 def plan(tx: Tx, planned: Planned) -> bool:

@@ -162,9 +162,11 @@ class FirePromises:
         queued = fire("d", state=FireState.QUEUED, claimed_at=NOW)
         ended = fire("e", state=FireState.FIRED, claimed_at=NOW)
         await claimed(store, stale, fresh, future, queued, ended)
-        assert await store.fires.unattended(NOW + 100, 30.0, 10) == [stale, future]
+        asked = Fire("f", "post:1", DUE - 9, FireState.DUE)
+        await store.fires.add([asked])
+        found = await store.fires.unattended(NOW + 100, 30.0, 10)
+        assert found == [stale, future, asked, queued]
         assert await store.fires.unattended(NOW + 100, 30.0, 1) == [stale]
-        assert await store.fires.queued(10) == [queued]
         assert await store.fires.pending(["a", "b", "e"]) == [stale, fresh]
         assert await store.fires.pending([]) == []
 
