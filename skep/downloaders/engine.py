@@ -11,29 +11,25 @@ import logging
 import os
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable
-from typing import Any
 
-import msgspec
 import pycurl
 
 from skep.archive.frames import Exchange
 from skep.downloaders.decode import BadEncoding, OverLimit
-from skep.downloaders.egress import EgressPolicy
 from skep.downloaders.flight import REDIRECTS, BadRequest, Done, Flight
 from skep.downloaders.gate import HostGate
 from skep.downloaders.head import HEAD_LIMIT, Head, retry_after
-from skep.downloaders.outgoing import BadHeader, run_headers
-from skep.downloaders.poller import Poller
+from skep.downloaders.line import EngineOptions, Line
+from skep.downloaders.outgoing import BadHeader
 from skep.downloaders.ports import Fetched
-from skep.downloaders.slot import Slot, SlotOptions
+from skep.downloaders.slot import Slot
 from skep.downloaders.target import BadTarget
-from skep.downloaders.verdict import classify, cut_of, short
+from skep.downloaders.verdict import Verdict, classify, cut_of, short
+from skep.downloaders.ways import Next, Ways
 from skep.model.request import Outcome, Work
 from skep.model.run import RunSettings
 from skep.model.states import Failure
-from skep.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
 
@@ -45,68 +41,29 @@ HELD_ROUNDS = 8
 FIRST_ERROR_STATUS = 400
 _ASKS_TO_WAIT = frozenset({429, 503})
 
-Keep = Callable[[Exchange], bytes]
-Verdict = tuple[Failure | None, str]
 _FINE: Verdict = (None, "")
 
 
-class EngineOptions(msgspec.Struct, frozen=True):
-    """What an engine is given by its kind."""
-
-    clock: Clock
-    egress: EgressPolicy
-    #: Makes the frames; None leaves it to whoever takes the results.
-    keep: Keep | None
-    ca_file: str
-    ca_path: str
-    #: Downloads at the same time, and connections that are kept.
-    connections: int
-
-
-class Engine:
+class Engine(Line):
     """Owned by one downloader. `submit` and `stop` are for the event loop's thread."""
 
     def __init__(
         self, run: str, settings: RunSettings, options: EngineOptions, ready: Callable[[], None]
     ) -> None:
-        self._settings = settings
-        self._options = options
-        self._now = options.clock.monotonic
-        self._ready = ready
-        self._inbox: deque[tuple[Work, Done]] = deque()
-        #: Finished downloads; the event loop takes them from the left.
-        self.finished: deque[tuple[Done, Fetched]] = deque()
+        super().__init__(settings, options, ready)
         #: Connections that were not made because the policy refuses the address.
         self.refused = 0
-        self._announced = False
-        self._asleep = False
         self._stopping = False
-        #: The thread takes no more requests: whoever adds one gives it back.
-        self._ended = False
-        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._gate: HostGate[Flight] = HostGate(settings.host_concurrency, settings.host_delay)
-        self._free: list[Slot] = []
-        self._running: set[Slot] = set()
-        self._multi: Any = None
-        self._share: Any = None
-        self._poller: Poller | None = None
         self._busy = False
         self._held = 0
         #: More of a body is not wanted by the run's content rules; 0 = all of it is.
         self._stops_at = settings.content.stops_at if settings.content else 0
+        self._body_limit = min(settings.body_limit, self._stops_at or sys.maxsize)
         self._thread = threading.Thread(target=self._main, name=f"http {run}", daemon=True)
         self._thread.start()
 
     # --- called by the event loop's thread ---
-
-    def submit(self, work: Work, done: Done) -> None:
-        """Take a request; the thread is only woken when it sleeps."""
-        self._inbox.append((work, done))
-        if self._ended:
-            self._give_back_inbox()
-            self._announce()
-        elif self._asleep:
-            os.eventfd_write(self._wake_fd, 1)
 
     def pace(self, site: str, spacing: float) -> None:
         """Keep so many seconds between two starts on this site, redirects included."""
@@ -118,15 +75,6 @@ class Engine:
         os.eventfd_write(self._wake_fd, 1)
         self._thread.join()
         os.close(self._wake_fd)
-
-    def take_finished(self) -> list[tuple[Done, Fetched]]:
-        """Everything that has ended since the last call."""
-        # In this order: what is added after the flag is down announces itself again.
-        self._announced = False
-        batch = []
-        while self.finished:
-            batch.append(self.finished.popleft())
-        return batch
 
     # --- the thread ---
 
@@ -142,33 +90,10 @@ class Engine:
             self._abort_all()
             self._announce()
 
-    def _open(self) -> None:
-        self._multi = pycurl.CurlMulti()
-        self._multi.setopt(pycurl.M_MAXCONNECTS, self._options.connections)
-        poller = self._poller = Poller(self._multi, self._now, self._wake_fd)
-        self._wait = poller.wait
-        if self._settings.cookies:
-            self._share = pycurl.CurlShare()
-            self._share.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_COOKIE)
-        self._outgoing = run_headers({})
-        self._bad_run = ""
-        try:
-            self._outgoing = run_headers(self._settings.headers)
-        except BadHeader as error:
-            self._bad_run = str(error)
-        self._slot_options = SlotOptions(
-            egress=self._options.egress,
-            outgoing=self._outgoing,
-            time_limit=self._settings.time_limit,
-            body_limit=min(self._settings.body_limit, self._stops_at or sys.maxsize),
-            ca_file=self._options.ca_file,
-            ca_path=self._options.ca_path,
-            share=self._share,
-            on_new_socket=poller.on_new_socket,
-        )
-
     def _turn(self) -> None:
         """One round: take requests in, start what may start, wait, reap, hand out."""
+        while self._orders:
+            self._orders.popleft()()
         while self._inbox:
             self._accept(*self._inbox.popleft())
         self._launch_all()
@@ -178,7 +103,7 @@ class Engine:
         self._asleep = True
         # A request that came before the flag was up has not woken anybody, and results
         # that are held for a larger batch must not wait for a socket.
-        at_once = self._inbox or self._stopping or hold
+        at_once = self._inbox or self._orders or self._stopping or hold
         self._busy = self._wait(0.0 if at_once else self._patience())
         self._asleep = False
         self._reap()
@@ -194,7 +119,7 @@ class Engine:
 
     def _patience(self) -> float:
         due = self._gate.next_due()
-        if due is None or len(self._running) >= self._options.connections:
+        if due is None or len(self._running) >= self._room:
             return LONGEST_SLEEP
         return min(max(due - self._now(), 0.0), LONGEST_SLEEP)
 
@@ -210,15 +135,22 @@ class Engine:
     def _new_flight(self, work: Work, done: Done) -> Flight:
         if self._bad_run:
             raise BadHeader(self._bad_run)
+        if work.session and self._ways is None:
+            self._open_ways()
         return Flight(work, done, self._outgoing)
 
     def _launch_all(self) -> None:
         now = self._now()
-        while len(self._running) < self._options.connections:
+        while len(self._running) < self._room:
             flight = self._gate.take(now)
             if flight is None:
                 break
-            slot = self._free.pop() if self._free else Slot(self._slot_options)
+            if self._ways is None:
+                slot = self._free.pop() if self._free else Slot(self._slot_options, self._free)
+            elif (found := self._by_session(self._ways, flight, now)) is not None:
+                slot = found
+            else:
+                continue
             flight.began = now
             try:
                 slot.aim(flight)
@@ -230,18 +162,30 @@ class Engine:
             # and what ends there is reaped before the thread can sleep again.
             self._multi.add_handle(slot.curl)
 
+    def _by_session(self, ways: Ways, flight: Flight, now: float) -> Slot | None:
+        """None when it waits for the line, or ended before it could start."""
+        found = ways.outfit(flight, now)
+        if isinstance(found, Slot):
+            return found
+        if found is None:
+            self._gate.leave(flight.site, now)
+        else:
+            self.refused += found[0] is Failure.BLOCKED and flight.session is not None
+            self._ground(flight, *found)
+        return None
+
     def _refuse(self, slot: Slot, flight: Flight, error: Exception) -> None:
         """libcurl will not take it, such as a login with NUL in it."""
         slot.close()
-        self._gate.leave(flight.site, self._now())
-        detail = short(f"the request cannot be sent: {error}")
-        outcome = Outcome(flight.work.id, Failure.CONTENT, detail=detail)
-        self.finished.append((flight.done, Fetched(outcome)))
+        self._ground(flight, Failure.CONTENT, f"the request cannot be sent: {error}")
 
-    def _announce(self) -> None:
-        if self.finished and not self._announced:
-            self._announced = True
-            self._ready()
+    def _ground(self, flight: Flight, failure: Failure | None, detail: str) -> None:
+        """It ends without having been sent."""
+        self._gate.leave(flight.site, self._now())
+        if self._ways is not None:
+            self._ways.leave(flight)
+        outcome = Outcome(flight.work.id, failure or "", detail=short(detail))
+        self.finished.append((flight.done, Fetched(outcome)))
 
     def _reap(self) -> None:
         left = 1
@@ -260,30 +204,44 @@ class Engine:
         self._running.discard(slot)
         self._gate.leave(flight.site, now)
         flight.elapsed += now - flight.began
+        goes_on = False
         try:
-            self._conclude(slot, flight, number, message)
+            goes_on = self._conclude(slot, flight, number, message)
         except Exception as error:
             log.exception("a download could not be concluded")
             outcome = Outcome(flight.work.id, Failure.CODE, detail=short(repr(error)))
             self.finished.append((flight.done, Fetched(outcome)))
         self._put_back(slot)
+        if self._ways is not None:
+            if not goes_on:
+                self._ways.leave(flight)
+            self._ways.sweep()
 
     def _put_back(self, slot: Slot) -> None:
         if slot.spoiled:
             slot.close()
         else:
-            self._free.append(slot)
+            slot.home.append(slot)
 
-    def _conclude(self, slot: Slot, flight: Flight, number: int, message: str) -> None:
+    def _conclude(self, slot: Slot, flight: Flight, number: int, message: str) -> bool:
+        """Whether the request goes on."""
         head = slot.head
         flight.sent += slot.curl.getinfo(pycurl.REQUEST_SIZE) + len(flight.body)
         flight.received += len(head.raw) + slot.wire
         followed = False
         failure, detail = self._trouble(slot, head, number, message)
+        if self._ways is not None and flight.session is not None:
+            ruling = self._ways.judge(slot, flight, flight.session, head, number)
+            if ruling is Next.AGAIN:
+                self._gate.offer(flight.site, flight, first=True)
+            if isinstance(ruling, Next):
+                return True
+            failure, detail = ruling or (failure, detail)
         if failure is None and head.status in REDIRECTS and self._settings.redirects:
             followed, failure, detail = self._redirect(slot, flight, head)
         if not followed:
             self._report(slot, flight, head, failure, detail)
+        return followed
 
     def _trouble(self, slot: Slot, head: Head, number: int, message: str) -> Verdict:
         """What went wrong on the way, whatever the status says."""
@@ -345,7 +303,8 @@ class Engine:
         if head.status:
             exchange = Exchange(
                 flight.target.url, flight.method, flight.outgoing.shown, flight.body,
-                head.status, head.reason, head.headers, slot.body(), address, cut,
+                head.status, head.reason, head.headers, slot.body(),
+                "" if slot.proxied else address, cut,
             )  # fmt: skip
             if self._options.keep is not None:
                 frames, exchange = self._options.keep(exchange), None
@@ -363,29 +322,24 @@ class Engine:
     def _abort_all(self) -> None:
         """Give back whatever is here as `lost`, then free libcurl."""
         flights = [slot.flight for slot in self._running] + self._gate.drain()
+        flights += self._ways.parked if self._ways is not None else []
         for flight in flights:
             self._inbox.append((flight.work, flight.done))
         self._give_back_inbox()
         for slot in self._running:
             self._multi.remove_handle(slot.curl)
-        for slot in (*self._running, *self._free):
-            slot.close()
-        self._running.clear()
-        self._free.clear()
-        for part in (self._multi, self._poller, self._share):
-            if part is not None:
-                part.close()
+        self._close()
 
-    def _give_back_inbox(self) -> None:
-        """Two threads may do this at the same time: each request is popped by one of them."""
-        while True:
-            try:
-                work, done = self._inbox.popleft()
-            except IndexError:
-                return
-            self.finished.append((done, Fetched(lost_outcome(work))))
-
-
-def lost_outcome(work: Work) -> Outcome:
-    """What a request gets whose downloader has ended."""
-    return Outcome(work.id, Failure.LOST, detail="the downloader was closed")
+    def _dialled(self, trouble: str) -> None:
+        """What still runs was cut off; what waited for the line goes on, or ends."""
+        for slot in tuple(self._running):
+            self._land(slot, pycurl.E_RECV_ERROR, "the line was dialled again")
+        parked = self._ways.redialled() if self._ways is not None else []
+        self._reconnect()
+        self._room = self._options.connections
+        for flight in parked:
+            if trouble:
+                outcome = Outcome(flight.work.id, Failure.BLOCKED, detail=short(trouble))
+                self.finished.append((flight.done, Fetched(outcome)))
+            else:
+                self._gate.offer(flight.site, flight, first=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from skep.downloaders.head import Head
 from skep.downloaders.outgoing import Outgoing, for_next_hop, request_headers
 from skep.downloaders.ports import Fetched
+from skep.downloaders.sessions import Session
 from skep.downloaders.target import BadTarget, Target, join_target, parse_target
 from skep.model.request import Work
 from skep.model.site import site_of
@@ -29,7 +30,7 @@ class Flight:
 
     __slots__ = (
         "began", "body", "done", "elapsed", "hops", "host", "method", "outgoing", "received",
-        "sent", "target", "work",
+        "sent", "session", "target", "tries", "work",
     )  # fmt: skip
 
     def __init__(self, work: Work, done: Done, run: Outgoing) -> None:
@@ -48,6 +49,26 @@ class Flight:
         self.elapsed = 0.0
         self.sent = 0
         self.received = 0
+        #: Of runs with exits or sessions: the one it is in, and tries that came to nothing.
+        self.session: Session | None = None
+        self.tries = 0
+
+    def dress(self, run: Outgoing) -> None:
+        """Before the first hop: with the headers of a session."""
+        self.outgoing = request_headers(run, self.work.headers)
+
+    def restart(self) -> None:
+        """As it was before its first hop; what was sent and received stays counted."""
+        self.target = parse_target(self.work.uri)
+        self.method = _method(self.work.method)
+        self.body = self.work.body
+        self.hops = 0
+        self.elapsed = 0.0
+
+    @property
+    def may_repeat(self) -> bool:
+        """Asking twice does no harm."""
+        return self.method in {"GET", "HEAD"}
 
     @property
     def is_plain(self) -> bool:

@@ -15,10 +15,13 @@ from random import Random
 
 from skep.archive.frames import FrameMaker
 from skep.downloaders.cutter import Cutter, Finish
+from skep.downloaders.desk import lost_outcome
 from skep.downloaders.egress import EgressPolicy
-from skep.downloaders.engine import Engine, EngineOptions, Keep, lost_outcome
+from skep.downloaders.engine import Engine
 from skep.downloaders.flight import Done
+from skep.downloaders.line import EngineOptions, Keep
 from skep.downloaders.ports import Fetched
+from skep.downloaders.tally import Tally
 from skep.model.content import ContentRules
 from skep.model.request import Work
 from skep.model.run import RunSettings
@@ -49,6 +52,18 @@ class HttpDownloader:
     @property
     def active(self) -> int:
         return self._active
+
+    @property
+    def running(self) -> int:
+        """Transfers that are on the line now."""
+        return self._engine.running
+
+    def hold(self) -> None:
+        self._engine.hold()
+
+    def resume(self, trouble: str) -> None:
+        if not self._closed:
+            self._engine.resume(trouble)
 
     @property
     def refused(self) -> int:
@@ -126,6 +141,9 @@ class HttpKind:
         self._egress = egress
         self._connections = connections
         self._keep = keep
+        self.tally = Tally()
+        #: Has the agent dial its line again; None = it cannot.
+        self.redial: Callable[[], None] | None = None
         paths = ssl.get_default_verify_paths()
         self._ca_file = ca_file or paths.cafile or ""
         self._ca_path = "" if ca_file else paths.capath or ""
@@ -138,9 +156,24 @@ class HttpKind:
             ca_file=self._ca_file,
             ca_path=self._ca_path,
             connections=self._connections,
+            rng=Random(self._rng.getrandbits(128)),  # noqa: S311 - turns, not secrets
+            tally=self.tally,
+            redial=self._on_loop(self.redial),
         )
         loop = asyncio.get_running_loop()
         return HttpDownloader(run, settings, options, loop, self._new_cutter(settings.content))
+
+    @staticmethod
+    def _on_loop(call: Callable[[], None] | None) -> Callable[[], None] | None:
+        """The same for other threads."""
+        if call is None:
+            return None
+        loop = asyncio.get_running_loop()
+
+        def from_thread() -> None:
+            loop.call_soon_threadsafe(call)
+
+        return from_thread
 
     def _new_keep(self) -> Keep:
         """A frame maker belongs to one thread, and so does its source of randomness."""

@@ -16,6 +16,7 @@ import pycurl
 
 from skep.downloaders.decode import BadEncoding, Decoder, OverLimit, codings
 from skep.downloaders.egress import EgressPolicy
+from skep.downloaders.exits import Proxy
 from skep.downloaders.flight import REDIRECTS, Flight
 from skep.downloaders.head import Head, read_head
 from skep.downloaders.outgoing import Outgoing
@@ -26,6 +27,13 @@ CONNECT_SECONDS = 30.0
 #: Less than this many bytes per second, for this long, is not an answer.
 SLOWEST, SLOW_SECONDS = 1, 60
 DNS_SECONDS = 60
+#: An option of libcurl that pycurl has no name for.
+_SUPPRESS_CONNECT_HEADERS = 265
+_PROXY_TYPES = {
+    "http": pycurl.PROXYTYPE_HTTP,
+    "socks5": pycurl.PROXYTYPE_SOCKS5,
+    "socks5h": pycurl.PROXYTYPE_SOCKS5_HOSTNAME,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +49,9 @@ class SlotOptions:
     #: A CurlShare that holds the cookies of the run; None = no cookies.
     share: Any
     on_new_socket: Callable[[int, int], int]
+    now: Callable[[], float]
+    cookies: bool = True
+    proxy: Proxy | None = None
 
 
 class Slot:
@@ -48,11 +59,15 @@ class Slot:
 
     __slots__ = (
         "_chunks", "_decoder", "_head", "_limit", "_lines_set", "_options", "_original", "_room",
-        "_timeout", "curl", "flight", "lines", "refused", "spoiled", "trouble", "wire",
+        "_timeout", "curl", "flight", "home", "lines", "proxied", "refused", "spoiled", "trouble",
+        "wire",
     )  # fmt: skip
 
-    def __init__(self, options: SlotOptions) -> None:
+    def __init__(self, options: SlotOptions, home: list[Slot]) -> None:
         self._options = options
+        #: Where it is put when it is free.
+        self.home = home
+        self.proxied = options.proxy is not None
         self._limit = options.body_limit
         self._lines_set = options.outgoing
         self._timeout = options.time_limit
@@ -181,7 +196,10 @@ class Slot:
         curl.setopt(pycurl.SOCKOPTFUNCTION, self._on_copied)
         if options.share is not None:
             curl.setopt(pycurl.SHARE, options.share)
+        if options.share is not None and options.cookies:
             curl.setopt(pycurl.COOKIEFILE, "")
+        if options.proxy is not None:
+            _set_proxy(curl, options.proxy)
         if options.ca_file:
             curl.setopt(pycurl.CAINFO, options.ca_file)
         if options.ca_path:
@@ -202,6 +220,19 @@ class Slot:
             curl.setopt(pycurl.POSTFIELDS, flight.body)
         if flight.method != "POST":
             curl.setopt(pycurl.CUSTOMREQUEST, flight.method)
+
+
+def _set_proxy(curl: Any, proxy: Proxy) -> None:
+    """Name and password apart from the address: neither is ever part of a URL."""
+    curl.setopt(pycurl.NOPROXY, "")
+    curl.setopt(pycurl.PROXY, proxy.place)
+    curl.setopt(pycurl.PROXYTYPE, _PROXY_TYPES[proxy.scheme])
+    # Else the proxy's answer to CONNECT would be taken for the server's.
+    curl.setopt(_SUPPRESS_CONNECT_HEADERS, 1)
+    if proxy.login:
+        user, password = proxy.login
+        curl.setopt(pycurl.PROXYUSERNAME, user.encode())
+        curl.setopt(pycurl.PROXYPASSWORD, password.encode())
 
 
 def _fixed(options: SlotOptions) -> list[tuple[int, Any]]:

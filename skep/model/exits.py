@@ -6,7 +6,6 @@ proxies are for agents alone: everybody else is shown `masked` rules.
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
 import msgspec
@@ -21,7 +20,6 @@ ProxyUrl = Annotated[str, Meta(min_length=1, max_length=1000)]
 Tries = Annotated[int, Meta(ge=1, le=100)]
 Status = Annotated[int, Meta(ge=100, le=999)]
 
-_LOGIN = re.compile(r"(?<=//).*@|^.*@", re.DOTALL)
 _HIDDEN = "***@"
 
 
@@ -90,4 +88,6 @@ class AskedSessions(SessionRules, frozen=True, omit_defaults=True, forbid_unknow
 
 def masked_proxy(url: str) -> str:
     """Without its login; whatever else is wrong with it, up to the last `@` is hidden."""
-    return _LOGIN.sub(_HIDDEN, url, count=1)
+    scheme, slashes, rest = url.rpartition("://") if url.count("://") == 1 else ("", "", url)
+    _, login, place = rest.rpartition("@")
+    return f"{scheme}{slashes}{_HIDDEN if login else ''}{place}"

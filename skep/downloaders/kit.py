@@ -1,0 +1,73 @@
+"""What libcurl needs for one session: handles, cookies, connections. Runs in the thread of a
+downloader.
+
+libcurl may use a connection again for another login at the same HTTP proxy, and a tunnel
+keeps the address that its login gave it. So each session has a CurlShare with cookies, TLS
+sessions and *connections* of its own, and nothing of one can be used by another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pycurl
+
+from skep.downloaders.exits import Proxy
+from skep.downloaders.outgoing import Outgoing
+from skep.downloaders.slot import Slot, SlotOptions
+
+
+class Kit:
+    """Handles of one session, and what they share."""
+
+    def __init__(
+        self, base: SlotOptions, proxy: Proxy | None, outgoing: Outgoing, cookies: Sequence[str]
+    ) -> None:
+        self._share = pycurl.CurlShare()
+        self._share.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_CONNECT)
+        self._share.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_SSL_SESSION)
+        if base.cookies:
+            self._share.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_COOKIE)
+        self._options = replace(base, share=self._share, proxy=proxy, outgoing=outgoing)
+        self._free: list[Slot] = []
+        self.outgoing = outgoing
+        if cookies:
+            self._fill(cookies)
+
+    def slot(self) -> Slot:
+        """A handle of this session; whoever is done with it puts it into `slot.home`."""
+        return self._free.pop() if self._free else Slot(self._options, self._free)
+
+    def cookies(self) -> list[str]:
+        """The jar, one line for each cookie."""
+        if not self._options.cookies:
+            return []
+        curl = self._with_jar()
+        try:
+            lines: list[str] = curl.getinfo(pycurl.INFO_COOKIELIST)
+            return lines
+        finally:
+            curl.close()
+
+    def close(self) -> None:
+        """Every handle must be back."""
+        for slot in self._free:
+            slot.close()
+        self._free.clear()
+        self._share.close()
+
+    def _fill(self, cookies: Sequence[str]) -> None:
+        curl = self._with_jar()
+        try:
+            for line in cookies:
+                curl.setopt(pycurl.COOKIELIST, line)
+        finally:
+            curl.close()
+
+    def _with_jar(self) -> Any:
+        curl = pycurl.Curl()
+        curl.setopt(pycurl.SHARE, self._share)
+        curl.setopt(pycurl.COOKIEFILE, "")
+        return curl

@@ -1,0 +1,167 @@
+"""The connections of one downloader: libcurl, cookies, sessions, and the line being dialled.
+
+Runs in the thread of a downloader; `hold` and `resume` are for the event loop's thread.
+Everything that is opened here is closed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import Any
+
+import msgspec
+import pycurl
+
+from skep.archive.frames import Exchange
+from skep.downloaders.desk import Desk
+from skep.downloaders.egress import EgressPolicy
+from skep.downloaders.outgoing import BadHeader, run_headers
+from skep.downloaders.poller import Poller
+from skep.downloaders.slot import Slot, SlotOptions
+from skep.downloaders.tally import Tally
+from skep.downloaders.ways import Ways
+from skep.model.run import RunSettings
+from skep.runtime.clock import Clock
+
+Keep = Callable[[Exchange], bytes]
+
+
+class EngineOptions(msgspec.Struct, frozen=True):
+    """What an engine is given by its kind."""
+
+    clock: Clock
+    egress: EgressPolicy
+    #: Makes the frames; None leaves it to whoever takes the results.
+    keep: Keep | None
+    ca_file: str
+    ca_path: str
+    #: Downloads at the same time, and connections that are kept.
+    connections: int
+    #: Of this engine alone: which proxy is first, which headers.
+    rng: Random
+    tally: Tally
+    #: Has the agent dial its line again; called by the thread. None = it cannot.
+    redial: Callable[[], None] | None = None
+
+
+class Line(Desk):
+    """What an engine stands on."""
+
+    def __init__(
+        self, settings: RunSettings, options: EngineOptions, ready: Callable[[], None]
+    ) -> None:
+        super().__init__(ready)
+        self._settings = settings
+        self._options = options
+        self._now = options.clock.monotonic
+        self._body_limit = settings.body_limit
+        #: Downloads that may run at the same time; 0 while the line is being dialled.
+        self._room = options.connections
+        self._free: list[Slot] = []
+        self._running: set[Slot] = set()
+        #: Only runs with exits or sessions have it.
+        self._ways: Ways | None = None
+        self._multi: Any = None
+        self._share: Any = None
+        self._poller: Poller | None = None
+
+    @property
+    def running(self) -> int:
+        """Transfers that are on the line now."""
+        return len(self._running)
+
+    def hold(self) -> None:
+        """Start nothing until `resume`."""
+        self._room = 0
+
+    def resume(self, trouble: str) -> None:
+        """The line was dialled; or could not be, and `trouble` says why."""
+        self.tell(partial(self._dialled, trouble))
+
+    # --- the thread ---
+
+    def _dialled(self, trouble: str) -> None:
+        """The engine knows what runs."""
+        raise NotImplementedError
+
+    def _open(self) -> None:
+        if self._settings.cookies:
+            self._share = pycurl.CurlShare()
+            self._share.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_COOKIE)
+        self._outgoing = run_headers({})
+        self._bad_run = ""
+        try:
+            self._outgoing = run_headers(self._settings.headers)
+        except BadHeader as error:
+            self._bad_run = str(error)
+        self._slot_options = self._new_options()
+        self._connect()
+        if self._settings.exits is not None or self._settings.sessions is not None:
+            self._open_ways()
+
+    def _new_options(self) -> SlotOptions:
+        return SlotOptions(
+            egress=self._options.egress,
+            outgoing=self._outgoing,
+            time_limit=self._settings.time_limit,
+            body_limit=self._body_limit,
+            ca_file=self._options.ca_file,
+            ca_path=self._options.ca_path,
+            share=self._share,
+            on_new_socket=self._on_new_socket,
+            now=self._now,
+            cookies=self._settings.cookies,
+        )
+
+    def _on_new_socket(self, fd: int, purpose: int) -> int:
+        """Handles live longer than a poller does."""
+        return 0 if self._poller is None else self._poller.on_new_socket(fd, purpose)
+
+    def _connect(self) -> None:
+        self._multi = pycurl.CurlMulti()
+        self._multi.setopt(pycurl.M_MAXCONNECTS, self._options.connections)
+        self._poller = Poller(self._multi, self._now, self._wake_fd)
+        self._wait = self._poller.wait
+
+    def _reconnect(self) -> None:
+        """Nothing runs: let every connection go; cookies stay."""
+        for slot in self._free:
+            slot.close()
+        self._free.clear()
+        self._disconnect()
+        self._connect()
+
+    def _disconnect(self) -> None:
+        for part in (self._multi, self._poller):
+            if part is not None:
+                part.close()
+
+    def _close(self) -> None:
+        """Everything that ran has been taken off."""
+        for slot in (*self._running, *self._free):
+            slot.close()
+        self._running.clear()
+        self._free.clear()
+        if self._ways is not None:
+            self._ways.close()
+        self._disconnect()
+        if self._share is not None:
+            self._share.close()
+
+    def _open_ways(self) -> None:
+        options = self._options
+        self._ways = Ways(
+            self._settings, self._slot_options, options.egress, options.rng, options.tally,
+            self._plain_slot,
+        )  # fmt: skip
+        if options.redial is not None:
+            self._ways.redial = partial(self._ask_redial, options.redial)
+
+    def _plain_slot(self) -> Slot:
+        return self._free.pop() if self._free else Slot(self._slot_options, self._free)
+
+    def _ask_redial(self, redial: Callable[[], None]) -> None:
+        self._room = 0
+        redial()

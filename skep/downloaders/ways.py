@@ -1,0 +1,245 @@
+"""Which session a request goes out by, and what its answer means for it. Runs in the thread
+of a downloader whose run has proxies, redials or sessions; other runs never come here.
+
+A request that met a block or a dead proxy is tried again on another exit, so many times. It
+never goes out by the agent's own address because no proxy works.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from enum import Enum, auto
+from random import Random
+
+import pycurl
+
+from skep.downloaders.egress import EgressPolicy
+from skep.downloaders.exits import Exit, ExitPool, Said, Trouble, parse_proxy, proxy_trouble
+from skep.downloaders.flight import Flight
+from skep.downloaders.head import Head
+from skep.downloaders.kit import Kit
+from skep.downloaders.outgoing import BadHeader, run_headers
+from skep.downloaders.pattern import compiled, searched
+from skep.downloaders.sessions import Session, SessionPool
+from skep.downloaders.slot import Slot, SlotOptions
+from skep.downloaders.tally import Tally
+from skep.downloaders.verdict import Verdict
+from skep.model.exits import ExitRules, SessionRules, session_rules
+from skep.model.run import RunSettings
+from skep.model.states import Failure
+
+log = logging.getLogger(__name__)
+
+NO_REDIAL = "the run asks for a redial, and this agent has no agent.redial command"
+
+
+class Next(Enum):
+    """What becomes of a request that has not ended."""
+
+    #: Try it again, on another exit.
+    AGAIN = auto()
+    #: Keep it until the line has been dialled again.
+    PARK = auto()
+
+
+class Ways:
+    """Sessions and exits of one run."""
+
+    def __init__(
+        self,
+        settings: RunSettings,
+        base: SlotOptions,
+        egress: EgressPolicy,
+        rng: Random,
+        tally: Tally,
+        plain: Callable[[], Slot],
+    ) -> None:
+        exits, sessions = settings.exits, session_rules(settings.sessions)
+        #: Without any rules only requests that name a session come here for one.
+        self._only_named = exits is None and sessions is None
+        self._plain = plain
+        self._exits = exits or ExitRules()
+        self._rules = sessions or SessionRules(blocked_status=())
+        self._bad_status = frozenset(self._rules.blocked_status) - set(settings.accept_status)
+        self._switch_when = compiled(self._exits.switch_when, "exits.switch_when")
+        self._blocked_when = compiled(self._rules.blocked_when, "sessions.blocked_when")
+        proxies = [parse_proxy(url) for url in self._exits.proxies]
+        self._pool = ExitPool(proxies, self._exits.rest, rng)
+        self._sessions = SessionPool(exits, sessions, self._pool, rng)
+        self._inherits = sessions is None
+        self._headers = settings.headers
+        self._base = base
+        self._egress = egress
+        self._tally = tally
+        self._kits: set[Kit] = set()
+        self._since_dial = 0
+        #: Set when the agent can dial; asks it to.
+        self.redial: Callable[[], None] | None = None
+        #: Requests that wait for the line.
+        self.parked: list[Flight] = []
+
+    def outfit(self, flight: Flight, now: float) -> Slot | Verdict | None:
+        """A handle for the next hop; or why there is none; None = it is parked."""
+        if self._only_named and not flight.work.session:
+            return self._plain()
+        session = flight.session or self._choose(flight, now)
+        if not isinstance(session, Session):
+            return session
+        if session.exit.proxy is not None:
+            # The proxy would connect for us: what we would not connect to, it shall not.
+            reason = self._egress.check_name(flight.target.host)
+            if reason is not None:
+                return Failure.BLOCKED, reason
+        slot: Slot = session.kit.slot()
+        return slot
+
+    def _choose(self, flight: Flight, now: float) -> Session | Verdict | None:
+        if self._exits.redial and 0 < self._exits.switch_after <= self._since_dial:
+            return self._park(flight)
+        session = self._sessions.take(flight.work.session, now)
+        if session is None:
+            detail = f"none of the run's {len(self._pool)} proxies works; they rest for a while"
+            return Failure.NETWORK, detail
+        self._since_dial += 1
+        flight.session = session
+        try:
+            kit = session.kit or self._new_kit(session)
+            flight.dress(kit.outgoing)
+        except BadHeader as error:
+            return Failure.CONTENT, str(error)
+        return session
+
+    def _new_kit(self, session: Session) -> Kit:
+        before, session.heir_of = session.heir_of, None
+        cookies = session.cookies if before is None else before.cookies
+        if before is not None and before.kit is not None:
+            cookies = before.kit.cookies()
+        outgoing = run_headers({**self._headers, **session.headers})
+        kit = session.kit = Kit(self._base, session.exit.proxy, outgoing, cookies)
+        self._kits.add(kit)
+        return kit
+
+    def judge(
+        self, slot: Slot, flight: Flight, session: Session, head: Head, number: int
+    ) -> Verdict | Next | None:
+        """A hop has ended: what it says about session and exit. None = nothing."""
+        if session.exit.proxy is not None and not slot.refused:
+            trouble = proxy_trouble(_said(slot, head, number))
+            if trouble is Trouble.DEAD:
+                return self._dead(flight, session.exit, head, slot)
+            if trouble is Trouble.CUT and flight.may_repeat and self._again(flight):
+                return Next.AGAIN
+        return self._block(slot, flight, head, session) if head.status else None
+
+    def _dead(self, flight: Flight, way: Exit, head: Head, slot: Slot) -> Verdict | Next:
+        login = head.status or slot.curl.getinfo(pycurl.HTTP_CONNECTCODE)
+        why = "it refuses our login" if login else "it cannot be used"
+        detail = f"proxy {way.proxy}: {why}"
+        if self._pool.rest(way, self._base.now()):
+            self._tally.add(rested=1)
+            log.warning("%s; it rests for %g s", detail, self._exits.rest)
+        self._sessions.retire_all("its proxy died", way)
+        return Next.AGAIN if self._again(flight) else (Failure.NETWORK, detail)
+
+    def _block(
+        self, slot: Slot, flight: Flight, head: Head, session: Session
+    ) -> Verdict | Next | None:
+        text = b""
+        if self._switch_when is not None or self._blocked_when is not None:
+            text = searched(head.status, head.reason, head.headers, slot.body())
+        if head.status in self._bad_status:
+            return self._blocked(flight, session, f"status {head.status}")
+        if self._blocked_when is not None and self._blocked_when.search(text) is not None:
+            return self._blocked(flight, session, "sessions.blocked_when was found")
+        if self._switch_when is not None and self._switch_when.search(text) is not None:
+            return self._switch(flight, session, "exits.switch_when was found")
+        return None
+
+    def _blocked(self, flight: Flight, session: Session, why: str) -> Verdict | Next:
+        if self._sessions.retire(session, "blocked"):
+            self._tally.add(blocked=1)
+        if self._again(flight, self._rules.tries):
+            return Next.AGAIN
+        return Failure.BLOCKED, f"the session is blocked: {why} ({_tries(flight)})"
+
+    def _switch(self, flight: Flight, session: Session, why: str) -> Verdict | Next:
+        # Retired before: whoever met it first has seen to it, and this one came late.
+        late = bool(session.retired)
+        if not self._exits.redial and self._sessions.retire(session, "switched"):
+            self._tally.add(switches=1)
+        if not self._again(flight):
+            return Failure.BLOCKED, f"the exit is blocked: {why} ({_tries(flight)})"
+        if self._exits.redial and not late:
+            return self._park(flight) or Next.PARK
+        return Next.AGAIN
+
+    def _park(self, flight: Flight) -> Verdict | None:
+        """None = it waits until the line has been dialled."""
+        if self.redial is None:
+            return Failure.BLOCKED, NO_REDIAL
+        self.parked.append(flight)
+        self.redial()
+        return None
+
+    def _again(self, flight: Flight, limit: int = 0) -> bool:
+        """Whether it may be tried again; then it is as new, and in no session."""
+        flight.tries += 1
+        if flight.tries >= (limit or self._exits.tries):
+            return False
+        self.leave(flight)
+        flight.restart()
+        return True
+
+    def leave(self, flight: Flight) -> None:
+        """The request has ended, or is about to change its session."""
+        if flight.session is not None:
+            self._sessions.leave(flight.session)
+            flight.session = None
+
+    def sweep(self) -> None:
+        """Put away the kits of sessions that are over; their handles must be back."""
+        while self._sessions.ended:
+            session = self._sessions.ended.pop()
+            if session.kit is not None:
+                kept = self._inherits or not session.retired
+                session.cookies = session.kit.cookies() if kept else []
+                self._kits.discard(session.kit)
+                session.kit.close()
+                session.kit = None
+
+    def redialled(self) -> list[Flight]:
+        """The line has another address now: its connections are dead, and so are identities
+        that were tied to it. Returns the requests that waited."""
+        if self._exits.redial:
+            self._tally.add(switches=1)
+            self._since_dial = 0
+            self._sessions.retire_all("redialled")
+        else:
+            self._sessions.disconnect()
+        self.sweep()
+        parked, self.parked = self.parked, []
+        return parked
+
+    def close(self) -> None:
+        """Every handle that was running must have been closed."""
+        for kit in self._kits:
+            kit.close()
+        self._kits.clear()
+
+
+def _said(slot: Slot, head: Head, number: int) -> Said:
+    if not number:
+        return Said(0, head.status)
+    info = slot.curl.getinfo
+    return Said(
+        number,
+        head.status,
+        info(pycurl.HTTP_CONNECTCODE),
+        info(pycurl.PROXY_ERROR),
+        info(pycurl.CONNECT_TIME) > 0,
+    )
+
+
+def _tries(flight: Flight) -> str:
+    return "1 try" if flight.tries == 1 else f"{flight.tries} tries"
