@@ -87,6 +87,8 @@ class Usher:
             if not rules.allow(url, name):
                 self._bar(site, f"{origin}/robots.txt does not allow it to {name}")
                 return
+            if site.next_start > now:  # by the crawl delay of which we have just heard
+                return
         self._gate.take(site)
         self._gate.begin(site, now)
         block.admit()
