@@ -10,7 +10,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -175,6 +175,19 @@ class AgentSettings(_Room, frozen=True):
     idle_close: Annotated[
         float, Meta(gt=0, description="Seconds until an unused downloader is closed.")
     ] = 60.0
+    kinds_off: Annotated[
+        tuple[str, ...], Meta(description="Downloader kinds that are switched off here.")
+    ] = ()
+    code: Annotated[
+        Literal["boxed", "always", "never"],
+        Meta(description="Offer python and shell: where bubblewrap boxes them, always, never."),
+    ] = "boxed"
+    code_workers: Annotated[
+        int, Meta(ge=1, le=256, description="Most warm processes for the code of one run.")
+    ] = 4
+    code_network: Annotated[
+        bool, Meta(description="Let code that asks for it reach the network, by the egress rules.")
+    ] = True
 
 
 class EgressSettings(_Room, frozen=True):

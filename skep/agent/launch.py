@@ -14,6 +14,7 @@ import msgspec
 from skep.agent.app import Agent
 from skep.agent.vitals import describe
 from skep.agent.workspace import agent_id
+from skep.downloaders.refusal import offered
 from skep.downloaders.registry import kinds
 from skep.errors import ConfigurationError
 from skep.runtime.clock import Clock
@@ -37,11 +38,12 @@ class LaunchedAgent:
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = _hold(folder)
-        offered = kinds(clock, rng, settings.egress)
-        registration = describe(agent_id(folder, clock, rng), settings.agent, tuple(offered))
+        known = kinds(clock, rng, settings.egress, agent=settings.agent)
+        names = offered(known.values())
+        registration = describe(agent_id(folder, clock, rng), settings.agent, names)
         self.registration = msgspec.structs.replace(registration, labels=dict(labels))
         self.client = CenterClient(urls, token, clock, rng)
-        self.agent = Agent(settings, self.client, offered, self.registration, clock, rng, folder)
+        self.agent = Agent(settings, self.client, known, self.registration, clock, rng, folder)
 
     async def close(self) -> None:
         await self.client.close()

@@ -12,6 +12,7 @@ from skep.bus.ports import Bus
 from skep.center.auth import Auth
 from skep.center.live import Hub
 from skep.center.metrics import Metrics
+from skep.downloaders.schemes import known_kinds, known_schemes
 from skep.jobs.intake import Intake
 from skep.jobs.validate import Validator
 from skep.lanes.dispatch import Dispatcher
@@ -114,7 +115,7 @@ def build(
         hub=Hub(bus, clock, name),
         metrics=Metrics(),
         roster=Roster(settings.center, store, clock),
-        intake=Intake(store, Validator(SCHEMES, rng), clock, nudge.ring),
+        intake=Intake(store, Validator((*SCHEMES, *known_schemes()), rng, known_kinds()), clock, nudge.ring),
         dispatcher=dispatcher,
         leases=Leases(settings.lanes, store, bus, clock, dispatcher),
         ingest=Ingest(settings.lanes, store, archive, clock, rng),

@@ -1,21 +1,89 @@
-"""What this agent can download with: every kind by its name. Explicit, and called once."""
+"""What this agent can download with: every kind by its name. Explicit, and called once.
+
+Kinds that an operator switched off, and user code where nothing would box it, are there as
+refusals: their requests end with the reason.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from random import Random
 
+from skep.downloaders.code.isolation import Isolation, detect
+from skep.downloaders.code.kinds import CodeKind
+from skep.downloaders.curl import CurlKind
 from skep.downloaders.egress import EgressPolicy
 from skep.downloaders.http import CONNECTIONS, HttpKind
 from skep.downloaders.ports import Kind
+from skep.downloaders.refusal import RefusedKind
+from skep.downloaders.schemes import PlugIn, RoutedKind, plug_ins
 from skep.runtime.clock import Clock
-from skep.settings import EgressSettings
+from skep.settings import AgentSettings, EgressSettings
+
+CODE_KINDS = ("python", "shell")
 
 
 def kinds(
-    clock: Clock, rng: Random, egress: EgressSettings, connections: int = CONNECTIONS
+    clock: Clock,
+    rng: Random,
+    egress: EgressSettings,
+    connections: int = CONNECTIONS,
+    agent: AgentSettings | None = None,
 ) -> Mapping[str, Kind]:
-    """The kinds that an agent offers; `connections` is the most that one run may hold."""
+    """The kinds that an agent offers; `connections` is the most that one run may hold.
+
+    Without the settings of an agent there is no user code: whoever asks is none.
+    """
     policy = EgressPolicy(allow=egress.allow, deny=egress.deny)
-    offered: list[Kind] = [HttpKind(clock, rng, policy, connections=connections)]
-    return {kind.name: kind for kind in offered}
+    http = HttpKind(clock, rng, policy, connections=connections)
+    own: list[Kind] = [http, CurlKind(http)]
+    if agent is not None:
+        own += _code_kinds(clock, rng, policy, agent)
+    added = list(plug_ins(PlugIn(clock, rng, policy, http)))
+    off = frozenset(agent.kinds_off if agent is not None else ())
+    everything = {kind.name: _switched(kind, off) for kind in (*own, *added)}
+    claims = {
+        scheme: kind
+        for one in added
+        for scheme in one.schemes
+        if (kind := everything[one.name])
+    }  # fmt: skip
+    if not claims:
+        return everything
+    return {name: RoutedKind(kind, claims) if _is_own(kind, own) else kind
+            for name, kind in everything.items()}  # fmt: skip
+
+
+def _is_own(kind: Kind, own: list[Kind]) -> bool:
+    return any(kind is one for one in own) and not isinstance(kind, RefusedKind)
+
+
+def _switched(kind: Kind, off: frozenset[str]) -> Kind:
+    if kind.name not in off:
+        return kind
+    reason = f"the downloader {kind.name!r} is switched off on this agent (agent.kinds_off)"
+    return RefusedKind(kind.name, reason)
+
+
+def _code_kinds(
+    clock: Clock, rng: Random, policy: EgressPolicy, agent: AgentSettings
+) -> Iterator[Kind]:
+    """On by default where bubblewrap boxes it, and only there."""
+    isolation = Isolation("", "not looked for", own_user=False)
+    if agent.code != "never":
+        isolation = detect()
+    reason = code_refusal(agent, isolation)
+    for name in CODE_KINDS:
+        if reason:
+            yield RefusedKind(name, f"no user code on this agent: {reason}")
+        else:
+            yield CodeKind(name, clock, rng, policy, isolation, agent)
+
+
+def code_refusal(agent: AgentSettings, isolation: Isolation) -> str:
+    """Why user code is not offered; "" when it is."""
+    if agent.code == "never":
+        return "agent.code is `never`"
+    if agent.code == "boxed" and not isolation.boxed:
+        return f"{isolation.why_not}; agent.code = `always` would run it all the same"
+    return ""

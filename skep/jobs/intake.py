@@ -5,6 +5,7 @@ When `accept` returns, the requests are on disk. `on_accepted` tells the dispatc
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -37,7 +38,10 @@ class Intake:
 
     async def open_run(self, run_id: RunId, new: NewRun) -> tuple[Run, bool]:
         """(run, whether it is new). Opening a run twice gives the one that is there."""
-        self._validator.check_settings(new.settings)
+        if new.settings.code is None:
+            self._validator.check_settings(new.settings)
+        else:  # a shell reads scripts, which takes some milliseconds
+            await asyncio.to_thread(self._validator.check_settings, new.settings)
         job = new.job or run_id
         check_job(job)
         run = Run(run_id, job, RunState.RUNNING, new.settings, self._clock.now())

@@ -16,7 +16,9 @@ from urllib.parse import quote
 
 import msgspec
 
+from skep.downloaders.schemes import BUILT_IN
 from skep.errors import InvalidInput, NotAUrl, SkepError, TooLarge, UnknownScheme
+from skep.jobs.code_check import check_code
 from skep.model.content import ContentRules
 from skep.model.lane import HIGHEST, LOWEST
 from skep.model.request import URI_LIMIT, NewRequest
@@ -53,7 +55,7 @@ class Validator:
     """Knows which schemes have a downloader, and what a request without priority gets."""
 
     def __init__(
-        self, schemes: Iterable[str], rng: Random, downloaders: Iterable[str] = ("http",)
+        self, schemes: Iterable[str], rng: Random, downloaders: Iterable[str] = BUILT_IN
     ) -> None:
         self._schemes = frozenset(schemes)
         self._downloaders = frozenset(downloaders)
@@ -73,6 +75,7 @@ class Validator:
             )
         for name, value in settings.headers.items():
             check_header(name, value)
+        check_code(settings)
         if settings.content is not None:
             check_content(settings.content)
 

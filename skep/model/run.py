@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from skep.model.code import Code
 from skep.model.content import ContentRules
 from skep.model.exits import ExitRules, Sessions
 from skep.model.request import DEFAULT_PRIORITY
@@ -55,6 +56,10 @@ class RunSettings(msgspec.Struct, frozen=True):
     robots: bool = True
     #: Status codes that count as done although they are 400 or more.
     accept_status: tuple[Annotated[int, Meta(ge=100, le=999)], ...] = ()
+    #: What the downloaders `python` and `shell` run.
+    code: Code | None = None
+    #: Options of the downloader `curl`, as on its command line; only safe ones are taken.
+    curl: tuple[Annotated[str, Meta(max_length=8192)], ...] = ()
     #: Proxies or redials; None = by the agent's own address.
     exits: ExitRules | None = None
     #: Identities of the run; `5` is short for five by the default rules.

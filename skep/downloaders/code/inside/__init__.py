@@ -1,0 +1,1 @@
+"""What runs inside the box, beside user code: it imports nothing else of Skep."""

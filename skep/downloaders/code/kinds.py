@@ -1,0 +1,55 @@
+"""The kinds `python` and `shell`. One downloader per run, so one set of children per run.
+
+They are on the menu of an agent only where the operator wants them; see `registry`.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from skep.archive.frames import FrameMaker
+from skep.downloaders.code.isolation import Isolation
+from skep.downloaders.code.pool import CodeDownloader, PoolOptions
+from skep.downloaders.egress import EgressPolicy
+from skep.errors import InvalidInput
+from skep.model.run import RunSettings
+from skep.runtime.clock import Clock
+from skep.settings import AgentSettings
+
+
+class CodeKind:
+    """Opens the children of a run when its first request comes."""
+
+    schemes: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        name: str,
+        clock: Clock,
+        rng: Random,
+        egress: EgressPolicy,
+        isolation: Isolation,
+        settings: AgentSettings,
+    ) -> None:
+        self.name = name
+        self._clock = clock
+        self._rng = rng
+        self._egress = egress
+        self._isolation = isolation
+        self._settings = settings
+
+    def open(self, run: str, settings: RunSettings) -> CodeDownloader:
+        if settings.code is None:
+            raise InvalidInput(f"run {run} has no code for its {self.name} downloader")
+        rng = Random(self._rng.getrandbits(128))  # noqa: S311 - record ids, not secrets
+        options = PoolOptions(
+            kind=self.name,
+            clock=self._clock,
+            rng=rng,
+            egress=self._egress,
+            isolation=self._isolation,
+            workers=self._settings.code_workers,
+            network=self._settings.code_network,
+            keep=FrameMaker(self._clock, Random(rng.getrandbits(128))).exchange_frames,  # noqa: S311 - as above
+        )
+        return CodeDownloader(settings, settings.code, options)

@@ -1,0 +1,97 @@
+"""From what code gave back to an outcome and WARC frames. Runs on agents.
+
+A result looks like an HTTP answer, so that spiders, exports and people read it like any
+other page; a header says which code made it. Large bodies are compressed in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from threading import Lock
+
+from skep.archive.frames import Exchange
+from skep.downloaders.code.line import End
+from skep.downloaders.ports import Fetched
+from skep.downloaders.verdict import short
+from skep.model.request import Outcome, Work
+from skep.model.run import RunSettings
+from skep.model.states import Failure
+
+#: Smaller ones are compressed at once: a thread would cost more.
+LARGE = 128 * 1024
+FIRST_ERROR_STATUS = 400
+#: Of the 300 characters of a detail, so many belong to the error itself.
+_FOR_THE_ERROR = 180
+_REASONS = {200: "OK", 204: "No Content"}
+
+Keep = Callable[[Exchange], bytes]
+Deliver = Callable[[Fetched], None]
+
+
+class Results:
+    """Makes outcomes of one run's answers."""
+
+    def __init__(self, settings: RunSettings, label: str, keep: Keep, limit: int) -> None:
+        self._settings = settings
+        self._label = ("X-Skep-Downloader", label)
+        self._keep = keep
+        self._limit = limit
+        self._lock = Lock()
+        #: The results that threads work on now.
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def deliver(self, work: Work, end: End, deliver: Deliver) -> None:
+        """`deliver` is called now, or soon when there is much to compress."""
+        failure, detail = self._judge(end)
+        outcome = Outcome(
+            work.id, failure, end.status, detail, end.elapsed_us, len(work.body), len(end.body)
+        )
+        if end.status == 0:
+            deliver(Fetched(outcome))
+            return
+        exchange = Exchange(
+            work.uri, work.method, list(work.headers.items()), work.body,
+            end.status, _REASONS.get(end.status, ""), [*end.headers, self._label], end.body,
+        )  # fmt: skip
+        if len(end.body) < LARGE:
+            deliver(_fetched(outcome, self._frames(exchange)))
+            return
+        task = asyncio.ensure_future(self._later(outcome, exchange, deliver))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def settle(self) -> None:
+        """Wait for what threads are doing."""
+        await asyncio.gather(*self._tasks)
+
+    async def _later(self, outcome: Outcome, exchange: Exchange, deliver: Deliver) -> None:
+        deliver(_fetched(outcome, await asyncio.to_thread(self._frames, exchange)))
+
+    def _frames(self, exchange: Exchange) -> bytes:
+        with self._lock:  # a frame maker is for one thread at a time
+            return self._keep(exchange)
+
+    def _judge(self, end: End) -> tuple[str, str]:
+        said = end.messages.strip()
+        if end.failure:
+            return end.failure, with_messages(end.detail, said)
+        if len(end.body) > self._limit:
+            return Failure.LIMIT, f"the result is over the limit of {self._limit} bytes"
+        if end.status >= FIRST_ERROR_STATUS and end.status not in self._settings.accept_status:
+            return Failure.STATUS, with_messages(f"the code answered {end.status}", said)
+        return "", short(said) if said else ""
+
+
+def with_messages(detail: str, messages: str) -> str:
+    """An error and the last words of stderr, in one line of a length that fits a table."""
+    if not messages:
+        return short(detail)
+    head = " ".join(detail.split())[:_FOR_THE_ERROR]
+    tail = " ".join(messages.split())
+    return f"{head} | {tail[-(300 - len(head) - 3) :]}"
+
+
+def _fetched(outcome: Outcome, frames: bytes) -> Fetched:
+    outcome.length = len(frames)
+    return Fetched(outcome, frames)

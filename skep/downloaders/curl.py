@@ -1,0 +1,74 @@
+"""The `curl` kind: the words of curl's command line, the engine of `http`. Runs on agents.
+
+libcurl does the work inside the agent, as for `http`, so that the egress guard, cookies,
+limits and the archive hold for it too; no curl program is started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from skep.downloaders.curl_options import CurlPlan, parse
+from skep.downloaders.http import HttpDownloader, HttpKind
+from skep.downloaders.ports import Fetched
+from skep.model.request import Work
+from skep.model.run import RunSettings
+
+
+class CurlKind:
+    """Opens a downloader whose requests are made as the run's options say."""
+
+    name = "curl"
+    schemes: tuple[str, ...] = ("http", "https")
+
+    def __init__(self, http: HttpKind) -> None:
+        self._http = http
+
+    def open(self, run: str, settings: RunSettings) -> CurlDownloader:
+        """Raises BadOption; a center has refused such a run before."""
+        plan = parse(settings.curl)
+        return CurlDownloader(self._http.open(run, planned(settings, plan)), plan)
+
+
+def planned(settings: RunSettings, plan: CurlPlan) -> RunSettings:
+    """The run's settings, as narrow as the options want them and never wider."""
+    headers = {**settings.headers, **plan.headers}
+    if plan.data and not any(name.lower() == "content-type" for name in headers):
+        headers["Content-Type"] = plan.data_type
+    follow = 0
+    if plan.redirects is not None:
+        wanted = settings.redirects if plan.most_redirects is None else plan.most_redirects
+        follow = min(wanted, settings.redirects)
+    return replace(
+        settings,
+        headers=headers,
+        redirects=follow,
+        time_limit=min(plan.time_limit or settings.time_limit, settings.time_limit),
+        body_limit=min(plan.body_limit or settings.body_limit, settings.body_limit),
+    )
+
+
+class CurlDownloader:
+    """Gives each plain request the method and the data of the options."""
+
+    def __init__(self, http: HttpDownloader, plan: CurlPlan) -> None:
+        self._http = http
+        self._verb = plan.verb
+        self._body = plan.body
+
+    @property
+    def active(self) -> int:
+        return self._http.active
+
+    def start(self, work: Work, done: Callable[[Fetched], None]) -> None:
+        if work.method == "GET" and not work.body:
+            work = replace(work, method=self._verb, body=self._body)
+        self._http.start(work, done)
+
+    def pace(self, site: str, spacing: float) -> None:
+        self._http.pace(site, spacing)
+
+    async def close(self) -> None:
+        await self._http.close()

@@ -1,0 +1,105 @@
+"""Looks at user code without running any of it. Runs on centers, before a run is stored.
+
+Python is parsed to a tree and no further: the compiler would already compute constants.
+Shell scripts are read by `sh -n`, which executes nothing. May block for some milliseconds.
+"""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import subprocess
+import warnings
+from collections.abc import Iterator
+
+from skep.downloaders.curl_options import BadOption, parse
+from skep.errors import InvalidInput
+from skep.model.code import Code
+from skep.model.run import RunSettings
+
+CODE_KINDS = frozenset({"python", "shell"})
+CHECK_SECONDS = 5.0
+_SHOWN = 200
+
+
+def check_code(settings: RunSettings) -> None:
+    """Raises InvalidInput that says what is wrong, and in which line."""
+    kind, code = settings.downloader, settings.code
+    if kind in CODE_KINDS and code is None:
+        raise InvalidInput(f"the downloader {kind!r} needs `code` with its `source`")
+    if kind not in CODE_KINDS and code is not None:
+        raise InvalidInput(f"the downloader {kind!r} takes no `code`; python and shell do")
+    if kind != "curl" and settings.curl:
+        raise InvalidInput(f"the downloader {kind!r} takes no `curl` options")
+    if kind == "curl":
+        check_curl(settings.curl)
+    if code is not None:
+        check_source(kind, code)
+
+
+def check_source(kind: str, code: Code) -> None:
+    if "\0" in code.source:
+        raise InvalidInput("the code holds a NUL character; take it out")
+    if kind == "python":
+        check_python(code.source)
+    else:
+        check_shell(code.source)
+
+
+def check_curl(options: tuple[str, ...]) -> None:
+    try:
+        plan = parse(options)
+    except BadOption as error:
+        raise InvalidInput(str(error)) from error
+    for name, value in plan.headers.items():
+        if not name or not f"{name}{value}".isprintable():
+            raise InvalidInput(f"header {name[:50]!r} holds a control character, or has no name")
+
+
+def check_python(source: str) -> None:
+    """A module that can be parsed and has a `run`."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(source)
+    except SyntaxError as error:
+        raise InvalidInput(f"the Python code, line {error.lineno}: {error.msg}") from error
+    except (ValueError, RecursionError, MemoryError, OverflowError) as error:
+        raise InvalidInput(f"the Python code cannot be parsed: {error}") from error
+    if "run" not in set(_names(tree)):
+        raise InvalidInput("the Python code has no function `run(uri, ...)`")
+
+
+def _names(tree: ast.Module) -> Iterator[str]:
+    """What the module binds at its top, also inside `if` and `try`."""
+    ahead: list[ast.stmt] = list(tree.body)
+    while ahead:
+        node = ahead.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+            continue
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from (alias.asname or alias.name for alias in node.names)
+        targets = [*getattr(node, "targets", ()), getattr(node, "target", None)]
+        yield from (target.id for target in targets if isinstance(target, ast.Name))
+        for part in ("body", "orelse", "finalbody"):
+            ahead += getattr(node, part, ())
+        for handler in getattr(node, "handlers", ()):
+            ahead += handler.body
+
+
+def check_shell(source: str) -> None:
+    """Where the center has no `sh`, agents find out."""
+    shell = shutil.which("sh")
+    if shell is None:
+        return
+    try:
+        said = subprocess.run(  # noqa: S603 - `-n` reads and does not execute
+            [shell, "-n"], input=source.encode(), capture_output=True,
+            timeout=CHECK_SECONDS, check=False, env={"PATH": "/usr/bin:/bin"}, cwd="/",
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        raise InvalidInput("the shell code cannot be parsed in time") from error
+    if said.returncode:
+        text = " ".join(said.stderr.decode(errors="replace").split())[:_SHOWN]
+        raise InvalidInput(f"the shell code: {text}")
