@@ -202,6 +202,32 @@ class EgressSettings(_Room, frozen=True):
     ] = ()
 
 
+class JobsSettings(_Room, frozen=True):
+    """Runs of jobs, and the processes of their spiders."""
+
+    folder: Annotated[
+        str, Meta(description="Where spiders and files of jobs are; empty: the working directory.")
+    ] = ""
+    runs_limit: Annotated[
+        int, Meta(ge=0, description="Most runs of jobs that this center sees to; 0 = none.")
+    ] = 64
+    keep_every: Annotated[
+        float, Meta(gt=0, le=60, description="Seconds between looks at a run of a job.")
+    ] = 1.0
+    lease_seconds: Annotated[
+        float, Meta(gt=0, description="A run that its center does not claim again goes to others.")
+    ] = 15.0
+    restart_first: Annotated[
+        float, Meta(gt=0, description="Seconds before a crashed spider starts; doubled each time.")
+    ] = 1.0
+    restart_cap: Annotated[
+        float, Meta(gt=0, description="Longest wait before a crashed spider starts, in seconds.")
+    ] = 60.0
+    end_seconds: Annotated[
+        float, Meta(ge=0, description="A spider that is paused or stopped has so long to end.")
+    ] = 10.0
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All rooms together."""
 
@@ -214,6 +240,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     agent: AgentSettings = AgentSettings()
     egress: EgressSettings = EgressSettings()
     sites: SiteSettings = SiteSettings()
+    jobs: JobsSettings = JobsSettings()
 
     @property
     def store_url(self) -> str:
@@ -224,7 +251,17 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.archive.url or str(Path(self.data) / "archive")
 
 
-ROOMS: tuple[str, ...] = ("center", "store", "bus", "archive", "lanes", "agent", "egress", "sites")
+ROOMS: tuple[str, ...] = (
+    "center",
+    "store",
+    "bus",
+    "archive",
+    "lanes",
+    "agent",
+    "egress",
+    "sites",
+    "jobs",
+)
 
 
 def documented() -> Iterator[tuple[str, str, object, str]]:

@@ -8,7 +8,6 @@ child outlives its parent, not even one that was killed with -9: the kernel sees
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import logging
 import os
 import signal
@@ -18,6 +17,7 @@ from random import Random
 
 from skep.runtime.backoff import Backoff
 from skep.runtime.clock import Clock
+from skep.runtime.orphans import death_signal
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,6 @@ RESTART = Backoff(first=0.5, cap=30.0)
 STEADY_SECONDS = 60.0
 #: Exit codes that a restart cannot mend: wrong usage, refused by the center.
 HOPELESS = frozenset({2, 4})
-_PR_SET_PDEATHSIG = 1
 
 Argv = Callable[[int], list[str]]
 
@@ -121,19 +120,3 @@ class _Crew:
             stopped.cancel()
             alarm.cancel()
         return self._stopping.is_set()
-
-
-def death_signal(parent: int) -> Callable[[], None] | None:
-    """To be called in a child before it becomes its program. None where there is no prctl."""
-    try:
-        prctl = ctypes.CDLL(None, use_errno=True).prctl
-    except (OSError, AttributeError):
-        return None
-
-    def ask_for_it() -> None:
-        # Loaded before the fork: between fork and exec nothing may be imported.
-        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # it died before we could ask
-            os._exit(1)
-
-    return ask_for_it

@@ -18,7 +18,7 @@ from skep.archive.ports import Archive
 from skep.archive.registry import open_archive
 from skep.bus.ports import Bus
 from skep.bus.registry import open_bus
-from skep.center.api import driver, fleet, health, node, queue, requests, runs
+from skep.center.api import driver, fleet, health, jobs, node, queue, requests, runs
 from skep.center.auth import Role
 from skep.center.commands import commands_socket
 from skep.center.endpoint import Call, Endpoint, Raw
@@ -51,6 +51,7 @@ def api_table() -> tuple[Endpoint, ...]:
         *queue.ENDPOINTS,
         *driver.ENDPOINTS,
         *runs.ENDPOINTS,
+        *jobs.ENDPOINTS,
         *requests.ENDPOINTS,
         *fleet.ENDPOINTS,
     ]
@@ -109,6 +110,7 @@ class Center:
         """In reverse; what was answered is on disk already."""
         self.let_go()
         await self._loops.stop()
+        await self.services.jobs.keeper.stop()
         await self.services.bus.close()
         await self.services.archive.close()
         await self.services.store.close()

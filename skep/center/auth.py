@@ -32,6 +32,8 @@ class Role(StrEnum):
     OPERATOR = "operator"
     ADMIN = "admin"
     AGENT = "agent"
+    #: A spider's process: it may drive the one run that its token is for.
+    DRIVER = "driver"
 
 
 #: Roles that satisfy an endpoint. An agent's token opens the agents' door and no other.
@@ -70,8 +72,8 @@ class Auth:
         self._enabled = enabled
         self._known: dict[bytes, tuple[float, Identity]] = {}
 
-    async def identify(self, authorization: str, needed: Role) -> Identity:
-        """Raises Unauthorized or Forbidden."""
+    async def identify(self, authorization: str, needed: Role, driven: str = "") -> Identity:
+        """Raises Unauthorized or Forbidden. `driven` is the run whose driver may call too."""
         if needed is Role.PUBLIC:
             return Identity(Role.PUBLIC)
         if not self._enabled:
@@ -80,6 +82,8 @@ class Auth:
         if scheme.lower() != "bearer" or not token:
             raise Unauthorized("send `Authorization: Bearer TOKEN`; see `skep info` for tokens")
         identity = await self._find(digest_of(token.strip()))
+        if identity.role is Role.DRIVER and driven and identity.subject == driven:
+            return identity
         if identity.role not in ALLOWED[needed]:
             raise Forbidden(f"this needs role {needed}; the token has role {identity.role}")
         return identity
@@ -108,6 +112,21 @@ class Auth:
         token = new_secret(f"skep_{role}")
         await self.adopt(token, role, subject)
         return token
+
+
+class DriverPasses:
+    """Tokens for the spiders of jobs, each good for driving one run."""
+
+    def __init__(self, auth: Auth, store: Store) -> None:
+        self._auth = auth
+        self._store = store
+
+    async def issue(self, run: str) -> str:
+        return await self._auth.issue(Role.DRIVER, run)
+
+    async def withdraw(self, run: str) -> None:
+        """Every token that was issued for the run."""
+        await self._store.tokens.revoke(run)
 
 
 def digest_of(token: str) -> bytes:

@@ -28,6 +28,8 @@ class Call:
     path: dict[str, str]
     query: Any = None
     body: Any = None
+    #: Headers of the call, by their names in small letters.
+    headers: Mapping[str, str] = field(default_factory=dict)
     #: Whether the caller hung up; for answers that take their time.
     gone: Callable[[], Awaitable[bool]] = _never
 
@@ -64,3 +66,5 @@ class Endpoint:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     #: Types of answers that are neither the good one nor a problem, by status.
     others: Mapping[int, Any] = field(default_factory=dict)
+    #: The process that drives the run of the path may call it too, with its own token.
+    for_driver: bool = False

@@ -82,8 +82,10 @@ def _adapter(services: Services, row: Endpoint) -> _Answer:
 
 async def _answer(services: Services, row: Endpoint, request: Request) -> Response:
     check_protocol(request.headers.get(PROTOCOL_HEADER, ""))
-    who = await services.auth.identify(request.headers.get("authorization", ""), row.role)
-    call = Call(services, who, dict(request.path_params), gone=request.is_disconnected)
+    path = dict(request.path_params)
+    driven = path.get("identity") or path.get("run", "") if row.for_driver else ""
+    who = await services.auth.identify(request.headers.get("authorization", ""), row.role, driven)
+    call = Call(services, who, path, headers=request.headers, gone=request.is_disconnected)
     if row.asks is not None:
         call.query = _query(request, row.asks)
     if row.takes is not None:

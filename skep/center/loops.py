@@ -45,6 +45,7 @@ class Loops:
             ("drivers", self._drivers),
             ("roster", self._every(settings.center.roster_every, self._roster)),
             ("housekeeping", self._every(HOUSEKEEPING_EVERY, self._housekeeping)),
+            ("jobs", self._every(settings.jobs.keep_every, self._services.jobs.keeper.step)),
             ("listen", self._listen),
             ("announce", self._announce),
         )

@@ -10,6 +10,7 @@ from random import Random
 from skep.archive.ports import Archive
 from skep.bus.ports import Bus
 from skep.center.auth import Auth
+from skep.center.job_rooms import JobRooms, build_jobs
 from skep.center.live import Hub
 from skep.center.metrics import Metrics
 from skep.downloaders.schemes import known_kinds, known_schemes
@@ -58,6 +59,7 @@ class Services:
     announce: Nudge
     #: Set while the center lets go of its callers.
     closing: asyncio.Event
+    jobs: JobRooms
 
     async def lease(
         self, agent: str, want: int, wait: float, gone: Callable[[], Awaitable[bool]]
@@ -103,6 +105,9 @@ def build(
         announce.ring()
 
     dispatcher = Dispatcher(settings.lanes, store, bus, clock, name, there_is_work)
+    auth = Auth(store, clock, enabled=settings.center.auth)
+    validator = Validator((*SCHEMES, *known_schemes()), rng, known_kinds())
+    intake = Intake(store, validator, clock, nudge.ring)
     return Services(
         name=name,
         settings=settings,
@@ -111,11 +116,11 @@ def build(
         archive=archive,
         clock=clock,
         rng=rng,
-        auth=Auth(store, clock, enabled=settings.center.auth),
+        auth=auth,
         hub=Hub(bus, clock, name),
         metrics=Metrics(),
         roster=Roster(settings.center, store, clock),
-        intake=Intake(store, Validator((*SCHEMES, *known_schemes()), rng, known_kinds()), clock, nudge.ring),
+        intake=intake,
         dispatcher=dispatcher,
         leases=Leases(settings.lanes, store, bus, clock, dispatcher),
         ingest=Ingest(settings.lanes, store, archive, clock, rng),
@@ -124,4 +129,5 @@ def build(
         nudge=nudge,
         announce=announce,
         closing=asyncio.Event(),
+        jobs=build_jobs(name, settings, store, auth, validator, intake, clock, rng),
     )

@@ -17,11 +17,11 @@ from pathlib import Path
 from random import Random
 from urllib.parse import urlsplit
 
-from skep.agent.processes import death_signal
 from skep.cli.reach import Reach
 from skep.errors import CenterUnreachable, ConfigurationError, SkepError
 from skep.runtime.backoff import Backoff
 from skep.runtime.clock import Clock
+from skep.runtime.orphans import death_signal
 from skep.wire.client import CenterClient
 
 LOOK_EVERY = 1.0

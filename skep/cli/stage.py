@@ -16,11 +16,11 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Self
 
-from skep.agent.processes import death_signal
 from skep.cli.config import read_settings
 from skep.embed import LOOPBACK, LocalCenter, with_loopback
 from skep.errors import SkepError
 from skep.runtime.clock import Clock
+from skep.runtime.orphans import death_signal
 
 if TYPE_CHECKING:
     from skep.wire.client import CenterClient

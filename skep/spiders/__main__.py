@@ -37,7 +37,15 @@ def main(arguments: list[str] | None = None) -> int:
         spider = load_spider(asked.spider)(**_pairs(asked.argument))
         limit_memory(spider.options.memory_limit)
         ending = uvloop.run(
-            drive(spider, urls, token, asked.run or spider.name, SystemClock(), Random())  # noqa: S311 - jitter
+            drive(
+                spider,
+                urls,
+                token,
+                asked.run or spider.name,
+                SystemClock(),
+                Random(),  # noqa: S311 - jitter
+                kept=asked.kept,
+            )
         )
     except SkepError as error:
         sys.stderr.write(f"{error.detail}\n")
@@ -65,6 +73,7 @@ def _asked(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--center", default="", help="addresses of centers, with commas")
     parser.add_argument("--token-file", type=Path, help="file with a token that may operate runs")
     parser.add_argument("--data", type=Path, default=Path("skep-data"), help="a center's folder")
+    parser.add_argument("--kept", action="store_true", help="a job keeps the run: leave, not pause")
     parser.add_argument("--memory", type=int, default=0, help="MB for this process; 0 = no limit")
     return parser.parse_args(arguments)
 

@@ -16,6 +16,7 @@ from random import Random
 from skep.runtime.clock import Clock
 from skep.spiders.engine import SpiderEngine
 from skep.spiders.http_queue import HttpQueue
+from skep.spiders.kept import KeptQueue
 from skep.spiders.spider import Spider
 from skep.spiders.stats import Ending, Stats
 from skep.wire.client import CenterClient
@@ -31,22 +32,30 @@ async def drive(
     clock: Clock,
     rng: Random,
     watch: Callable[[Stats], None] | None = None,
+    *,
+    kept: bool = False,
 ) -> Ending:
-    """Run a spider to its end. `watch` gets the figures once, and may look at them later."""
+    """Run a spider to its end. `watch` gets the figures once, and may look at them later.
+
+    `kept`: a job keeps the run, and a signal ends this process without pausing it.
+    """
     async with CenterClient(centers, token, clock, rng) as client:
-        queue = HttpQueue(client, run, clock, rng, spider.options.center_tries)
+        kind = KeptQueue if kept else HttpQueue
+        queue = kind(client, run, clock, rng, spider.options.center_tries)
         engine = SpiderEngine(spider, queue, clock)
         if watch is not None:
             watch(engine.stats)
-        with _pauses_on_signals(engine):
+        with _pauses_on_signals(engine, queue):
             return await engine.run()
 
 
 @contextmanager
-def _pauses_on_signals(engine: SpiderEngine) -> Iterator[None]:
+def _pauses_on_signals(engine: SpiderEngine, queue: HttpQueue) -> Iterator[None]:
     loop = asyncio.get_running_loop()
 
     def pause() -> None:
+        if isinstance(queue, KeptQueue):
+            queue.leaving = True
         engine.pause()
         for number in SIGNALS:
             loop.remove_signal_handler(number)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from skep.model.job import Job, JobRevision, JobRun, KeptJob
+from skep.model.run import RunSettings
 
 
 class Jobs(Protocol):
@@ -47,6 +48,12 @@ class JobRuns(Protocol):
     async def get(self, run_id: str) -> JobRun | None:
         """None for a run that no job started."""
 
+    async def fired(self, job: str, fire_key: str) -> JobRun | None:
+        """The run that this key started."""
+
+    async def going(self, jobs: Sequence[str]) -> dict[str, list[str]]:
+        """Open runs of those jobs that have any, newest first."""
+
     async def of(self, job: str, limit: int, *, only_open: bool = False) -> list[JobRun]:
         """Newest first."""
 
@@ -58,6 +65,9 @@ class JobRuns(Protocol):
     async def note(self, run_id: str, holder: str, **facts: Any) -> bool:
         """Change `fed`, `starts`, `outcome`, `log` or `open`; False, and nothing is changed,
         when another center holds the run by now, or when it is not open."""
+
+    async def adjust(self, run_id: str, settings: RunSettings) -> bool:
+        """New settings for a run that has no requests yet; False when it has, or is none."""
 
     async def release(self, holder: str, run_ids: Sequence[str] | None = None) -> None:
         """Let go of these, or of everything: another center may take them at once."""

@@ -30,6 +30,8 @@ REACH = {
     Role.OPERATOR: {Role.PUBLIC, Role.VIEWER, Role.OPERATOR},
     Role.ADMIN: {Role.PUBLIC, Role.VIEWER, Role.OPERATOR, Role.ADMIN},
     Role.AGENT: {Role.PUBLIC, Role.AGENT},
+    # Of some run, and none of those that are knocked at: tests/flows/test_jobs.py has its own.
+    Role.DRIVER: {Role.PUBLIC},
 }
 #: Routes that change something, with the least role that people need for them.
 CHANGES = {
@@ -41,6 +43,10 @@ CHANGES = {
     ("PUT", "/api/v1/runs/{run}"): Role.OPERATOR,
     ("POST", "/api/v1/runs/{run}/revive"): Role.OPERATOR,
     ("POST", "/api/v1/runs/{run}/{verb}"): Role.OPERATOR,
+    ("PUT", "/api/v1/jobs/{job}"): Role.OPERATOR,
+    ("DELETE", "/api/v1/jobs/{job}"): Role.OPERATOR,
+    ("POST", "/api/v1/jobs/{job}/run"): Role.OPERATOR,
+    ("POST", "/api/v1/jobs/{job}/{verb}"): Role.OPERATOR,
     ("POST", "/api/v1/agents/{agent}/{verb}"): Role.ADMIN,
     ("POST", "/api/v1/agent-tokens"): Role.ADMIN,
 }

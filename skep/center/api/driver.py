@@ -118,6 +118,7 @@ async def drive(call: Call) -> Driving:
     name = run_name(call.path["identity"])
     message: NewDriver = call.body
     run, _ = await call.services.intake.open_run(name, message)
+    run = await call.services.jobs.starts.driven(run, message.settings)
     now = call.services.clock.now()
     return Driving(run, await call.services.store.turns.take_over(name, message.patience, now))
 
@@ -270,6 +271,7 @@ def _row_of(path: str, handler: Any, summary: str, takes: Any, gives: Any) -> En
         errors=(InvalidInput, UnknownRun, Conflict, DiskFull),
         tag="runs",
         parameters=RUN_NAMES,
+        for_driver=True,
     )
 
 

@@ -160,6 +160,7 @@ ENDPOINTS = (
         errors=(InvalidInput, UnknownRun),
         tag="runs",
         parameters=RUN_NAMES,
+        for_driver=True,
     ),
     Endpoint(
         "POST",
@@ -194,5 +195,6 @@ ENDPOINTS = (
         errors=(InvalidInput, UnknownRun, Conflict),
         tag="runs",
         parameters={**RUN_NAMES, "verb": {"enum": list(VERBS)}},
+        for_driver=True,
     ),
 )

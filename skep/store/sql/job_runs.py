@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import sqlalchemy as sa
 
 from skep.model.job import JobRun
+from skep.model.run import RunSettings
 from skep.store.sql.database import Database, Tx
 from skep.store.sql.job_tables import job_runs
-from skep.store.sql.tables import runs
+from skep.store.sql.tables import runs, tallies
 
 _COLUMNS = tuple(column.name for column in job_runs.columns)
 _BITS = ("open", "fed")
@@ -42,6 +44,20 @@ class SqlJobRuns:
         row = await self._database.read(lambda c: c.execute(query).first())
         return None if row is None else _job_run(row)
 
+    async def fired(self, job: str, fire_key: str) -> JobRun | None:
+        same = sa.and_(job_runs.c.job == job, job_runs.c.fire_key == fire_key)
+        query = sa.select(job_runs).where(same)
+        row = await self._database.read(lambda c: c.execute(query).first())
+        return None if row is None else _job_run(row)
+
+    async def going(self, jobs: Sequence[str]) -> dict[str, list[str]]:
+        query = sa.select(job_runs.c.job, job_runs.c.run).where(job_runs.c.open == 1)
+        query = query.where(job_runs.c.job.in_(jobs)).order_by(job_runs.c.at.desc())
+        found: dict[str, list[str]] = {}
+        for row in await self._database.read(lambda c: c.execute(query).all()):
+            found.setdefault(row.job, []).append(row.run)
+        return found
+
     async def of(self, job: str, limit: int, *, only_open: bool = False) -> list[JobRun]:
         query = sa.select(job_runs).where(job_runs.c.job == job)
         query = query.order_by(job_runs.c.at.desc(), job_runs.c.run.desc()).limit(limit)
@@ -64,6 +80,12 @@ class SqlJobRuns:
         values = {name: int(v) if name in _BITS else v for name, v in facts.items()}
         held = sa.and_(job_runs.c.run == run_id, job_runs.c.holder == holder)
         change = sa.update(job_runs).where(held, job_runs.c.open == 1).values(**values)
+        return await self._database.write(lambda tx: bool(tx.execute(change).rowcount))
+
+    async def adjust(self, run_id: str, settings: RunSettings) -> bool:
+        fed = sa.exists().where(tallies.c.run == runs.c.no, tallies.c.n > 0)
+        change = sa.update(runs).where(runs.c.id == run_id, ~fed)
+        change = change.values(settings=msgspec.msgpack.encode(settings))
         return await self._database.write(lambda tx: bool(tx.execute(change).rowcount))
 
     async def release(self, holder: str, run_ids: Sequence[str] | None = None) -> None:

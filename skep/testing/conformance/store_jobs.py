@@ -8,9 +8,10 @@ import pytest
 
 from skep.errors import Conflict, UnknownJob
 from skep.model.job import Job, JobRun
+from skep.model.run import RunSettings
 from skep.model.states import RunState
 from skep.store.ports import Store
-from skep.testing.conformance.store_ground import NOW, new_run
+from skep.testing.conformance.store_ground import NOW, new_run, rows
 
 ONE = Job("quotes", note="für Zoë", requests=("http://a/",))
 TWO = Job("quotes", note="more", requests=("http://a/", "http://b/"))
@@ -103,6 +104,11 @@ class JobRunPromises:
         assert other.run == "other", "a key belongs to its job"
         assert await store.job_runs.get("other") == other
         assert await store.job_runs.get("ghost") is None
+        assert await store.job_runs.fired("other", "monday") == other
+        assert await store.job_runs.fired("other", "tuesday") is None
+        going = await store.job_runs.going(["other", "idle"])
+        assert going == {"other": ["other"]}
+        assert await store.job_runs.going([]) == {}
 
     async def test_a_run_has_one_holder(self, store: Store, other_store: Store) -> None:
         for n in range(12):
@@ -148,3 +154,12 @@ class JobRunPromises:
         assert len(await store.job_runs.of("quotes", 10, only_open=True)) == 2
         await store.runs.move("paused", RunState.RUNNING)
         assert len(await store.job_runs.claim("a", NOW, NOW + 10, 5)) == 2
+
+    async def test_settings_change_until_there_are_requests(self, store: Store) -> None:
+        await new_run(store, "r", retries=1)
+        assert await store.job_runs.adjust("r", RunSettings(retries=7))
+        assert (await store.runs.get("r")).settings.retries == 7
+        await store.requests.accept("r", rows(1), NOW)
+        assert not await store.job_runs.adjust("r", RunSettings(retries=9))
+        assert not await store.job_runs.adjust("ghost", RunSettings())
+        assert (await store.runs.get("r")).settings.retries == 7

@@ -1,0 +1,301 @@
+"""Jobs: put, shown, run, paused and struck out, by name."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from skep.center.auth import Identity, Role
+from skep.center.endpoint import Call, Endpoint
+from skep.errors import Conflict, InvalidInput, InvalidJob, NotFound, UnknownJob
+from skep.jobs.secrets import hidden
+from skep.lanes.dispatch import try_reconcile
+from skep.model.job import JOB_NAME, NAME_WORDS, Job, JobName, JobRun, KeptJob
+from skep.model.run import Run
+
+JOB_NAMES: dict[str, Any] = {"job": {"type": "string", "pattern": JOB_NAME.removesuffix(r"(?!\n)")}}
+VERBS = ("pause", "resume", "stop", "restart")
+RUNS_SHOWN = 10
+AUTHOR_LIMIT = 100
+
+
+class Which(msgspec.Struct):
+    """Which jobs to list: `limit` of them after a name, with `deleted` the deleted too."""
+
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    after: Annotated[str, Meta(max_length=100)] = ""
+    deleted: bool = False
+
+
+class JobList(msgspec.Struct):
+    """By name; ask again with `after=next` while there is one."""
+
+    items: list[KeptJob]
+    next: str | None = None
+
+
+class Putting(msgspec.Struct):
+    """`dry_run` only says what would happen; `author` is who changes it."""
+
+    dry_run: bool = False
+    author: Annotated[str, Meta(max_length=AUTHOR_LIMIT)] = ""
+
+
+class JobPut(msgspec.Struct):
+    """What became of a document: created, changed or unchanged."""
+
+    what: str
+    job: Job
+    #: Its revision; 0 for one that was only tried.
+    revision: int
+    #: What a dry run would change, as a unified diff.
+    diff: str = ""
+
+
+class JobView(msgspec.Struct):
+    """A job with its newest runs."""
+
+    kept: KeptJob
+    runs: list[JobRun]
+
+
+class RevisionLine(msgspec.Struct):
+    """One change of a job."""
+
+    revision: int
+    at: float
+    author: str
+    what: str
+
+
+class Revisions(msgspec.Struct):
+    """Newest first."""
+
+    items: list[RevisionLine]
+
+
+class Newest(msgspec.Struct):
+    """How many to show."""
+
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+
+class Between(msgspec.Struct):
+    """Two revisions; by default the newest and the one before it. 0 is the empty one."""
+
+    old: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
+    new: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
+
+
+class Diff(msgspec.Struct):
+    """A unified diff of two documents in YAML; "" when they are the same."""
+
+    diff: str
+
+
+class Started(msgspec.Struct):
+    """The run that the key, or this call, started."""
+
+    run: str
+    job: str
+
+
+class Moved(msgspec.Struct):
+    """Runs that were changed; with `started` the new one of a restart."""
+
+    runs: list[Run]
+    started: str | None = None
+
+
+def job_name(call: Call) -> str:
+    """A name that a job can have; raises InvalidInput."""
+    try:
+        return msgspec.convert(call.path["job"], JobName)
+    except msgspec.ValidationError:
+        raise InvalidInput(f"a job's name has {NAME_WORDS}") from None
+
+
+def _author(who: Identity, said: str) -> str:
+    known = who.subject or str(who.role)
+    name = "".join(letter for letter in said if letter.isprintable()).strip()
+    return f"{name} ({known})" if name else known
+
+
+def _expected(call: Call, document: dict[str, Any] | None = None) -> int | None:
+    """The revision that the caller knows, from If-Match or from the document."""
+    told = call.headers.get("if-match", "").strip().strip('"')
+    if document is not None and "revision" in document:
+        told = str(document.pop("revision"))
+    if told in {"", "*"}:
+        return None
+    if not told.isdecimal() or len(told) > 9:  # noqa: PLR2004 - more is no revision
+        raise InvalidInput(f"revision {told[:50]!r} is not a number")
+    return int(told)
+
+
+def _shown(call: Call, kept: KeptJob) -> KeptJob:
+    """Who may not change a job need not see its passwords."""
+    if call.who.role is not Role.VIEWER:
+        return kept
+    return msgspec.structs.replace(kept, job=hidden(kept.job))
+
+
+async def list_jobs(call: Call) -> JobList:
+    """By name."""
+    query: Which = call.query
+    found = await call.services.store.jobs.all(query.limit, query.after, deleted=query.deleted)
+    more = found[-1].job.name if len(found) == query.limit else None
+    return JobList([_shown(call, kept) for kept in found], more)
+
+
+async def show_job(call: Call) -> JobView:
+    """A job, its revision and its newest runs."""
+    name = job_name(call)
+    kept = await call.services.store.jobs.get(name)
+    runs = await call.services.store.job_runs.of(name, RUNS_SHOWN)
+    return JobView(_shown(call, kept), runs)
+
+
+async def put_job(call: Call) -> JobPut:
+    """Check a document and keep it, all or nothing."""
+    document: dict[str, Any] = dict(call.body)
+    name, book = job_name(call), call.services.jobs.book
+    expected = _expected(call, document)
+    document.setdefault("name", name)
+    if call.query.dry_run:
+        job, what, diff = await book.try_out(document)
+        return JobPut(what, job, 0, diff)
+    author = _author(call.who, call.query.author)
+    kept, what = await book.put(name, document, expected, author)
+    return JobPut(what, kept.job, kept.revision)
+
+
+async def delete_job(call: Call) -> KeptJob:
+    """Strike a job out. Its history stays, and runs that are under way go on."""
+    author = _author(call.who, call.query.author)
+    return await call.services.jobs.book.strike(job_name(call), _expected(call), author)
+
+
+async def job_revisions(call: Call) -> Revisions:
+    """Who changed what when."""
+    found = await call.services.store.jobs.revisions(job_name(call), call.query.limit)
+    return Revisions([RevisionLine(r.revision, r.at, r.author, r.what) for r in found])
+
+
+async def diff_job(call: Call) -> Diff:
+    """What changed between two revisions."""
+    query: Between = call.query
+    return Diff(await call.services.jobs.book.diff(job_name(call), query.old, query.new))
+
+
+async def run_job(call: Call) -> Started:
+    """Start a run, once per Idempotency-Key."""
+    key = call.headers.get("idempotency-key", "")
+    name = job_name(call)
+    run = await call.services.jobs.starts.start_run(name, f"key {key}" if key else "")
+    return Started(run, name)
+
+
+async def change_job(call: Call) -> Moved:
+    """pause, resume, stop or restart its runs."""
+    name, verb, starts = job_name(call), call.path["verb"], call.services.jobs.starts
+    if verb == "restart":
+        return await _restart(call, name)
+    if verb not in VERBS:
+        raise NotFound(f"{verb[:50]!r} is none of run, {', '.join(VERBS)}")
+    move = {"pause": starts.pause, "resume": starts.resume, "stop": starts.stop}[verb]
+    moved = await move(name)
+    call.services.pages.ring()
+    if verb == "resume":
+        await try_reconcile(call.services.dispatcher)
+    return Moved(moved)
+
+
+async def _restart(call: Call, name: str) -> Moved:
+    """Stop what runs, if anything does, and start anew."""
+    starts = call.services.jobs.starts
+    try:
+        stopped = await starts.stop(name)
+    except Conflict:
+        stopped = []
+    call.services.pages.ring()
+    return Moved(stopped, await starts.start_run(name))
+
+
+def _row(method: str, path: str, role: Role, handler: Any, summary: str, **more: Any) -> Endpoint:
+    more = {"tag": "jobs", "parameters": JOB_NAMES, "errors": (InvalidInput, UnknownJob), **more}
+    return Endpoint(method, f"/api/v1/jobs{path}", role, handler, summary, **more)
+
+
+_CHANGES = (InvalidInput, UnknownJob, Conflict)
+
+ENDPOINTS = (
+    _row("GET", "", Role.VIEWER, list_jobs, "List jobs", gives=JobList, asks=Which, errors=()),
+    _row("GET", "/{job}", Role.VIEWER, show_job, "Show a job and its newest runs", gives=JobView),
+    _row(
+        "PUT",
+        "/{job}",
+        Role.OPERATOR,
+        put_job,
+        "Check and keep a job",
+        takes=dict[str, Any],
+        gives=JobPut,
+        asks=Putting,
+        errors=(InvalidJob, *_CHANGES),
+        notes="The document of docs/reference/jobs.md as JSON. Every fault is told at once, one "
+        "per line of the detail. With `If-Match`, or a field `revision`, a job that has changed "
+        "meanwhile is left alone (409); revision 0 means that there must be none.",
+    ),
+    _row(
+        "DELETE",
+        "/{job}",
+        Role.OPERATOR,
+        delete_job,
+        "Delete a job",
+        gives=KeptJob,
+        asks=Putting,
+        errors=_CHANGES,
+        notes="Its history stays; putting it again brings it back.",
+    ),
+    _row(
+        "GET",
+        "/{job}/revisions",
+        Role.VIEWER,
+        job_revisions,
+        "Who changed a job when",
+        gives=Revisions,
+        asks=Newest,
+    ),
+    _row(
+        "GET",
+        "/{job}/diff",
+        Role.OPERATOR,
+        diff_job,
+        "The difference of two revisions",
+        gives=Diff,
+        asks=Between,
+    ),
+    _row(
+        "POST",
+        "/{job}/run",
+        Role.OPERATOR,
+        run_job,
+        "Start a run of a job",
+        gives=Started,
+        errors=_CHANGES,
+        notes="For external schedulers: calls with the same `Idempotency-Key` are one run, "
+        "whenever and at whichever center they are made.",
+    ),
+    _row(
+        "POST",
+        "/{job}/{verb}",
+        Role.OPERATOR,
+        change_job,
+        "Pause, resume, stop or restart the runs of a job",
+        gives=Moved,
+        errors=_CHANGES,
+        parameters={**JOB_NAMES, "verb": {"enum": list(VERBS)}},
+    ),
+)

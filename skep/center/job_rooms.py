@@ -1,0 +1,61 @@
+"""The rooms of jobs put together for one center. Assembly only."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from skep.center.auth import Auth, DriverPasses
+from skep.jobs.book import JobBook, NoScheduler, Scheduler
+from skep.jobs.definition import Checker
+from skep.jobs.intake import Intake
+from skep.jobs.keeper import Keeper
+from skep.jobs.spider_process import Spawner
+from skep.jobs.starts import JobStarts
+from skep.jobs.validate import Validator
+from skep.runtime.clock import Clock
+from skep.settings import Settings
+from skep.store.ports import Store
+
+
+@dataclass(frozen=True, slots=True)
+class JobRooms:
+    """Definitions, starts, and whoever sees to the runs."""
+
+    book: JobBook
+    starts: JobStarts
+    keeper: Keeper
+
+
+def build_jobs(
+    name: str,
+    settings: Settings,
+    store: Store,
+    auth: Auth,
+    validator: Validator,
+    intake: Intake,
+    clock: Clock,
+    rng: Random,
+    scheduler: Scheduler | None = None,
+) -> JobRooms:
+    """Nothing is started yet."""
+    planner = scheduler or NoScheduler()
+    data, folder = Path(settings.data).absolute(), Path(settings.jobs.folder or ".").absolute()
+    starts = JobStarts(name, store, intake, folder, clock, rng)
+    keeper = Keeper(
+        name,
+        settings.jobs,
+        store,
+        intake,
+        starts,
+        planner,
+        Spawner(folder, data / "runs", os.environ),
+        DriverPasses(auth, store),
+        data,
+        clock,
+        rng,
+    )
+    checker = Checker(validator, sorted(validator.downloaders), folder)
+    return JobRooms(JobBook(store, checker, planner, clock), starts, keeper)

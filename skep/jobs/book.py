@@ -1,0 +1,116 @@
+"""The book of jobs: documents are checked, kept, changed and struck out here. Centers only.
+
+What is not valid is not stored: it leaves an alert, which people can read, and the caller
+is told every fault. The scheduler is asked first, and told after.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from skep.errors import InvalidJob, UnknownJob
+from skep.jobs.definition import Checker
+from skep.jobs.documents import difference
+from skep.jobs.shape import Fault
+from skep.model.job import Job, KeptJob
+from skep.runtime.clock import Clock
+from skep.store.ports import Store
+
+ALERT = "job_invalid"
+SUBJECT_LIMIT = 100
+DETAIL_LIMIT = 10_000
+
+
+class Scheduler(Protocol):
+    """What the book and the keeper of runs ask of whoever keeps schedules."""
+
+    async def flaws(self, job: Job) -> Sequence[tuple[str, str]]:
+        """(path, message) of everything that is wrong with the job's schedule among others."""
+
+    async def planned(self, kept: KeptJob) -> None:
+        """A job was stored, or deleted. Told again it changes nothing."""
+
+    async def succeeded(self, job: str, run: str) -> None:
+        """A run of the job has ended well."""
+
+
+class NoScheduler:
+    """Jobs run when somebody asks."""
+
+    async def flaws(self, job: Job) -> Sequence[tuple[str, str]]:  # noqa: ARG002 - the contract
+        return ()
+
+    async def planned(self, kept: KeptJob) -> None:
+        """Nothing is planned."""
+
+    async def succeeded(self, job: str, run: str) -> None:
+        """Nobody follows."""
+
+
+class JobBook:
+    """Definitions of jobs, over the store."""
+
+    def __init__(self, store: Store, checker: Checker, scheduler: Scheduler, clock: Clock) -> None:
+        self._store = store
+        self._checker = checker
+        self._scheduler = scheduler
+        self._clock = clock
+
+    async def check(self, document: Any) -> Job:
+        """The job that a document means; raises InvalidJob with every fault."""
+        job, faults = await asyncio.to_thread(self._checker.judge, document)
+        if job is not None:
+            faults = [Fault(*flaw) for flaw in await self._scheduler.flaws(job)]
+        if job is None or faults:
+            raise InvalidJob("\n".join(map(str, faults)))
+        return job
+
+    async def put(
+        self, name: str, document: Any, expected: int | None, author: str
+    ) -> tuple[KeptJob, str]:
+        """Keep a document: `created`, `changed` or `unchanged`. Raises InvalidJob, after
+        leaving an alert, and Conflict when the job is not at `expected` any more."""
+        try:
+            job = _named(await self.check(document), name)
+        except InvalidJob as error:
+            detail = f"{author}: {error.detail}"[:DETAIL_LIMIT]
+            now = self._clock.now()
+            await self._store.alerts.raise_(ALERT, name[:SUBJECT_LIMIT], detail, now)
+            raise
+        kept, what = await self._store.jobs.save(job, expected, author, self._clock.now())
+        await self._scheduler.planned(kept)
+        return kept, what
+
+    async def try_out(self, document: Any) -> tuple[Job, str, str]:
+        """(job, what would happen, the difference) of a document that is only tried."""
+        job = await self.check(document)
+        try:
+            kept = await self._store.jobs.get(job.name)
+        except UnknownJob:
+            return job, "created", difference(None, job, ("nothing", "new"))
+        if kept.deleted:
+            return job, "changed", difference(None, job, ("deleted", "new"))
+        told = difference(kept.job, job, (f"revision {kept.revision}", "new"))
+        return job, "changed" if told else "unchanged", told
+
+    async def strike(self, name: str, expected: int | None, author: str) -> KeptJob:
+        """Delete softly: runs that are under way go on, nothing new starts."""
+        kept = await self._store.jobs.delete(name, expected, author, self._clock.now())
+        await self._scheduler.planned(kept)
+        return kept
+
+    async def diff(self, name: str, old: int | None, new: int | None) -> str:
+        """Between two revisions; without numbers the newest and the one before it."""
+        after = new or (await self._store.jobs.get(name)).revision
+        before = after - 1 if old is None else old
+        newer = (await self._store.jobs.revision(name, after)).job
+        older = (await self._store.jobs.revision(name, before)).job if before else None
+        return difference(older, newer, (f"revision {before}", f"revision {after}"))
+
+
+def _named(job: Job, name: str) -> Job:
+    if job.name != name:
+        raise InvalidJob(f"name: is {job.name!r}, but it is put as {name!r}")
+    return job

@@ -1,0 +1,247 @@
+"""Sees to the runs of jobs that this center holds, until each of them has ended.
+
+A run of requests is finished when all have ended. A spider is kept running in a process
+outside the center, and started again after a crash, later each time and not for ever. What
+a center holds it must claim again and again; what it lost it lets go of at once. Two
+spiders on one run can do no harm: the younger driver's token shuts the older one out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from random import Random
+from typing import Protocol
+
+from skep.errors import Conflict, InvalidInput, SkepError
+from skep.jobs.book import Scheduler
+from skep.jobs.intake import Intake
+from skep.jobs.outflow import Outflow
+from skep.jobs.spider_process import Spawner, SpiderOrder, SpiderProcess
+from skep.jobs.starts import ENDED, JobStarts
+from skep.model.job import Job, JobRun, SpiderPart
+from skep.model.run import Run
+from skep.model.states import RunState
+from skep.runtime.backoff import Backoff
+from skep.runtime.clock import Clock
+from skep.settings import JobsSettings
+from skep.store.ports import Store
+
+log = logging.getLogger("skep.jobs")
+
+#: Exit codes of a spider's process: it ended as it should; a restart cannot mend it.
+GOOD, HOPELESS = 0, frozenset({1, 2})
+#: A process that lived so long did not die of its start.
+STEADY_SECONDS = 60.0
+ALERT = "job_failed"
+
+
+class Passes(Protocol):
+    """Tokens that are good for one run."""
+
+    async def issue(self, run: str) -> str: ...
+
+    async def withdraw(self, run: str) -> None: ...
+
+
+class Keeper:
+    """One center's part in running jobs."""
+
+    def __init__(
+        self,
+        center: str,
+        settings: JobsSettings,
+        store: Store,
+        intake: Intake,
+        starts: JobStarts,
+        scheduler: Scheduler,
+        spawner: Spawner,
+        passes: Passes,
+        data: Path,
+        clock: Clock,
+        rng: Random,
+    ) -> None:
+        self._center = center
+        self._settings = settings
+        self._store = store
+        self._intake = intake
+        self._starts = starts
+        self._scheduler = scheduler
+        self._spawner = spawner
+        self._passes = passes
+        self._data = data
+        self._clock = clock
+        self._rng = rng
+        self._restart = Backoff(first=settings.restart_first, cap=settings.restart_cap)
+        #: Where children find this center; without it they are left to others.
+        self.address = ""
+        self._cares: dict[str, asyncio.Task[None]] = {}
+        #: Processes of spiders that run now, by run.
+        self.children: dict[str, SpiderProcess] = {}
+
+    async def step(self) -> None:
+        """Claim what there is to see to, begin with what is new, let go of what is lost."""
+        now = self._clock.now()
+        until = now + self._settings.lease_seconds
+        limit = self._settings.runs_limit if self.address else 0
+        held = await self._store.job_runs.claim(self._center, now, until, limit)
+        for job_run in held:
+            if job_run.run not in self._cares:
+                task = asyncio.create_task(self._care(job_run))
+                self._cares[job_run.run] = task
+        mine = {job_run.run for job_run in held}
+        for run in self._cares.keys() - mine:
+            log.warning("run %s is another center's now", run)
+            self._cares[run].cancel()
+
+    async def stop(self) -> None:
+        """Children end at once (what they told is safe); others may take the runs."""
+        cares = list(self._cares.values())
+        for task in cares:
+            task.cancel()
+        await asyncio.gather(*cares, return_exceptions=True)
+        await self._store.job_runs.release(self._center)
+
+    async def _care(self, held: JobRun) -> None:
+        try:
+            await self._see_to(held)
+        except SkepError as error:
+            # The store is away, or the run was changed under us: the next step looks again.
+            log.warning("run %s of job %s: %s", held.run, held.job, error.detail)
+        except Exception:
+            log.exception("run %s of job %s met a bug", held.run, held.job)
+        finally:
+            del self._cares[held.run]
+
+    async def _see_to(self, held: JobRun) -> None:
+        if not held.fed:
+            await self._starts.prepare(held)
+        job = (await self._store.jobs.revision(held.job, held.revision)).job
+        outflow = Outflow(
+            held.run, held.job, self._store, self._data / "outputs", self._clock, self._rng
+        )
+        try:
+            outflow.start(job.sinks)
+            if job.spider is None:
+                run, said = await self._follow(held, job), ""
+            else:
+                run, said = await self._drive(held, job, job.spider)
+            if run.state in ENDED:
+                await outflow.finish()
+                await self._close(held, run, said)
+            else:
+                await self._store.job_runs.release(self._center, [held.run])
+        finally:
+            await outflow.close()
+
+    async def _close(self, held: JobRun, run: Run, said: str) -> None:
+        ledger = await self._store.ledgers.read(run.id)
+        counts = f"{ledger.done} done, {ledger.dead} dead, {ledger.cancelled} cancelled"
+        outcome = f"{run.state}: {counts}" + (f"; {said}" if said else "")
+        if run.state is RunState.FINISHED:
+            # Before the row is closed: a center that dies in between tells it again.
+            await self._scheduler.succeeded(held.job, held.run)
+        await self._store.job_runs.note(held.run, self._center, open=False, outcome=outcome)
+        log.info("run %s of job %s %s", held.run, held.job, outcome)
+
+    # -- runs of requests
+
+    async def _follow(self, held: JobRun, job: Job) -> Run:
+        """Until it rests or has ended; it ends by itself when nothing is left to do."""
+        while True:
+            run = await self._state(held, job)
+            if run.state is not RunState.RUNNING:
+                return run
+            if not (await self._store.ledgers.read(run.id)).open:
+                return await self._intake.move(run.id, RunState.FINISHED)
+            await self._clock.sleep(self._settings.keep_every)
+
+    async def _state(self, held: JobRun, job: Job) -> Run:
+        """The run as it is now; one that is over its time limit is stopped."""
+        run = await self._store.runs.get(held.run)
+        limit = job.chosen.run_time_limit
+        if limit and run.state not in ENDED and self._clock.now() - held.at > limit:
+            await self._alert(held, f"stopped: the run took longer than {limit:g} s")
+            return await self._intake.move(held.run, RunState.CANCELLED)
+        return run
+
+    # -- runs of spiders
+
+    async def _drive(self, held: JobRun, job: Job, part: SpiderPart) -> tuple[Run, str]:
+        """Keep a process running; returns when the run rests or has ended, and the last line
+        of the process when it failed."""
+        starts, crashes = held.starts, 0
+        while (run := await self._state(held, job)).state is RunState.RUNNING:
+            began, starts = self._clock.monotonic(), starts + 1
+            await self._store.job_runs.note(held.run, self._center, starts=starts)
+            code, tail = await self._live(held, job, part)
+            await self._store.job_runs.note(held.run, self._center, log=tail)
+            run = await self._state(held, job)
+            if run.state is not RunState.RUNNING:
+                # It rests: because a person wants it to, or because its own spider gave up?
+                failed = code > GOOD and run.state not in ENDED
+                return run, await self._told(held, code, tail) if failed else ""
+            steady = self._clock.monotonic() - began >= STEADY_SECONDS
+            crashes = 1 if steady else crashes + 1
+            if code in HOPELESS or crashes > part.restarts:
+                return await self._rest(held, run), await self._told(held, code, tail)
+            delay = self._restart.delay(crashes, self._rng)
+            log.warning("spider of run %s ended with %s; again in %.1f s", held.run, code, delay)
+            await self._clock.sleep(delay)
+        return run, ""
+
+    async def _live(self, held: JobRun, job: Job, part: SpiderPart) -> tuple[int, str]:
+        """One life of the process: (its exit code, the end of its log)."""
+        token = await self._passes.issue(held.run)
+        memory = job.chosen.memory_limit
+        order = SpiderOrder(held.run, part.path, part.arguments, self.address, token, memory)
+        try:
+            child = await self._spawner.start(order)
+        except OSError as error:
+            return -1, f"could not be started: {error}"
+        self.children[held.run] = child
+        try:
+            return await self._watched(held, job, child), child.tail()
+        finally:
+            del self.children[held.run]
+            await child.kill()
+            await self._passes.withdraw(held.run)
+
+    async def _watched(self, held: JobRun, job: Job, child: SpiderProcess) -> int:
+        """Its exit code. When the run rests or has ended, it gets a while to end."""
+        deadline: float | None = None
+        while (code := await child.ended_within(self._settings.keep_every)) is None:
+            if deadline is not None and self._clock.monotonic() > deadline:
+                await child.kill()
+            elif deadline is None and (state := await self._state_if_known(held, job)):
+                if state is RunState.RUNNING:
+                    continue
+                deadline = self._clock.monotonic() + self._settings.end_seconds
+                if state not in ENDED:  # of an end it hears by itself
+                    child.ask_to_end()
+        return code
+
+    async def _state_if_known(self, held: JobRun, job: Job) -> RunState | None:
+        try:
+            return (await self._state(held, job)).state
+        except SkepError:  # the store is away: the child waits for it as well
+            return None
+
+    async def _rest(self, held: JobRun, run: Run) -> Run:
+        """Nothing that a restart would mend: a person must look."""
+        try:
+            return await self._intake.move(held.run, RunState.PAUSED)
+        except (Conflict, InvalidInput):
+            return run
+
+    async def _told(self, held: JobRun, code: int, tail: str) -> str:
+        lines = [line for line in tail.splitlines() if line.strip()]
+        reason = f"its spider ended with {code}: {lines[-1][:500] if lines else 'no word'}"
+        await self._store.job_runs.note(held.run, self._center, outcome=reason)
+        await self._alert(held, reason)
+        return reason
+
+    async def _alert(self, held: JobRun, detail: str) -> None:
+        told = f"run {held.run}: {detail}"
+        await self._store.alerts.raise_(ALERT, held.job, told, self._clock.now())

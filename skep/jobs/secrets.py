@@ -1,0 +1,42 @@
+"""A job as those see it who may not change it: without passwords, cookies and keys. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from skep.model.job import Job, SinkPart
+from skep.streams.registry import secrets_hidden
+
+STARS = "***"
+#: Headers that let somebody in.
+_SECRET_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization", "x-api-key"})
+_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+
+
+def hidden(job: Job) -> Job:
+    """The same job with stars in place of what is secret."""
+    settings = {name: _setting(name, value) for name, value in job.settings.items()}
+    sinks = tuple(SinkPart(secrets_hidden(sink.url)) for sink in job.sinks)
+    return msgspec.structs.replace(job, settings=settings, sinks=sinks)
+
+
+def _setting(name: str, value: Any) -> Any:
+    if name == "cookie":
+        return STARS
+    if name == "headers":
+        return {k: STARS if k.lower() in _SECRET_HEADERS else v for k, v in value.items()}
+    return _starred(value)
+
+
+def _starred(value: Any) -> Any:
+    """Credentials inside URLs, however deep they lie."""
+    if isinstance(value, str):
+        return _CREDENTIALS.sub(STARS, value)
+    if isinstance(value, dict):
+        return {name: _starred(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_starred(inner) for inner in value]
+    return value

@@ -1,0 +1,118 @@
+"""A spider of a job as a child process of its center: `python -m skep.spiders`.
+
+The code of spiders never runs inside a center. The child has a process group and a folder
+of its own, nothing of the center's environment but what Python needs, and a token that is
+good for its one run. It cannot outlive the center.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, Process
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from skep.runtime.orphans import death_signal
+
+#: What a child inherits; everything else may hold secrets of the center's.
+INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV")
+#: Bytes of a log file, over which it begins anew, and of the end that is kept with the run.
+LOG_LIMIT = 16 * 2**20
+TAIL = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class SpiderOrder:
+    """What a child is to do."""
+
+    run: str
+    spider: str
+    arguments: Mapping[str, str | int | float | bool]
+    center: str
+    token: str
+    #: Megabytes; 0 = no limit.
+    memory: int = 0
+
+    def argv(self) -> list[str]:
+        chosen = [part for pair in self.arguments.items() for part in ("-a", _pair(*pair))]
+        place = ["--run", self.run, "--center", self.center, "--memory", str(self.memory)]
+        return [sys.executable, "-m", "skep.spiders", self.spider, "--kept", *place, *chosen]
+
+
+class SpiderProcess:
+    """One child, from its start to its end."""
+
+    def __init__(self, process: Process, log: Path) -> None:
+        self._process = process
+        self._log = log
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def ended_within(self, seconds: float) -> int | None:
+        """Its exit code; None while it runs."""
+        self._bound_log()
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._process.wait()
+        except TimeoutError:
+            return None
+
+    def ask_to_end(self) -> None:
+        """After the block in hand."""
+        with suppress(ProcessLookupError):
+            self._process.terminate()
+
+    async def kill(self) -> None:
+        """At once, with everything that it started; what it has told is safe."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        await self._process.wait()
+
+    def tail(self) -> str:
+        """The last lines of its log."""
+        with suppress(OSError), self._log.open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL))
+            return log.read().decode(errors="replace")
+        return ""
+
+    def _bound_log(self) -> None:
+        with suppress(OSError):
+            if self._log.stat().st_size > LOG_LIMIT:
+                os.truncate(self._log, 0)
+
+
+class Spawner:
+    """Starts children. `folder` is where spiders are found, `logs` where their words go."""
+
+    def __init__(self, folder: Path, logs: Path, environment: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._logs = logs
+        self._environment = {name: environment[name] for name in INHERITED if name in environment}
+
+    async def start(self, order: SpiderOrder) -> SpiderProcess:
+        """Raises OSError when the machine has no room for another process."""
+        self._logs.mkdir(parents=True, exist_ok=True)
+        log = self._logs / f"{order.run}.log"
+        with log.open("ab") as errors:
+            process = await asyncio.create_subprocess_exec(
+                *order.argv(),
+                cwd=self._folder,
+                env={**self._environment, "SKEP_TOKEN": order.token},
+                stdin=DEVNULL,
+                stdout=errors,
+                stderr=errors,
+                preexec_fn=death_signal(os.getpid()),
+                start_new_session=True,
+            )
+        return SpiderProcess(process, log)
+
+
+def _pair(name: str, value: str | float | bool) -> str:
+    return f"{name}={str(value).lower() if isinstance(value, bool) else value}"

@@ -1,0 +1,26 @@
+"""No child outlives its parent: the kernel is asked to end it, however the parent ends."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from collections.abc import Callable
+
+_PR_SET_PDEATHSIG = 1
+
+
+def death_signal(parent: int) -> Callable[[], None] | None:
+    """To be called in a child before it becomes its program. None where there is no prctl."""
+    try:
+        prctl = ctypes.CDLL(None, use_errno=True).prctl
+    except (OSError, AttributeError):
+        return None
+
+    def ask_for_it() -> None:
+        # Loaded before the fork: between fork and exec nothing may be imported.
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:  # it died before we could ask
+            os._exit(1)
+
+    return ask_for_it
