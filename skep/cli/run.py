@@ -6,6 +6,8 @@ this process may be killed at any moment and started again with --resume.
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 from typing import Any
 
@@ -71,13 +73,14 @@ def command(
     """
     import uvloop
 
-    from skep.cli.spider_session import Plan, drive
+    from skep.cli.spider_session import Plan, Restart, drive
     from skep.spiders.memory import limit_memory
 
     if run_name and resume is not None:
         raise click.UsageError("--resume takes the name itself: --resume NAME, without --run")
     settings = setting_pairs(chosen)
     settings |= _limits(pages, items)
+    before, after = _words(spider, sys.argv[1:])
     made = make_spider(spider, arguments, settings)
     limit_memory(made.options.memory_limit)
     plan = Plan(
@@ -86,11 +89,15 @@ def command(
         outputs=outputs,
         run=run_name,
         resume=resume,
-        again=_again(spider, sys.argv[1:]),
+        again=shlex.join(["skep", *before, "run", *after]),
         as_json=as_json,
         verbose=verbose,
     )
-    return uvloop.run(drive(plan))
+    try:
+        return uvloop.run(drive(plan))
+    except Restart as restart:
+        _start_again(before, after, str(restart))
+        raise  # never: the process is another by now
 
 
 def _limits(pages: int | None, items: int | None) -> dict[str, Any]:
@@ -98,17 +105,26 @@ def _limits(pages: int | None, items: int | None) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _again(spider: str, typed: list[str]) -> str:
-    """The command line that goes on with the run, without what names the run."""
-    import shlex
-
+def _words(spider: str, typed: list[str]) -> tuple[list[str], list[str]]:
+    """What was typed before `run`, and after it without what names the run."""
+    if "run" not in typed:
+        return [], [spider]
+    place = typed.index("run")
     kept: list[str] = []
-    skip = False
-    for word in typed[1:] if typed[:1] == ["run"] else [spider]:
-        if skip:
-            skip = False
-        elif word in {"--run", "--resume"}:
-            skip = word == "--run"
+    words = iter(typed[place + 1 :])
+    for word in words:
+        if word == "--run":
+            next(words, None)
+        elif word == "--resume":
+            # Its name may be left out, and a name begins with no dash.
+            following = next(words, "-")
+            kept += [following] if following.startswith("-") and following != "-" else []
         elif not word.startswith(("--run=", "--resume=")):
             kept.append(word)
-    return shlex.join(["skep", "run", *kept])
+    return typed[:place], kept
+
+
+def _start_again(before: list[str], after: list[str], run: str) -> None:
+    """The same command in the same process: the spider's code is loaded anew."""
+    command_line = [sys.executable, "-m", "skep", *before, "run", *after, "--resume", run]
+    os.execv(sys.executable, command_line)  # noqa: S606 - no shell is wanted

@@ -37,6 +37,7 @@ from skep.spiders.engine import SpiderEngine
 from skep.spiders.http_queue import HttpQueue
 from skep.spiders.spider import Spider
 from skep.spiders.stats import Ending, Stats
+from skep.spiders.watchdog import watchdog
 from skep.wire.client import CenterClient
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 DRAW_EVERY = 0.2
 RUNS_LOOKED_AT = 1000
-UNFINISHED = {"running", "paused"}
+UNFINISHED = {"running", "paused", "failed"}
 AGAIN = Backoff(first=0.2, cap=10.0)
 #: A run's name has 64 characters, and 17 of them are for the moment and for chance.
 NAME_PART = 46
@@ -99,6 +100,10 @@ async def _center(
         await nearby.stop()
 
 
+class Restart(Exception):
+    """Somebody asked for this process to start anew, with that run."""
+
+
 class Session:
     """One life of a spider's process."""
 
@@ -131,6 +136,8 @@ class Session:
         await outlets.finish()
         self._progress.end()
         summary = Summary.of(name, self._plan.spider.name, ending, outlets.outlets)
+        if ending.reason == ends.RESTART:
+            raise Restart(name)
         tell(summary, await self._ledger(name), as_json=self._plan.as_json)
         return self._exit_code(name, ending, outlets)
 
@@ -140,8 +147,9 @@ class Session:
         engine = SpiderEngine(self._plan.spider, queue, self._clock)
         drawing = asyncio.create_task(self._draw(engine.stats))
         try:
-            with self._pausing(engine, name):
-                return await engine.run()
+            async with watchdog(engine.longest_silence, self._clock):
+                with self._pausing(engine, name):
+                    return await engine.run()
         finally:
             drawing.cancel()
 

@@ -21,7 +21,7 @@ from skep.runtime.logging import start_logging
 from skep.spiders.drive import drive
 from skep.spiders.load import load_spider
 from skep.spiders.memory import limit_memory
-from skep.spiders.stats import UNREACHABLE, Ending
+from skep.spiders.stats import RESTART, UNREACHABLE, Ending
 
 #: As the command line has them: failed, must be changed, no center answers.
 FAILED, USAGE, NO_CENTER = 1, 2, 6
@@ -50,7 +50,18 @@ def main(arguments: list[str] | None = None) -> int:
     except SkepError as error:
         sys.stderr.write(f"{error.detail}\n")
         return USAGE
-    return _told(ending)
+    code = _told(ending)
+    if ending.reason == RESTART:
+        _start_again(arguments, token)
+    return code
+
+
+def _start_again(arguments: list[str] | None, token: str) -> None:
+    """The same command in the same process: the spider's code is loaded anew."""
+    given = sys.argv[1:] if arguments is None else arguments
+    sys.stderr.flush()
+    environment = {**os.environ, "SKEP_TOKEN": token}
+    os.execve(sys.executable, [sys.executable, "-m", "skep.spiders", *given], environment)  # noqa: S606 - no shell is wanted
 
 
 def _told(ending: Ending) -> int:

@@ -38,10 +38,12 @@ class Caller:
         self._seconds = seconds
         self._before: Any = None
         self._armed = False
+        #: Code of the spider runs now: an alarm outside of it is late, and nobody's.
+        self._inside = False
 
     def __enter__(self) -> Self:
         if self._seconds and threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGALRM, _alarm)
+            self._before = signal.signal(signal.SIGALRM, self._alarm)
             self._armed = True
         return self
 
@@ -79,16 +81,22 @@ class Caller:
         if not self._armed:
             yield
             return
-        # The alarm may ring until it is off, so switching it off belongs to the limited part.
+        self._inside = True
         signal.setitimer(signal.ITIMER_REAL, self._seconds + margin, ALARM_AGAIN)
+        # Two steps: an alarm that rings in the first has the second behind it, and the next
+        # one rings a second later. Left on, it would end something else, at any moment.
         try:
-            yield
+            try:
+                yield
+            finally:
+                self._inside = False
         finally:
+            self._inside = False
             signal.setitimer(signal.ITIMER_REAL, 0)
 
-
-def _alarm(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - signal's names
-    raise TooSlow
+    def _alarm(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - signal's names
+        if self._inside:
+            raise TooSlow
 
 
 def flat(found: Any) -> list[Any]:

@@ -19,6 +19,7 @@ from skep.spiders.http_queue import HttpQueue
 from skep.spiders.kept import KeptQueue
 from skep.spiders.spider import Spider
 from skep.spiders.stats import Ending, Stats
+from skep.spiders.watchdog import watchdog
 from skep.wire.client import CenterClient
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -45,8 +46,9 @@ async def drive(
         engine = SpiderEngine(spider, queue, clock)
         if watch is not None:
             watch(engine.stats)
-        with _pauses_on_signals(engine, queue):
-            return await engine.run()
+        async with watchdog(engine.longest_silence, clock):
+            with _pauses_on_signals(engine, queue):
+                return await engine.run()
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -19,12 +20,13 @@ from skep.runtime.clock import Clock
 from skep.spiders import stats as ends
 from skep.spiders.callbacks import Caller, TooSlow
 from skep.spiders.harvest import Harvest, Harvester
-from skep.spiders.parsing import Parser, Stop
-from skep.spiders.ports import PageBlock, Reading, RunQueue
+from skep.spiders.parsing import FAIL, Parser, Stop, memory_stop
+from skep.spiders.ports import PageBlock, Reading, RunQueue, Turn
 from skep.spiders.spider import Spider
 from skep.spiders.starts import Starts
 from skep.spiders.stats import Ending, Stats
 from skep.spiders.turns import Turns
+from skep.spiders.waiting import Outstanding, Silence
 
 #: Seconds that a read may wait at the center.
 READ_WAIT = 5.0
@@ -38,6 +40,10 @@ START_PART = 1000
 START_PARTS = 10
 #: Seconds between two looks when a read comes back empty at once.
 EMPTY_PAUSE = 0.2
+#: Seconds between two signs of life of a driver that has nothing to tell.
+BEAT_EVERY = 15.0
+#: Beyond what callbacks may take, before a driver that is silent counts as dead.
+SILENT_MARGIN = 120.0
 #: Empty readings in a row, begun when everything was told, that end a run.
 QUIET_READINGS = 2
 
@@ -75,7 +81,9 @@ class SpiderEngine:
         self._items = 0
         self._limit = 1
         self._quiet = 0
-        self._began = self._heard = 0.0
+        self._began = 0.0
+        self._outstanding = Outstanding(spider.options.outstanding_limit)
+        self._silence = Silence(spider.options.silence_seconds)
         self._pausing = False
         self._wake = asyncio.Event()
 
@@ -86,9 +94,12 @@ class SpiderEngine:
 
     async def run(self) -> Ending:
         """Drive the spider to an end. What the spider's code raises becomes a reason."""
-        self._began = self._heard = self._clock.monotonic()
+        self._began = self._clock.monotonic()
+        self._silence.begin(self._began)
+        beating = asyncio.create_task(self._beat())
         with self._caller:
             stop = await self._driven()
+            beating.cancel()
             stop = await self._closed(stop)
         self.stats.seconds = self._clock.monotonic() - self._began
         return Ending(stop.reason, stop.sentence, self.stats)
@@ -100,6 +111,8 @@ class SpiderEngine:
                 await self._round()
         except Stop as stop:
             return stop
+        except MemoryError as error:
+            return memory_stop(error, "the spider")
         except StaleToken as error:
             return Stop(ends.TAKEN_OVER, f"another process drives this run now: {error.detail}")
         except (CenterUnreachable, Unavailable) as error:
@@ -117,8 +130,23 @@ class SpiderEngine:
             pass
         return Stop(ends.REFUSED, f"the center refused: {error.detail}")
 
+    async def _beat(self) -> None:
+        """An empty turn now and then: a driver that is silent for too long is given up."""
+        while True:
+            await self._clock.sleep(BEAT_EVERY)
+            # What is wrong will be heard with the next read or turn that matters.
+            with suppress(SkepError):
+                await self._queue.turn(Turn(0))
+
+    @property
+    def longest_silence(self) -> float:
+        """Seconds for which the spider's code may hold up everything; 0 = for ever."""
+        seconds = self._options.callback_seconds
+        return SILENT_MARGIN + PAGES_AT_ONCE * seconds if seconds else 0.0
+
     async def _begin(self) -> None:
-        run = await self._queue.open(self.spider.name, self.spider.run_settings)
+        settings = self.spider.run_settings
+        run = await self._queue.open(self.spider.name, settings, self.longest_silence)
         if run.state is RunState.CANCELLED:
             raise Stop(ends.CANCELLED, f"run {run.id} was cancelled; start it under another name")
         if run.state is not RunState.RUNNING:
@@ -129,10 +157,10 @@ class SpiderEngine:
         try:
             await self._caller.results(getattr(self.spider, name), *arguments)
         except TooSlow:
-            raise Stop(ends.CALLBACK_TIME, f"{name}() took too long", "pause") from None
+            raise Stop(ends.CALLBACK_TIME, f"{name}() took too long", FAIL) from None
         except Exception as error:
             self.spider.log.exception("%s() raised", name)
-            raise Stop(ends.START_FAILED, f"{name}() raised {error!r}", "pause") from error
+            raise Stop(ends.START_FAILED, f"{name}() raised {error!r}", FAIL) from error
 
     async def _round(self) -> None:
         """Start what there is room for, read, parse, tell."""
@@ -162,28 +190,34 @@ class SpiderEngine:
     async def _feed(self) -> None:
         """Send start requests while the run has room for them (R5)."""
         for _ in range(START_PARTS):
-            room = self._options.outstanding_limit - self._outstanding()
+            room = self._room()
             may = self._state == RunState.RUNNING and not self._starts.exhausted
             if not may or room <= 0 or self._pausing:
                 return
+            await self._turns.settle()
+            before = self._turns.added
             if not await self._taken(min(room, START_PART)):
                 return
             await self._turns.settle()
+            self._outstanding.sent(self._turns.added - before)
 
     async def _taken(self, limit: int) -> int:
         try:
             results = self._starts.take(limit)
             await self._turns.add(self._harvester.start(results))
         except TooSlow:
-            raise Stop(ends.CALLBACK_TIME, "start() took too long for one request") from None
+            raise Stop(ends.CALLBACK_TIME, "start() took too long for one request", FAIL) from None
+        except MemoryError:
+            raise
         except Exception as error:
             self.spider.log.exception("start() raised")
             sentence = f"start() raised {type(error).__name__}: {error}"
-            raise Stop(ends.START_FAILED, sentence, "pause") from error
+            raise Stop(ends.START_FAILED, sentence, FAIL) from error
         return len(results)
 
     async def _block(self, block: PageBlock) -> None:
         """Parse the pages of a block and gather what came of them."""
+        self._outstanding.returned(block)
         for number, page in enumerate(block.pages):
             if number % PAGES_AT_ONCE == 0:
                 await asyncio.sleep(0)
@@ -225,9 +259,10 @@ class SpiderEngine:
         if self._quiet >= QUIET_READINGS:
             raise Stop(ends.FINISHED, "every request has ended and was looked at", "finish")
 
-    def _outstanding(self) -> int:
-        """Open requests as last heard, and those that were added since."""
-        return self._open + self._turns.added - self._added_at_read
+    def _room(self) -> int:
+        """How many starts may be sent: open are those of the last reading, and what was
+        added since."""
+        return self._outstanding.room(self._open + self._turns.added - self._added_at_read)
 
     async def _next_reading(self) -> Reading | None:
         """The reading that is under way; None when something else comes first."""
@@ -235,7 +270,7 @@ class SpiderEngine:
             self._read_on(())
         assert self._reading is not None  # noqa: S101 - made in the line above
         events = [self._wake]
-        if not self._starts.exhausted and self._outstanding() < self._options.outstanding_limit:
+        if not self._starts.exhausted and self._room() > 0:
             events.append(self._starts.news)
         waiters = [asyncio.create_task(event.wait()) for event in events]
         await asyncio.wait({self._reading, *waiters}, return_when=asyncio.FIRST_COMPLETED)
@@ -268,23 +303,28 @@ class SpiderEngine:
         """What a reading says beside its blocks."""
         self._open = self.stats.open = reading.open
         self._added_at_read = self._ask.added
-        self._state = reading.state
+        self._note(reading.state)
         now = self._clock.monotonic()
-        if reading.blocks or not reading.open or reading.state != RunState.RUNNING:
-            self._heard = now
         self.stats.seconds = now - self._began
         if reading.state == RunState.CANCELLED:
             raise Stop(ends.CANCELLED, "somebody cancelled the run")
         if reading.state == RunState.FINISHED:
             raise Stop(ends.FINISHED, "somebody ended the run")
-        patience = self._options.silence_seconds
-        if patience and now - self._heard > patience:
-            raise Stop(
-                ends.SILENCE,
-                f"{reading.open} requests are on their way and none came back for {patience:g} s; "
-                "are there agents?",
-                "pause",
+        if reading.state == RunState.FAILED:
+            raise Stop(ends.GIVEN_UP, f"the run has failed: {reading.reason}")
+        if reading.asked == ends.RESTART:
+            raise Stop(ends.RESTART, "somebody asked for a restart of this process")
+        self._silence.hear(reading, now)
+
+    def _note(self, state: str) -> None:
+        if state != self._state and RunState.PAUSED in {state, self._state}:
+            paused = state == RunState.PAUSED
+            self.spider.log.info(
+                "the run was %s by message%s",
+                "paused" if paused else "continued",
+                "; waiting to be continued" if paused else "",
             )
+        self._state = state
 
     async def _closed(self, stop: Stop) -> Stop:
         """Let go of everything, tell the center how it ended, and then the spider."""
@@ -295,7 +335,7 @@ class SpiderEngine:
         await self._starts.close()
         if stop.verb:
             try:
-                await self._queue.move(stop.verb)
+                await self._queue.end(stop.verb, f"{stop.reason}: {stop.sentence}")
             except SkepError as error:
                 self.spider.log.warning("could not %s the run: %s", stop.verb, error.detail)
         try:
@@ -306,11 +346,11 @@ class SpiderEngine:
 
     async def _turns_told(self, stop: Stop) -> None:
         """Whole blocks are told whatever ended the run, if there is anyone to tell."""
-        if stop.reason in {ends.TAKEN_OVER, ends.UNREACHABLE, ends.REFUSED}:
+        if stop.reason in {ends.TAKEN_OVER, ends.UNREACHABLE, ends.REFUSED, ends.GIVEN_UP}:
             await self._turns.drop()
             return
         try:
             await self._turns.settle_blocks()
-        except SkepError as error:
-            self.spider.log.warning("the last turn was not taken: %s", error.detail)
+        except (SkepError, MemoryError) as error:
+            self.spider.log.warning("the last turn was not taken: %s", error)
             await self._turns.drop()

@@ -8,13 +8,26 @@ from __future__ import annotations
 
 import resource
 
+#: What the last calls of a run may take when the limit is met.
+AIR = 128 * 2**20
+
 
 def limit_memory(size: int) -> None:
-    """Let this process have `size` bytes of address space; 0 leaves it as it is.
+    """Let this process have `size` bytes of address space at most; 0 leaves it as it is.
 
     Beyond it Python raises MemoryError, which the engine turns into the end of the run.
     """
-    if size:
-        _, most = resource.getrlimit(resource.RLIMIT_AS)
-        ceiling = size if most == resource.RLIM_INFINITY else min(size, most)
-        resource.setrlimit(resource.RLIMIT_AS, (ceiling, most))
+    now, most = resource.getrlimit(resource.RLIMIT_AS)
+    if size and (now == resource.RLIM_INFINITY or size < now):
+        resource.setrlimit(resource.RLIMIT_AS, (size, most))
+
+
+def give_air() -> None:
+    """Raise the limit a little, once it is met: the run has to say why it ends, and what
+    fills the memory may hang on the spider itself."""
+    now, most = resource.getrlimit(resource.RLIMIT_AS)
+    if now == resource.RLIM_INFINITY:
+        return
+    more = now + AIR
+    ceiling = more if most == resource.RLIM_INFINITY else min(more, most)
+    resource.setrlimit(resource.RLIMIT_AS, (ceiling, most))

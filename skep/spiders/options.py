@@ -32,17 +32,17 @@ class SpiderOptions(msgspec.Struct, frozen=True):
     callback_seconds: Annotated[float, Meta(ge=0, le=86400)] = 30.0
     #: Callbacks that raise, after which the run ends.
     callback_error_limit: Count = 100
-    #: Requests on their way, above which `start` is not asked for more.
-    outstanding_limit: Annotated[int, Meta(ge=1)] = 2000
-    #: The run ends when requests are on their way and none comes back for so many seconds.
+    #: Requests of `start` on their way, above which it is not asked for more.
+    outstanding_limit: Annotated[int, Meta(ge=1)] = 100
+    #: The run fails when requests are on their way and none comes back for so many seconds.
     silence_seconds: Annotated[float, Meta(ge=0)] = 900.0
-    #: Bytes of memory for the spider's process, when it has one of its own.
-    memory_limit: Count = 0
+    #: Bytes of address space for the spider's process, when it has one of its own.
+    memory_limit: Count = 4 * 2**30
     #: URLs remembered by the process, so that known links are not sent again and again.
     remembered_urls: Count = 200_000
     #: Blocks asked for in one call.
     read_blocks: Annotated[int, Meta(ge=1, le=64)] = 8
-    #: Tries of one call to a center before the run ends as `center unreachable`.
+    #: Tries of one call to a center (open, read, tell) before the run ends with an error.
     center_tries: Annotated[int, Meta(ge=1, le=1000)] = 10
 
 

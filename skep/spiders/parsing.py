@@ -14,6 +14,7 @@ from typing import Any
 from skep.model.states import RequestState
 from skep.spiders.callbacks import Caller, TooSlow
 from skep.spiders.harvest import Harvest, Harvester
+from skep.spiders.memory import give_air
 from skep.spiders.ports import Page
 from skep.spiders.request import DEFAULT_CALLBACK, DEFAULT_ERRBACK, Request
 from skep.spiders.spider import Spider
@@ -27,6 +28,9 @@ TRACEBACKS = 20
 #: and the items of its page must not be taken for these.
 ERRBACK_ITEMS = 1_000_000
 
+#: What the engine asks of a run that cannot go on.
+FAIL = "fail"
+
 DONE = RequestState.DONE.name.lower()
 CANCELLED = RequestState.CANCELLED.name.lower()
 
@@ -39,6 +43,14 @@ class Stop(Exception):
         self.reason = reason
         self.sentence = sentence
         self.verb = verb
+
+
+def memory_stop(error: MemoryError, what: str) -> Stop:
+    """The end of a run whose memory is full, with some air for the last calls: what fills it
+    may hang on the frames of the error, or on the spider."""
+    clear_frames(error.__traceback__)
+    give_air()
+    return Stop(MEMORY, f"{what} met the memory limit (memory_limit in the settings)", FAIL)
 
 
 class Parser:
@@ -62,11 +74,7 @@ class Parser:
         except TooSlow:
             raise self._too_slow(page) from None
         except MemoryError as error:
-            # What filled the memory hangs on these frames, and the last calls need some.
-            clear_frames(error.__traceback__)
-            raise Stop(
-                MEMORY, f"the callback for {page.uri} met the memory limit", "pause"
-            ) from None
+            raise memory_stop(error, f"the callback for {page.uri}") from None
         except Exception as error:  # noqa: BLE001 - a spider's code may raise anything
             self._count_error(page, error)
         return None
@@ -121,16 +129,16 @@ class Parser:
         if limit and count >= limit:
             raise Stop(
                 CALLBACK_ERRORS,
-                f"callbacks raised {count} times, last {type(error).__name__}: {error}; the run is "
-                "paused: mend the spider and start it again under the same run",
-                "pause",
+                f"callbacks raised {count} times, last {type(error).__name__}: {error}; mend the "
+                "spider and start it again under the same run",
+                FAIL,
             )
 
     def _too_slow(self, page: Page) -> Stop:
         seconds = self._spider.options.callback_seconds
         return Stop(
             CALLBACK_TIME,
-            f"the callback for {page.uri} took more than {seconds:g} s; the run is paused and goes "
-            "on from this page when the spider is mended",
-            "pause",
+            f"the callback for {page.uri} took more than {seconds:g} s; the run goes on from this "
+            "page when the spider is mended and started again",
+            FAIL,
         )

@@ -53,6 +53,8 @@ PAUSED = "paused"
 ITEM_LIMIT = "item limit"
 PAGE_LIMIT = "page limit"
 CANCELLED = "cancelled"
+RESTART = "restart"
+GIVEN_UP = "given up"
 TAKEN_OVER = "driver taken over"
 CALLBACK_ERRORS = "too many callback errors"
 CALLBACK_TIME = "callback time limit"
@@ -62,4 +64,4 @@ SILENCE = "no answer"
 UNREACHABLE = "center unreachable"
 REFUSED = "refused"
 
-GOOD = frozenset({FINISHED, PAUSED, ITEM_LIMIT, PAGE_LIMIT})
+GOOD = frozenset({FINISHED, PAUSED, ITEM_LIMIT, PAGE_LIMIT, RESTART})

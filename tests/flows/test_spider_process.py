@@ -104,7 +104,8 @@ async def test_a_leak_ends_its_own_run_with_that_reason(
     assert code == 1, said
     assert "memory limit: " in said
     view = (await center.admin.get("/api/v1/runs/own")).json()
-    assert view["run"]["state"] == "paused"
+    assert view["run"]["state"] == "failed"
+    assert view["run"]["reason"].startswith("memory limit: the callback for ")
 
 
 async def test_an_endless_callback_is_stopped_under_the_fast_loop_too(

@@ -1,0 +1,40 @@
+"""Ends the process of a spider whose code holds up everything, where no signal reaches it.
+
+Runs in a process that does nothing but drive one spider. Plain Python code is interrupted by
+an alarm; code inside a C library may not listen. The interpreter's own watchdog thread needs
+no Python: it prints where the code hangs and ends the process. The center notices the silence
+and fails the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from skep.runtime.clock import Clock
+
+#: Wound up again that often, and at least this much longer than any callback may take.
+WIND_EVERY = 5.0
+
+
+@asynccontextmanager
+async def watchdog(seconds: float, clock: Clock) -> AsyncIterator[None]:
+    """While this is open the event loop may be held up for `seconds`, not longer; 0 = any."""
+    if not seconds:
+        yield
+        return
+    task = asyncio.create_task(_wind_up(seconds + 2 * WIND_EVERY, clock))
+    try:
+        yield
+    finally:
+        task.cancel()
+        faulthandler.cancel_dump_traceback_later()
+
+
+async def _wind_up(seconds: float, clock: Clock) -> None:
+    while True:
+        faulthandler.dump_traceback_later(seconds, exit=True, file=sys.__stderr__ or sys.stderr)
+        await clock.sleep(WIND_EVERY)
