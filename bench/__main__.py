@@ -27,6 +27,7 @@ BENCHES: dict[str, tuple[str, str]] = {
     "crawl": ("bench.crawl", "how fast is a site crawled, beside Scrapy?"),
     "kill": ("bench.kill.bench", "is anything lost when processes are killed with -9?"),
     "survive": ("bench.survive.bench", "does a crawl survive the death of its processes?"),
+    "polite": ("bench.polite", "is a host ever asked more often than its rule allows?"),
     "start": ("bench.start", "how soon does it answer, and how large is it at rest?"),
 }
 

@@ -53,7 +53,7 @@ class Usher:
         self._settings_of = settings_of
         self._alive = alive
         self._now = holding.monotonic
-        self.robots = robots or Robots()
+        self.robots = Robots() if robots is None else robots
         self._asked = itertools.count(-1, -1)
 
     def admit(self, limit: int) -> int:
