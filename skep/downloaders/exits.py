@@ -137,6 +137,10 @@ _RESOLVE_PROXY, _CONNECT, _CUT_OFF, _TIMEOUT, _NOTHING, _SEND, _RECEIVE, _PROXY 
     5, 7, 18, 28, 52, 55, 56, 97,
 )  # fmt: skip
 _LOGIN_NEEDED = 407
+#: What some say to CONNECT instead; in an answer it could be the server's.
+_NOT_YOU = frozenset({401, _LOGIN_NEEDED})
+#: CURLPX_NO_AUTH and CURLPX_USER_REJECTED.
+_LOGIN_REFUSED = frozenset({12, 33})
 #: Replies of a SOCKS proxy that works, about a server that does not; and a name unknown.
 _ABOUT_THE_SERVER = frozenset({*range(17, 26), 27, 9})
 #: Of an HTTP proxy, to CONNECT: 403 is its rule about this server, 5xx what it met.
@@ -148,8 +152,17 @@ def proxy_trouble(said: Said) -> Trouble:
     refused = said.error == _PROXY and said.socks not in _ABOUT_THE_SERVER
     unreachable = said.error in {_RESOLVE_PROXY, _CONNECT}
     silent = said.error == _TIMEOUT and not said.connected
-    if refused or unreachable or silent or _LOGIN_NEEDED in {said.status, said.connect}:
+    if refused or unreachable or silent or login_refused(said):
         return Trouble.DEAD
     answered = said.connect >= _FIRST_PROXY_ERROR
     cut = said.error in {_CUT_OFF, _NOTHING, _SEND, _RECEIVE} and not answered
     return Trouble.CUT if cut else Trouble.NONE
+
+
+def login_refused(said: Said) -> bool:
+    """Whether the proxy wants a login, or another one."""
+    return (
+        said.status == _LOGIN_NEEDED
+        or said.connect in _NOT_YOU
+        or (said.error == _PROXY and said.socks in _LOGIN_REFUSED)
+    )

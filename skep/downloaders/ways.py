@@ -15,7 +15,15 @@ from random import Random
 import pycurl
 
 from skep.downloaders.egress import EgressPolicy
-from skep.downloaders.exits import Exit, ExitPool, Said, Trouble, parse_proxy, proxy_trouble
+from skep.downloaders.exits import (
+    Exit,
+    ExitPool,
+    Said,
+    Trouble,
+    login_refused,
+    parse_proxy,
+    proxy_trouble,
+)
 from skep.downloaders.flight import Flight
 from skep.downloaders.head import Head
 from skep.downloaders.kit import Kit
@@ -74,6 +82,8 @@ class Ways:
         self._tally = tally
         self._kits: set[Kit] = set()
         self._since_dial = 0
+        #: What was wrong with the last proxy that did not work.
+        self._trouble = ""
         #: Set when the agent can dial; asks it to.
         self.redial: Callable[[], None] | None = None
         #: Requests that wait for the line.
@@ -99,8 +109,8 @@ class Ways:
             return self._park(flight)
         session = self._sessions.take(flight.work.session, now)
         if session is None:
-            detail = f"none of the run's {len(self._pool)} proxies works; they rest for a while"
-            return Failure.NETWORK, detail
+            count = len(self._pool)
+            return Failure.NETWORK, f"none of {count} proxies works; the last: {self._trouble}"
         self._since_dial += 1
         flight.session = session
         try:
@@ -125,17 +135,17 @@ class Ways:
     ) -> Verdict | Next | None:
         """A hop has ended: what it says about session and exit. None = nothing."""
         if session.exit.proxy is not None and not slot.refused:
-            trouble = proxy_trouble(_said(slot, head, number))
+            said = _said(slot, head, number)
+            trouble = proxy_trouble(said)
             if trouble is Trouble.DEAD:
-                return self._dead(flight, session.exit, head, slot)
+                return self._dead(flight, session.exit, said)
             if trouble is Trouble.CUT and flight.may_repeat and self._again(flight):
                 return Next.AGAIN
         return self._block(slot, flight, head, session) if head.status else None
 
-    def _dead(self, flight: Flight, way: Exit, head: Head, slot: Slot) -> Verdict | Next:
-        login = head.status or slot.curl.getinfo(pycurl.HTTP_CONNECTCODE)
-        why = "it refuses our login" if login else "it cannot be used"
-        detail = f"proxy {way.proxy}: {why}"
+    def _dead(self, flight: Flight, way: Exit, said: Said) -> Verdict | Next:
+        why = "refuses our login" if login_refused(said) else "does not answer"
+        detail = self._trouble = f"proxy {way.proxy} {why}"
         if self._pool.rest(way, self._base.now()):
             self._tally.add(rested=1)
             log.warning("%s; it rests for %g s", detail, self._exits.rest)

@@ -34,6 +34,7 @@ from skep.testing.private import (
 
 __all__ = [
     "MariaDB",
+    "Microsocks",
     "Nginx",
     "Postgres",
     "Redis",
@@ -42,6 +43,7 @@ __all__ = [
     "ServerMissing",
     "Tinyproxy",
     "mariadb",
+    "microsocks",
     "nginx",
     "postgres",
     "redis",
@@ -273,6 +275,30 @@ class Tinyproxy(Server):
         return [self._binary, "-d", "-c", str(configuration)]
 
 
+class Microsocks(Server):
+    """A SOCKS5 proxy, with a user and a password if they are given."""
+
+    package = "microsocks"
+    program = "microsocks"
+
+    def __init__(self, folder: Path | None = None, *, user: str = "", password: str = "") -> None:
+        super().__init__(folder)
+        self.user, self.password = user, password
+
+    @property
+    def url(self) -> str:
+        login = f"{self.user}:{self.password}@" if self.user else ""
+        return f"socks5h://{login}{HOST}:{self.port}"
+
+    def _command(self, port: int) -> list[str]:
+        login = ["-u", self.user, "-P", self.password] if self.user else []
+        return [self._binary, "-i", HOST, "-p", str(port), *login]
+
+    def _answers(self, port: int) -> bool:
+        # A greeting that offers "no login" and "user and password"; version 5 answers.
+        return exchange(port, b"\5\2\0\2") == b"\5"
+
+
 def postgres(folder: Path | None = None, *, durable: bool = False) -> Postgres:
     """A PostgreSQL server; use it in a `with` statement."""
     return Postgres(folder, durable=durable)
@@ -296,3 +322,8 @@ def nginx(root: Path | None = None, folder: Path | None = None) -> Nginx:
 def tinyproxy(folder: Path | None = None, *, user: str = "", password: str = "") -> Tinyproxy:
     """An HTTP proxy; use it in a `with` statement."""
     return Tinyproxy(folder, user=user, password=password)
+
+
+def microsocks(folder: Path | None = None, *, user: str = "", password: str = "") -> Microsocks:
+    """A SOCKS5 proxy; use it in a `with` statement."""
+    return Microsocks(folder, user=user, password=password)
