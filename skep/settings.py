@@ -226,6 +226,12 @@ class JobsSettings(_Room, frozen=True):
     end_seconds: Annotated[
         float, Meta(ge=0, description="A spider that is paused or stopped has so long to end.")
     ] = 10.0
+    schedule_every: Annotated[
+        float, Meta(gt=0, le=60, description="Seconds between looks at what has come due.")
+    ] = 1.0
+    fires_kept: Annotated[
+        float, Meta(ge=3600, description="Seconds that the outcomes of due times are kept.")
+    ] = 7_776_000.0
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -18,7 +18,7 @@ from skep.archive.ports import Archive
 from skep.archive.registry import open_archive
 from skep.bus.ports import Bus
 from skep.bus.registry import open_bus
-from skep.center.api import driver, fleet, health, jobs, node, queue, requests, runs
+from skep.center.api import driver, fleet, health, jobs, node, queue, requests, runs, schedules
 from skep.center.auth import Role
 from skep.center.commands import commands_socket
 from skep.center.endpoint import Call, Endpoint, Raw
@@ -52,6 +52,7 @@ def api_table() -> tuple[Endpoint, ...]:
         *driver.ENDPOINTS,
         *runs.ENDPOINTS,
         *jobs.ENDPOINTS,
+        *schedules.ENDPOINTS,
         *requests.ENDPOINTS,
         *fleet.ENDPOINTS,
     ]

@@ -8,10 +8,12 @@ from pathlib import Path
 from random import Random
 
 from skep.center.auth import Auth, DriverPasses
-from skep.jobs.book import JobBook, NoScheduler, Scheduler
+from skep.jobs.book import JobBook
 from skep.jobs.definition import Checker
+from skep.jobs.fires import Firing
 from skep.jobs.intake import Intake
 from skep.jobs.keeper import Keeper
+from skep.jobs.scheduler import StoreScheduler
 from skep.jobs.spider_process import Spawner
 from skep.jobs.starts import JobStarts
 from skep.jobs.validate import Validator
@@ -22,11 +24,13 @@ from skep.store.ports import Store
 
 @dataclass(frozen=True, slots=True)
 class JobRooms:
-    """Definitions, starts, and whoever sees to the runs."""
+    """Definitions, schedules, starts, and whoever sees to the runs."""
 
     book: JobBook
     starts: JobStarts
     keeper: Keeper
+    scheduler: StoreScheduler
+    firing: Firing
 
 
 def build_jobs(
@@ -38,10 +42,9 @@ def build_jobs(
     intake: Intake,
     clock: Clock,
     rng: Random,
-    scheduler: Scheduler | None = None,
 ) -> JobRooms:
     """Nothing is started yet."""
-    planner = scheduler or NoScheduler()
+    scheduler = StoreScheduler(store.fires, store.jobs, clock)
     data, folder = Path(settings.data).absolute(), Path(settings.jobs.folder or ".").absolute()
     starts = JobStarts(name, store, intake, folder, clock, rng)
     keeper = Keeper(
@@ -50,7 +53,7 @@ def build_jobs(
         store,
         intake,
         starts,
-        planner,
+        scheduler,
         Spawner(folder, data / "runs", os.environ),
         DriverPasses(auth, store),
         data,
@@ -58,4 +61,6 @@ def build_jobs(
         rng,
     )
     checker = Checker(validator, sorted(validator.downloaders), folder)
-    return JobRooms(JobBook(store, checker, planner, clock), starts, keeper)
+    book = JobBook(store, checker, scheduler, clock)
+    firing = Firing(store.fires, starts, clock, name)
+    return JobRooms(book, starts, keeper, scheduler, firing)

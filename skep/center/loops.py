@@ -46,6 +46,7 @@ class Loops:
             ("roster", self._every(settings.center.roster_every, self._roster)),
             ("housekeeping", self._every(HOUSEKEEPING_EVERY, self._housekeeping)),
             ("jobs", self._every(settings.jobs.keep_every, self._services.jobs.keeper.step)),
+            ("schedules", self._every(settings.jobs.schedule_every, self._fire)),
             ("listen", self._listen),
             ("announce", self._announce),
         )
@@ -129,6 +130,11 @@ class Loops:
         oldest = services.clock.now() - services.settings.center.vitals_kept
         await services.store.agents.forget_vitals(oldest)
         await services.store.figures.forget_rates(services.clock.now())
+        await services.jobs.scheduler.heal()
+        await services.jobs.scheduler.forget(services.settings.jobs.fires_kept)
+
+    async def _fire(self) -> None:
+        await self._services.jobs.firing.step()
 
     async def _listen(self) -> None:
         services = self._services

@@ -31,6 +31,7 @@ COMMANDS: dict[str, str] = {
     "submit": "Put requests into a run.",
     "info": "Show the state of everything on one screen.",
     "runs": "List runs; pause, continue, finish, cancel or revive one.",
+    "schedule": "Show when jobs run by themselves; try out a cron line.",
     "agents": "List agents; enable, disable or end one; make tokens.",
     "doctor": "Check this machine and the center, and say how to mend what is wrong.",
     "center": "Start a center alone.",

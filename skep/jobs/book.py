@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from skep.errors import InvalidJob, UnknownJob
+from skep.errors import Conflict, InvalidJob, UnknownJob
 from skep.jobs.definition import Checker
 from skep.jobs.documents import difference
 from skep.jobs.shape import Fault
@@ -29,24 +29,14 @@ class Scheduler(Protocol):
     async def flaws(self, job: Job) -> Sequence[tuple[str, str]]:
         """(path, message) of everything that is wrong with the job's schedule among others."""
 
+    async def followers(self, job: str) -> Sequence[str]:
+        """Jobs that run after this one, which therefore cannot go."""
+
     async def planned(self, kept: KeptJob) -> None:
         """A job was stored, or deleted. Told again it changes nothing."""
 
     async def succeeded(self, job: str, run: str) -> None:
         """A run of the job has ended well."""
-
-
-class NoScheduler:
-    """Jobs run when somebody asks."""
-
-    async def flaws(self, job: Job) -> Sequence[tuple[str, str]]:  # noqa: ARG002 - the contract
-        return ()
-
-    async def planned(self, kept: KeptJob) -> None:
-        """Nothing is planned."""
-
-    async def succeeded(self, job: str, run: str) -> None:
-        """Nobody follows."""
 
 
 class JobBook:
@@ -97,6 +87,9 @@ class JobBook:
 
     async def strike(self, name: str, expected: int | None, author: str) -> KeptJob:
         """Delete softly: runs that are under way go on, nothing new starts."""
+        followers = await self._scheduler.followers(name)
+        if followers:
+            raise Conflict(f"job {name} cannot go: {', '.join(followers)} runs after it")
         kept = await self._store.jobs.delete(name, expected, author, self._clock.now())
         await self._scheduler.planned(kept)
         return kept

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
@@ -39,19 +39,7 @@ PATIENCE = 15.0
 #: A schedule that cannot be read (a zone that is gone) is looked at again after so long.
 UNREADABLE_AGAIN = 300.0
 
-_OPENED = frozenset({FireState.FIRED, FireState.LATE})
 _NO_SCHEDULE = Schedule()
-
-
-class Going(Protocol):
-    """A run that is not over, and the key of the fire that opened it."""
-
-    @property
-    def job(self) -> str: ...
-    @property
-    def run(self) -> str: ...
-    @property
-    def fire_key(self) -> str: ...
 
 
 class JobRuns(Protocol):
@@ -60,8 +48,8 @@ class JobRuns(Protocol):
     async def start_run(self, job: str, fire_key: str) -> str:
         """Open the run of a fire; the same run when it is open, or over, already."""
 
-    async def going(self, jobs: Sequence[str]) -> Sequence[Going]:
-        """Runs of these jobs that have not ended, and have not failed."""
+    async def going(self, jobs: Sequence[str]) -> dict[str, list[str]]:
+        """Runs that have not ended, of those jobs that have any."""
 
     async def stop_run(self, run: str, reason: str) -> None:
         """Cancel it; nothing happens when it has ended."""
@@ -78,6 +66,14 @@ async def at_once(calls: Iterable[Coroutine[Any, Any, Any]]) -> Sequence[Any]:
 class Claimed(NamedTuple):
     fire: Fire
     schedule: Schedule
+
+
+class Rivals(NamedTuple):
+    """What a fire that replaces others has against it."""
+
+    runs: list[str]
+    #: A due time up to here may have been claimed after this one.
+    decided: int
 
 
 class Firing:
@@ -168,7 +164,7 @@ class Firing:
         if not jobs:
             return {}
         pending = await self._fires.pending(jobs)
-        busy = {one.job: Busy(f"run {one.run}") for one in await self._runs.going(jobs)}
+        busy = {job: Busy(f"run {runs[0]}") for job, runs in (await self._runs.going(jobs)).items()}
         for fire in pending:
             now = busy.get(fire.job, Busy())
             if fire.state == FireState.CLAIMED:
@@ -206,7 +202,10 @@ class Firing:
     # -- opening
 
     async def _open(self, claimed: Sequence[Claimed]) -> int:
-        results = await self._together(self._open_one(*one) for one in claimed)
+        if not claimed:
+            return 0
+        rivals = await self._rivals([one.fire.job for one in claimed if _replaces(one)])
+        results = await self._together(self._open_one(one, rivals) for one in claimed)
         changes = [
             (one.fire, outcome)
             for one, outcome in zip(claimed, results, strict=True)
@@ -215,14 +214,26 @@ class Firing:
         await self._fires.change(changes)
         return len(claimed)
 
-    async def _open_one(self, fire: Fire, schedule: Schedule) -> Fire | None:
+    async def _rivals(self, jobs: Sequence[str]) -> dict[str, Rivals]:
+        if not jobs:
+            return {}
+        going = await self._runs.going(jobs)
+        planned = await self._fires.planned(jobs)
+        return {one.job: Rivals(going.get(one.job, []), one.decided) for one in planned}
+
+    async def _open_one(self, claimed: Claimed, rivals: Mapping[str, Rivals]) -> Fire | None:
         """The fire with its outcome; None leaves it claimed, for whoever finds it."""
+        fire, schedule = claimed
+        rival = rivals.get(fire.job)
+        if rival is not None and fire.due_at < rival.decided and _by_the_clock(fire):
+            return self._ended(fire, FireState.COALESCED, "a later one came before it")
         try:
-            if schedule.overlap == Overlap.REPLACE and not await self._make_room(fire):
-                return self._ended(fire, FireState.COALESCED, "a later one was faster")
             run = await self._runs.start_run(fire.job, fire.key)
+            for old in rival.runs if rival is not None else ():
+                if old != run:
+                    await self._runs.stop_run(old, f"replaced by the fire of {fire.key}")
         except Unavailable as error:
-            log.warning("fire %s of job %s waits: %s", fire.key, fire.job, error.detail)
+            log.info("fire %s of job %s waits: %s", fire.key, fire.job, error.detail)
             return None
         except SkepError as error:
             return self._ended(fire, FireState.SKIPPED, error.detail)
@@ -233,18 +244,8 @@ class Firing:
     def _ended(self, fire: Fire, state: FireState, reason: str) -> Fire:
         return replace(fire, state=state, reason=reason, ended_at=self._clock.now())
 
-    async def _make_room(self, fire: Fire) -> bool:
-        """Stop the job's other runs; False when a later fire has been opened meanwhile."""
-        newest = await self._fires.of_job(fire.job, 1)
-        if newest and newest[0].due_at > fire.due_at and newest[0].state in _OPENED:
-            return False
-        for one in await self._runs.going([fire.job]):
-            if one.fire_key != fire.key:
-                await self._runs.stop_run(one.run, f"replaced by the fire of {fire.key}")
-        return True
-
     def _fires_at(self, fire: Fire, schedule: Schedule) -> float:
-        if fire.key != key_of_due(fire.due_at):
+        if not _by_the_clock(fire):
             return float(fire.due_at)
         return self._timetable(fire.job, schedule).fires_at(fire.due_at)
 
@@ -258,6 +259,14 @@ class Firing:
 
 
 _MINDFUL = frozenset({Overlap.SKIP, Overlap.QUEUE})
+
+
+def _replaces(claimed: Claimed) -> bool:
+    return claimed.schedule.overlap == Overlap.REPLACE
+
+
+def _by_the_clock(fire: Fire) -> bool:
+    return fire.key == key_of_due(fire.due_at)
 
 
 def _on_adoption(fire: Fire, schedule: Schedule, busy: Busy) -> Verdict:

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from skep.model.fire import ON_THEIR_WAY, Fire, FireState, Planned, Step, key_of_chain
 from skep.model.schedule import Schedule
 from skep.store.sql.database import Database, Tx
-from skep.store.sql.fire_tables import fires, followers, schedules
+from skep.store.sql.fire_tables import OPEN, fires, followers, schedules
 
 #: Rows of one statement with two parameters each; SQLite takes 32,766 of them.
 CHUNK = 500
@@ -23,8 +23,8 @@ REASON_LIMIT = 500
 FIRE_COLUMNS = tuple(column.name for column in fires.columns)
 
 _schedule = msgspec.json.Decoder(Schedule)
+_ended = fires.c.state.not_in([str(state) for state in ON_THEIR_WAY])
 _key = sa.tuple_(fires.c.job, fires.c.fire_key)
-_open = fires.c.state.in_([str(state) for state in ON_THEIR_WAY])
 
 
 def _is(state: FireState) -> sa.ColumnElement[bool]:
@@ -46,7 +46,7 @@ _IN_GOOD_HANDS = sa.and_(
 )
 _UNATTENDED = (
     sa.select(fires)
-    .where(_open, ~_IN_GOOD_HANDS)
+    .where(OPEN, ~_IN_GOOD_HANDS)
     # By name claimed comes before due, and due before queued.
     .order_by(fires.c.state, fires.c.due_at, fires.c.job)
     .limit(sa.bindparam("n", type_=sa.Integer))
@@ -87,7 +87,7 @@ class SqlFires:
         return await self._database.write(lambda tx: follow(tx, job, run, now))
 
     async def pending(self, jobs: Sequence[str]) -> list[Fire]:
-        query = sa.select(fires).where(fires.c.job.in_(jobs), _open)
+        query = sa.select(fires).where(fires.c.job.in_(jobs), OPEN)
         query = query.order_by(fires.c.due_at, fires.c.job)
         if not jobs:
             return []
@@ -112,7 +112,7 @@ class SqlFires:
         return await self._database.read(lambda c: [_fire(row) for row in c.execute(query)])
 
     async def forget(self, before: int, limit: int) -> int:
-        old = sa.select(fires.c.job, fires.c.fire_key).where(fires.c.due_at < before, ~_open)
+        old = sa.select(fires.c.job, fires.c.fire_key).where(fires.c.due_at < before, _ended)
         old = old.order_by(fires.c.due_at).limit(limit)
 
         def work(tx: Tx) -> int:

@@ -83,9 +83,7 @@ class Result:
 
 
 class Run(NamedTuple):
-    job: str
     run: str
-    fire_key: str
     until: float
 
 
@@ -110,11 +108,12 @@ class SimRuns:
         self._known.add((job, fire_key))
         self.opened[job, fire_key] += 1
         until = self._world.time + self._world.rng.uniform(1.0, 20.0)
-        self._last[job] = Run(job, f"{job}-{fire_key}", fire_key, until)
+        self._last[job] = Run(f"{job}-{fire_key}", until)
 
-    async def going(self, jobs: Sequence[str]) -> list[Run]:
-        found = (self._last.get(job) for job in jobs)
-        return [run for run in found if run is not None and run.until > self._world.time]
+    async def going(self, jobs: Sequence[str]) -> dict[str, list[str]]:
+        found = ((job, self._last.get(job)) for job in jobs)
+        now = self._world.time
+        return {job: [run.run] for job, run in found if run is not None and run.until > now}
 
     async def stop_run(self, run: str, reason: str) -> None:
         """Its time ends by itself."""

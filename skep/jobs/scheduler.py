@@ -1,0 +1,84 @@
+"""Schedules of jobs, between the book of jobs and the ledger of fires. Centers only.
+
+Asked before a job is stored and told after. A center that dies in between leaves a job
+whose schedule is not planned: `heal` finds it, and telling again changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from skep.errors import UnknownJob
+from skep.jobs.chains import chain_flaws
+from skep.jobs.fires import planned_from
+from skep.jobs.schedule import schedule_flaws
+from skep.model.job import Job, KeptJob
+from skep.model.schedule import Flaw
+from skep.runtime.clock import Clock
+from skep.store.fire_ports import Fires
+from skep.store.job_ports import Jobs
+
+#: Jobs read in one go when everything is compared.
+PAGE = 200
+#: Rows that one transaction deletes.
+FORGET = 5000
+
+
+class StoreScheduler:
+    """Answers `Scheduler` of `jobs/book.py`."""
+
+    def __init__(self, fires: Fires, jobs: Jobs, clock: Clock) -> None:
+        self._fires = fires
+        self._jobs = jobs
+        self._clock = clock
+
+    async def flaws(self, job: Job) -> Sequence[Flaw]:
+        """What is wrong with the job's schedule by itself and among others."""
+        if job.schedule is None:
+            return ()
+        flaws = schedule_flaws(job.schedule, job.name, self._clock.now())
+        if not job.schedule.after:
+            return flaws
+        others = {one.job: one.schedule.after for one in await self._fires.planned()}
+        known = [name for name in job.schedule.after if await self._exists(name)]
+        return [*flaws, *chain_flaws(job.name, job.schedule, others, known)]
+
+    async def followers(self, job: str) -> list[str]:
+        """Jobs that run after this one, which therefore cannot go."""
+        return [one.job for one in await self._fires.planned() if job in one.schedule.after]
+
+    async def planned(self, kept: KeptJob) -> None:
+        """A job was stored, or deleted. Told again it changes nothing."""
+        job, now = kept.job, self._clock.now()
+        if kept.deleted or not job.enabled or job.schedule is None:
+            await self._fires.unplan(job.name, now)
+        else:
+            await self._fires.plan(planned_from(job.name, job.schedule, now))
+
+    async def succeeded(self, job: str, run: str) -> None:
+        """Whoever runs after this job is due."""
+        await self._fires.succeeded(job, run, self._clock.now())
+
+    async def forget(self, seconds: float) -> None:
+        """Outcomes of due times that are older go, some at a time."""
+        before = int(self._clock.now() - seconds)
+        while await self._fires.forget(before, FORGET) == FORGET:
+            pass
+
+    async def heal(self) -> None:
+        """Plan what the jobs say, where a center died before it could."""
+        planned = {one.job: one.schedule for one in await self._fires.planned()}
+        after = ""
+        while page := await self._jobs.all(PAGE, after, deleted=True):
+            after = page[-1].job.name
+            for kept in page:
+                wanted = None if kept.deleted or not kept.job.enabled else kept.job.schedule
+                if wanted != planned.get(kept.job.name):
+                    # Read again: it may have been changed since the page was read.
+                    await self.planned(await self._jobs.get(kept.job.name))
+
+    async def _exists(self, name: str) -> bool:
+        try:
+            return not (await self._jobs.get(name)).deleted
+        except UnknownJob:
+            return False
