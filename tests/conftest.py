@@ -9,6 +9,7 @@ CI=true or SKEP_TESTS_NEED_SERVERS=1. A test that kills a server starts its own 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -81,6 +82,14 @@ def nginx_server() -> Iterator[servers.Nginx]:
 @pytest.fixture(scope="session")
 def tinyproxy_server() -> Iterator[servers.Tinyproxy]:
     yield from for_the_session(servers.tinyproxy)
+
+
+@pytest.fixture(scope="session")
+def real_curl() -> None:
+    """For tests that compare with the `curl` program."""
+    if shutil.which("curl") is None:
+        missing = str(servers.ServerMissing("curl", "curl"))
+        pytest.fail(missing) if servers_are_needed() else pytest.skip(missing)
 
 
 @pytest.fixture(params=["sqlite", "postgresql", "mariadb"])

@@ -239,6 +239,9 @@ class Engine(Line):
             failure, detail = ruling or (failure, detail)
         if failure is None and head.status in REDIRECTS and self._settings.redirects:
             followed, failure, detail = self._redirect(slot, flight, head)
+        elif failure is None and flight.target.login and flight.prove(head):
+            self._gate.offer(flight.site, flight, first=True)
+            followed = True
         if not followed:
             self._report(slot, flight, head, failure, detail)
         return followed

@@ -29,8 +29,8 @@ class Flight:
     """A request, where it goes next, and what its hops have used up so far."""
 
     __slots__ = (
-        "began", "body", "done", "elapsed", "hops", "host", "method", "outgoing", "received",
-        "sent", "session", "target", "tries", "work",
+        "began", "body", "by_digest", "done", "elapsed", "hops", "host", "method", "outgoing",
+        "received", "sent", "session", "target", "tries", "work",
     )  # fmt: skip
 
     def __init__(self, work: Work, done: Done, run: Outgoing) -> None:
@@ -43,6 +43,8 @@ class Flight:
         self.outgoing = request_headers(run, work.headers)
         self.method = work.method if work.method == "GET" else _method(work.method)
         self.body = work.body
+        #: The login is proven without sending the password.
+        self.by_digest = False
         self.hops = 0
         #: When the present hop was started, and seconds spent on the hops before it.
         self.began = 0.0
@@ -96,8 +98,16 @@ class Flight:
             after = after._replace(login=before.login)
         self._change_method(head.status)
         self.outgoing = for_next_hop(self.outgoing, same_origin=same, with_body=bool(self.body))
+        self.by_digest = self.by_digest and same
         self.target = after
         self.hops += 1
+
+    def prove(self, head: Head) -> bool:
+        """Whether to ask once more, as the server wants it: it has refused a plain login."""
+        if self.by_digest or not head.asks_for_digest():
+            return False
+        self.by_digest = True
+        return True
 
     def _change_method(self, status: int) -> None:
         """303 asks for GET; 301 and 302 turn POST into GET since the days of old browsers."""

@@ -17,6 +17,8 @@ _STATUS_LINE = re.compile(rb"HTTP/[0-9.]+ +([0-9]{3})(?: +([^\r\n]*))?")
 #: One header; a line that continues another, or is none, is left out.
 _FIELD = re.compile(r"^([^\s:][^:\r\n]*):[ \t]*([^\r\n]*)", re.MULTILINE)
 _INTERIM = 200
+_UNAUTHORIZED = 401
+_DIGEST = re.compile(r"(?:^|,)\s*Digest\s", re.IGNORECASE)
 #: Longest wait that a server may ask for, in seconds.
 _LONGEST_WAIT = 86_400.0
 
@@ -42,18 +44,28 @@ class Head(NamedTuple):
             return None
         return next((value for key, value in self.headers if key.lower() == name), None)
 
+    def asks_for_digest(self) -> bool:
+        """A challenge that a password in clear text does not meet."""
+        if self.status != _UNAUTHORIZED:
+            return False
+        return _DIGEST.search(self.find("www-authenticate") or "") is not None
+
 
 NO_HEAD = Head(0, "", (), b"")
 
 
 def read_head(lines: list[bytes]) -> Head:
     """The final head; NO_HEAD when none has come."""
+    found = NO_HEAD
     for start, line in enumerate(lines):
         match = _STATUS_LINE.match(line)
         if match is not None and int(match[1]) >= _INTERIM:
             reason = (match[2] or b"").decode("latin-1")
-            return _read(int(match[1]), reason, lines[start + 1 :])
-    return NO_HEAD
+            found = _read(int(match[1]), reason, lines[start + 1 :])
+            if found.status != _UNAUTHORIZED:
+                break
+            # A refusal that libcurl has answered itself is followed by another head.
+    return found
 
 
 def _read(status: int, reason: str, lines: list[bytes]) -> Head:

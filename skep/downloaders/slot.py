@@ -209,7 +209,8 @@ class Slot:
     @staticmethod
     def _set_special(curl: Any, flight: Flight) -> None:
         if flight.target.login:
-            curl.setopt(pycurl.HTTPAUTH, pycurl.HTTPAUTH_BASIC)
+            way = pycurl.HTTPAUTH_DIGEST if flight.by_digest else pycurl.HTTPAUTH_BASIC
+            curl.setopt(pycurl.HTTPAUTH, way)
             user, password = flight.target.login
             curl.setopt(pycurl.USERNAME, user.encode())
             curl.setopt(pycurl.PASSWORD, password.encode())
