@@ -13,6 +13,7 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from skep.errors import InvalidInput
+from skep.model.exits import MASK
 
 SCHEMES = ("http", "socks5", "socks5h")
 _LONGEST_LOGIN = 255
@@ -56,6 +57,8 @@ def parse_proxy(url: str, whose: str = "proxy") -> Proxy:
 def _login(user: str | None, password: str | None, whose: str) -> tuple[str, ...]:
     if user is None:
         return ()
+    if user == MASK:
+        raise InvalidInput(f"{whose}: its login is hidden; write the real one")
     login = unquote(user), unquote(password or "")
     if any(len(text.encode()) > _LONGEST_LOGIN or "\0" in text for text in login):
         raise InvalidInput(f"{whose}: user and password have at most {_LONGEST_LOGIN} bytes each")

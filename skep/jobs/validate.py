@@ -19,6 +19,7 @@ import msgspec
 from skep.downloaders.schemes import BUILT_IN
 from skep.errors import InvalidInput, NotAUrl, SkepError, TooLarge, UnknownScheme
 from skep.jobs.code_check import check_code
+from skep.jobs.exit_check import check_exits
 from skep.model.content import ContentRules
 from skep.model.lane import HIGHEST, LOWEST
 from skep.model.request import URI_LIMIT, NewRequest
@@ -76,6 +77,7 @@ class Validator:
         for name, value in settings.headers.items():
             check_header(name, value)
         check_code(settings)
+        check_exits(settings, check_header)
         if settings.content is not None:
             check_content(settings.content)
 
@@ -133,6 +135,8 @@ class Validator:
             return self._rng.getrandbits(8 * FINGERPRINT_BYTES).to_bytes(FINGERPRINT_BYTES, "big")
         if item.fingerprint:
             return _digest(b"own", item.fingerprint.encode())
+        if item.session:
+            return _digest(item.method.encode(), uri.encode(), item.body, item.session.encode())
         if item.method == "GET" and not item.body:
             return fingerprint_of(uri)
         return _digest(item.method.encode(), uri.encode(), item.body)
@@ -225,12 +229,14 @@ def check_job(name: str) -> None:
 
 def _arguments(item: NewRequest) -> bytes:
     """What `Work` needs beyond id and uri; nothing at all for the plain GET."""
-    if item.method == "GET" and not item.headers and not item.body and not item.meta:
+    plain = item.method == "GET" and not item.headers and not item.body
+    if plain and not item.meta and not item.session:
         return b""
     try:
         if item.meta:
             # It is given back as JSON one day; what could not be is refused today.
             msgspec.json.encode(item.meta)
-        return msgspec.msgpack.encode((item.method, item.headers, item.body, item.meta))
+        parts = (item.method, item.headers, item.body, item.meta)
+        return msgspec.msgpack.encode((*parts, item.session) if item.session else parts)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidInput(f"meta cannot be kept as JSON: {error}; send plain JSON data") from error

@@ -20,7 +20,8 @@ ProxyUrl = Annotated[str, Meta(min_length=1, max_length=1000)]
 Tries = Annotated[int, Meta(ge=1, le=100)]
 Status = Annotated[int, Meta(ge=100, le=999)]
 
-_HIDDEN = "***@"
+#: Stands in the place of a login.
+MASK = "***"
 
 
 class ExitRules(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -90,4 +91,4 @@ def masked_proxy(url: str) -> str:
     """Without its login; whatever else is wrong with it, up to the last `@` is hidden."""
     scheme, slashes, rest = url.rpartition("://") if url.count("://") == 1 else ("", "", url)
     _, login, place = rest.rpartition("@")
-    return f"{scheme}{slashes}{_HIDDEN if login else ''}{place}"
+    return f"{scheme}{slashes}{f'{MASK}@' if login else ''}{place}"

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from skep.model.exits import ExitRules
 from skep.model.request import DEFAULT_PRIORITY, NewRequest
 from skep.model.run import RunSettings
 from skep.model.schedule import Schedule
@@ -43,7 +44,7 @@ class JobSettings(RunSettings, frozen=True, forbid_unknown_fields=True):
     backoff_first: Annotated[float, Meta(ge=0, le=86400)] = 0.0
     #: Longest wait before a retry, in seconds; 0 = as the center is set.
     backoff_cap: Annotated[float, Meta(ge=0, le=864000)] = 0.0
-    #: Proxy for every request, as URL.
+    #: Proxy for every request, as URL: short for `exits` with this one alone.
     proxy: Annotated[str, Meta(max_length=2000)] = ""
     #: Sent as the `Cookie` header with every request.
     cookie: Annotated[str, Meta(max_length=8000)] = ""
@@ -161,6 +162,8 @@ class Job(_Part, frozen=True):
         fields["headers"] = {**under.headers, **chosen.headers}
         if chosen.cookie:
             fields["headers"]["Cookie"] = chosen.cookie
+        if chosen.proxy and fields["exits"] is None:
+            fields["exits"] = ExitRules(proxies=(chosen.proxy,))
         if self.priority != DEFAULT_PRIORITY:
             fields["priority"] = self.priority
         fields["downloader"] = self.downloader.kind

@@ -68,6 +68,14 @@ class RunSettings(msgspec.Struct, frozen=True):
     content: ContentRules | None = None
 
 
+def without_secrets(run: Run) -> Run:
+    """A run as people are shown it: agents alone need to log in at proxies."""
+    if run.settings.exits is None:
+        return run
+    settings = msgspec.structs.replace(run.settings, exits=run.settings.exits.masked())
+    return msgspec.structs.replace(run, settings=settings)
+
+
 class Run(msgspec.Struct, frozen=True):
     """A run as the store knows it."""
 

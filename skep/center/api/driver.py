@@ -18,7 +18,7 @@ from skep.center.auth import Role
 from skep.center.endpoint import Call, Endpoint
 from skep.errors import Conflict, DiskFull, InvalidInput, UnknownRun
 from skep.jobs.intake import NewRun
-from skep.model.run import Run
+from skep.model.run import Run, without_secrets
 from skep.model.states import RunState
 from skep.runtime.bell import within
 from skep.spiders.ports import FoundItem, Page, PageBlock, Reading, Turn, TurnDone
@@ -120,7 +120,8 @@ async def drive(call: Call) -> Driving:
     run, _ = await call.services.intake.open_run(name, message)
     run = await call.services.jobs.starts.driven(run, message.settings)
     now = call.services.clock.now()
-    return Driving(run, await call.services.store.turns.take_over(name, message.patience, now))
+    token = await call.services.store.turns.take_over(name, message.patience, now)
+    return Driving(without_secrets(run), token)
 
 
 async def end(call: Call) -> Ended:
@@ -130,7 +131,7 @@ async def end(call: Call) -> Ended:
     name = run_name(call.path["identity"])
     to = RunState(message.state)
     await services.store.turns.end(name, message.driver, to, message.reason, services.clock.now())
-    return Ended(await services.store.runs.get(name))
+    return Ended(without_secrets(await services.store.runs.get(name)))
 
 
 async def read(call: Call) -> Reading:

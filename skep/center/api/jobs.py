@@ -13,7 +13,7 @@ from skep.errors import Conflict, InvalidInput, InvalidJob, NotFound, UnknownJob
 from skep.jobs.secrets import hidden
 from skep.lanes.dispatch import try_reconcile
 from skep.model.job import JOB_NAME, NAME_WORDS, Job, JobName, JobRun, KeptJob
-from skep.model.run import Run
+from skep.model.run import Run, without_secrets
 
 JOB_NAMES: dict[str, Any] = {"job": {"type": "string", "pattern": JOB_NAME.removesuffix(r"(?!\n)")}}
 VERBS = ("pause", "resume", "stop", "restart")
@@ -210,7 +210,7 @@ async def change_job(call: Call) -> Moved:
     call.services.pages.ring()
     if verb == "resume":
         await try_reconcile(call.services.dispatcher)
-    return Moved(moved)
+    return Moved([without_secrets(run) for run in moved])
 
 
 async def _restart(call: Call, name: str) -> Moved:
@@ -221,7 +221,7 @@ async def _restart(call: Call, name: str) -> Moved:
     except Conflict:
         stopped = []
     call.services.pages.ring()
-    return Moved(stopped, await starts.start_run(name))
+    return Moved([without_secrets(run) for run in stopped], await starts.start_run(name))
 
 
 def _row(method: str, path: str, role: Role, handler: Any, summary: str, **more: Any) -> Endpoint:

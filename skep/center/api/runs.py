@@ -13,9 +13,10 @@ from skep.center.endpoint import Call, Endpoint
 from skep.errors import Conflict, InvalidInput, NotFound, UnknownRun
 from skep.jobs.intake import NewRun
 from skep.lanes.dispatch import try_reconcile
+from skep.model.exits import AskedExits, AskedSessions
 from skep.model.figures import RunFigures
 from skep.model.ledger import Ledger
-from skep.model.run import Run, RunSettings
+from skep.model.run import Run, RunSettings, without_secrets
 from skep.model.states import RunState
 
 VERBS = {
@@ -42,6 +43,9 @@ class Runs(msgspec.Struct):
 
 class AskedSettings(RunSettings, frozen=True, forbid_unknown_fields=True):
     """Settings as a caller writes them: a misspelt field is told, not dropped."""
+
+    exits: AskedExits | None = None
+    sessions: AskedSessions | Annotated[int, Meta(ge=1, le=1000)] | None = None
 
 
 class OpenRun(msgspec.Struct, forbid_unknown_fields=True):
@@ -71,13 +75,13 @@ async def list_runs(call: Call) -> Runs:
     query: Newest = call.query
     found = await call.services.store.runs.recent(query.limit, query.before)
     more = found[-1].created_at if len(found) == query.limit else None
-    return Runs(found, more)
+    return Runs([without_secrets(run) for run in found], more)
 
 
 async def open_run(call: Call) -> RunView:
     """Open a run under a name of the caller's. Doing it twice changes nothing."""
     asked: OpenRun = call.body
-    settings = msgspec.convert(asked.settings, RunSettings, from_attributes=True)
+    settings = msgspec.convert(msgspec.to_builtins(asked.settings), RunSettings)
     new = NewRun(asked.job, settings)
     run, _ = await call.services.intake.open_run(run_name(call.path["run"]), new)
     return await _view(call, run)
@@ -123,7 +127,7 @@ async def _view(call: Call, run: Run) -> RunView:
     services = call.services
     ledger = await services.store.ledgers.read(run.id)
     figures = await services.store.figures.read(run.id, services.clock.now())
-    return RunView(run, ledger, ledger.unaccounted, figures)
+    return RunView(without_secrets(run), ledger, ledger.unaccounted, figures)
 
 
 ENDPOINTS = (

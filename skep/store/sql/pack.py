@@ -28,7 +28,16 @@ BLOCK_BYTES = 2 * 2**20
 #: One plan stops here, so that large requests do not fill the center's memory.
 PLAN_BYTES = 32 * 2**20
 
-_arguments = msgspec.msgpack.Decoder(tuple[str, dict[str, str], bytes, dict[str, Any]])
+
+class _Arguments(msgspec.Struct, array_like=True):
+    method: str
+    headers: dict[str, str]
+    body: bytes
+    meta: dict[str, Any]
+    session: str = ""
+
+
+_arguments = msgspec.msgpack.Decoder(_Arguments)
 
 
 def pack_one(tx: Tx, plan: PackPlan, now: float) -> list[BlockRef]:
@@ -102,4 +111,7 @@ def _packed(chunk: list[Any], arguments: dict[int, bytes]) -> Packed:
 def _work(row: Any, arguments: bytes) -> Work:
     if not arguments:
         return Work(row.id, row.uri)
-    return Work(row.id, row.uri, *_arguments.decode(arguments))
+    found = _arguments.decode(arguments)
+    return Work(
+        row.id, row.uri, found.method, found.headers, found.body, found.meta, found.session
+    )
