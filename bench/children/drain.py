@@ -73,7 +73,8 @@ async def fill(services: Services, count: int) -> None:
     await services.store.open()
     await services.bus.open()
     await services.intake.open_run("drain", NewRun())
-    offered = urls(count)
+    # Addresses of one's own have no pace: this measures the lanes, not patience.
+    offered = [url.replace(".example/", ".localhost/") for url in urls(count)]
     for start in range(0, count, FILL):
         await services.intake.accept("drain", offered[start : start + FILL])
     while await services.dispatcher.dispatch():

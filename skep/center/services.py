@@ -20,6 +20,7 @@ from skep.lanes.dispatch import Dispatcher
 from skep.lanes.ingest import Ingest
 from skep.lanes.leases import Leases
 from skep.model.block import Leased
+from skep.model.manners import Manners
 from skep.placement.roster import Roster
 from skep.runtime.bell import Bell, Nudge, within
 from skep.runtime.clock import Clock
@@ -49,6 +50,8 @@ class Services:
     dispatcher: Dispatcher
     leases: Leases
     ingest: Ingest
+    #: How hosts are treated.
+    manners: Manners
     #: Rings when a block may have become leasable.
     work: Bell
     #: Rings when a run may have ended requests to read.
@@ -104,7 +107,8 @@ def build(
         work.ring()
         announce.ring()
 
-    dispatcher = Dispatcher(settings.lanes, store, bus, clock, name, there_is_work)
+    manners = Manners(settings.sites)
+    dispatcher = Dispatcher(settings.lanes, store, bus, clock, name, there_is_work, manners)
     auth = Auth(store, clock, enabled=settings.center.auth)
     validator = Validator((*SCHEMES, *known_schemes()), rng, known_kinds())
     intake = Intake(store, validator, clock, nudge.ring)
@@ -122,8 +126,9 @@ def build(
         roster=Roster(settings.center, store, clock),
         intake=intake,
         dispatcher=dispatcher,
-        leases=Leases(settings.lanes, store, bus, clock, dispatcher),
-        ingest=Ingest(settings.lanes, store, archive, clock, rng),
+        leases=Leases(settings.lanes, store, bus, clock, dispatcher, manners),
+        manners=manners,
+        ingest=Ingest(settings.lanes, store, archive, clock, rng, manners),
         work=work,
         pages=Bell(),
         nudge=nudge,

@@ -14,6 +14,7 @@ from skep.errors import BusDown
 from skep.lanes.plan import blocked, plan_dispatch
 from skep.model.block import BlockRef
 from skep.model.lane import Lane
+from skep.model.manners import Manners
 from skep.runtime.clock import Clock
 from skep.settings import LaneSettings
 from skep.store.facts import Backlog
@@ -21,6 +22,8 @@ from skep.store.ports import Store
 
 #: Rows that one call of wake and expire looks at.
 SWEEP_LIMIT = 5000
+#: Blocks of resting runs that one call takes apart.
+UNPACK_LIMIT = 500
 #: A center that died in its turn holds the others up for so long.
 TURN_SECONDS = 2.0
 #: Seconds before the same run may complain about the same lane again.
@@ -48,8 +51,10 @@ class Dispatcher:
         clock: Clock,
         center: str,
         on_work: Callable[[], None],
+        manners: Manners,
     ) -> None:
         self._settings = settings
+        self._manners = manners
         self._store = store
         self._bus = bus
         self._clock = clock
@@ -62,7 +67,7 @@ class Dispatcher:
         self._alerted: dict[tuple[str, Lane], float] = {}
 
     async def dispatch(self) -> int:
-        """One round; returns how many requests went into lanes."""
+        """One round; returns how many requests went into lanes or were parked."""
         if not await self._bus.turn("dispatch", self._center, TURN_SECONDS):
             return 0
         now = self._clock.now()
@@ -76,9 +81,10 @@ class Dispatcher:
         plans = plan_dispatch(backlog, room, self._settings.dispatch_limit, self._turn)
         if not plans:
             return 0
-        refs = await self._store.requests.pack(plans, now)
-        await self.offer(refs)
-        return sum(ref.size for ref in refs)
+        packing = await self._store.requests.pack(plans, now, self._manners)
+        await self.offer(packing.blocks)
+        # What was parked made way for what stood behind it: that is progress too.
+        return sum(ref.size for ref in packing.blocks) + packing.parked
 
     async def offer(self, refs: Sequence[BlockRef]) -> None:
         """Put blocks into lanes. One that does not fit stays ready in the store."""
@@ -97,6 +103,7 @@ class Dispatcher:
         epoch = await self._bus.epoch()
         forgot = at_once or epoch != self._epoch
         self._epoch = epoch
+        await self._store.sites.unpack(self._clock.now(), UNPACK_LIMIT)
         ready = await self._store.blocks.claimable(SWEEP_LIMIT)
         there = await self._bus.lanes.ids()
         missing = {ref.id for ref in ready} - there
@@ -108,6 +115,7 @@ class Dispatcher:
 
     async def _sweep(self, now: float) -> None:
         await self._store.requests.wake(now, SWEEP_LIMIT)
+        await self._store.sites.wake(now, self._manners, SWEEP_LIMIT)
         await self._store.requests.expire(now, SWEEP_LIMIT)
 
     async def _room(self) -> dict[Lane, int]:

@@ -12,8 +12,10 @@ from random import Random
 
 from skep.archive.ports import Archive, Place
 from skep.errors import InvalidInput
+from skep.lanes.notes import check_notes
 from skep.lanes.recycle import again_at
 from skep.model.block import BlockReport
+from skep.model.manners import Manners
 from skep.model.request import URI_LIMIT, Outcome
 from skep.model.states import Failure
 from skep.runtime.backoff import Backoff
@@ -34,8 +36,15 @@ class Ingest:
     """Takes block reports from agents."""
 
     def __init__(
-        self, settings: LaneSettings, store: Store, archive: Archive, clock: Clock, rng: Random
+        self,
+        settings: LaneSettings,
+        store: Store,
+        archive: Archive,
+        clock: Clock,
+        rng: Random,
+        manners: Manners,
     ) -> None:
+        self._manners = manners
         self._backoff = Backoff(settings.retry_first, settings.retry_cap)
         self._store = store
         self._archive = archive
@@ -46,13 +55,14 @@ class Ingest:
         """On disk when it returns; raises InvalidInput before anything was written."""
         for report in reports:
             check_report(report)
+            check_notes(report)
         rules = await self._rules(reports)
         places = await self._keep(reports)
         settlements = [
             Settlement(report, agent, rule, place)
             for report, rule, place in zip(reports, rules, places, strict=True)
         ]
-        return await self._store.blocks.settle(settlements, self._clock.now())
+        return await self._store.blocks.settle(settlements, self._clock.now(), self._manners)
 
     async def _keep(self, reports: Sequence[BlockReport]) -> list[Placed]:
         blobs = [report.frames for report in reports if report.frames]

@@ -6,15 +6,20 @@ this center, a block ends in exactly one way: reported under its newest token.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from skep.bus.ports import Bus
 from skep.lanes.dispatch import Dispatcher, try_offer
 from skep.lanes.order import STRICT, floor_lane
 from skep.model.block import BlockRef, Held, Leased
+from skep.model.manners import Manners
+from skep.model.run import RunSettings
+from skep.model.site import Pace
 from skep.runtime.clock import Clock
 from skep.settings import LaneSettings
-from skep.store.facts import Freed
+from skep.store.facts import Freed, HeldSite
 from skep.store.ports import Store
 
 #: Blocks that one reaping transaction takes back.
@@ -25,9 +30,16 @@ class Leases:
     """Hands out, renews and takes back."""
 
     def __init__(
-        self, settings: LaneSettings, store: Store, bus: Bus, clock: Clock, dispatcher: Dispatcher
+        self,
+        settings: LaneSettings,
+        store: Store,
+        bus: Bus,
+        clock: Clock,
+        dispatcher: Dispatcher,
+        manners: Manners,
     ) -> None:
         self._settings = settings
+        self._manners = manners
         self._store = store
         self._bus = bus
         self._clock = clock
@@ -41,7 +53,8 @@ class Leases:
             until = now + self._settings.lease_seconds
             # Popped and not leased (a crash here, a paused run): ready in the store, and
             # `reconcile` brings it back into its lane.
-            blocks = await self._store.blocks.lease([ref.id for ref in refs], agent, now, until)
+            ids = [ref.id for ref in refs]
+            blocks = await self._store.blocks.lease(ids, agent, now, until, self._manners)
             if blocks:
                 return blocks
             # All of them expired or were taken: there may be others behind them.
@@ -55,6 +68,25 @@ class Leases:
         if len(refs) < want:
             refs += await self._bus.lanes.pop(STRICT, targets, want - len(refs))
         return refs
+
+    async def paces(self, blocks: Sequence[Leased], runs: Mapping[str, RunSettings]) -> list[Pace]:
+        """How the hosts in these blocks are to be treated; hosts without a pace are absent."""
+        now = self._clock.now()
+        by_id = {block.id: block for block in blocks}
+        found = await self._store.sites.held(list(by_id))
+        paces = (self._pace(item, by_id[item.block], runs, now) for item in found)
+        return [pace for pace in paces if pace is not None]
+
+    def _pace(
+        self, item: HeldSite, block: Leased, runs: Mapping[str, RunSettings], now: float
+    ) -> Pace | None:
+        if block.run not in runs:
+            return None
+        pace = self._manners.pace(item.site, runs[block.run], now)
+        if pace is not None and block.token > 1:
+            # Nobody knows when the one before has asked last.
+            return msgspec.structs.replace(pace, wait=max(pace.wait, pace.spacing))
+        return pace
 
     async def renew(self, agent: str, held: Sequence[Held]) -> list[int]:
         """Returns the blocks that the agent must forget."""

@@ -39,7 +39,12 @@ REQUEST_CHANGES: dict[RequestState, frozenset[RequestState]] = {
         }
     ),
     RequestState.QUEUED: frozenset(
-        {RequestState.LEASED, RequestState.CANCELLED, RequestState.EXPIRED}
+        {
+            RequestState.LEASED,
+            RequestState.DELAYED,
+            RequestState.CANCELLED,
+            RequestState.EXPIRED,
+        }
     ),
     RequestState.LEASED: frozenset(
         {

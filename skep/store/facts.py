@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from skep.model.block import BlockRef, BlockReport
+from skep.model.manners import Site
 from skep.model.states import RequestState, RunState
 
 
@@ -36,6 +37,38 @@ class PackPlan(msgspec.Struct, frozen=True):
     priority: int
     limit: int
     block_size: int
+
+
+class Packing(msgspec.Struct, frozen=True):
+    """What became of waiting requests: new blocks, and how many were parked."""
+
+    blocks: list[BlockRef]
+    #: Requests whose host is not to be asked now: they wait aside, uncounted.
+    parked: int = 0
+
+
+class HeldSite(msgspec.Struct, frozen=True):
+    """A host, and the open block that has it."""
+
+    block: int
+    site: Site
+
+
+class SiteRow(msgspec.Struct, frozen=True):
+    """A host with its counts, and in whose hands it is."""
+
+    site: Site
+    requests: int
+    failed: int
+    refused: int
+    barred: int
+    deferred: int
+    received: int
+    elapsed_us: int
+    last_at: float
+    agent: str = ""
+    run: str = ""
+    block: int | None = None
 
 
 class Backlog(msgspec.Struct, frozen=True):

@@ -18,6 +18,7 @@ from skep.model.attempt import Attempt
 from skep.model.block import BlockChange, BlockRef, BlockView, Held, Leased
 from skep.model.figures import RunFigures
 from skep.model.ledger import Ledger
+from skep.model.manners import Manners
 from skep.model.run import Run, RunSettings
 from skep.model.states import RunState
 from skep.store.facts import (
@@ -28,6 +29,7 @@ from skep.store.facts import (
     ItemRow,
     KeptItem,
     Orders,
+    Packing,
     PackPlan,
     RequestRow,
     RequestView,
@@ -38,6 +40,7 @@ from skep.store.facts import (
 )
 from skep.store.fire_ports import Fires
 from skep.store.job_ports import JobRuns, Jobs
+from skep.store.site_ports import Sites
 
 
 class Runs(Protocol):
@@ -72,11 +75,17 @@ class Requests(Protocol):
     async def backlog(self) -> list[Backlog]:
         """Runs that are running and have waiting requests, by priority."""
 
-    async def pack(self, plans: Sequence[PackPlan], now: float) -> list[BlockRef]:
+    async def pack(
+        self, plans: Sequence[PackPlan], now: float, manners: Manners | None = None
+    ) -> Packing:
         """Move the oldest waiting requests of each plan into READY blocks.
 
         A plan of a run that is not running makes none. A block is closed early when its
         requests are large, so that every engine and agent can hold it. Raises UnknownRun.
+
+        A host to which `manners` give a pace is in one open block at a time; what waits
+        for it beyond that is parked (DELAYED, no failure counted) and woken by
+        `Sites.wake`, or by its time. Without `manners` no host has a pace.
         """
 
     async def wake(self, now: float, limit: int) -> int:
@@ -170,20 +179,29 @@ class Blocks(Protocol):
     """Asked by `lanes`. The only place where a lease is real."""
 
     async def lease(
-        self, block_ids: Sequence[int], agent: str, now: float, until: float
+        self,
+        block_ids: Sequence[int],
+        agent: str,
+        now: float,
+        until: float,
+        manners: Manners | None = None,
     ) -> list[Leased]:
         """Give blocks that are READY or RETRY to an agent; others are left out silently.
 
         Each lease raises the block's token by one. Requests that are past their time are
         EXPIRED first, and named in `skip`; a block of which nothing is left is FAILED and
-        left out.
+        left out. So is, though it stays claimable, a block that was cut out for one request
+        while another open block has its host.
         """
 
     async def renew(self, held: Sequence[Held], agent: str, until: float) -> list[int]:
         """Extend leases; returns the blocks that are not (or no longer) this agent's."""
 
-    async def settle(self, settlements: Sequence[Settlement], now: float) -> list[Verdict]:
-        """Write outcomes. A stale token changes nothing; an outcome counts once.
+    async def settle(
+        self, settlements: Sequence[Settlement], now: float, manners: Manners | None = None
+    ) -> list[Verdict]:
+        """Write outcomes. A stale token changes nothing; an outcome counts once, and so
+        does a note about a host. Deferred requests leave the block and come again.
 
         Raises InvalidInput, and stores nothing of the whole call, when a report names a
         request that is not in its block. In a cancelled run failures and what a last
@@ -324,6 +342,8 @@ class Store(Protocol):
     def fires(self) -> Fires: ...
     @property
     def segments(self) -> Segments: ...
+    @property
+    def sites(self) -> Sites: ...
     @property
     def jobs(self) -> Jobs: ...
     @property

@@ -10,7 +10,7 @@ from skep.center.endpoint import Call, Endpoint
 from skep.errors import DiskFull, Forbidden, InvalidInput, OldProtocol, SkepError, UnknownAgent
 from skep.lanes.ingest import plain
 from skep.model.agent import Registration
-from skep.model.block import Leased
+from skep.model.block import BlockReport, Leased
 from skep.wire.messages import (
     OLDEST_PROTOCOL,
     PROTOCOL,
@@ -48,6 +48,7 @@ async def register(call: Call) -> Registered:
         services.settings.lanes.lease_seconds,
         services.name,
         __version__,
+        services.settings.center.alive_after,
     )
 
 
@@ -111,8 +112,9 @@ async def _refuse(call: Call, agent: str) -> None:
 async def _reply(call: Call, blocks: list[Leased]) -> LeaseReply:
     if not blocks:
         return LeaseReply()
-    run_ids = {block.run for block in blocks}
-    return LeaseReply(blocks, await call.services.store.runs.settings_of(sorted(run_ids)))
+    services = call.services
+    runs = await services.store.runs.settings_of(sorted({block.run for block in blocks}))
+    return LeaseReply(blocks, runs, await services.leases.paces(blocks, runs))
 
 
 async def report(call: Call) -> ReportReply:
@@ -123,9 +125,16 @@ async def report(call: Call) -> ReportReply:
     verdicts = await services.ingest.take(message.agent, message.blocks)
     _count(call, message, [verdict.verdict for verdict in verdicts])
     services.pages.ring()
-    if any(outcome.failure for block in message.blocks for outcome in block.outcomes):
+    if any(_frees_something(block) for block in message.blocks):
         services.nudge.ring()
     return ReportReply([BlockVerdict(v.block, v.verdict) for v in verdicts])
+
+
+def _frees_something(block: BlockReport) -> bool:
+    """A request to be tried again, or a host that others wait for."""
+    if any(outcome.failure for outcome in block.outcomes):
+        return True
+    return any(note.left or note.deferred for note in block.sites)
 
 
 def _count(call: Call, message: Report, verdicts: list[str]) -> None:

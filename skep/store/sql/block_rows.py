@@ -12,6 +12,7 @@ from skep.model.request import Work
 from skep.model.states import BlockState, RequestState
 from skep.store.sql.database import Tx
 from skep.store.sql.dialect import id_list
+from skep.store.sql.holds import let_go
 from skep.store.sql.tables import block_bodies, block_history, blocks
 
 _works = msgspec.msgpack.Decoder(list[Work])
@@ -130,6 +131,7 @@ def close_block(tx: Tx, row: Any, state: RequestState, now: float, detail: str) 
     tx.execute(sa.update(blocks).where(blocks.c.id == row.id).values(agent="", **values))
     note_history(tx, [row.id], BlockState.FAILED, now, detail)
     tx.move(row.run, RequestState.LEASED, state, len(members))
+    let_go(tx, [row.id], now)
     return members
 
 

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from skep.errors import UnknownBlock
 from skep.model.block import BlockChange, BlockRef, BlockView, Held, Leased
+from skep.model.manners import Manners
 from skep.model.request import Work
 from skep.model.states import FINAL_STATES, BlockState, RequestState, RunState
 from skep.store.facts import FinishedBlock, FinishedRequest, Freed, Settlement, Verdict
@@ -32,6 +33,7 @@ from skep.store.sql.patience import answer_by
 from skep.store.sql.reap import take_back
 from skep.store.sql.runs import hold_runs, number_of
 from skep.store.sql.settle import settle_all
+from skep.store.sql.singles import must_wait
 from skep.store.sql.tables import attempts, block_history, blocks, requests, runs
 
 #: More blocks than one agent can ever hold.
@@ -45,11 +47,18 @@ class SqlBlocks:
         self._database = database
 
     async def lease(
-        self, block_ids: Sequence[int], agent: str, now: float, until: float
+        self,
+        block_ids: Sequence[int],
+        agent: str,
+        now: float,
+        until: float,
+        manners: Manners | None = None,
     ) -> list[Leased]:
         if not block_ids:
             return []
-        return await self._database.write(lambda tx: _lease(tx, block_ids, agent, now, until))
+        return await self._database.write(
+            lambda tx: _lease(tx, block_ids, agent, now, until, manners)
+        )
 
     async def renew(self, held: Sequence[Held], agent: str, until: float) -> list[int]:
         if not held:
@@ -66,10 +75,13 @@ class SqlBlocks:
 
         return await self._database.write(work)
 
-    async def settle(self, settlements: Sequence[Settlement], now: float) -> list[Verdict]:
+    async def settle(
+        self, settlements: Sequence[Settlement], now: float, manners: Manners | None = None
+    ) -> list[Verdict]:
         if not settlements:
             return []
-        return await self._database.write(lambda tx: settle_all(tx, settlements, now))
+        kept = manners or Manners()
+        return await self._database.write(lambda tx: settle_all(tx, settlements, now, kept))
 
     async def give_back(
         self, held: Sequence[Held], agent: str, now: float, reason: str
@@ -150,7 +162,14 @@ class SqlBlocks:
         return [BlockChange(BlockState(row.state), row.at, row.detail) for row in rows]
 
 
-def _lease(tx: Tx, block_ids: Sequence[int], agent: str, now: float, until: float) -> list[Leased]:
+def _lease(
+    tx: Tx,
+    block_ids: Sequence[int],
+    agent: str,
+    now: float,
+    until: float,
+    manners: Manners | None,
+) -> list[Leased]:
     # Blocks alone, without their runs: MariaDB would lock and skip those too.
     query = (
         sa.select(blocks)
@@ -168,6 +187,9 @@ def _lease(tx: Tx, block_ids: Sequence[int], agent: str, now: float, until: floa
     over = {row.id: bodies[row.id] for row in rows.values() if _may_be_late(row, now)}
     late = expire_late(tx, rows, over, now) if over else Counter[int]()
     rows = {block: row for block, row in rows.items() if row.open > late[block]}
+    if manners is not None:
+        for block in must_wait(tx, rows, bodies, of, now, manners):
+            del rows[block]
     if not rows:
         return []
     _update_blocks(

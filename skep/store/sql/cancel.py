@@ -15,6 +15,7 @@ from skep.store.sql.block_rows import end_requests, members_of, note_history
 from skep.store.sql.conditions import CLAIMABLE_BLOCKS, stored
 from skep.store.sql.database import Tx
 from skep.store.sql.dialect import id_list
+from skep.store.sql.holds import let_go
 from skep.store.sql.tables import blocks, requests
 
 #: Blocks that one statement of a cancellation covers; SQLite bounds a statement's length.
@@ -38,6 +39,7 @@ def _cancel_blocks(tx: Tx, run: int, ids: list[int], now: float, detail: str) ->
     of_blocks: sa.ColumnElement[bool] = sa.literal_column(f"id IN ({id_list(ids)})")
     tx.execute(sa.update(blocks).where(of_blocks).values(state=int(BlockState.FAILED), open=0))
     note_history(tx, ids, BlockState.FAILED, now, detail)
+    let_go(tx, ids, now)
     tx.move(run, RequestState.QUEUED, RequestState.CANCELLED, changed)
     return changed
 

@@ -31,6 +31,7 @@ from sqlalchemy.exc import DBAPIError
 
 from skep.errors import SkepError, StoreDown, Unavailable
 from skep.store.sql.dialect import Dialect
+from skep.store.sql.site_rows import SiteCounts
 from skep.store.sql.tables import figures, tallies
 
 T = TypeVar("T")
@@ -50,6 +51,7 @@ class Tx:
     dialect: Dialect
     tallies: Counter[tuple[int, int]] = field(default_factory=Counter)
     figures: Counter[tuple[int, str]] = field(default_factory=Counter)
+    sites: SiteCounts = field(default_factory=SiteCounts)
 
     def execute(self, statement: sa.Executable, parameters: Any = None) -> sa.CursorResult[Any]:
         return self.connection.execute(statement, parameters)
@@ -262,6 +264,7 @@ class Database:
         if job.error is None:
             total.tallies.update(tx.tallies)
             total.figures.update(tx.figures)
+            total.sites.update(tx.sites)
 
     def _in_savepoint(self, tx: Tx, job: _Job) -> None:
         tx.sql("SAVEPOINT one_caller")
@@ -286,6 +289,8 @@ class Database:
         counted = [(run, name, n) for (run, name), n in sorted(total.figures.items()) if n]
         if counted:
             self.dialect.add_up(total.connection, figures, ("run", "name", "n"), counted)
+        if total.sites:
+            total.sites.write(total.connection, self.dialect)
 
     # -- without threads
 

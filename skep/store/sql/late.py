@@ -16,6 +16,7 @@ from skep.model.states import BlockState, RequestState
 from skep.store.sql.block_rows import end_requests, ids_in, note_history
 from skep.store.sql.database import Tx
 from skep.store.sql.dialect import id_list
+from skep.store.sql.holds import let_go
 from skep.store.sql.tables import blocks
 
 
@@ -57,4 +58,5 @@ def _shrink(tx: Tx, row: Any, count: int, now: float) -> None:
     if not left:
         values["state"] = int(BlockState.FAILED)
         note_history(tx, [row.id], BlockState.FAILED, now, "its requests expired")
+        let_go(tx, [row.id], now)
     tx.execute(sa.update(blocks).where(blocks.c.id == row.id).values(**values))

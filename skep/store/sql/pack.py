@@ -13,6 +13,7 @@ import msgspec
 import sqlalchemy as sa
 
 from skep.model.block import BlockRef
+from skep.model.manners import Manners
 from skep.model.request import Work
 from skep.model.states import RequestState
 from skep.store.facts import PackPlan
@@ -20,11 +21,11 @@ from skep.store.sql.block_rows import Packed, new_blocks
 from skep.store.sql.conditions import stored
 from skep.store.sql.database import Tx
 from skep.store.sql.dialect import id_list
+from skep.store.sql.holds import give_to
 from skep.store.sql.runs import hold_run
+from skep.store.sql.seats import BLOCK_BYTES, Seats, Table, take_seats
 from skep.store.sql.tables import requests
 
-#: A block is closed when its requests are larger than this together.
-BLOCK_BYTES = 2 * 2**20
 #: One plan stops here, so that large requests do not fill the center's memory.
 PLAN_BYTES = 32 * 2**20
 
@@ -40,26 +41,38 @@ class _Arguments(msgspec.Struct, array_like=True):
 _arguments = msgspec.msgpack.Decoder(_Arguments)
 
 
-def pack_one(tx: Tx, plan: PackPlan, now: float) -> list[BlockRef]:
-    """The oldest waiting requests of a plan, now in READY blocks; none if its run rests."""
+def pack_one(
+    tx: Tx, plan: PackPlan, now: float, manners: Manners | None
+) -> tuple[list[BlockRef], int]:
+    """The oldest waiting requests of a plan, now in READY blocks; none if its run rests.
+
+    Also how many were parked, because their host is not to be asked now.
+    """
     run = hold_run(tx, plan.run)
     if not run.running:
-        return []
+        return [], 0
     found = list(_within(PLAN_BYTES, _oldest_waiting(tx, run.no, plan)))
-    arguments = _arguments_of(tx, [row.id for row in found if row.bytes])
-    contents = [_packed(chunk, arguments) for chunk in _chunks(found, plan.block_size)]
+    seats = Seats(found, [], 0)
+    if manners is not None:
+        seats = take_seats(tx, run, plan, found, now, manners)
+    tables = [Table(rows, []) for rows in _chunks(seats.free, plan.block_size)] + seats.tables
+    arguments = _arguments_of(tx, [row.id for table in tables for row in table.rows if row.bytes])
+    contents = [_packed(table.rows, arguments) for table in tables]
     made = new_blocks(tx, run.no, plan.priority, contents, now, "packed")
-    tx.move(run.no, RequestState.WAITING, RequestState.QUEUED, len(found))
-    return [
+    give_to(tx, {block: table.hosts for block, table in zip(made, tables, strict=True)})
+    tx.move(run.no, RequestState.WAITING, RequestState.QUEUED, len(found) - seats.parked)
+    refs = [
         BlockRef(block, plan.run, plan.priority, len(content.ids))
         for block, content in zip(made, contents, strict=True)
     ]
+    return refs, seats.parked
 
 
 def _oldest_waiting(tx: Tx, run: int, plan: PackPlan) -> list[Any]:
     size = sa.func.length(requests.c.arguments).label("bytes")
     query = (
         sa.select(requests.c.id, requests.c.uri, requests.c.expires_at, size)
+        .add_columns(requests.c.host, requests.c.failures)
         .where(requests.c.run == run, requests.c.priority == plan.priority)
         .where(stored(RequestState.WAITING))
         .order_by(requests.c.id)
@@ -112,6 +125,4 @@ def _work(row: Any, arguments: bytes) -> Work:
     if not arguments:
         return Work(row.id, row.uri)
     found = _arguments.decode(arguments)
-    return Work(
-        row.id, row.uri, found.method, found.headers, found.body, found.meta, found.session
-    )
+    return Work(row.id, row.uri, found.method, found.headers, found.body, found.meta, found.session)

@@ -24,6 +24,7 @@ from skep.store.sql.block_rows import (
     works_of,
 )
 from skep.store.sql.database import Tx
+from skep.store.sql.holds import let_go
 from skep.store.sql.patience import lose_limit
 from skep.store.sql.runs import HeldRun
 from skep.store.sql.settle import ATTEMPT_COLUMNS, lost_attempts
@@ -77,6 +78,8 @@ def _split(tx: Tx, row: Any, run: HeldRun, now: float, losses: int, detail: str)
     values = {"state": int(BlockState.FAILED), "open": 0, "agent": ""}
     tx.execute(sa.update(blocks).where(blocks.c.id == row.id).values(**values))
     note_history(tx, [row.id], BlockState.FAILED, now, detail)
+    # Each of the new blocks takes its host when it is leased.
+    let_go(tx, [row.id], now)
     tx.move(row.run, RequestState.LEASED, RequestState.QUEUED, len(works))
     return [
         Freed(row.id, row.agent, detail, BlockRef(block, run.id, row.priority, 1, row.target))

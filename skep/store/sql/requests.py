@@ -13,11 +13,11 @@ import sqlalchemy as sa
 
 from skep.errors import Conflict, NotFound
 from skep.model.attempt import Attempt
-from skep.model.block import BlockRef
 from skep.model.lane import HIGHEST, LOWEST
+from skep.model.manners import Manners
 from skep.model.run import RunSettings
 from skep.model.states import BlockState, RequestState, RunState
-from skep.store.facts import Accepted, Backlog, PackPlan, RequestRow, RequestView
+from skep.store.facts import Accepted, Backlog, Packing, PackPlan, RequestRow, RequestView
 from skep.store.sql.cancel import cancel_open, change_all
 from skep.store.sql.conditions import MORTAL, stored
 from skep.store.sql.database import ACCEPTED, Database, Tx
@@ -56,9 +56,13 @@ class SqlRequests:
     async def backlog(self) -> list[Backlog]:
         return await self._database.read(_backlog)
 
-    async def pack(self, plans: Sequence[PackPlan], now: float) -> list[BlockRef]:
-        def work(tx: Tx) -> list[BlockRef]:
-            return [ref for plan in plans for ref in pack_one(tx, plan, now)]
+    async def pack(
+        self, plans: Sequence[PackPlan], now: float, manners: Manners | None = None
+    ) -> Packing:
+        def work(tx: Tx) -> Packing:
+            done = [pack_one(tx, plan, now, manners) for plan in plans]
+            blocks = [ref for refs, _ in done for ref in refs]
+            return Packing(blocks, sum(parked for _, parked in done))
 
         return await self._database.write(work)
 

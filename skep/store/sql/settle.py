@@ -14,6 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from skep.errors import InvalidInput
+from skep.model.manners import Manners
 from skep.model.request import Outcome
 from skep.model.states import BlockState, RequestState
 from skep.store.facts import Settlement, Verdict
@@ -21,6 +22,7 @@ from skep.store.sql.block_rows import end_requests, members_of, note_history, op
 from skep.store.sql.database import Tx
 from skep.store.sql.dialect import Row, id_list
 from skep.store.sql.figures import count_outcomes
+from skep.store.sql.notebook import Notebook
 from skep.store.sql.patience import answer_by
 from skep.store.sql.runs import hold_runs
 from skep.store.sql.tables import attempts, blocks, segments
@@ -49,6 +51,8 @@ class _Block:
     #: Some of its requests ended in an earlier transaction.
     begun: bool = False
     touched: bool = False
+    #: Requests that left it untried with this call.
+    deferred: int = 0
     members: frozenset[int] = frozenset()
     #: Requests whose outcome came with this very call.
     seen: set[int] = field(default_factory=set)
@@ -67,21 +71,28 @@ class _Writes:
     #: Requests of ended runs that were never tried.
     untried: list[int] = field(default_factory=list)
     delayed: list[tuple[int, float]] = field(default_factory=list)
+    #: Requests whose host cools: again at that time, and no failure is counted.
+    deferred: list[tuple[int, float]] = field(default_factory=list)
     attempts: list[Row] = field(default_factory=list)
     committed: dict[str, int] = field(default_factory=dict)
 
 
-def settle_all(tx: Tx, settlements: Sequence[Settlement], now: float) -> list[Verdict]:
+def settle_all(
+    tx: Tx, settlements: Sequence[Settlement], now: float, manners: Manners
+) -> list[Verdict]:
     """Work in every report; one verdict each, in order."""
     found = _lock_blocks(tx, {item.report.block for item in settlements}, now)
     writes = _Writes()
-    verdicts = [_settle(tx, found, item, writes, now) for item in settlements]
+    using = [block.id for block in found.values() if block.state == BlockState.USING]
+    book = Notebook(tx, using, now, manners)
+    verdicts = [_settle(tx, found, item, writes, now, book) for item in settlements]
     touched = [block for block in found.values() if block.touched]
     if touched:
         _write_requests(tx, writes, touched)
         tx.dialect.insert_many(tx.connection, attempts, ATTEMPT_COLUMNS, writes.attempts)
         _write_blocks(tx, touched, now)
         _write_segments(tx, writes.committed)
+        book.write(block.id for block in touched if not block.open)
     return verdicts
 
 
@@ -114,7 +125,12 @@ def _look_inside(tx: Tx, found: list[_Block], now: float) -> None:
 
 
 def _settle(
-    tx: Tx, found: dict[int, _Block], item: Settlement, writes: _Writes, now: float
+    tx: Tx,
+    found: dict[int, _Block],
+    item: Settlement,
+    writes: _Writes,
+    now: float,
+    book: Notebook,
 ) -> Verdict:
     report = item.report
     block = found.get(report.block)
@@ -134,8 +150,61 @@ def _settle(
         end = item.placed.offset + len(report.frames)
         known = writes.committed.get(item.placed.segment, 0)
         writes.committed[item.placed.segment] = max(known, end)
+    news = _take_notes(tx, block, item, outcomes, writes, book) if report.sites else False
     _advance(tx, block, writes, final=report.final)
-    return Verdict(block.id, "stored" if outcomes or report.final else "duplicate", len(outcomes))
+    stored = bool(outcomes) or report.final or news
+    return Verdict(block.id, "stored" if stored else "duplicate", len(outcomes))
+
+
+def _take_notes(
+    tx: Tx,
+    block: _Block,
+    item: Settlement,
+    outcomes: list[Outcome],
+    writes: _Writes,
+    book: Notebook,
+) -> bool:
+    """What the report says about hosts. False when it brought nothing new: an echo."""
+    report, notes = item.report, item.report.sites
+    put_off = _still_open(tx, block, {number for note in notes for number in note.deferred})
+    if not (outcomes or put_off or report.final or book.lets_go(block.id, notes)):
+        return False
+    counts: list[int] = []
+    for note in notes:
+        mine = put_off.intersection(note.deferred)
+        put_off -= mine
+        when = book.hear(block.id, note)
+        _defer(tx, block, mine, when, writes)
+        counts.append(len(mine))
+    if len(outcomes) == len(report.outcomes):
+        book.count(notes, counts)
+    else:
+        book.count_some(notes, counts, outcomes)
+    return True
+
+
+def _still_open(tx: Tx, block: _Block, ids: set[int]) -> set[int]:
+    """Requests that an agent puts off: of this block, and open when the report came."""
+    if foreign := ids - block.members:
+        raise _not_in(block.id, len(foreign))
+    fresh = ids - block.seen
+    if fresh and block.begun:
+        fresh &= open_members(tx.connection, block.id)
+    block.seen |= fresh
+    return fresh
+
+
+def _defer(tx: Tx, block: _Block, ids: set[int], when: float, writes: _Writes) -> None:
+    """They leave the block untried; in a run that has ended they end."""
+    block.open -= len(ids)
+    if block.ended:
+        block.failed += len(ids)
+        writes.untried += ids
+        tx.move(block.run, RequestState.LEASED, RequestState.CANCELLED, len(ids))
+    else:
+        block.deferred += len(ids)
+        writes.deferred += ((number, when) for number in ids)
+        tx.move(block.run, RequestState.LEASED, RequestState.DELAYED, len(ids))
 
 
 def _unseen(tx: Tx, block: _Block, outcomes: list[Outcome]) -> list[Outcome]:
@@ -244,11 +313,11 @@ def _write_requests(tx: Tx, writes: _Writes, touched: list[_Block]) -> None:
                 f" AND state = {RequestState.QUEUED:d}"
             ).rowcount
             _expect(changed, len(ids))
-    if writes.delayed:
-        _delay(tx, writes.delayed, of_blocks)
+    _delay(tx, writes.delayed, of_blocks, "failures = failures + 1, ")
+    _delay(tx, writes.deferred, of_blocks)
 
 
-def _delay(tx: Tx, delayed: list[tuple[int, float]], of_blocks: str) -> None:
+def _delay(tx: Tx, delayed: list[tuple[int, float]], of_blocks: str, change: str = "") -> None:
     """Many rows with a time of their own each, by few statements: a site that is down
     fails by the thousand."""
     for start in range(0, len(delayed), DELAY_CHUNK):
@@ -256,7 +325,7 @@ def _delay(tx: Tx, delayed: list[tuple[int, float]], of_blocks: str) -> None:
         times = " ".join(f"WHEN {number:d} THEN {float(when)!r}" for number, when in chunk)
         changed = tx.sql(
             f"UPDATE requests SET state = {RequestState.DELAYED:d},"  # noqa: S608 - numbers
-            f" failures = failures + 1, not_before = CASE id {times} END, block = NULL"
+            f" {change}not_before = CASE id {times} END, block = NULL"
             f" WHERE id IN ({id_list(number for number, _ in chunk)})"
             f" AND block IN ({of_blocks}) AND state = {RequestState.QUEUED:d}"
         ).rowcount
@@ -289,8 +358,11 @@ def _write_blocks(tx: Tx, touched: list[_Block], now: float) -> None:
             f" failed = {failed:d}{more_time} WHERE id IN ({id_list(ids)})"
         )
     for state in (BlockState.SUCCESS, BlockState.FAILED, BlockState.RETRY):
-        ids = [block.id for block in touched if block.state == state]
-        note_history(tx, ids, state, now, _HISTORY[state])
+        here = [block for block in touched if block.state == state]
+        whole = [block.id for block in here if not block.deferred]
+        note_history(tx, whole, state, now, _HISTORY[state])
+        rest = [block.id for block in here if block.deferred]
+        note_history(tx, rest, state, now, f"{_HISTORY[state]}; some wait for their hosts")
 
 
 _HISTORY = {

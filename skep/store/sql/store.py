@@ -19,6 +19,7 @@ from skep.store.sql.ledgers import SqlLedgers
 from skep.store.sql.migrate import bring_up_to_date
 from skep.store.sql.requests import SqlRequests
 from skep.store.sql.runs import SqlRuns
+from skep.store.sql.sites import SqlSites
 from skep.store.sql.turns import SqlTurns
 
 
@@ -50,6 +51,7 @@ class SqlStore:
         self.tokens = SqlTokens(self.database)
         self.alerts = SqlAlerts(self.database)
         self.segments = SqlSegments(self.database)
+        self.sites = SqlSites(self.database)
         self.jobs = SqlJobs(self.database)
         self.job_runs = SqlJobRuns(self.database)
         self.fires = SqlFires(self.database)

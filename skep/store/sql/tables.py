@@ -315,7 +315,10 @@ site_holds = sa.Table(
     metadata,
     sa.Column("host", name_of(255), primary_key=True),
     sa.Column("block", BigId, nullable=True, index=True),
+    # With a block: when it should be through. Without: when the dispatcher looks at it.
     sa.Column("until", Seconds, nullable=False),
+    # Seconds between two starts, for when nobody says when the next is in order.
+    sa.Column("spacing", sa.Float(53), nullable=False),
 )
 
 alerts = sa.Table(

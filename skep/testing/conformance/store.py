@@ -29,6 +29,12 @@ from skep.testing.conformance.store_requests import (
     RunPromises,
     SweepPromises,
 )
+from skep.testing.conformance.store_sites import (
+    LetGoPromises,
+    NotePromises,
+    PackSitesPromises,
+    RulePromises,
+)
 from skep.testing.conformance.store_walk import RacePromises, WalkPromises
 
 
@@ -48,6 +54,10 @@ class StoreConformance(
     JobRunPromises,
     SchedulePromises,
     FirePromises,
+    PackSitesPromises,
+    LetGoPromises,
+    NotePromises,
+    RulePromises,
     WalkPromises,
     RacePromises,
 ):

@@ -60,7 +60,8 @@ def rows(count: int, priority: int = 5, start: int = 0, **fields: Any) -> list[R
 async def pack(
     store: Store, run: str = "run", limit: int = 1000, size: int = 10, priority: int = 5
 ) -> list[BlockRef]:
-    return await store.requests.pack([PackPlan(run, priority, limit, size)], NOW)
+    packing = await store.requests.pack([PackPlan(run, priority, limit, size)], NOW)
+    return packing.blocks
 
 
 async def packed(store: Store, count: int, run: str = "run", size: int = 10) -> list[BlockRef]:

@@ -203,7 +203,7 @@ class PackPromises:
         await store.requests.accept("one", rows(4, priority=-1) + rows(4, 3, start=4), NOW)
         await store.requests.accept("two", rows(4, priority=3), NOW)
         plans = [PackPlan("two", 3, 2, 10), PackPlan("one", -1, 10, 3)]
-        refs = await store.requests.pack(plans, NOW)
+        refs = (await store.requests.pack(plans, NOW)).blocks
         assert [(r.run, r.priority, r.size) for r in refs] == [
             ("two", 3, 2),
             ("one", -1, 3),

@@ -81,7 +81,8 @@ class Walk:
             self.rng.randrange(1, 30),
             self.rng.randrange(1, 9),
         )
-        refs = await self.store.requests.pack([PackPlan(run, 5, limit, size)], self.now)
+        packing = await self.store.requests.pack([PackPlan(run, 5, limit, size)], self.now)
+        refs = packing.blocks
         chosen = self.model.to_pack(run, limit)
         assert sum(ref.size for ref in refs) == len(chosen)
         for ref in refs:
@@ -219,7 +220,7 @@ class RacePromises:
             await new_run(store, run)
             await store.requests.accept(run, rows(100), NOW)
             plan = PackPlan(run, 5, 60, 10)
-            refs = await store.requests.pack([plan], NOW)
+            refs = (await store.requests.pack([plan], NOW)).blocks
             held = await store.blocks.lease([ref.id for ref in refs[:3]], "a", NOW, NOW + 9)
             retry = {number: NOW + 5 for block in held for number in ids(block)}
             reports = [settlement(b, failed(ids(b)[:5]), retry, agent="a") for b in held]

@@ -13,6 +13,7 @@ from skep.jobs.validate import Validator
 from skep.lanes.dispatch import Dispatcher
 from skep.lanes.ingest import Ingest
 from skep.lanes.leases import Leases
+from skep.model.manners import Manners
 from skep.placement.roster import Roster
 from skep.settings import Settings
 from skep.testing.simulation.faults import Crash, Faults, unreliable_bus, unreliable_store
@@ -78,12 +79,13 @@ class SimCenter:
     def start(self) -> None:
         """With an empty head, as after kill -9."""
         world, settings, store, bus = self._world, self._settings, self._store, self._bus
-        dispatcher = Dispatcher(settings.lanes, store, bus, world, self.name, lambda: None)
+        manners = Manners(settings.sites)
+        dispatcher = Dispatcher(settings.lanes, store, bus, world, self.name, lambda: None, manners)
         self.rooms = Rooms(
             Intake(store, Validator(("http",), world.rng), world, lambda: None),
             dispatcher,
-            Leases(settings.lanes, store, bus, world, dispatcher),
-            Ingest(settings.lanes, store, self._archive, world, world.rng),
+            Leases(settings.lanes, store, bus, world, dispatcher, manners),
+            Ingest(settings.lanes, store, self._archive, world, world.rng, manners),
             Roster(settings.center, store, world),
         )
         self._life += 1

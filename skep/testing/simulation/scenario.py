@@ -1,7 +1,8 @@
 """One seeded run: a client submits, everything goes wrong for a while, then calms down.
 
-Checked after every step: both ledgers agree and add up. Checked at the end: whatever was
-acknowledged has ended, and each success was stored once.
+Checked after every step: both ledgers agree and add up, and no host with a pace is in the
+hands of two. Checked at the end: whatever was acknowledged has ended, and each success was
+stored once.
 """
 
 from __future__ import annotations
@@ -30,6 +31,15 @@ from skep.testing.simulation.world import World, drive
 
 RUN = "simulated"
 CALM_LIMIT = 4000.0
+#: Odd ones have a pace.
+HOSTS = 12
+#: Hosts with a pace that are in the hands of two agents, or of one who does not hold them.
+_SHARED = """
+SELECT r.host FROM requests r JOIN blocks b ON b.id = r.block
+LEFT JOIN site_holds h ON h.host = r.host
+WHERE r.state = 1 AND b.state = 2 AND r.host LIKE '%.example'
+AND (h.block IS NULL OR h.block <> b.id)
+"""
 
 
 class LedgerBroken(AssertionError):
@@ -196,6 +206,10 @@ class Scenario:
         audited = drive(self.store.ledgers.audit())
         if counted != audited or counted.unaccounted or audited.unaccounted:
             raise self._broken(f"counted {counted.line()}; audited {audited.line()}")
+        with self.store.database.engine.connect() as connection:
+            shared = list(connection.exec_driver_sql(_SHARED).scalars())
+        if shared:
+            raise self._broken(f"{shared} are in a block that does not hold them")
 
     def _rows_changed(self) -> int:
         with self.store.database.engine.connect() as connection:
@@ -238,7 +252,9 @@ class Scenario:
 
 
 def _url(number: int) -> str:
-    return f"http://site.example/{number}"
+    """Half of them on an address of one's own, half on hosts that have a pace."""
+    host = f"site{number % HOSTS}.example" if number % 2 else "127.0.0.1"
+    return f"http://{host}/{number}"
 
 
 def simulate(seed: int, plan: Plan | None = None) -> Result:

@@ -57,9 +57,15 @@ def upgrade() -> None:
         sa.Column("host", _name(255), primary_key=True),
         sa.Column("block", BIG, nullable=True),
         sa.Column("until", sa.Float(53), nullable=False),
+        sa.Column("spacing", sa.Float(53), nullable=False),
         if_not_exists=True,
     )
     op.create_index("ix_site_holds_block", "site_holds", ["block"], if_not_exists=True)
+    # From now on `www.example.org` is kept as `example.org`; what is open follows.
+    op.execute(
+        "UPDATE requests SET host = SUBSTR(host, 5)"
+        " WHERE state IN (0, 1, 3) AND host LIKE 'www.%.%'"
+    )
 
 
 def downgrade() -> None:

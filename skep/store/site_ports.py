@@ -1,0 +1,41 @@
+"""What centers ask of a store about hosts; a part of `store/ports.py`, under its rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from skep.model.manners import Manners
+from skep.model.site import SiteRule
+from skep.store.facts import HeldSite, SiteRow
+
+
+class Sites(Protocol):
+    """Asked by `lanes`, and by people: hosts, how they are treated, and who has them.
+
+    A host is in the hands of a block from `Requests.pack` (or `Blocks.lease`) on, until the
+    block ends in any way or a report says that it is through with the host.
+    """
+
+    async def all(self, limit: int, after: str = "") -> list[SiteRow]:
+        """By name, those after a name."""
+
+    async def get(self, host: str) -> SiteRow:
+        """Raises NotFound."""
+
+    async def set_rule(self, host: str, rule: SiteRule, now: float) -> None:
+        """An operator's word; it holds for blocks that are packed from now on."""
+
+    async def clear(self, host: str, now: float) -> None:
+        """Forget the rule and what was learnt; counts stay. Raises NotFound."""
+
+    async def held(self, block_ids: Sequence[int]) -> list[HeldSite]:
+        """The hosts that these blocks have, by name."""
+
+    async def wake(self, now: float, manners: Manners, limit: int) -> int:
+        """Parked requests of hosts that are free become WAITING, about one window of each
+        host, and none while it cools; returns how many."""
+
+    async def unpack(self, now: float, limit: int) -> int:
+        """Claimable blocks of runs that rest give their hosts back: the blocks are FAILED,
+        their requests DELAYED and due at once. Returns how many blocks."""

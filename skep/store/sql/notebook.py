@@ -1,0 +1,148 @@
+"""What reports say about hosts, worked into their rows. Run by centers, inside `settle`.
+
+Only a block that holds a host is believed about it; counts are taken from everybody. A
+note counts once, with the report that brings it: an echo of that report changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+import sqlalchemy as sa
+
+from skep.model.manners import Manners, Site
+from skep.model.request import Outcome
+from skep.model.site import SiteNote
+from skep.model.states import Failure
+from skep.store.sql.database import Tx
+from skep.store.sql.dialect import id_list
+from skep.store.sql.holds import free_hosts, held_by
+from skep.store.sql.site_rows import sites_of
+from skep.store.sql.tables import sites
+
+#: Answers by which a host asks to be left alone.
+REFUSALS = frozenset({429, 503})
+#: A request that was put off waits for so long at least, in seconds.
+DEFERRED_LEAST = 1.0
+
+_LEARN = (
+    sa.update(sites)
+    .where(sites.c.host == sa.bindparam("site"))
+    .values({name: sa.bindparam(f"to_{name}") for name in (
+        "delay", "crawl_delay", "cooling_until", "strikes", "reason"
+    )})
+)  # fmt: skip
+
+
+class Notebook:
+    """The notes of one call of `settle`."""
+
+    def __init__(self, tx: Tx, block_ids: Sequence[int], now: float, manners: Manners) -> None:
+        self._tx = tx
+        self._now = now
+        self._manners = manners
+        #: block -> its hosts with their spacing.
+        self._held = held_by(tx.connection, block_ids)
+        self._sites: dict[str, Site] | None = None
+        self._changed: set[str] = set()
+        #: Hosts that are free, with the seconds before their next start.
+        self._free: dict[str, float] = {}
+        self._waits: dict[str, float] = {}
+
+    def lets_go(self, block: int, notes: Iterable[SiteNote]) -> bool:
+        """Does one of these notes free a host that the block holds?"""
+        held = self._held.get(block, {})
+        return any(note.left and note.host in held for note in notes)
+
+    def hear(self, block: int, note: SiteNote) -> float:
+        """Learn from a note; returns when its deferred requests may come again."""
+        held = self._held.get(block, {})
+        if note.host not in held:
+            rest = self._manners.rest(1, note.cool) if note.trouble else 0.0
+            return self._now + max(rest, DEFERRED_LEAST)
+        site = self._learn(self._site(note.host), note)
+        if note.left:
+            del held[note.host]
+            self._free[note.host] = note.wait
+        else:
+            self._waits[note.host] = note.wait
+        return max(site.cooling_until, self._now + DEFERRED_LEAST)
+
+    def count(self, notes: Sequence[SiteNote], deferred: Sequence[int]) -> None:
+        """Every outcome of the report is new: its notes are right."""
+        for note, put_off in zip(notes, deferred, strict=True):
+            self._tx.sites.add(note, put_off, self._now)
+
+    def count_some(
+        self, notes: Sequence[SiteNote], deferred: Sequence[int], outcomes: Sequence[Outcome]
+    ) -> None:
+        """Some outcomes were known before: count those that are new, one by one."""
+        for note, put_off in zip(notes, deferred, strict=True):
+            if put_off:
+                self._tx.sites.add(SiteNote(note.host), put_off, self._now)
+        if not outcomes:
+            return
+        ids = id_list(outcome.id for outcome in outcomes)
+        rows = self._tx.sql(f"SELECT id, host FROM requests WHERE id IN ({ids})")  # noqa: S608
+        hosts = {row.id: row.host for row in rows}
+        for outcome in outcomes:
+            self._tx.sites.add(_note_of(hosts[outcome.id], outcome), 0, self._now)
+
+    def write(self, ended: Iterable[int]) -> None:
+        """Free what notes and ended blocks let go, and keep what was learnt."""
+        for block in ended:
+            for host, spacing in self._held.get(block, {}).items():
+                self._free[host] = max(self._waits.get(host, 0.0), spacing)
+        free_hosts(self._tx, self._free, self._now)
+        if self._changed and self._sites is not None:
+            rows = [_row(self._sites[host]) for host in sorted(self._changed)]
+            self._tx.execute(_LEARN, rows)
+
+    def _site(self, host: str) -> Site:
+        if self._sites is None:
+            # All at once and in the order of hosts: two centers lock in one direction.
+            hosts = [host for held in self._held.values() for host in held]
+            self._sites = sites_of(self._tx.connection, hosts, lock=True)
+        return self._sites.get(host) or Site(host)
+
+    def _learn(self, site: Site, note: SiteNote) -> Site:
+        changes: dict[str, float | int | str] = {}
+        if note.requests or note.trouble:
+            changes["delay"] = note.delay
+        if note.crawl_delay:
+            changes["crawl_delay"] = note.crawl_delay
+        if note.trouble:
+            strikes = site.strikes + 1
+            rest = self._now + self._manners.rest(strikes, note.cool)
+            changes |= {"strikes": strikes, "cooling_until": rest, "reason": note.trouble}
+        elif site.strikes and note.requests > note.failed and site.cooling_until <= self._now:
+            changes |= {"strikes": 0, "cooling_until": 0.0, "reason": ""}
+        learnt: Site = msgspec.structs.replace(site, **changes)
+        if learnt != site and self._sites is not None:
+            self._sites[site.host] = learnt
+            self._changed.add(site.host)
+        return learnt
+
+
+def _note_of(host: str, outcome: Outcome) -> SiteNote:
+    return SiteNote(
+        host,
+        requests=1,
+        failed=int(bool(outcome.failure)),
+        refused=int(bool(outcome.failure) and outcome.status in REFUSALS),
+        barred=int(outcome.failure == Failure.ROBOTS),
+        elapsed_us=outcome.elapsed_us,
+        received=outcome.received,
+    )
+
+
+def _row(site: Site) -> dict[str, float | int | str]:
+    return {
+        "site": site.host,
+        "to_delay": site.delay,
+        "to_crawl_delay": site.crawl_delay,
+        "to_cooling_until": site.cooling_until,
+        "to_strikes": site.strikes,
+        "to_reason": site.reason,
+    }

@@ -1,0 +1,144 @@
+"""Rows of `sites`: read for decisions, made when missing, counted up. Run by centers only.
+
+Counts of one transaction are gathered and written at its very end, sorted by host: a busy
+host's row is locked for a moment only, and two centers lock in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from skep.model.manners import Site
+from skep.model.site import SiteNote, SiteRule
+from skep.store.sql.dialect import Dialect
+from skep.store.sql.tables import sites
+
+#: Hosts that one statement names.
+HOST_CHUNK = 500
+_COUNTS = ("requests", "failed", "refused", "barred", "deferred", "received", "elapsed_us")
+_COLUMNS = (
+    *("host", "delay", "crawl_delay", "not_before", "cooling_until", "reason", "strikes"),
+    *_COUNTS,
+    "last_at",
+)
+_FACTS = sa.select(
+    sites.c.host,
+    sites.c.rate,
+    sites.c.concurrency,
+    sites.c.robots,
+    sites.c.delay,
+    sites.c.crawl_delay,
+    sites.c.not_before,
+    sites.c.cooling_until,
+    sites.c.strikes,
+    sites.c.reason,
+)
+_ADD = (
+    sa.update(sites)
+    .where(sites.c.host == sa.bindparam("site"))
+    .values(
+        last_at=sa.bindparam("at"),
+        **{name: sites.c[name] + sa.bindparam(f"n_{name}") for name in _COUNTS},
+    )
+)
+
+
+class SiteCounts:
+    """What was done on hosts, added up until the transaction ends."""
+
+    __slots__ = ("_by_host",)
+
+    def __init__(self) -> None:
+        self._by_host: dict[str, list[float]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._by_host)
+
+    def add(self, note: SiteNote, deferred: int, now: float) -> None:
+        """One note of a report that is stored."""
+        counts = (note.requests, note.failed, note.refused, note.barred, deferred)
+        self._add(note.host, (*counts, note.received, note.elapsed_us, now))
+
+    def update(self, other: SiteCounts) -> None:
+        """Everything of another caller's."""
+        for host, counts in other._by_host.items():
+            self._add(host, counts)
+
+    def _add(self, host: str, counts: Sequence[float]) -> None:
+        known = self._by_host.get(host)
+        if known is None:
+            self._by_host[host] = list(counts)
+            return
+        for place in range(len(_COUNTS)):
+            known[place] += counts[place]
+        known[-1] = max(known[-1], counts[-1])
+
+    def write(self, connection: sa.Connection, dialect: Dialect) -> None:
+        """Add them to the rows, in the order of the hosts."""
+        make_sites(connection, dialect, self._by_host)
+        rows = [
+            {"site": host, "at": at, **_numbered(counts)}
+            for host, (*counts, at) in sorted(self._by_host.items())
+        ]
+        connection.execute(_ADD, rows)
+
+
+def _numbered(counts: Sequence[float]) -> dict[str, float]:
+    return {f"n_{name}": count for name, count in zip(_COUNTS, counts, strict=True)}
+
+
+def make_sites(connection: sa.Connection, dialect: Dialect, hosts: Collection[str]) -> None:
+    """A row for every host that has none."""
+    known: set[str] = set()
+    for chunk in in_chunks(sorted(hosts)):
+        query = sa.select(sites.c.host).where(sites.c.host.in_(chunk))
+        known.update(connection.execute(query).scalars())
+    rows = [_new(host) for host in sorted(set(hosts) - known)]
+    dialect.insert_new(connection, sites, _COLUMNS, rows)
+
+
+def _new(host: str) -> tuple[Any, ...]:
+    return (host, 0.0, 0.0, 0.0, 0.0, "", 0, *(0 for _ in _COUNTS), 0.0)
+
+
+def in_chunks(hosts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """A statement takes only so many parameters."""
+    for start in range(0, len(hosts), HOST_CHUNK):
+        yield hosts[start : start + HOST_CHUNK]
+
+
+def sites_of(
+    connection: sa.Connection, hosts: Collection[str], *, lock: bool = False
+) -> dict[str, Site]:
+    """What is known of these hosts; the unknown are absent."""
+    found: dict[str, Site] = {}
+    for chunk in in_chunks(sorted(hosts)):
+        query = _FACTS.where(sites.c.host.in_(chunk))
+        if lock:
+            query = query.order_by(sites.c.host).with_for_update()
+        for row in connection.execute(query):
+            found[row.host] = site_in(row)
+    return found
+
+
+def site_in(row: Any) -> Site:
+    """A row's facts."""
+    return Site(
+        row.host,
+        rule_in(row),
+        row.delay,
+        row.crawl_delay,
+        row.not_before,
+        row.cooling_until,
+        row.strikes,
+        row.reason,
+    )
+
+
+def rule_in(row: Any) -> SiteRule:
+    """A row's rule."""
+    robots = None if row.robots is None else bool(row.robots)
+    return SiteRule(row.rate, row.concurrency, robots)

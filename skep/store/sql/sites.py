@@ -1,0 +1,124 @@
+"""Sites: rules, what people see, and waking what waits for a host. Answers `Sites`.
+
+Run by centers only. Rows are never deleted: what was done on a host stays counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from skep.errors import NotFound
+from skep.model.manners import Manners
+from skep.model.site import SiteRule
+from skep.store.facts import HeldSite, SiteRow
+from skep.store.sql.awake import wake_hosts
+from skep.store.sql.database import Database, Tx
+from skep.store.sql.dialect import id_list
+from skep.store.sql.holds import watch
+from skep.store.sql.site_rows import make_sites, site_in
+from skep.store.sql.tables import blocks, runs, site_holds, sites
+from skep.store.sql.unpack import unpack_resting
+
+#: Nothing is known of the host but its rule and its counts.
+_FORGOTTEN = {"delay": 0.0, "crawl_delay": 0.0, "cooling_until": 0.0, "reason": "", "strikes": 0}
+
+
+class SqlSites:
+    """Rows of `sites` and `site_holds`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def all(self, limit: int, after: str = "") -> list[SiteRow]:
+        query = _SEEN.where(sites.c.host > after).order_by(sites.c.host).limit(limit)
+        return await self._database.read(lambda c: [_row(row) for row in c.execute(query)])
+
+    async def get(self, host: str) -> SiteRow:
+        row = await self._database.read(
+            lambda c: c.execute(_SEEN.where(sites.c.host == host)).first()
+        )
+        if row is None:
+            raise NotFound(f"nothing is known of {host}; nobody has asked for it or set a rule")
+        return _row(row)
+
+    async def set_rule(self, host: str, rule: SiteRule, now: float) -> None:
+        robots = None if rule.robots is None else int(rule.robots)
+        values = {"rate": rule.rate, "concurrency": rule.concurrency, "robots": robots}
+
+        def work(tx: Tx) -> None:
+            make_sites(tx.connection, tx.dialect, [host])
+            tx.execute(sa.update(sites).where(sites.c.host == host).values(**values))
+            watch(tx, {host: now})
+
+        await self._database.write(work)
+
+    async def clear(self, host: str, now: float) -> None:
+        values = {"rate": None, "concurrency": None, "robots": None, **_FORGOTTEN}
+        change = sa.update(sites).where(sites.c.host == host).values(**values)
+
+        def work(tx: Tx) -> None:
+            if tx.execute(sa.select(sites.c.host).where(sites.c.host == host)).first() is None:
+                raise NotFound(f"nothing is known of {host}, so there is nothing to clear")
+            tx.execute(change)
+            free = sa.update(site_holds).where(site_holds.c.host == host)
+            tx.execute(free.where(site_holds.c.block.is_(None)).values(until=now))
+            watch(tx, {host: now})
+
+        await self._database.write(work)
+
+    async def held(self, block_ids: Sequence[int]) -> list[HeldSite]:
+        if not block_ids:
+            return []
+        query = (
+            sa.select(site_holds.c.block, sites)
+            .join(sites, sites.c.host == site_holds.c.host)
+            .where(sa.literal_column(f"site_holds.block IN ({id_list(block_ids)})"))
+            .order_by(site_holds.c.host)
+        )
+        rows = await self._database.read(lambda c: c.execute(query).all())
+        return [HeldSite(row.block, site_in(row)) for row in rows]
+
+    async def wake(self, now: float, manners: Manners, limit: int) -> int:
+        due = sa.select(site_holds.c.host).where(
+            site_holds.c.block.is_(None), site_holds.c.until <= now
+        )
+        # Mostly there is none, and a look costs less than a transaction.
+        if await self._database.read(lambda c: c.execute(due.limit(1)).first()) is None:
+            return 0
+        return await self._database.write(lambda tx: wake_hosts(tx, now, manners, limit))
+
+    async def unpack(self, now: float, limit: int) -> int:
+        return await self._database.write(lambda tx: unpack_resting(tx, now, limit))
+
+
+_SEEN = (
+    sa.select(
+        sites,
+        blocks.c.id.label("block"),
+        blocks.c.agent.label("agent"),
+        runs.c.id.label("run_id"),
+    )
+    .outerjoin(site_holds, site_holds.c.host == sites.c.host)
+    .outerjoin(blocks, blocks.c.id == site_holds.c.block)
+    .outerjoin(runs, runs.c.no == blocks.c.run)
+)
+
+
+def _row(row: Any) -> SiteRow:
+    return SiteRow(
+        site_in(row),
+        row.requests,
+        row.failed,
+        row.refused,
+        row.barred,
+        row.deferred,
+        row.received,
+        row.elapsed_us,
+        row.last_at,
+        row.agent or "",
+        row.run_id or "",
+        row.block,
+    )
