@@ -9,7 +9,7 @@ say() { printf '%s\n' "$*" >&2; }
 missing_packages() {
     local search="$PATH:/usr/sbin:/sbin" pair
     for pair in redis-server:redis-server mariadbd:mariadb-server nginx:nginx-light \
-        tinyproxy:tinyproxy microsocks:microsocks git:git bwrap:bubblewrap; do
+        tinyproxy:tinyproxy microsocks:microsocks git:git curl:curl bwrap:bubblewrap; do
         PATH=$search command -v "${pair%%:*}" >/dev/null || printf '%s ' "${pair##*:}"
     done
     compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || printf 'postgresql '
