@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -18,23 +18,45 @@ AT_ONCE = 4
 CALL_SECONDS = 120.0
 
 
-class _Pages(msgspec.Struct):
+class PageItem(msgspec.Struct):
+    """An item that was kept for the page of a request."""
+
+    request: int
+    data: dict[str, Any]
+
+
+class ReadPages(msgspec.Struct):
+    """One answer of the center: some blocks, and the items of their pages if asked for."""
+
     blocks: list[PageBlock]
     next: int
+    items: list[PageItem] = []
 
 
 async def archived_blocks(
     client: CenterClient, run: str, *, unread: bool = False
 ) -> AsyncIterator[PageBlock]:
     """Blocks that the run's spider has read; with `unread` every one that ended."""
-    after = 0
-    while True:
-        query = f"after={after}&limit={AT_ONCE}&unread={str(unread).lower()}"
-        path = f"{run_path(run, 'pages')}?{query}"
-        accept = {"Accept": "application/msgpack"}
-        found = await client.call("GET", path, None, _Pages, headers=accept, seconds=CALL_SECONDS)
+    async for found in _read(client, run, f"unread={str(unread).lower()}"):
         for block in found.blocks:
             yield block
+
+
+async def archived_pages(client: CenterClient, run: str) -> AsyncIterator[ReadPages]:
+    """Blocks that the run's spider has read, some at a time, with what it kept of them."""
+    async for found in _read(client, run, "items=true"):
+        yield found
+
+
+async def _read(client: CenterClient, run: str, query: str) -> AsyncIterator[ReadPages]:
+    after = 0
+    accept = {"Accept": "application/msgpack"}
+    while True:
+        path = f"{run_path(run, 'pages')}?after={after}&limit={AT_ONCE}&{query}"
+        found = await client.call(
+            "GET", path, None, ReadPages, headers=accept, seconds=CALL_SECONDS
+        )
         if not found.blocks:
             return
+        yield found
         after = found.next

@@ -28,6 +28,7 @@ COMMANDS: dict[str, str] = {
     "parse": "Show what a spider makes of one page.",
     "replay": "Parse the archived pages of a run again, and compare the items.",
     "data": "Take items and pages out of a run.",
+    "job": "Keep jobs, show them, run them.",
     "submit": "Put requests into a run.",
     "info": "Show the state of everything on one screen.",
     "runs": "List runs; pause, continue, finish, cancel or revive one.",

@@ -52,21 +52,19 @@ def command(
 
 
 async def _replay(reach: Reach, run: str, spider: Spider) -> Difference:
-    from skep.cli.archived import archived_blocks
-    from skep.cli.outlets import read_items
+    from skep.cli.archived import archived_pages
     from skep.spiders.replay import Replay
 
+    # Some blocks at a time, with their items: a run of any size fits into memory.
+    replay = Replay(spider)
     async with reach.client() as client:
-        kept: dict[int, list[dict[str, Any]]] = {}
-        after = 0
-        while (page := await read_items(client, run, after)).items:
-            for item in page.items:
+        async for found in archived_pages(client, run):
+            kept: dict[int, list[dict[str, Any]]] = {}
+            for item in found.items:
                 kept.setdefault(item.request, []).append(item.data)
-            after = page.next
-        replay = Replay(spider, kept)
-        async for block in archived_blocks(client, run):
-            await replay.pages(block.pages)
-        return replay.end()
+            for block in found.blocks:
+                await replay.pages(block.pages, kept)
+    return replay.difference
 
 
 def _plain(difference: Difference) -> dict[str, Any]:

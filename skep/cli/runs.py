@@ -10,13 +10,13 @@ import click
 from skep.cli.options import json_option
 from skep.cli.output import age, show, show_json, table
 from skep.cli.reach import Reach, reaches_center, run_path
+from skep.cli.run_view import OPEN_STATES, in_words
 from skep.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from skep.wire.client import CenterClient
 
 HEAD = ("RUN", "STATE", "AGE", "ACCEPTED", "OPEN", "DONE", "DEAD")
-OPEN_STATES = ("waiting", "queued", "leased", "delayed")
 
 
 @click.group("runs", invoke_without_command=True)
@@ -25,7 +25,7 @@ OPEN_STATES = ("waiting", "queued", "leased", "delayed")
 @reaches_center
 @click.pass_context
 def command(context: click.Context, reach: Reach, limit: int, as_json: bool) -> None:
-    """List runs; pause, continue, finish, cancel or revive one."""
+    """List runs; show, pause, continue, restart, finish, cancel or revive one."""
     context.obj = reach
     if context.invoked_subcommand is None:
         views = asyncio.run(_read(reach, limit))
@@ -58,6 +58,22 @@ def _row(run: dict[str, Any], ledger: dict[str, Any], now: float) -> tuple[objec
     return run["id"], run["state"], since, ledger["accepted"], left, ledger["done"], ledger["dead"]
 
 
+@command.command("show")
+@click.argument("run")
+@json_option
+@reaches_center
+def show_run(reach: Reach, run: str, as_json: bool) -> None:
+    """Its figures: left, total, success, failed, rate, agents, bytes; and why it ended."""
+    view = asyncio.run(_one(reach, run))
+    show_json(view) if as_json else show(in_words(view, SystemClock().now()))
+
+
+async def _one(reach: Reach, run: str) -> dict[str, Any]:
+    async with reach.client() as client:
+        view: dict[str, Any] = await client.call("GET", run_path(run), None, dict)
+        return view
+
+
 def _verb(name: str, text: str) -> None:
     @command.command(name, help=text, short_help=text)
     @click.argument("run")
@@ -82,7 +98,8 @@ async def _act(reach: Reach, run: str, verb: str) -> dict[str, Any]:
 
 
 _verb("pause", "Hand out no more of its requests.")
-_verb("continue", "Go on with a paused or finished run.")
-_verb("finish", "Say that nothing more will come.")
+_verb("continue", "Go on with a paused, failed or finished run.")
+_verb("restart", "Start the process of its spider anew; the run goes on.")
+_verb("finish", "End it well; what is still open is cancelled.")
 _verb("cancel", "Cancel every request that has not ended.")
 _verb("revive", "Send its dead requests again.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,11 +17,11 @@ from typing import Any
 
 import msgspec
 
-from skep.errors import InvalidJob, SkepError
+from skep.errors import InvalidInput, InvalidJob, SkepError
+from skep.jobs.code_check import check_python, check_shell
 from skep.jobs.shape import Fault, fields_of
 from skep.jobs.validate import Offered, Validator, check_header
 from skep.model.job import (
-    CODE_LIMIT,
     Downloader,
     Generator,
     Job,
@@ -29,6 +29,7 @@ from skep.model.job import (
     SinkPart,
     SpiderPart,
 )
+from skep.model.run import RunSettings
 from skep.model.schedule import Schedule, cron_fields, flaws_in
 from skep.streams.registry import open_sink
 
@@ -45,11 +46,16 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "sitemap": ("url",),
     "sql": ("url", "query"),
 }
-SYNTAX_SECONDS = 5.0
+UNSAID = RunSettings()
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _FILE = re.compile(r"(?!/)[^\0:]+\.py(:[A-Za-z_]\w*)?")
-#: Fields of a run's settings that stand at the top of a document.
-AT_THE_TOP = ("priority", "downloader")
+#: Fields of a run's settings that stand elsewhere in a document.
+ELSEWHERE = {
+    "priority": "at the top of the document",
+    "downloader": "at the top of the document",
+    "code": "under `downloader`",
+    "curl": "under `downloader`, as `options`",
+}
 
 
 class Checker:
@@ -86,7 +92,11 @@ class Checker:
         _schedule(fields.get("schedule"), fields.get("name", ""), faults)
         if isinstance(document, Mapping):
             _something_to_do(document, faults)
-        return (None, faults) if faults else (_made(fields), [])
+        if faults:
+            return None, faults
+        job = _made(fields)
+        _try(lambda: self._validator.check_settings(job.run_settings(UNSAID)), "settings", faults)
+        return (None, faults) if faults else (job, [])
 
     def _downloader(self, part: Downloader | None, faults: list[Fault]) -> None:
         if part is None:
@@ -99,18 +109,20 @@ class Checker:
             faults.append(Fault("downloader.code", f"is missing; {part.kind} needs it"))
         if part.code and part.kind not in WITH_CODE:
             faults.append(Fault("downloader.code", f"{part.kind} takes no code"))
-        _syntax(part.kind, part.code, "downloader.code", faults)
+        checks = {"python": check_python, "shell": check_shell}
+        if part.code and part.kind in checks:
+            _try(partial(checks[part.kind], part.code), "downloader.code", faults)
 
     def _settings(self, fields: dict[str, Any], faults: list[Fault]) -> None:
         given = dict(fields.get("settings", {}))
-        for name in AT_THE_TOP:
+        for name, where in ELSEWHERE.items():
             if given.pop(name, None) is not None:
-                message = "stands at the top of the document, not among the settings"
-                faults.append(Fault(f"settings.{name}", message))
+                faults.append(Fault(f"settings.{name}", f"stands {where}, not among the settings"))
         good = fields_of(given, JobSettings, "settings", faults)
         for name, value in {**good.get("headers", {}), "Cookie": good.get("cookie", "")}.items():
             _try(partial(check_header, name, value), "settings.headers", faults)
-        fields["settings"] = msgspec.to_builtins(good)
+        # Plain data, as it comes back from the store.
+        fields["settings"] = msgspec.json.decode(msgspec.json.encode(good))
 
     def _requests(self, offered: Sequence[Offered], path: str, faults: list[Fault]) -> None:
         for number, request in _good(offered):
@@ -150,7 +162,7 @@ class Checker:
         if self._folder is None:
             return ""
         try:
-            return inside(self._folder, name).read_text()[:CODE_LIMIT]
+            return inside(self._folder, name).read_text()
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
             faults.append(Fault(path, f"cannot read {name!r} in the folder for jobs: {why}"))
@@ -167,7 +179,7 @@ def inside(folder: Path, name: str) -> Path:
 
 def linter() -> Checker:
     """What can be said about a document without a center."""
-    return Checker(Validator(SCHEMES, Random(0)))  # noqa: S311 - nothing secret
+    return Checker(Validator(SCHEMES, Random(0), KINDS))  # noqa: S311 - nothing secret
 
 
 def _spelled_out(document: Any) -> Any:
@@ -220,34 +232,19 @@ def _sink(part: SinkPart, path: str, faults: list[Fault]) -> None:
 
 
 def _syntax(kind: str, code: str, path: str, faults: list[Fault]) -> None:
-    if not code or kind not in WITH_CODE:
-        return
-    problem = _python_problem(code) if kind == "python" else _shell_problem(code)
-    if problem:
-        faults.append(Fault(path, problem))
+    """Of code that is no downloader: no function is asked for."""
+    checks = {"python": _parse, "shell": check_shell}
+    if code and kind in checks:
+        _try(partial(checks[kind], code), path, faults)
 
 
-def _python_problem(code: str) -> str:
+def _parse(code: str) -> None:
     try:
-        ast.parse(code)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(code)
     except SyntaxError as error:
-        return f"line {error.lineno or 0}: {error.msg}: {(error.text or '').strip()[:100]}"
-    except (ValueError, RecursionError, MemoryError) as error:
-        return f"not Python: {error}"
-    return ""
-
-
-def _shell_problem(code: str) -> str:
-    """`-n` reads and runs nothing."""
-    try:
-        read = subprocess.run(
-            ["/bin/sh", "-n"],
-            input=code.encode(),
-            capture_output=True,
-            timeout=SYNTAX_SECONDS,
-            check=False,
-            env={},
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        return f"could not be checked: {error}"
-    return read.stderr.decode(errors="replace").strip()[:200] if read.returncode else ""
+        where = f"line {error.lineno or 0}"
+        raise InvalidInput(f"{where}: {error.msg}: {(error.text or '').strip()[:100]}") from error
+    except (RecursionError, MemoryError) as error:
+        raise InvalidInput(f"cannot be parsed: {error}") from error

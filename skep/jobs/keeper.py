@@ -162,8 +162,9 @@ class Keeper:
         run = await self._store.runs.get(held.run)
         limit = job.chosen.run_time_limit
         if limit and run.state not in ENDED and self._clock.now() - held.at > limit:
-            await self._alert(held, f"stopped: the run took longer than {limit:g} s")
-            return await self._intake.move(held.run, RunState.CANCELLED)
+            reason = f"it took longer than the {limit:g} s that its job allows"
+            await self._alert(held, reason)
+            return await self._intake.move(held.run, RunState.CANCELLED, reason)
         return run
 
     # -- runs of spiders
@@ -185,7 +186,8 @@ class Keeper:
             steady = self._clock.monotonic() - began >= STEADY_SECONDS
             crashes = 1 if steady else crashes + 1
             if code in HOPELESS or crashes > part.restarts:
-                return await self._rest(held, run), await self._told(held, code, tail)
+                reason = await self._told(held, code, tail)
+                return await self._fail(held, run, reason), reason
             delay = self._restart.delay(crashes, self._rng)
             log.warning("spider of run %s ended with %s; again in %.1f s", held.run, code, delay)
             await self._clock.sleep(delay)
@@ -228,10 +230,10 @@ class Keeper:
         except SkepError:  # the store is away: the child waits for it as well
             return None
 
-    async def _rest(self, held: JobRun, run: Run) -> Run:
+    async def _fail(self, held: JobRun, run: Run, reason: str) -> Run:
         """Nothing that a restart would mend: a person must look."""
         try:
-            return await self._intake.move(held.run, RunState.PAUSED)
+            return await self._intake.move(held.run, RunState.FAILED, reason)
         except (Conflict, InvalidInput):
             return run
 

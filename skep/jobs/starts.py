@@ -127,7 +127,7 @@ class JobStarts:
         facts = {"open": False, "outcome": f"could not start: {error.detail}"}
         await self._store.job_runs.note(begun.run, begun.holder, **facts)
         try:
-            await self._intake.move(begun.run, RunState.CANCELLED)
+            await self._intake.move(begun.run, RunState.CANCELLED, error.detail)
         except SkepError:  # it was never opened
             return
 
@@ -147,40 +147,43 @@ class JobStarts:
         """Runs that have not ended, of those jobs that have any, newest first."""
         return await self._store.job_runs.going(jobs)
 
-    async def stop_run(self, run: str, reason: str = "") -> None:  # noqa: ARG002 - for the run's page
+    async def stop_run(self, run: str, reason: str = "") -> None:
         """Cancel it; nothing happens when it has ended."""
         try:
-            await self._intake.move(run, RunState.CANCELLED)
+            await self._intake.move(run, RunState.CANCELLED, reason)
         except Conflict:
             return
 
     async def pause(self, job: str) -> list[Run]:
         """Every run that is running."""
-        return await self._moved(job, RunState.RUNNING, RunState.PAUSED)
+        return await self._moved(job, (RunState.RUNNING,), RunState.PAUSED)
 
     async def resume(self, job: str) -> list[Run]:
         """Every run that rests."""
-        return await self._moved(job, RunState.PAUSED, RunState.RUNNING)
+        return await self._moved(job, RESTING, RunState.RUNNING)
 
     async def stop(self, job: str) -> list[Run]:
         """Every run that has not ended."""
-        return await self._moved(job, None, RunState.CANCELLED)
+        return await self._moved(job, (RunState.RUNNING, *RESTING), RunState.CANCELLED)
 
-    async def _moved(self, job: str, wanted: RunState | None, to: RunState) -> list[Run]:
+    async def _moved(self, job: str, wanted: Sequence[RunState], to: RunState) -> list[Run]:
         """Raises UnknownJob, and Conflict when there is nothing to move."""
         await self._store.jobs.get(job)
+        reason = "" if to is RunState.RUNNING else f"{to} by message to job {job}"
         moved: list[Run] = []
         for name in (await self.going([job])).get(job, []):
             run = await self._store.runs.get(name)
-            if run.state is wanted or (wanted is None and run.state not in ENDED):
-                moved.append(await self._intake.move(name, to))
+            if run.state in wanted:
+                moved.append(await self._intake.move(name, to, reason))
         if not moved:
-            kind = wanted or "open"
-            raise Conflict(f"job {job} has no run that is {kind}; `skep job show {job}` says more")
+            states = " or ".join(wanted)
+            raise Conflict(f"job {job} has no run that is {states}; see `skep job show {job}`")
         return moved
 
 
 ENDED = frozenset({RunState.FINISHED, RunState.CANCELLED})
+#: Until a person says so, nothing is done for them.
+RESTING = (RunState.PAUSED, RunState.FAILED)
 
 
 def _check_startable(kept: KeptJob) -> None:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from skep.model.code import SOURCE_LIMIT, Code, CodeLimits
 from skep.model.exits import ExitRules
 from skep.model.request import DEFAULT_PRIORITY, NewRequest
 from skep.model.run import RunSettings
@@ -23,11 +24,10 @@ NAME_WORDS = "1 to 46 letters, digits, `.`, `_` and `-`, the first one a letter 
 JobName = Annotated[str, Meta(pattern=JOB_NAME, description=NAME_WORDS)]
 #: Requests and addresses that one document may hold; more come from a file or a generator.
 INLINE_LIMIT = 10_000
-CODE_LIMIT = 256 * 1024
 
 Priority = Annotated[int, Meta(ge=-1, le=5)]
 Text = Annotated[str, Meta(max_length=10_000)]
-Code = Annotated[str, Meta(max_length=CODE_LIMIT)]
+Source = Annotated[str, Meta(max_length=SOURCE_LIMIT)]
 
 
 class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -36,7 +36,8 @@ class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 class JobSettings(RunSettings, frozen=True, forbid_unknown_fields=True):
     """How the requests of a job are handed out and fetched: the settings of its runs, and
-    these. `priority` and `downloader` stand at the top of the document."""
+    these. `priority` and `downloader` stand at the top of the document, `code` and `curl`
+    under `downloader`."""
 
     #: Requests that one dispatch takes from the job.
     dispatch: Annotated[int, Meta(ge=1, le=7000)] = 100
@@ -44,7 +45,7 @@ class JobSettings(RunSettings, frozen=True, forbid_unknown_fields=True):
     backoff_first: Annotated[float, Meta(ge=0, le=86400)] = 0.0
     #: Longest wait before a retry, in seconds; 0 = as the center is set.
     backoff_cap: Annotated[float, Meta(ge=0, le=864000)] = 0.0
-    #: Proxy for every request, as URL: short for `exits` with this one alone.
+    #: Proxy for every request, as URL; short for `exits` with one proxy.
     proxy: Annotated[str, Meta(max_length=2000)] = ""
     #: Sent as the `Cookie` header with every request.
     cookie: Annotated[str, Meta(max_length=8000)] = ""
@@ -59,9 +60,13 @@ class Downloader(_Part, frozen=True):
 
     kind: Annotated[str, Meta(max_length=50)] = "http"
     #: Python (`def run(uri, ...)`) or shell code, for the kinds `python` and `shell`.
-    code: Code = ""
-    #: For the kind: see its own page.
-    options: dict[str, Any] = msgspec.field(default_factory=dict)
+    code: Source = ""
+    #: What the code may use.
+    limits: CodeLimits = CodeLimits()
+    #: Let the code reach the network, under the egress rules of the agents.
+    network: bool = False
+    #: For `curl`: options as on its command line, of which only safe ones are taken.
+    options: Annotated[tuple[str, ...], Meta(max_length=200)] = ()
 
 
 class Generator(_Part, frozen=True):
@@ -74,11 +79,11 @@ class Generator(_Part, frozen=True):
     #: For `file`: one URI or one JSON object per line, in the center's folder for jobs.
     path: Annotated[str, Meta(max_length=1000)] = ""
     #: For `python` and `shell`.
-    code: Code = ""
+    code: Source = ""
     #: For `sitemap`, and the database of `sql`.
     url: Annotated[str, Meta(max_length=2000)] = ""
     #: For `sql`.
-    query: Code = ""
+    query: Source = ""
     #: When it runs by itself; with the job when there is none.
     cron: Annotated[str, Meta(max_length=200)] = ""
     #: Handed to the code.
@@ -162,12 +167,23 @@ class Job(_Part, frozen=True):
         fields["headers"] = {**under.headers, **chosen.headers}
         if chosen.cookie:
             fields["headers"]["Cookie"] = chosen.cookie
-        if chosen.proxy and fields["exits"] is None:
+        if chosen.proxy and chosen.exits is None:
             fields["exits"] = ExitRules(proxies=(chosen.proxy,))
         if self.priority != DEFAULT_PRIORITY:
             fields["priority"] = self.priority
-        fields["downloader"] = self.downloader.kind
+        if self.downloader != Downloader():
+            fields |= self._downloading(chosen.memory_limit)
         return RunSettings(**fields)
+
+    def _downloading(self, megabytes: int) -> dict[str, Any]:
+        part = self.downloader
+        fields: dict[str, Any] = {"downloader": part.kind, "curl": part.options}
+        if part.code:
+            limits = part.limits
+            if megabytes:
+                limits = msgspec.structs.replace(limits, memory=megabytes * 2**20)
+            fields["code"] = Code(part.code, limits, part.network)
+        return fields
 
 
 class KeptJob(msgspec.Struct, frozen=True):

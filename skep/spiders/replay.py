@@ -7,7 +7,7 @@ the callbacks yield are dropped. A page counts with all of its items, in any ord
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -68,31 +68,24 @@ class Difference(msgspec.Struct):
 class Replay:
     """Give it page after page; `difference` is what came of it."""
 
-    def __init__(self, spider: Spider, kept: dict[int, list[Data]]) -> None:
-        """`kept`: by request, the items of its page in their order."""
-        self.difference = Difference(kept=sum(map(len, kept.values())))
-        self._kept = kept
+    def __init__(self, spider: Spider) -> None:
+        self.difference = Difference()
         self._stats = Stats()
         self._caller = Caller(spider.options.callback_seconds)
         self._parser = Parser(spider, self._caller, Harvester(spider, self._stats), self._stats)
 
-    async def pages(self, pages: Iterable[Page]) -> None:
-        """Raises parsing.Stop when the spider's code hangs or raises too often."""
+    async def pages(self, pages: Iterable[Page], kept: Mapping[int, Sequence[Data]]) -> None:
+        """`kept`: by request, the items of its page in their order. Raises parsing.Stop when
+        the spider's code hangs or raises too often."""
         with self._caller:
             for page in pages:
                 harvest = await self._parser.parse(page)
                 self.difference.pages += 1
                 self.difference.errors = self._stats.callback_errors
                 found = [item.data for item in harvest.items] if harvest else []
-                self._compare(page, self._kept.pop(page.id, []), found)
-
-    def end(self) -> Difference:
-        """What is left was kept for pages that are not there any more."""
-        for items in self._kept.values():
-            for item in items:
-                self._single("(no page)", "removed", item)
-        self._kept = {}
-        return self.difference
+                before = kept.get(page.id, ())
+                self.difference.kept += len(before)
+                self._compare(page, before, found)
 
     def _compare(self, page: Page, before: Sequence[Data], now: Sequence[Data]) -> None:
         self.difference.now += len(now)

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 
 from skep.runtime.clock import Clock
 
-#: Wound up again that often, and at least this much longer than any callback may take.
+#: Wound up again that often, in seconds, or four times in the time that is allowed.
 WIND_EVERY = 5.0
 
 
@@ -26,7 +26,7 @@ async def watchdog(seconds: float, clock: Clock) -> AsyncIterator[None]:
     if not seconds:
         yield
         return
-    task = asyncio.create_task(_wind_up(seconds + 2 * WIND_EVERY, clock))
+    task = asyncio.create_task(_wind_up(seconds, min(WIND_EVERY, seconds / 4), clock))
     try:
         yield
     finally:
@@ -34,7 +34,8 @@ async def watchdog(seconds: float, clock: Clock) -> AsyncIterator[None]:
         faulthandler.cancel_dump_traceback_later()
 
 
-async def _wind_up(seconds: float, clock: Clock) -> None:
+async def _wind_up(seconds: float, every: float, clock: Clock) -> None:
     while True:
-        faulthandler.dump_traceback_later(seconds, exit=True, file=sys.__stderr__ or sys.stderr)
-        await clock.sleep(WIND_EVERY)
+        place = sys.__stderr__ or sys.stderr
+        faulthandler.dump_traceback_later(seconds + every, exit=True, file=place)
+        await clock.sleep(every)

@@ -22,7 +22,7 @@ from skep.model.run import Run, without_secrets
 from skep.model.states import RunState
 from skep.runtime.bell import within
 from skep.spiders.ports import FoundItem, Page, PageBlock, Reading, Turn, TurnDone
-from skep.store.facts import ItemRow, UnreadBlock, UnreadPage
+from skep.store.facts import ItemRow, KeptItem, UnreadBlock, UnreadPage
 
 READ_BLOCKS_MAX = 64
 READ_WAIT_MAX = 30.0
@@ -89,13 +89,8 @@ class AfterBlock(msgspec.Struct):
     limit: Annotated[int, Meta(ge=1, le=READ_BLOCKS_MAX)] = 8
     #: Those too that no driver has read yet.
     unread: bool = False
-
-
-class Pages(msgspec.Struct):
-    """In the order of their blocks; ask again with `after=next` until there are none."""
-
-    blocks: list[PageBlock]
-    next: int
+    #: The items of the pages too.
+    items: bool = False
 
 
 class Item(msgspec.Struct):
@@ -104,6 +99,15 @@ class Item(msgspec.Struct):
     id: int
     request: int
     data: dict[str, Any]
+
+
+class Pages(msgspec.Struct):
+    """In the order of their blocks; ask again with `after=next` until there are none."""
+
+    blocks: list[PageBlock]
+    next: int
+    #: Asked for with `items`: those of these pages, in the order in which they were kept.
+    items: list[Item]
 
 
 class Items(msgspec.Struct):
@@ -244,7 +248,7 @@ async def items(call: Call) -> Items:
     query: After = call.query
     name = run_name(call.path["run"])
     kept = await call.services.store.turns.items(name, query.after, query.limit)
-    found = [Item(k.id, k.request, msgspec.msgpack.decode(k.data)) for k in kept]
+    found = [_item(one) for one in kept]
     return Items(found, found[-1].id if found else query.after)
 
 
@@ -257,7 +261,17 @@ async def pages(call: Call) -> Pages:
     )
     fitting = _fitting(found)
     blocks = [await _with_bytes(call.services.archive, block, bodies=True) for block in fitting]
-    return Pages(blocks, fitting[-1].id if fitting else query.after)
+    kept = await _items_of(call, name, fitting) if query.items else []
+    return Pages(blocks, fitting[-1].id if fitting else query.after, kept)
+
+
+async def _items_of(call: Call, run: str, blocks: list[UnreadBlock]) -> list[Item]:
+    requests = [page.id for block in blocks for page in block.pages]
+    return [_item(kept) for kept in await call.services.store.turns.items_of(run, requests)]
+
+
+def _item(kept: KeptItem) -> Item:
+    return Item(kept.id, kept.request, msgspec.msgpack.decode(kept.data))
 
 
 def _row_of(path: str, handler: Any, summary: str, takes: Any, gives: Any) -> Endpoint:

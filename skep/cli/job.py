@@ -1,0 +1,244 @@
+"""`skep job`: keeps, shows and runs jobs. Files are YAML or JSON, several documents each."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import click
+
+from skep.cli.exits import Exit
+from skep.cli.options import json_option
+from skep.cli.output import age, show, show_json, table
+from skep.cli.reach import Reach, reaches_center
+from skep.runtime.clock import SystemClock
+
+HEAD = ("JOB", "REVISION", "ON", "PRIORITY", "WHAT", "WHEN", "CUSTOMER", "CHANGED")
+HISTORY_HEAD = ("REVISION", "WHEN", "WHAT", "AUTHOR")
+
+_files = click.argument(
+    "files", nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True)
+)
+
+
+@click.group("job")
+@reaches_center
+@click.pass_context
+def command(context: click.Context, reach: Reach) -> None:
+    """Keep jobs, show them, run them."""
+    context.obj = reach
+
+
+@command.command("apply")
+@_files
+@click.option("--dry-run", is_flag=True, help="Say what would change; keep nothing.")
+@json_option
+@reaches_center
+def apply(reach: Reach, files: tuple[Path, ...], dry_run: bool, as_json: bool) -> int:
+    """Check job documents and keep them.
+
+    FILES are YAML (several documents with `---` between them, or a list) or JSON; `-` is
+    stdin. Every document is checked before the first one is sent: what is wrong is told with
+    file, job and path, and then nothing is kept. Applying the same files again changes
+    nothing. A document with a field `revision` is kept only over that revision.
+    """
+    from skep.cli.job_files import apply_files
+
+    return asyncio.run(apply_files(reach, files, dry_run=dry_run, as_json=as_json))
+
+
+@command.command("lint")
+@_files
+@json_option
+def lint(files: tuple[Path, ...], as_json: bool) -> int:
+    """Check job documents without a center.
+
+    A center checks more: which downloaders it has, and whether a spider's file is there.
+    """
+    from skep.cli.job_files import lint_files
+
+    return lint_files(files, as_json=as_json)
+
+
+@command.command("ls")
+@click.option("--deleted", is_flag=True, help="Those that were deleted too.")
+@json_option
+@reaches_center
+def ls(reach: Reach, deleted: bool, as_json: bool) -> None:
+    """List jobs by name."""
+    jobs = asyncio.run(_all(reach, deleted))
+    if as_json:
+        show_json({"items": jobs})
+    elif not jobs:
+        show("no jobs yet; `skep job apply FILE` keeps one")
+    else:
+        now = SystemClock().now()
+        show(table(HEAD, [_row(kept, now) for kept in jobs]))
+
+
+async def _all(reach: Reach, deleted: bool) -> list[dict[str, Any]]:
+    from skep.cli.job_calls import all_jobs
+
+    async with reach.client() as client:
+        return await all_jobs(client, deleted=deleted)
+
+
+def _row(kept: dict[str, Any], now: float) -> tuple[object, ...]:
+    job = kept["job"]
+    state = "deleted" if kept.get("deleted") else "yes" if job.get("enabled", True) else "no"
+    when = job.get("schedule") or {}
+    every = f"every {when['every']} s" if when.get("every") else ""
+    after = f"after {', '.join(when['after'])}" if when.get("after") else ""
+    return (
+        job["name"],
+        kept["revision"],
+        state,
+        job.get("priority", 5),
+        job["spider"]["path"]
+        if job.get("spider")
+        else job.get("downloader", {}).get("kind", "http"),
+        when.get("cron") or every or after or "-",
+        job.get("customer") or "-",
+        age(now - kept["changed_at"]),
+    )
+
+
+@command.command("show")
+@click.argument("job")
+@json_option
+@reaches_center
+def show_one(reach: Reach, job: str, as_json: bool) -> None:
+    """Show a job as a document that can be applied again, and its newest runs."""
+    from skep.cli.job_calls import document_of, job_path
+
+    view = asyncio.run(_called(reach, "GET", job_path(job)))
+    show_json(view) if as_json else show(document_of(view))
+
+
+async def _called(
+    reach: Reach, method: str, path: str, headers: dict[str, str] | None = None
+) -> dict[str, Any]:
+    async with reach.client() as client:
+        answer: dict[str, Any] = await client.call(
+            method, path, None, dict, headers=headers, seconds=60.0
+        )
+        return answer
+
+
+@command.command("run")
+@click.argument("job")
+@click.option("--key", default="", help="Started once per key: the same key gives the same run.")
+@click.option("--wait", is_flag=True, help="Wait until the run has ended.")
+@click.option("--timeout", type=float, help="With --wait: give up after so many seconds.")
+@json_option
+@reaches_center
+def run(reach: Reach, job: str, key: str, wait: bool, timeout: float | None, as_json: bool) -> int:
+    """Start a run of a job.
+
+    With --wait the exit code is 0 when everything is done, 7 when requests are dead, 1 when
+    the run was stopped or rests, 8 when the time was over.
+    """
+    from skep.cli.job_calls import run_job
+
+    return asyncio.run(run_job(reach, job, key, wait=wait, seconds=timeout, as_json=as_json))
+
+
+def _verb(name: str, text: str) -> None:
+    @command.command(name, help=text, short_help=text)
+    @click.argument("job")
+    @json_option
+    @reaches_center
+    def act(reach: Reach, job: str, as_json: bool) -> None:
+        from skep.cli.job_calls import job_path
+
+        answer = asyncio.run(_called(reach, "POST", job_path(job, name)))
+        if as_json:
+            show_json(answer)
+            return
+        for moved in answer["runs"]:
+            show(f"{moved['id']} is {moved['state']}")
+        if answer.get("started"):
+            show(f"{answer['started']} started")
+
+
+_verb("pause", "Pause its runs: nothing more is handed out, its spiders end.")
+_verb("resume", "Go on with its paused runs.")
+_verb("stop", "Stop its runs: what has not ended is cancelled.")
+_verb("restart", "Stop its runs and start a new one.")
+
+
+@command.command("edit")
+@click.argument("job")
+@json_option
+@reaches_center
+def edit(reach: Reach, job: str, as_json: bool) -> int:
+    """Change a job in your editor ($VISUAL or $EDITOR).
+
+    What is kept is checked first. When it is not valid, or when somebody changed the job
+    meanwhile, your text stays in a file that is named.
+    """
+    from skep.cli.job_files import edit_job
+
+    return asyncio.run(edit_job(reach, job, as_json=as_json))
+
+
+@command.command("rm")
+@click.argument("jobs", nargs=-1, required=True)
+@json_option
+@reaches_center
+def rm(reach: Reach, jobs: tuple[str, ...], as_json: bool) -> None:
+    """Delete jobs. Their history stays, and applying them again brings them back."""
+    from skep.cli.job_calls import delete_path
+
+    gone = [asyncio.run(_called(reach, "DELETE", delete_path(job))) for job in jobs]
+    if as_json:
+        show_json({"items": gone})
+    else:
+        for kept in gone:
+            show(f"deleted {kept['job']['name']} (revision {kept['revision']})")
+
+
+@command.command("history")
+@click.argument("job")
+@click.option("--limit", type=click.IntRange(1, 1000), default=100, help="How many, newest first.")
+@json_option
+@reaches_center
+def history(reach: Reach, job: str, limit: int, as_json: bool) -> None:
+    """Who changed a job when."""
+    from skep.cli.job_calls import job_path
+
+    answer = asyncio.run(_called(reach, "GET", f"{job_path(job, 'revisions')}?limit={limit}"))
+    if as_json:
+        show_json(answer)
+        return
+    now = SystemClock().now()
+    lines = [
+        (line["revision"], f"{age(now - line['at'])} ago", line["what"], line["author"])
+        for line in answer["items"]
+    ]
+    show(table(HISTORY_HEAD, lines))
+
+
+@command.command("diff")
+@click.argument("job")
+@click.argument("old", type=click.IntRange(0), required=False)
+@click.argument("new", type=click.IntRange(1), required=False)
+@json_option
+@reaches_center
+def diff(reach: Reach, job: str, old: int | None, new: int | None, as_json: bool) -> int:
+    """Show what changed between two revisions.
+
+    By default the newest revision and the one before it; with one number, from that to the
+    newest.
+    """
+    from skep.cli.job_calls import job_path
+
+    asked = [f"{name}={n}" for name, n in (("old", old), ("new", new)) if n is not None]
+    path = job_path(job, "diff") + (f"?{'&'.join(asked)}" if asked else "")
+    answer = asyncio.run(_called(reach, "GET", path))
+    if as_json:
+        show_json(answer)
+    elif answer["diff"]:
+        show(answer["diff"])
+    return Exit.OK

@@ -1,0 +1,105 @@
+"""What `skep job` asks of a center, and how its answers read. Imported when it runs."""
+
+from __future__ import annotations
+
+import getpass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from skep.cli.exits import Exit
+from skep.cli.output import age, say, show, show_json
+from skep.cli.reach import Reach, run_path
+from skep.jobs.documents import write_document
+from skep.runtime.clock import Clock, SystemClock
+
+if TYPE_CHECKING:
+    from skep.wire.client import CenterClient
+
+PAGE = 500
+LOOK_EVERY = 0.3
+#: A run in one of these does nothing more by itself.
+STILL = {"finished", "cancelled", "paused", "failed"}
+
+
+def job_path(job: str, verb: str = "") -> str:
+    """The API's path of a job, or of something that can be done to it."""
+    return f"/api/v1/jobs/{quote(job, safe='')}" + (f"/{verb}" if verb else "")
+
+
+def author() -> str:
+    """Who sits here, for the history."""
+    try:
+        return quote(getpass.getuser())
+    except (KeyError, OSError):  # a user without a name
+        return ""
+
+
+def delete_path(job: str) -> str:
+    return f"{job_path(job)}?author={author()}"
+
+
+async def all_jobs(client: CenterClient, *, deleted: bool) -> list[dict[str, Any]]:
+    """Every job, page by page."""
+    jobs: list[dict[str, Any]] = []
+    after: str | None = ""
+    while after is not None:
+        asked = f"limit={PAGE}&after={quote(after)}&deleted={str(deleted).lower()}"
+        page = await client.call("GET", f"/api/v1/jobs?{asked}", None, dict)
+        jobs += page["items"]
+        after = page["next"]
+    return jobs
+
+
+def document_of(view: dict[str, Any]) -> str:
+    """A job as YAML; everything about it that is not part of it stands in comments."""
+    kept, now = view["kept"], SystemClock().now()
+    changed = f"revision {kept['revision']}, {age(now - kept['changed_at'])} ago"
+    lines = [f"# {changed}, by {kept['author']}{', deleted' if kept.get('deleted') else ''}"]
+    for run in view["runs"]:
+        what = run.get("outcome") or ("open" if run.get("open", True) else "ended")
+        lines.append(f"# run {run['run']}, {age(now - run['at'])} ago: {what.splitlines()[0]}")
+    return "\n".join([*lines, write_document(kept["job"]).rstrip("\n")])
+
+
+async def run_job(
+    reach: Reach, job: str, key: str, *, wait: bool, seconds: float | None, as_json: bool
+) -> int:
+    """Start a run, and with `wait` stay until it has ended; the exit code."""
+    headers = {"Idempotency-Key": key} if key else {}
+    async with reach.client() as client:
+        started = await client.call("POST", job_path(job, "run"), None, dict, headers=headers)
+        if not wait:
+            show_json(started) if as_json else show(started["run"])
+            return Exit.OK
+        say(f"run {started['run']}")
+        view = await _ended(client, started["run"], seconds, SystemClock())
+    if view is None:
+        say("the time to wait was over; the run goes on")
+        show_json(started) if as_json else show(started["run"])
+        return Exit.TIMED_OUT
+    _show_end(started["run"], view, as_json)
+    if view["run"]["state"] != "finished":
+        return Exit.FAILED
+    return Exit.PARTLY if view["ledger"]["dead"] else Exit.OK
+
+
+async def _ended(
+    client: CenterClient, run: str, seconds: float | None, clock: Clock
+) -> dict[str, Any] | None:
+    deadline = None if seconds is None else clock.monotonic() + seconds
+    while True:
+        view: dict[str, Any] = await client.call("GET", run_path(run), None, dict)
+        if view["run"]["state"] in STILL:
+            return view
+        if deadline is not None and clock.monotonic() > deadline:
+            return None
+        await clock.sleep(LOOK_EVERY)
+
+
+def _show_end(run: str, view: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        show_json(view)
+        return
+    state, ledger = view["run"]["state"], view["ledger"]
+    reason = f" ({view['run']['reason']})" if view["run"].get("reason") else ""
+    show(f"{run} {state}{reason}: {ledger['done']} done, {ledger['dead']} dead")

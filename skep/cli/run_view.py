@@ -1,0 +1,40 @@
+"""One run in words: where its requests are, what came of them, why it ended. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skep.cli.output import age
+
+OPEN_STATES = ("waiting", "queued", "leased", "delayed")
+
+
+def in_words(view: dict[str, Any], now: float) -> str:
+    """The answer of GET /api/v1/runs/{run} for people."""
+    run, ledger, figures = view["run"], view["ledger"], view["figures"]
+    left = sum(ledger[state] for state in OPEN_STATES)
+    since = run["changed_at"] or run["created_at"]
+    lines = [
+        f"run       {run['id']} of job {run['job']}, made {age(now - run['created_at'])} ago",
+        f"state     {run['state']} for {age(now - since)}",
+    ]
+    if run["reason"]:
+        lines.append(f"reason    {run['reason']}")
+    ended = {"success": "done", "failed": "dead", "cancelled": "cancelled", "expired": "expired"}
+    counts = ", ".join(f"{ledger[state]:,} {word}" for word, state in ended.items())
+    lines += [
+        f"requests  {ledger['accepted']:,} total, {left:,} left, {counts}",
+        f"left      {_counts({state: ledger[state] for state in OPEN_STATES})}",
+        f"rate      {figures['rate']:,.1f} answers/s over the last minute",
+        f"bytes     {figures['received']:,} received, {figures['sent']:,} sent",
+        f"statuses  {_counts(figures['statuses'])}",
+        f"failures  {_counts(figures['failures'])}",
+        f"agents    {_counts(figures['agents'])}",
+    ]
+    if view["unaccounted"]:
+        lines.append(f"UNACCOUNTED {view['unaccounted']}")
+    return "\n".join(lines)
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name}: {n:,}" for name, n in counts.items() if n) or "none"

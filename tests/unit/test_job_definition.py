@@ -1,0 +1,249 @@
+"""Job documents: what is taken, what is refused, and that every fault is told with its path."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from skep.errors import InvalidInput, InvalidJob
+from skep.jobs.definition import Checker, linter
+from skep.jobs.documents import difference, read_documents, write_document
+from skep.jobs.secrets import hidden
+from skep.jobs.validate import Validator
+from skep.model.job import Job, bytes_of, job_of
+from skep.model.run import RunSettings
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+GOOD: dict[str, Any] = {"name": "quotes", "requests": ["http://example.org/"]}
+PYTHON = "def run(uri):\n    return b''\n"
+
+
+def faults(**fields: Any) -> dict[str, str]:
+    """path -> message of a good document with these fields changed."""
+    document = {name: value for name, value in {**GOOD, **fields}.items() if value != "absent"}
+    job, found = linter().judge(document)
+    assert (job is None) == bool(found)
+    return {fault.path: fault.message for fault in found}
+
+
+def good(**fields: Any) -> Job:
+    return linter().check({**GOOD, **fields})
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "no name": ({"name": "absent"}, "name"),
+    "a name with a space": ({"name": "a b"}, "name"),
+    "a name with a newline": ({"name": "a\n"}, "name"),
+    "a name that is too long": ({"name": "a" * 47}, "name"),
+    "a priority that is none": ({"priority": 6}, "priority"),
+    "a misspelt field": ({"shedule": {}}, "shedule"),
+    "a misspelt setting": ({"settings": {"retrys": 1}}, "settings.retrys"),
+    "a setting out of range": ({"settings": {"retries": -1}}, "settings.retries"),
+    "a setting of the wrong kind": ({"settings": {"block_size": "x"}}, "settings.block_size"),
+    "a priority among settings": ({"settings": {"priority": 1}}, "settings.priority"),
+    "a header in two lines": ({"settings": {"headers": {"A": "b\r\nC: d"}}}, "settings.headers"),
+    "a cookie in two lines": ({"settings": {"cookie": "a\nb"}}, "settings.headers"),
+    "settings that are none": ({"settings": 3}, "settings"),
+    "an unknown kind": ({"downloader": "cobol"}, "downloader.kind"),
+    "python without code": ({"downloader": "python"}, "downloader.code"),
+    "python that is none": (
+        {"downloader": {"kind": "python", "code": "def run(:"}},
+        "downloader.code",
+    ),
+    "shell that is none": ({"downloader": {"kind": "shell", "code": "if"}}, "downloader.code"),
+    "http with code": ({"downloader": {"kind": "http", "code": PYTHON}}, "downloader.code"),
+    "an unsafe option of curl": (
+        {"downloader": {"kind": "curl", "options": ["-o", "x"]}},
+        "settings",
+    ),
+    "a request that is no URL": ({"requests": ["http://a/", "nonsense"]}, "requests[1]"),
+    "a request with a misspelt field": ({"requests": [{"url": "http://a/"}]}, "requests[0]"),
+    "an unknown generator": ({"generators": [{"kind": "magic"}]}, "generators[0].kind"),
+    "a list without entries": ({"generators": [{"kind": "list"}]}, "generators[0].uris"),
+    "a generator's cron line": (
+        {"generators": [{"kind": "shell", "code": "echo", "cron": "61 * * * *"}]},
+        "generators[0].cron",
+    ),
+    "a generator's code": (
+        {"generators": [{"kind": "python", "code": "for"}]},
+        "generators[0].code",
+    ),
+    "nothing to do": ({"requests": []}, "requests"),
+    "a spider and requests": ({"spider": "a.b:C"}, "spider"),
+    "a spider of no form": ({"requests": "absent", "spider": "a b"}, "spider.path"),
+    "an absolute spider": ({"requests": "absent", "spider": "/etc/x.py"}, "spider.path"),
+    "an argument that is no name": (
+        {"requests": "absent", "spider": {"path": "a.b:C", "arguments": {"x-y": 1}}},
+        "spider.arguments.x-y",
+    ),
+    "a cron line": ({"schedule": "61 * * * *"}, "schedule.cron"),
+    "a time zone": ({"schedule": {"cron": "0 3 * * *", "zone": "Mars/X"}}, "schedule.zone"),
+    "a strategy": ({"placement": {"strategy": "best"}}, "placement.strategy"),
+    "no agents": ({"placement": {"strategy": "fixed", "n": 0}}, "placement.n"),
+    "a sink": ({"sinks": ["tape:x"]}, "sinks[0]"),
+    "an option of a sink": ({"sinks": ["jsonl:x?color=red"]}, "sinks[0]"),
+    "enabled that is neither": ({"enabled": "maybe"}, "enabled"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_it_is_refused_and_its_path_is_told(what: str) -> None:
+    """D1: schema, Python and shell syntax, cron line, unknown kinds."""
+    fields, path = WRONG[what]
+    found = faults(**fields)
+    assert path in found, found
+    assert found[path]
+
+
+def test_every_fault_is_told_at_once() -> None:
+    """D1: one look is enough to mend a document."""
+    everything: dict[str, Any] = {"requests": ["http://a/", "b", "c"]}
+    everything |= {"settings": {"retries": -1, "time_limit": 0, "nope": 1}, "note": 3}
+    everything |= {"downloader": {"kind": "python", "code": "("}, "schedule": {"cron": "x"}}
+    found = faults(**everything)
+    assert found.keys() == {
+        "note",
+        "requests[1]",
+        "requests[2]",
+        "settings.retries",
+        "settings.time_limit",
+        "settings.nope",
+        "downloader.code",
+        "schedule.cron",
+    }
+    with pytest.raises(InvalidJob) as refused:
+        linter().check({**GOOD, **everything})
+    assert refused.value.detail.count("\n") == len(found) - 1
+
+
+@pytest.mark.parametrize("document", [None, 3, "text", [], [GOOD]])
+def test_what_is_no_mapping_is_told_so(document: Any) -> None:
+    with pytest.raises(InvalidJob, match="mapping"):
+        linter().check(document)
+
+
+def test_a_misspelt_field_is_offered_the_right_one() -> None:
+    assert "did you mean 'schedule'?" in faults(shedule={})["shedule"]
+
+
+def test_short_forms_mean_the_long_ones() -> None:
+    short = good(downloader="http", schedule="@daily", sinks=["jsonl:a.jsonl"])
+    long = good(
+        downloader={"kind": "http"}, schedule={"cron": "@daily"}, sinks=[{"url": "jsonl:a.jsonl"}]
+    )
+    assert short == long
+    assert bytes_of(short) == bytes_of(long)
+    assert bytes_of(good()) == bytes_of(good(priority=5, enabled=True, settings={}, note=""))
+
+
+def test_a_job_survives_the_store_and_the_editor() -> None:
+    code = {"kind": "python", "code": PYTHON, "limits": {"processes": 4}}
+    job = good(
+        note="zwei\nZeilen: ü",
+        downloader=code,
+        settings={"retries": 3, "headers": {"A": "b"}, "accept_status": [404]},
+        requests=["http://a/", {"uri": "http://b/", "priority": 0, "meta": {"k": [1, None]}}],
+        schedule={"every": 60, "overlap": "queue"},
+        placement={"strategy": "fixed", "n": 2, "labels": {"site": "köln"}},
+    )
+    assert job_of(bytes_of(job)) == job
+    (document,) = read_documents(write_document(job), "x.yaml")
+    assert linter().check(document) == job
+
+
+def test_what_a_job_says_wins_over_its_spider() -> None:
+    spiders = RunSettings(retries=7, robots=False, headers={"A": "spider", "B": "spider"})
+    job = good(settings={"retries": 0, "headers": {"A": "job"}, "cookie": "k=v"}, priority=-1)
+    merged = job.run_settings(spiders)
+    assert (merged.retries, merged.robots, merged.priority) == (0, False, -1)
+    assert merged.headers == {"A": "job", "B": "spider", "Cookie": "k=v"}
+    proxied = good(settings={"proxy": "http://user:secret@p:1/"}).run_settings(RunSettings())
+    assert proxied.exits is not None
+    assert proxied.exits.proxies == ("http://user:secret@p:1/",)
+
+
+def test_code_and_its_limits_travel_with_the_run() -> None:
+    part = {"kind": "python", "code": PYTHON, "network": True, "limits": {"files": 99}}
+    settings = good(downloader=part, settings={"memory_limit": 64}).run_settings(RunSettings())
+    assert settings.code is not None
+    assert (settings.downloader, settings.code.source) == ("python", PYTHON)
+    assert (settings.code.limits.memory, settings.code.limits.files) == (64 * 2**20, 99)
+    assert settings.code.network
+
+
+def test_a_center_looks_for_the_files_of_a_job(tmp_path: Path) -> None:
+    (tmp_path / "good.py").write_text("import skep\n")
+    (tmp_path / "bad.py").write_text("class (:\n")
+    (tmp_path / "link.py").symlink_to(EXAMPLES / "demo_pages.py")
+    checker = Checker(Validator(("http",), Random(0)), ("http",), tmp_path)
+
+    def told(spider: str) -> list[str]:
+        _, found = checker.judge({"name": "j", "spider": spider})
+        return [str(fault) for fault in found]
+
+    assert told("good.py") == told("good.py:Spider") == told("package.module:Spider") == []
+    assert told("bad.py")[0].startswith("spider.path: line 1: ")
+    for elsewhere in ("missing.py", "../x.py", "a/../../x.py", "link.py"):
+        assert told(elsewhere)[0].startswith("spider.path: cannot read "), elsewhere
+
+
+def test_several_documents_in_one_file() -> None:
+    assert read_documents("name: a\n---\nname: b\n---\n", "x.yaml") == [
+        {"name": "a"},
+        {"name": "b"},
+    ]
+    assert read_documents('[{"name": "a"}, {"name": "b"}]', "x.json") == [
+        {"name": "a"},
+        {"name": "b"},
+    ]
+    (document,) = read_documents("schedule:\n  exclude: [2026-12-24]\n", "x.yaml")
+    assert document == {"schedule": {"exclude": ["2026-12-24"]}}, "a date stays the text it is"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: [", "x.yaml: not YAML: line 1"),
+        ("name: a\nname: b\n", "line 2: the field 'name' stands here twice"),
+        ("!!python/object/apply:os.system ['true']", "not YAML"),
+    ],
+)
+def test_what_is_no_document_is_told_with_its_line(text: str, words: str) -> None:
+    """No code on loading: what others send is data."""
+    with pytest.raises(InvalidInput, match=words):
+        read_documents(text, "x.yaml")
+
+
+def test_the_difference_of_two_jobs() -> None:
+    before, after = good(note="old"), good(note="new")
+    told = difference(before, after, ("revision 1", "revision 2"))
+    assert told.startswith("--- revision 1\n+++ revision 2\n")
+    assert "-note: old\n+note: new" in told
+    assert difference(before, before, ("a", "b")) == ""
+
+
+def test_what_is_secret_is_hidden() -> None:
+    job = good(
+        settings={
+            "cookie": "s3cret",
+            "proxy": "http://u:s3cret@p/",
+            "headers": {"Authorization": "s3cret", "X-A": "b"},
+            "exits": {"proxies": ["socks5://u:s3cret@p:1"]},
+        },
+        sinks=["postgresql://u:s3cret@db/x?table=t"],
+    )
+    shown = bytes_of(hidden(job))
+    assert b"s3cret" in bytes_of(job)
+    assert b"s3cret" not in shown
+    assert b'"X-A":"b"' in shown
+
+
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=lambda file: file.name)
+def test_the_examples_are_good(file: Path) -> None:
+    documents = read_documents(file.read_text(), file.name)
+    assert documents
+    names = [linter().check(document).name for document in documents]
+    assert len(set(names)) == len(names)
