@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 
 from skep.downloaders.code.isolation import ENVIRONMENT, SCRATCH, Isolation
 
 START_SECONDS = 20.0
+END_SECONDS = 10.0
 _KILL_ROUNDS = 50
 #: Fields of /proc/PID/stat behind the name, which may hold anything.
 _PARENT_FIELD = 1
@@ -43,16 +46,23 @@ class Child:
     inner: int | None
     #: The scratch folder where there is no box.
     folder: Path | None
+    #: The user that it will become; 0 = none of its own.
+    uid: int
+    _lock: Lock = field(default_factory=Lock)
+    _buried: bool = False
 
     def kill(self) -> None:
         """End it with all its descendants. Blocks only where there is no box."""
-        if self.inner is None:
-            kill_tree(self.process.pid)
-        else:
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self.inner, signal.SIGKILL)
-        with suppress(ProcessLookupError, PermissionError):
-            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+        with self._lock:
+            if self._buried:  # its numbers may be somebody else's by now
+                return
+            if self.inner is None:
+                kill_tree(self.process.pid, self.uid)
+            else:
+                with suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(self.inner, signal.SIGKILL)
+            with suppress(ProcessLookupError, PermissionError):
+                signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
 
     def ending(self) -> str:
         """How it ended; only to be asked when it has. bubblewrap adds 128 to a signal."""
@@ -67,13 +77,23 @@ class Child:
     def bury(self) -> int:
         """After its end: free everything, and say how it ended. Blocks for the folder."""
         code = self.process.wait()
+        if self.inner is not None:
+            # It ends when everything in the box has ended.
+            poll = select.poll()
+            poll.register(self.inner, select.POLLIN)
+            poll.poll(END_SECONDS * 1000)
+        with self._lock:
+            self._buried = True
+            self._close()
+        return code
+
+    def _close(self) -> None:
         self.sock.close()
         for fd in (self.pidfd, self.inner):
             if fd is not None:
                 os.close(fd)
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
-        return code
 
 
 def give_birth(isolation: Isolation, scratch: int, uid: int, *, network: bool) -> Child:
@@ -104,7 +124,7 @@ def give_birth(isolation: Isolation, scratch: int, uid: int, *, network: bool) -
     finally:
         theirs.close()
         os.close(info_theirs)
-    child = Child(process, ours, None, os.pidfd_open(process.pid), None, folder)
+    child = Child(process, ours, None, os.pidfd_open(process.pid), None, folder, uid)
     try:
         if isolation.boxed:
             child.inner = _inner(info)
@@ -152,13 +172,16 @@ def _said(child: Child, error: Exception) -> str:
     return " ".join(f"the child process did not start: {words or error}".split())
 
 
-def kill_tree(root: int) -> None:
+def kill_tree(root: int, uid: int) -> None:
     """A process, its group, and all that descend from it, whatever session they are in.
 
-    The root goes last: as long as it lives, orphans come to it and can be found.
+    The root goes last: as long as it lives, orphans come to it and can be found. After its
+    own end, only a user of its own still tells who belonged to it.
     """
     for _ in range(_KILL_ROUNDS):
-        found = descendants(root)
+        found = descendants(root) + (owned_by(uid) if uid else [])
+        if root in found:
+            found.remove(root)
         if not found:
             break
         for pid in found:
@@ -178,6 +201,16 @@ def descendants(root: int) -> list[int]:
     while ahead:
         ahead += (theirs := children.get(ahead.pop(), []))
         found += theirs
+    return found
+
+
+def owned_by(uid: int) -> list[int]:
+    """Living processes of a user."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if entry.name.isdigit() and entry.stat().st_uid == uid and _parent(entry) is not None:
+                found.append(int(entry.name))
     return found
 
 

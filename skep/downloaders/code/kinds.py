@@ -45,11 +45,10 @@ class CodeKind:
         options = PoolOptions(
             kind=self.name,
             clock=self._clock,
-            rng=rng,
             egress=self._egress,
             isolation=self._isolation,
             workers=self._settings.code_workers,
             network=self._settings.code_network,
-            keep=FrameMaker(self._clock, Random(rng.getrandbits(128))).exchange_frames,  # noqa: S311 - as above
+            keep=FrameMaker(self._clock, rng).exchange_frames,
         )
         return CodeDownloader(settings, settings.code, options)

@@ -52,6 +52,8 @@ class End(msgspec.Struct, array_like=True, tag="end", frozen=True):
     status: Annotated[int, Meta(ge=0, le=999)]
     headers: Annotated[list[tuple[Text, Text]], Meta(max_length=HEADERS_LIMIT)]
     body: bytes
+    #: The child ends now, and does nothing of what else it was sent.
+    leaving: bool
 
 
 Message = Hello | Bad | End

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from random import Random
 
 from skep.downloaders.code.birth import Child, give_birth
 from skep.downloaders.code.door import Door
@@ -47,7 +47,6 @@ class PoolOptions:
 
     kind: str
     clock: Clock
-    rng: Random
     egress: EgressPolicy
     isolation: Isolation
     #: Most children.
@@ -180,7 +179,8 @@ class CodeDownloader:
 
     async def _start_worker(self) -> None:
         options, limits = self._options, self._code.limits
-        uid = FIRST_UID + options.rng.randrange(UIDS) if options.isolation.own_user else 0
+        # Not from the seeded source: two children with one user could end each other.
+        uid = FIRST_UID + secrets.randbelow(UIDS) if options.isolation.own_user else 0
         network = self._code.network and options.network
         # Never cancelled: whoever starts a process must see to its end.
         child = await asyncio.to_thread(
@@ -241,10 +241,10 @@ class CodeDownloader:
         if self._waiting and worker.room > 0:
             self._feed_soon()
 
-    def gone(self, worker: Worker, detail: str) -> None:
+    def gone(self, worker: Worker, detail: str, *, blame: bool) -> None:
         """In a child that does one thing at a time, the first is to blame."""
         log.warning("a process with user code of kind %s ended: %s", self._options.kind, detail)
-        if worker.ready and worker.flying and not worker.together:
+        if blame and worker.ready and worker.flying and not worker.together:
             serial = next(iter(worker.flying))
             guilty = worker.flying.pop(serial)
             self._fail(guilty, Failure.CODE, f"{detail} while it worked on this request")

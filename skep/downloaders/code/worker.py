@@ -59,8 +59,8 @@ class Owner(Protocol):
     def answered(self, worker: Worker, job: Job, end: End) -> None:
         """One request has ended."""
 
-    def gone(self, worker: Worker, detail: str) -> None:
-        """The process is ending; what is in `flying` has no answer."""
+    def gone(self, worker: Worker, detail: str, *, blame: bool) -> None:
+        """The process is ending; what is in `flying` has no answer, and may be to blame."""
 
 
 class Worker(asyncio.Protocol):
@@ -195,11 +195,13 @@ class Worker(asyncio.Protocol):
         if self.flying and not self.together:
             next(iter(self.flying.values())).began = self._monotonic()
         self._owner.answered(self, job, end)
+        if end.leaving:
+            self._leave("its memory was full", blame=False)
 
-    def _leave(self, detail: str) -> None:
+    def _leave(self, detail: str, *, blame: bool = True) -> None:
         if not self._ending:
             self.kill()
-            self._owner.gone(self, detail)
+            self._owner.gone(self, detail, blame=blame)
 
     def _ended(self) -> None:
         """The process is dead: clean up behind it, in a thread."""

@@ -153,10 +153,23 @@ class Answers:
         self._send(ask, "", "", body, began)
 
     def failed(self, ask: Ask, error: BaseException, began: float) -> None:
-        self._send(ask, class_of(error), sentence(error), (0, [], b""), began)
-        if isinstance(error, MemoryError):
-            os._exit(0)  # what is left of such a heap is of no use to the next request
+        # What is left of a full heap is of no use to the next request.
+        leaving = isinstance(error, MemoryError)
+        nothing: Body = (0, [], b"")
+        self._send(ask, class_of(error), sentence(error), nothing, began, leaving=leaving)
+        if leaving:
+            os._exit(0)
 
-    def _send(self, ask: Ask, failure: str, detail: str, body: Body, began: float) -> None:
+    def _send(
+        self,
+        ask: Ask,
+        failure: str,
+        detail: str,
+        body: Body,
+        began: float,
+        *,
+        leaving: bool = False,
+    ) -> None:
         spent = int((time.perf_counter() - began) * 1e6)
-        self._line.send("end", ask.id, failure, detail, self._messages.take(), spent, *body)
+        said = self._messages.take()
+        self._line.send("end", ask.id, failure, detail, said, spent, *body, leaving)

@@ -1,0 +1,387 @@
+"""Hostile user code (faults 63, 64, D7): each attack is contained and logged, and the agent
+goes on. In a box, and with the kernel's limits alone, as long as the latter can promise it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from skep.archive.frames import read_records, split_response
+from skep.downloaders.code.birth import descendants
+from skep.downloaders.code.isolation import detect
+from skep.downloaders.code.pool import CodeDownloader
+from skep.downloaders.ports import Fetched
+from skep.downloaders.registry import kinds
+from skep.embed import LocalAgent, LocalCenter
+from skep.model.code import Code, CodeLimits
+from skep.model.ledger import Ledger
+from skep.model.request import Work
+from skep.model.run import RunSettings
+from skep.model.states import Failure
+from skep.runtime.clock import SystemClock
+from skep.settings import AgentSettings, CenterSettings, EgressSettings, Settings
+from skep.wire.client import CenterClient
+
+SMALL = CodeLimits(memory=256 * 2**20, scratch=8 * 2**20, processes=16)
+PEACE = "http://a.example/peace"
+ATTACK = "http://a.example/attack"
+SECRET = "canary-5f1d"
+#: Seconds that nobody else on this machine sleeps.
+NAP = str(7_000_000 + os.getpid())
+WHEN_ASKED = 'case "$1" in *attack) {} ;; esac; printf fine'
+Open = Callable[..., CodeDownloader]
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 and not detect().boxed, reason="neither a box nor another user here"
+)
+
+
+@pytest.fixture(params=["boxed", "limits only"])
+async def opened(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Open]:
+    if request.param == "limits only":
+        if os.geteuid() != 0:
+            pytest.skip("only root can give code another user")
+        monkeypatch.setattr("shutil.which", lambda _name: None)
+    elif not detect().boxed:
+        pytest.skip(detect().why_not)
+    agent = AgentSettings(code="always", code_workers=1)
+    offered = kinds(SystemClock(), Random(), EgressSettings(), agent=agent)
+    made: list[CodeDownloader] = []
+
+    def open_one(kind: str, source: str, **more: Any) -> CodeDownloader:
+        code = Code(source, more.pop("limits", SMALL))
+        settings = RunSettings(downloader=kind, code=code, **{"time_limit": 5.0, **more})
+        downloader = offered[kind].open("run", settings)
+        assert isinstance(downloader, CodeDownloader)
+        made.append(downloader)
+        return downloader
+
+    before = len(descendants(os.getpid()))
+    yield open_one
+    for downloader in made:
+        await downloader.close()
+    assert len(descendants(os.getpid())) <= before, "nothing is left of it"
+
+
+def attacking(body: str) -> str:
+    """A module whose `run` attacks when it is asked to, and answers otherwise."""
+    lines = "\n".join(f"        {line}" for line in body.strip().splitlines())
+    asked = f"    if uri.endswith('attack'):\n{lines}\n"
+    return f"import os, sys\ndef run(uri, meta):\n{asked}    return 'fine'\n"
+
+
+async def fetch(downloader: CodeDownloader, uri: str, **more: Any) -> Fetched:
+    end: asyncio.Future[Fetched] = asyncio.get_running_loop().create_future()
+    downloader.start(Work(1, uri, **more), end.set_result)
+    async with asyncio.timeout(40):
+        return await end
+
+
+async def survives(downloader: CodeDownloader) -> None:
+    fetched = await fetch(downloader, PEACE)
+    assert fetched.outcome.failure == "", fetched.outcome.detail
+    assert body_of(fetched) == "fine"
+
+
+def body_of(fetched: Fetched) -> str:
+    assert fetched.outcome.failure == "", fetched.outcome.detail
+    return split_response(read_records(fetched.frames)[0]).body.decode()
+
+
+def running(marker: str) -> list[int]:
+    """Processes of this machine with the marker in their command line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if marker.encode() in words:
+                found.append(int(entry.name))
+    return found
+
+
+async def test_a_fork_bomb_in_python(opened: Open) -> None:
+    downloader = opened("python", attacking("while True:\n    os.fork()"))
+    outcome = (await fetch(downloader, ATTACK)).outcome
+    assert outcome.failure in {Failure.CODE, Failure.TIMEOUT}
+    assert "temporarily unavailable" in outcome.detail or "no result within" in outcome.detail
+    await survives(downloader)
+
+
+async def test_a_fork_bomb_in_shell(opened: Open) -> None:
+    script = """
+bomb() { bomb | bomb & bomb; }
+case "$1" in *attack) bomb ;; esac
+printf fine
+"""
+    downloader = opened("shell", script, time_limit=3.0)
+    attack = asyncio.ensure_future(fetch(downloader, ATTACK))
+    most = 0
+    while not attack.done():
+        most = max(most, len(descendants(os.getpid())))
+        await asyncio.sleep(0.05)
+    assert attack.result().outcome.failure in {"", Failure.CODE, Failure.TIMEOUT}
+    assert most < 40, "the kernel held it to 16 processes"
+    await survives(downloader)
+
+
+async def test_a_memory_hog(opened: Open) -> None:
+    hog = "held = []\nwhile True:\n    held.append(bytearray(2**24))"
+    downloader = opened("python", attacking(hog))
+    outcome = (await fetch(downloader, ATTACK)).outcome
+    assert (outcome.failure, outcome.detail) == (Failure.LIMIT, "MemoryError (line 6, in run)")
+    await survives(downloader)
+
+
+async def test_an_endless_loop(opened: Open) -> None:
+    downloader = opened("python", attacking("while True:\n    pass"), time_limit=1.0)
+    outcome = (await fetch(downloader, ATTACK)).outcome
+    assert (outcome.failure, outcome.detail) == (
+        Failure.TIMEOUT, "the code had no result within 1 s",
+    )  # fmt: skip
+    assert 1_000_000 <= outcome.elapsed_us < 3_000_000
+    await survives(downloader)
+
+
+async def test_an_endless_loop_while_the_module_is_loaded(opened: Open) -> None:
+    downloader = opened("python", "while True: pass\ndef run(uri): ...\n", time_limit=1.0)
+    outcome = (await fetch(downloader, ATTACK)).outcome
+    assert (outcome.failure, outcome.detail) == (
+        Failure.CODE, "the code was not loaded within 1 s",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "failure"),
+    [
+        ("python", attacking("return bytes(2**30)"), "limit"),
+        ("python", attacking("return bytes(2**25)"), "limit"),
+        ("python", attacking("for _ in range(2**14):\n    print('x' * 2**16)"), "code"),
+        ("shell", WHEN_ASKED.format("head -c 1073741824 /dev/zero"), "limit"),
+        ("shell", WHEN_ASKED.format("yes >&2; exit 9"), "code"),
+        ("shell", WHEN_ASKED.format("yes >big; exit 9"), "code"),
+    ],
+)  # fmt: skip
+async def test_a_gigabyte_of_output(opened: Open, kind: str, source: str, failure: str) -> None:
+    """Whether it is returned, printed, or written to a file, the agent's memory is its own."""
+    downloader = opened(kind, source, time_limit=20.0)
+    await survives(downloader)
+    before = resident()
+    outcome = (await fetch(downloader, ATTACK)).outcome
+    assert outcome.failure == failure, outcome.detail
+    assert resident() - before < 64 * 2**20
+    await survives(downloader)
+
+
+def resident() -> int:
+    fields = Path("/proc/self/statm").read_text().split()
+    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+async def test_orphaned_grandchildren_of_a_script(opened: Open) -> None:
+    script = f"""
+case "$1" in *attack)
+    setsid sleep {NAP} &
+    (sleep {NAP} & sleep {NAP} &) &
+    setsid sh -c 'setsid sleep {NAP} &' ;;
+esac
+printf fine
+"""
+    downloader = opened("shell", script)
+    assert body_of(await fetch(downloader, ATTACK)) == "fine", "it did not wait for them"
+    assert running(NAP) == [], "they ended with their request"
+
+
+async def test_orphaned_grandchildren_of_a_module(opened: Open) -> None:
+    attack = f"""
+for _ in range(3):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.execvp("sleep", ["sleep", "{NAP}"])
+        os._exit(0)
+"""
+    downloader = opened("python", attacking(attack))
+    assert body_of(await fetch(downloader, ATTACK)) == "fine"
+    await survives(downloader)
+    async with asyncio.timeout(5):
+        while len(running(NAP)) < 3:  # noqa: ASYNC110 - they start by themselves
+            await asyncio.sleep(0.01)
+    await downloader.close()
+    assert running(NAP) == []
+
+
+async def test_writing_outside_its_folder(opened: Open, tmp_path: Path) -> None:
+    attack = """
+written = []
+for place in meta["places"]:
+    try:
+        with open(place + "/intruder", "w"):
+            written.append(place)
+    except OSError:
+        pass
+with open("inside", "w") as file:
+    file.write("x")
+return written
+"""
+    downloader = opened("python", attacking(attack))
+    places = ["/", "/etc", "/usr", "/usr/bin", "/var", "/proc", "/run", str(tmp_path), "/dev"]
+    places += [str(Path.cwd()), str(Path(os.__file__).parent)]
+    assert body_of(await fetch(downloader, ATTACK, meta={"places": places})) == "[]"
+    assert not any(os.path.exists(f"{place}/intruder") for place in places)  # noqa: ASYNC240, PTH110 - quick
+    await survives(downloader)
+
+
+async def test_reading_secrets(
+    opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 68: token files, the environment, and the agent's own /proc."""
+    monkeypatch.setenv("SKEP_TEST_TOKEN", SECRET)
+    token = tmp_path / "admin.token"
+    token.touch(mode=0o600)
+    token.write_text(SECRET)
+    attack = """
+found = [repr(dict(os.environ))]
+pids = [pid for pid in os.listdir("/proc") if pid.isdigit()]
+parts = ("environ", "mem", "fd/3", "fd/5")
+for path in [meta["token"], *(f"/proc/{pid}/{part}" for pid in pids for part in parts)]:
+    try:
+        with open(path, "rb") as file:
+            found.append(repr(file.read(65536)))
+    except (OSError, ValueError):
+        pass
+return found
+"""
+    downloader = opened("python", attacking(attack))
+    meta = {"token": str(token)}
+    found = body_of(await fetch(downloader, ATTACK, meta=meta))
+    assert "PATH" in found
+    assert SECRET not in found
+    assert "SKEP" not in found
+    script = 'cat "$(printf %s "$SKEP_META" | cut -d\\" -f4)" /proc/*/environ; env; true'
+    said = body_of(await fetch(opened("shell", script), ATTACK, meta=meta))
+    assert "SKEP_URI=" in said
+    assert SECRET not in said
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        "$(touch pwned)", "`touch pwned`", ";touch pwned", "&&touch pwned", "|touch pwned",
+        "'; touch pwned; '", '"; touch pwned; "', "\ntouch pwned\n", ">pwned", "${IFS}", "-n",
+        "*", "\\", "$((1/0))", "%n%s", "\x1b]0;x\x07",
+    ],
+)  # fmt: skip
+async def test_shell_metacharacters_in_a_uri(opened: Open, payload: str) -> None:
+    """Fault 64: a URI is data, whatever it looks like."""
+    downloader = opened("shell", 'printf "%s\\n%s\\n" "$1" "$SKEP_URI"; ls -A')
+    uri = f"http://a.example/{payload}"
+    assert body_of(await fetch(downloader, uri)) == f"{uri}\n{uri}\n"
+
+
+async def test_killing_everybody(opened: Open) -> None:
+    attack = """
+import signal
+for pid in (1, os.getppid(), -1):
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except OSError:
+        pass
+"""
+    downloader = opened("python", attacking(attack))
+    await fetch(downloader, ATTACK)
+    await survives(downloader)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "b'\\xff' * 100_000",
+        "(2**31).to_bytes(4, 'big') + b'x' * 1000",
+        "b'\\x00\\x00\\x00\\x01\\xc1'",
+        "message('end', 999, '', '', '', 1, 200, [], b'forged', False)",
+        "message('hello', True)",
+        "message('bad', 'x', 'y')",
+        "message('end', 1, 'no class', '', '', 1, 200, [], b'', False)",
+        "message('end', 1, '', '', '', -1, 200, [], b'', False)",
+    ],
+)
+async def test_code_that_speaks_for_its_process(opened: Open, said: str) -> None:
+    """A hostile child cannot confuse its parent: sizes, shapes and ids are checked."""
+    attack = f"""
+import socket, time, msgspec
+def message(*parts):
+    data = msgspec.msgpack.encode(parts)
+    return len(data).to_bytes(4, "big") + data
+for fd in range(3, 64):
+    try:
+        socket.socket(fileno=os.dup(fd)).sendall({said})
+    except OSError:
+        pass
+time.sleep(3)
+"""
+    downloader = opened("python", attacking(attack))
+    outcome = (await fetch(downloader, ATTACK)).outcome
+    assert outcome.failure == Failure.CODE
+    assert "the code broke the line to the agent" in outcome.detail
+    await survives(downloader)
+
+
+@pytest.mark.skipif(not detect().boxed, reason="code is offered only where it is boxed")
+async def test_an_agent_and_its_center_go_on(tmp_path: Path) -> None:
+    """All attacks in one run: every request ends, the ledger adds up, the others are done."""
+    source = """
+import os
+def run(uri):
+    attack = uri.rpartition("/")[2]
+    if attack == "fork":
+        while True: os.fork()
+    elif attack == "memory":
+        return bytes(2**40)
+    elif attack == "loop":
+        while True: pass
+    elif attack == "exit":
+        os._exit(7)
+    elif attack == "output":
+        return "x" * 2**25
+    return uri
+"""
+    code = {"source": source, "limits": {"processes": 16, "memory": 2**28, "time": 2.0}}
+    attacks = ("fork", "memory", "loop", "exit", "output")
+    clock, rng = SystemClock(), Random(1)
+    agent = AgentSettings(report_every=0.1, code_workers=2)
+    settings = Settings(data=str(tmp_path), center=CenterSettings(port=0), agent=agent)
+    center = LocalCenter(settings, clock, rng)
+    await center.start()
+    local = LocalAgent(center, clock, rng)
+    await local.start()
+    client = CenterClient([center.url], center.admin_token, clock, rng)
+    try:
+        wanted = {"settings": {"downloader": "python", "code": code, "robots": False}}
+        await client.call("PUT", "/api/v1/runs/code", wanted, bytes)
+        uris = [f"http://10.0.0.1/{name}" for name in (*map(str, range(100)), *attacks)]
+        await client.call("POST", "/requestqueue/code", [{"uri": uri} for uri in uris], bytes)
+        async with asyncio.timeout(60):
+            while (ledger := await ledger_of(client)).done + ledger.dead < len(uris):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        assert (ledger.done, ledger.dead, ledger.accepted) == (100, len(attacks), len(uris))
+    finally:
+        await client.close()
+        await local.stop()
+        await center.stop()
+
+
+async def ledger_of(client: CenterClient) -> Ledger:
+    answer: dict[str, Any] = await client.call("GET", "/api/v1/ledger", None, dict)
+    assert answer["unaccounted"] == 0
+    return Ledger(**answer["ledger"])
