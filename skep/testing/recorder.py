@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import uvloop
 
@@ -64,7 +64,7 @@ class Recorder:
         self.port = 0
         self._clock = clock or SystemClock()
         self._servers: list[asyncio.Server] = []
-        self._open: set[asyncio.StreamWriter] = set()
+        self._open: dict[asyncio.StreamWriter, asyncio.Task[Any] | None] = {}
 
     async def __aenter__(self) -> Self:
         first = await asyncio.start_server(self._serve, self.hosts[0], 0, backlog=256)
@@ -78,8 +78,10 @@ class Recorder:
     async def __aexit__(self, *_: object) -> None:
         for server in self._servers:
             server.close()
-        for writer in tuple(self._open):
+        open_now = dict(self._open)
+        for writer in open_now:
             writer.transport.abort()
+        await asyncio.gather(*(task for task in open_now.values() if task is not None))
         for server in self._servers:
             await server.wait_closed()
 
@@ -100,12 +102,12 @@ class Recorder:
         return [ask.path for ask in self.asks if host in {None, ask.host}]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open.add(writer)
+        self._open[writer] = asyncio.current_task()
         host = writer.get_extra_info("sockname")[0]
         with suppress(OSError, asyncio.IncompleteReadError):
             while await self._exchange(reader, writer, host):
                 pass
-        self._open.discard(writer)
+        del self._open[writer]
         writer.close()
 
     async def _exchange(
@@ -130,13 +132,14 @@ class Recorder:
         return True
 
 
-def most_in_a_second(starts: Iterable[float]) -> int:
-    """The most of these moments in any window of one second."""
+def most_in_a_second(starts: Iterable[float], second: float = 1.0) -> int:
+    """The most of these moments in any window of one second; a test that shares its machine
+    may say that a `second` is a little shorter."""
     window: deque[float] = deque()
     most = 0
     for at in sorted(starts):
         window.append(at)
-        while at - window[0] >= 1.0:
+        while at - window[0] >= second:
             window.popleft()
         most = max(most, len(window))
     return most
