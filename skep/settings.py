@@ -175,6 +175,19 @@ class AgentSettings(_Room, frozen=True):
     idle_close: Annotated[
         float, Meta(gt=0, description="Seconds until an unused downloader is closed.")
     ] = 60.0
+    redial: Annotated[
+        tuple[str, ...],
+        Meta(description="Command and arguments that dial the line again; never run by a shell."),
+    ] = ()
+    redial_seconds: Annotated[
+        float, Meta(gt=0, description="Time limit of the redial command, in seconds.")
+    ] = 60.0
+    redial_drain: Annotated[
+        float, Meta(ge=0, description="Before a redial, time for running downloads to end.")
+    ] = 30.0
+    redial_every: Annotated[
+        float, Meta(ge=0, description="Least seconds between two redials, whoever asks.")
+    ] = 60.0
     kinds_off: Annotated[
         tuple[str, ...], Meta(description="Downloader kinds that are switched off here.")
     ] = ()

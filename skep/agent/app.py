@@ -22,13 +22,14 @@ from skep.agent.holding import Gated, Holding
 from skep.agent.leasing import Leaser
 from skep.agent.outbox import Outbox
 from skep.agent.pump import Pump
+from skep.agent.redial import Redialer
 from skep.agent.reporting import Reporter
 from skep.agent.runs import Downloaders
 from skep.agent.sites import SiteGate
 from skep.agent.usher import Usher
 from skep.agent.vitals import Gauge
 from skep.agent.workspace import Workspace
-from skep.downloaders.ports import Kind
+from skep.downloaders.ports import Kind, LineKind
 from skep.model.agent import Registration, Vitals
 from skep.model.block import Held
 from skep.model.run import RunSettings
@@ -105,6 +106,10 @@ class Agent:
             rng,
         )
         self.reporter.relieved = self.pump.poke
+        self.redialer = Redialer(self._settings, self.downloaders, clock, self.pump.poke)
+        self._line_kinds = [kind for kind in kinds.values() if isinstance(kind, LineKind)]
+        for kind in self._line_kinds:
+            kind.redial = self.redialer.ask if self.redialer.able else None
 
     async def run(self) -> None:
         """Until it is stopped. Raises Unauthorized, Forbidden or OldProtocol at the start."""
@@ -114,6 +119,7 @@ class Agent:
             if await self._registered():
                 await self._work()
         finally:
+            await self.redialer.close()
             await self.downloaders.close_all()
             self._ended.set()
 
@@ -133,11 +139,19 @@ class Agent:
 
     def vitals(self) -> Vitals:
         """How the agent is."""
-        return self._gauge.read(
+        vitals = self._gauge.read(
             active=self.holding.active,
             rate=self.leaser.pace.rate,
             outbox=self.outbox.results,
             dropped=self.outbox.dropped + self.reporter.refused,
+        )
+        counts = [kind.tally.counts for kind in self._line_kinds]
+        return msgspec.structs.replace(
+            vitals,
+            switches=sum(count.switches for count in counts),
+            rested=sum(count.rested for count in counts),
+            blocked=sum(count.blocked for count in counts),
+            redials=self.redialer.count,
         )
 
     def _open(self) -> None:

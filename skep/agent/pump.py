@@ -69,7 +69,7 @@ class Pump:
         return self._holding.next_works(min(budget, self._room()))
 
     def _room(self) -> int:
-        if self._holding.unreported >= UNREPORTED_LIMIT:
+        if self._holding.unreported >= UNREPORTED_LIMIT or self._downloaders.held:
             return 0
         return self._concurrency - self._holding.active
 

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from skep.downloaders.ports import Downloader, Fetched, Kind
+from skep.downloaders.ports import Downloader, Fetched, Kind, OnLine
 from skep.model.request import Outcome, Work
 from skep.model.run import RunSettings
 from skep.model.states import Failure
@@ -61,6 +61,30 @@ class Downloaders:
         self._open: dict[str, _Opened] = {}
         #: Replaced by one with newer settings, and still busy.
         self._retired: list[Downloader] = []
+        #: The line is being dialled: nothing is to be started.
+        self.held = False
+
+    @property
+    def on_line(self) -> int:
+        """Downloads that use the line now."""
+        return sum(one.running if isinstance(one, OnLine) else one.active for one in self._all())
+
+    def hold(self) -> None:
+        """Start nothing until `resume`."""
+        self.held = True
+        for one in self._all():
+            if isinstance(one, OnLine):
+                one.hold()
+
+    def resume(self, trouble: str) -> None:
+        """The line was dialled; or could not be, and `trouble` says why."""
+        self.held = False
+        for one in self._all():
+            if isinstance(one, OnLine):
+                one.resume(trouble)
+
+    def _all(self) -> list[Downloader]:
+        return [*(opened.downloader for opened in self._open.values()), *self._retired]
 
     def __len__(self) -> int:
         return len(self._open)
@@ -74,6 +98,8 @@ class Downloaders:
         if opened is None:
             opened = _Opened(self._begin(run, settings), settings, 0.0)
             self._open[run] = opened
+            if self.held and isinstance(opened.downloader, OnLine):
+                opened.downloader.hold()
         opened.used_at = self._monotonic()
         return opened.downloader
 

@@ -52,7 +52,9 @@ class Workspace:
 
     def open(self) -> None:
         """Load what an earlier life of the agent was allocated to."""
+        # Settings may hold the logins of proxies.
         self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.chmod(0o700)
         for path in sorted(self._folder.glob(f"*{_SUFFIX}"), key=lambda p: p.stat().st_mtime):
             if found := _read(path):
                 self._runs[found.run] = found.settings

@@ -70,5 +70,15 @@ class CurlDownloader:
     def pace(self, site: str, spacing: float) -> None:
         self._http.pace(site, spacing)
 
+    @property
+    def running(self) -> int:
+        return self._http.running
+
+    def hold(self) -> None:
+        self._http.hold()
+
+    def resume(self, trouble: str) -> None:
+        self._http.resume(trouble)
+
     async def close(self) -> None:
         await self._http.close()

@@ -14,6 +14,7 @@ from typing import Protocol, runtime_checkable
 import msgspec
 
 from skep.archive.frames import Exchange
+from skep.downloaders.tally import Tally
 from skep.model.request import Outcome, Work
 from skep.model.run import RunSettings
 
@@ -54,6 +55,30 @@ class Paced(Protocol):
 
     def pace(self, site: str, spacing: float) -> None:
         """Keep so many seconds between two starts on this site; said before each of them."""
+
+
+@runtime_checkable
+class OnLine(Protocol):
+    """A downloader that can let go of the agent's line while that is dialled again."""
+
+    @property
+    def running(self) -> int:
+        """Transfers that are on the line now."""
+
+    def hold(self) -> None:
+        """Start nothing until `resume`. Callable at any time."""
+
+    def resume(self, trouble: str) -> None:
+        """The line was dialled; or could not be, and `trouble` says why."""
+
+
+@runtime_checkable
+class LineKind(Protocol):
+    """A kind whose downloaders may ask for another line."""
+
+    #: Set by the agent when its operator has said how to dial.
+    redial: Callable[[], None] | None
+    tally: Tally
 
 
 class Kind(Protocol):

@@ -39,6 +39,12 @@ class Vitals(msgspec.Struct, frozen=True):
     outbox: Count = 0
     #: Results that the agent had to drop because its outbox was full.
     dropped: Count = 0
+    #: Since the agent began: other exits taken, proxies sent to rest, sessions that were
+    #: blocked and replaced, lines dialled again.
+    switches: Count = 0
+    rested: Count = 0
+    blocked: Count = 0
+    redials: Count = 0
 
 
 class AgentView(msgspec.Struct, frozen=True):
