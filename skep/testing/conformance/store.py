@@ -19,6 +19,12 @@ from skep.testing.conformance.store_blocks import (
     SettlePromises,
 )
 from skep.testing.conformance.store_desk import AgentPromises, DeskPromises
+from skep.testing.conformance.store_endings import (
+    AnswerPromises,
+    DriverPromises,
+    EndPromises,
+    FigurePromises,
+)
 from skep.testing.conformance.store_fires import FirePromises, SchedulePromises
 from skep.testing.conformance.store_ground import assert_accounted
 from skep.testing.conformance.store_jobs import JobPromises, JobRunPromises
@@ -48,6 +54,10 @@ class StoreConformance(
     ReapPromises,
     FinishedPromises,
     PagePromises,
+    EndPromises,
+    DriverPromises,
+    AnswerPromises,
+    FigurePromises,
     AgentPromises,
     DeskPromises,
     JobPromises,
