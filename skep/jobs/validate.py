@@ -48,6 +48,7 @@ _PORT_LIMIT = 65_535
 #: Far enough for everybody, near enough for every store.
 EXPIRY_LIMIT = 100 * 365 * 86_400.0
 JOB_LIMIT = 200
+_CUTS_CONTENT = frozenset({"http", "curl"})
 
 Offered = NewRequest | str
 
@@ -79,7 +80,7 @@ class Validator:
         check_code(settings)
         check_exits(settings, check_header)
         if settings.content is not None:
-            check_content(settings.content)
+            check_content(settings.content, settings.downloader)
 
     def rows(self, offered: Sequence[Offered], priority: int, now: float) -> list[RequestRow]:
         """Every request as it will be kept; raises InvalidInput that says which is wrong."""
@@ -211,10 +212,12 @@ def check_header(name: str, value: str) -> None:
         raise InvalidInput(f"the value of header {name} has a control character; take it out")
 
 
-def check_content(rules: ContentRules) -> None:
+def check_content(rules: ContentRules, downloader: str = "http") -> None:
     """Compiled here and thrown away: what no agent could follow is refused at once."""
     from skep.downloaders.content import BadRules, Cutting
 
+    if downloader not in _CUTS_CONTENT:
+        raise InvalidInput(f"content rules are for http and curl, not for {downloader}")
     try:
         Cutting(rules)
     except BadRules as error:

@@ -166,6 +166,12 @@ def test_rules_that_cannot_be_followed_are_refused(step: dict[str, Any], said: s
     assert "\n" not in refused.value.detail
 
 
+def test_rules_are_for_downloaders_that_follow_them() -> None:
+    check_content(ContentRules(max_bytes=3), "curl")
+    with pytest.raises(InvalidInput, match="not for shell"):
+        check_content(ContentRules(max_bytes=3), "shell")
+
+
 def test_an_expression_is_not_evaluated_where_it_is_checked() -> None:
     """A center compiles it only: this one would take it for ever."""
     endless = "//*[" * 40 + "1" + "]" * 40
