@@ -18,7 +18,18 @@ from skep.archive.ports import Archive
 from skep.archive.registry import open_archive
 from skep.bus.ports import Bus
 from skep.bus.registry import open_bus
-from skep.center.api import driver, fleet, health, jobs, node, queue, requests, runs, schedules
+from skep.center.api import (
+    driver,
+    fleet,
+    health,
+    jobs,
+    node,
+    queue,
+    requests,
+    runs,
+    schedules,
+    sites,
+)
 from skep.center.auth import Role
 from skep.center.commands import commands_socket
 from skep.center.endpoint import Call, Endpoint, Raw
@@ -55,6 +66,7 @@ def api_table() -> tuple[Endpoint, ...]:
         *schedules.ENDPOINTS,
         *requests.ENDPOINTS,
         *fleet.ENDPOINTS,
+        *sites.ENDPOINTS,
     ]
     return tuple(described)
 

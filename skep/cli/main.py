@@ -34,6 +34,7 @@ COMMANDS: dict[str, str] = {
     "runs": "List runs; pause, continue, finish, cancel or revive one.",
     "schedule": "Show when jobs run by themselves; try out a cron line.",
     "agents": "List agents; enable, disable or end one; make tokens.",
+    "sites": "List hosts; show how one is treated, set or clear its rule.",
     "doctor": "Check this machine and the center, and say how to mend what is wrong.",
     "center": "Start a center alone.",
     "agent": "Start an agent that works for a center.",

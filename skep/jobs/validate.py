@@ -24,6 +24,7 @@ from skep.model.content import ContentRules
 from skep.model.lane import HIGHEST, LOWEST
 from skep.model.request import URI_LIMIT, NewRequest
 from skep.model.run import RunSettings
+from skep.model.site import site_of
 from skep.store.facts import RequestRow
 
 FINGERPRINT_BYTES = 16
@@ -110,7 +111,7 @@ class Validator:
         )
 
     def _uri(self, text: str) -> tuple[str, str]:
-        """(URI in ASCII without fragment, host)."""
+        """(URI in ASCII without fragment, the site that its host belongs to)."""
         if len(text) > URI_LIMIT:
             raise TooLarge(f"the URL has {len(text)} characters; {URI_LIMIT} is the limit")
         found = _URI.fullmatch(text)
@@ -129,7 +130,7 @@ class Validator:
         uri = f"{scheme}://{where}{rest}"
         if len(uri) > URI_LIMIT:
             raise TooLarge(f"the URL has {len(uri)} characters encoded; {URI_LIMIT} is the limit")
-        return uri, host
+        return uri, site_of(host)
 
     def _fingerprint(self, item: NewRequest, uri: str) -> bytes:
         if item.again:

@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from skep.store.facts import PackPlan
+from skep.store.sql.awake import parked_of
 from skep.store.sql.store import SqlStore
 from skep.testing import servers
 from skep.testing.conformance.store_ground import NOW, new_run, rows
@@ -93,6 +94,7 @@ CALLS: dict[str, tuple[str, Callable[[SqlStore], Awaitable[Any]]]] = {
     "pack": ("requests_waiting", lambda s: s.requests.pack([PackPlan("run", 5, 10, 5)], NOW)),
     "backlog": ("requests_waiting", lambda s: s.requests.backlog()),
     "wake": ("requests_delayed", lambda s: s.requests.wake(NOW, 100)),
+    "parked": ("requests_parked", lambda s: s.database.write(lambda tx: parked_of(tx, "h", 9))),
     "expire": ("requests_mortal", lambda s: s.requests.expire(NOW, 100)),
     "reap": ("blocks_using", lambda s: s.blocks.reap(NOW, ["a"], 5, 100)),
     "claimable": ("blocks_claimable", lambda s: s.blocks.claimable(100)),

@@ -14,6 +14,7 @@ from skep.errors import InvalidInput, NotAUrl, SkepError, TooLarge, UnknownSchem
 from skep.jobs.validate import BATCH_LIMIT, BODY_LIMIT, Offered, Validator, check_job
 from skep.model.request import URI_LIMIT, NewRequest
 from skep.model.run import RunSettings
+from skep.model.site import site_of
 from skep.store.facts import RequestRow
 
 VALIDATOR = Validator(("http", "https"), Random(1))
@@ -153,7 +154,7 @@ def test_any_text_is_kept_in_a_final_form_or_refused(text: str) -> None:
     assert again == kept
     assert row(text).fingerprint == kept.fingerprint
     # Another reader of URLs sees the same host.
-    assert (urlsplit(kept.uri).hostname or "") == kept.host.strip("[]")
+    assert site_of(urlsplit(kept.uri).hostname or "") == kept.host.strip("[]")
 
 
 json_like = st.recursive(

@@ -91,7 +91,7 @@ def _wake(tx: Tx, site: Site, now: float, manners: Manners, limit: int) -> int:
     useful, woken, size = 0, 0, wanted
     # What is woken of runs that rest is not packed: it does not count.
     while useful < wanted and woken < limit:
-        found = _parked(tx, site.host, min(size, limit - woken))
+        found = parked_of(tx, site.host, min(size, limit - woken))
         useful += _let_wait(tx, found)
         woken += len(found)
         if len(found) < size:
@@ -104,7 +104,8 @@ def _wake(tx: Tx, site: Site, now: float, manners: Manners, limit: int) -> int:
     return woken
 
 
-def _parked(tx: Tx, host: str, limit: int) -> list[Any]:
+def parked_of(tx: Tx, host: str, limit: int) -> list[Any]:
+    """The next of what waits for a host: best first, and in turn."""
     query = (
         sa.select(requests.c.id, requests.c.run)
         .where(stored(RequestState.DELAYED), requests.c.host == host, requests.c.failures == 0)

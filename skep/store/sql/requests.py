@@ -68,7 +68,11 @@ class SqlRequests:
 
     async def wake(self, now: float, limit: int) -> int:
         due = sa.and_(stored(RequestState.DELAYED), requests.c.not_before <= now)
-        return await self._database.write(lambda tx: _change(tx, due, limit, RequestState.WAITING))
+        # Ordered, so that every planner takes the index that is made for this.
+        oldest = requests.c.not_before
+        return await self._database.write(
+            lambda tx: _change(tx, due, limit, RequestState.WAITING, oldest)
+        )
 
     async def expire(self, now: float, limit: int) -> int:
         over = sa.and_(MORTAL, requests.c.expires_at <= now)
@@ -187,9 +191,11 @@ def _waits_at(priority: int) -> sa.ColumnElement[bool]:
     )
 
 
-def _change(tx: Tx, condition: Any, limit: int, to: RequestState) -> int:
+def _change(tx: Tx, condition: Any, limit: int, to: RequestState, order: Any = None) -> int:
     """Move some rows that fit `condition` to another state, with their tallies."""
     query = sa.select(requests.c.id, requests.c.run, requests.c.state).where(condition)
+    if order is not None:
+        query = query.order_by(order)
     rows = tx.execute(query.limit(limit).with_for_update(skip_locked=True)).all()
     if not rows:
         return 0
