@@ -1,0 +1,197 @@
+"""A spider's process is steered by messages to its run, and its run has figures (R2, R3)."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from skep.center import loops
+from skep.cli.run_view import in_words
+from skep.embed import LocalAgent
+from skep.runtime.clock import SystemClock
+from skep.testing.centers import RunningCenter, running_center
+from skep.testing.site import DemoSite
+
+#: R2: a message reaches the process within so many seconds.
+SOON = 2.0
+PATIENCE = 60.0
+ENDLESS = """
+import skep
+
+
+class Endless(skep.Spider):
+    name = "endless"
+    url: str = ""
+    settings = {"block_size": 5, "outstanding_limit": 20}
+
+    def start(self):
+        number = 0
+        while True:
+            number += 1
+            yield skep.Request(f"{self.url}/page/{number % 50}", again=True)
+
+    def parse(self, response):
+        yield {"url": response.url}
+"""
+
+
+@pytest.fixture
+async def center(tmp_path: Path) -> AsyncIterator[RunningCenter]:
+    async with running_center(tmp_path / "data", egress_allow=["127.0.0.0/8"]) as running:
+        agent = LocalAgent(running.local, SystemClock(), Random(3))
+        await agent.start()
+        try:
+            yield running
+        finally:
+            await agent.stop()
+
+
+class Steered:
+    """A spider's process, what it says, and the messages to its run."""
+
+    def __init__(self, center: RunningCenter, process: asyncio.subprocess.Process) -> None:
+        self.center = center
+        self.process = process
+        self.said = ""
+
+    async def hears(self, words: str) -> None:
+        assert self.process.stderr is not None
+        while words not in self.said:
+            line = await self.process.stderr.readline()
+            assert line, f"it ended without {words!r}: {self.said}"
+            self.said += line.decode()
+
+    async def message(self, verb: str, words: str) -> float:
+        """Seconds until the process had heard of it."""
+        self.said = ""
+        began = time.monotonic()
+        answer = await self.center.admin.post(f"/api/v1/runs/endless/{verb}")
+        assert answer.status == 200, answer.content
+        async with asyncio.timeout(PATIENCE):
+            await self.hears(words)
+        return time.monotonic() - began
+
+
+async def view(center: RunningCenter, run: str = "endless") -> dict[str, Any]:
+    found: dict[str, Any] = (await center.admin.get(f"/api/v1/runs/{run}")).json()
+    return found
+
+
+async def until(
+    center: RunningCenter, run: str, condition: Callable[[dict[str, Any]], bool]
+) -> dict[str, Any]:
+    """The run, when it is so."""
+    async with asyncio.timeout(PATIENCE):
+        while not condition(found := await view(center, run)):  # noqa: ASYNC110 - another process
+            await asyncio.sleep(0.02)
+    return found
+
+
+async def done_over(center: RunningCenter, count: int) -> int:
+    found = await until(center, "endless", lambda view: view["ledger"]["done"] > count)
+    return int(found["ledger"]["done"])
+
+
+async def test_messages_reach_the_process_within_two_seconds(
+    center: RunningCenter, tmp_path: Path
+) -> None:
+    """R2: pause, continue, restart, stop; a paused run starts nothing new."""
+    (tmp_path / "endless.py").write_text(ENDLESS)
+    await center.admin.put("/api/v1/runs/endless", {"settings": {"block_size": 5}})
+    async with DemoSite(pages=50, latency=0.02) as site:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "skep.spiders", str(tmp_path / "endless.py")),
+            *("--data", str(center.folder), "-a", f"url={site.url}"),
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            spider = Steered(center, process)
+            done = await done_over(center, 20)
+            assert await spider.message("pause", "paused by message") < SOON
+            paused = await until(center, "endless", lambda view: not view["ledger"]["leased"])
+            assert (paused["run"]["state"], paused["run"]["reason"]) == (
+                "paused",
+                "paused by message",
+            )
+            hits = sum(site.hits.values())
+            assert paused["ledger"]["accepted"] == (await view(center))["ledger"]["accepted"]
+            assert await spider.message("continue", "continued by message") < SOON
+            await done_over(center, done + 20)
+            assert sum(site.hits.values()) > hits
+            assert await spider.message("restart", "restart: ") < SOON
+            again = await done_over(center, (await view(center))["ledger"]["done"] + 40)
+            assert process.returncode is None, "the same process, with fresh code"
+            assert again > done
+            assert await spider.message("cancel", "cancelled: ") < SOON
+            async with asyncio.timeout(PATIENCE):
+                assert await process.wait() == 1
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+    ended = await view(center)
+    assert (ended["run"]["state"], ended["run"]["reason"]) == ("cancelled", "cancelled by message")
+
+
+async def test_figures_at_any_time(center: RunningCenter) -> None:
+    """R3: left, total, success, failed, rate, agents used, bytes, per-status counts."""
+    async with DemoSite(pages=30) as site:
+        paths = [f"/page/{n}" for n in range(20)] + ["/status/404", "/status/500"]
+        await center.admin.put("/api/v1/runs/web", {"settings": {"retries": 0}})
+        await center.put("web", [{"uri": site.url + path} for path in paths])
+        found = await until(center, "web", lambda view: view["figures"]["answers"] == 22)
+    figures = found["figures"]
+    assert figures["answers"] == 22
+    assert figures["statuses"] == {"200": 20, "404": 1, "500": 1}
+    assert figures["failures"] == {"status": 2}
+    assert list(figures["agents"].values()) == [22]
+    assert figures["received"] > 20 * 500
+    assert figures["rate"] > 0.3
+    said = in_words(found, time.time())
+    assert "22 total, 0 left, 20 success, 2 failed" in said
+    assert "200: 20, 404: 1, 500: 1" in said
+
+
+async def test_nobody_drives_it(center: RunningCenter) -> None:
+    await center.admin.put("/api/v1/runs/web", {})
+    answer = await center.admin.post("/api/v1/runs/web/restart")
+    assert (answer.status, b"no process drives it" in answer.content) == (409, True)
+
+
+async def test_a_driver_that_vanished_fails_its_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R5: kill -9, a hang in a C library, a machine that is gone: the run says so."""
+    monkeypatch.setattr(loops, "DRIVERS_EVERY", 0.1)
+    async with running_center(tmp_path / "data") as center:
+        opened = await center.admin.post("/requestqueue/gone/driver", {"patience": 0.5})
+        assert opened.json()["run"]["state"] == "running"
+        found = await until(center, "gone", lambda view: view["run"]["state"] != "running")
+        assert found["run"]["state"] == "failed"
+        assert found["run"]["reason"].startswith("driver silent: its process was not heard of")
+        driver = opened.json()["driver"]
+        late = await center.admin.post("/requestqueue/gone/read", {"wait": 30, "state": "running"})
+        assert late.json()["state"] == "failed"
+        said = {"driver": driver, "state": "finished", "reason": "finished: all of it"}
+        assert (await center.admin.post("/requestqueue/gone/end", said)).status == 409
+
+
+async def test_finish_ends_what_is_open(tmp_path: Path) -> None:
+    """Without an agent everything waits; a person ends the run, and nothing is left."""
+    async with running_center(tmp_path / "data") as center:
+        await center.admin.put("/api/v1/runs/web", {})
+        await center.put("web", [{"uri": f"http://a.test/{n}"} for n in range(30)])
+        found = (await center.admin.post("/api/v1/runs/web/finish")).json()
+        assert (found["run"]["state"], found["run"]["reason"]) == (
+            "finished",
+            "finished by message",
+        )
+        assert found["ledger"]["cancelled"] == 30
+        assert found["ledger"]["waiting"] == found["ledger"]["queued"] == 0
