@@ -50,7 +50,10 @@ class Finding(msgspec.Struct):
 
 async def examine(reach: Reach) -> list[Finding]:
     """Everything that can be looked at from here."""
+    from skep.cli.code_checkup import user_code
+
     findings = [python(), *_local(reach)]
+    findings.append(await asyncio.to_thread(user_code, reach.settings().agent))
     try:
         async with reach.client() as client:
             findings += await _center(client)

@@ -12,6 +12,7 @@ import pytest
 
 from skep.archive.frames import read_records, split_request, split_response
 from skep.downloaders.code.isolation import detect
+from skep.downloaders.curl_options import BadOption
 from skep.downloaders.ports import Downloader, Fetched, Kind
 from skep.downloaders.refusal import offered
 from skep.downloaders.registry import kinds
@@ -264,3 +265,34 @@ async def test_code_is_offered_by_default_only_where_it_is_boxed(
     assert offered(kinds_of(code="never").values()) == ("http", "curl")
     refused = await fetch(kinds_of()["python"].open("run", RunSettings()), "http://a/")
     assert "bubblewrap is not installed" in refused.outcome.detail
+
+
+async def test_curl_makes_requests_as_its_options_say() -> None:
+    """D6: through the agent's own libcurl, under the egress guard, into the archive."""
+    asked: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"a=1"))
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi")
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    settings = RunSettings(downloader="curl", curl=("-A", "me/1", "-u", "u:p", "-d", "a=1"))
+    downloader = kinds_of(code="never")["curl"].open("run", settings)
+    try:
+        fetched = await fetch(downloader, f"http://127.0.0.1:{port}/x")
+    finally:
+        await downloader.close()
+        server.close()
+    assert response_of(fetched)[2] == b"hi"
+    assert asked[0].startswith(b"POST /x HTTP/1.1\r\n")
+    for line in (b"User-Agent: me/1", b"Authorization: Basic dTpw", b"form-urlencoded"):
+        assert line in asked[0]
+    assert "authorization" not in str(read_records(fetched.frames)).lower(), "no secret is kept"
+
+
+async def test_curl_with_an_unsafe_option_is_not_opened() -> None:
+    settings = RunSettings(downloader="curl", curl=("--output", "x"))
+    with pytest.raises(BadOption, match="it would write a file"):
+        kinds_of(code="never")["curl"].open("run", settings)
