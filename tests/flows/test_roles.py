@@ -40,6 +40,8 @@ CHANGES = {
     ("POST", "/requestqueue/{identity}/driver"): Role.OPERATOR,
     ("POST", "/requestqueue/{identity}/read"): Role.OPERATOR,
     ("POST", "/requestqueue/{identity}/turn"): Role.OPERATOR,
+    ("PUT", "/api/v1/sites/{host}"): Role.OPERATOR,
+    ("DELETE", "/api/v1/sites/{host}"): Role.OPERATOR,
     ("PUT", "/api/v1/runs/{run}"): Role.OPERATOR,
     ("POST", "/api/v1/runs/{run}/revive"): Role.OPERATOR,
     ("POST", "/api/v1/runs/{run}/{verb}"): Role.OPERATOR,
