@@ -21,9 +21,23 @@ if TYPE_CHECKING:
 @click.command("fetch")
 @click.argument("url")
 @click.option("--headers", is_flag=True, help="Show the headers of the answer too, on stderr.")
+@click.option(
+    "--proxy",
+    "proxies",
+    multiple=True,
+    metavar="URL",
+    help="Go through a proxy: http, socks5 or socks5h; several times for a pool.",
+)
 @json_option
 @place_options
-def command(url: str, headers: bool, as_json: bool, data: Path | None, config: Path | None) -> int:
+def command(
+    url: str,
+    headers: bool,
+    proxies: tuple[str, ...],
+    as_json: bool,
+    data: Path | None,
+    config: Path | None,
+) -> int:
     """Download one page as an agent would.
 
     The body goes to stdout, the rest to stderr. The exit code is 0 for a page and 1 when
@@ -34,7 +48,7 @@ def command(url: str, headers: bool, as_json: bool, data: Path | None, config: P
     from skep.cli.config import read_settings
     from skep.spiders.unpack import Unpacker
 
-    page = asyncio.run(_fetch(url, read_settings(config, data)))
+    page = asyncio.run(_fetch(url, read_settings(config, data), proxies))
     response = Unpacker().response(page)
     if as_json:
         show_json(_figures(page, response))
@@ -45,12 +59,17 @@ def command(url: str, headers: bool, as_json: bool, data: Path | None, config: P
     return Exit.FAILED if page.failure else Exit.OK
 
 
-async def _fetch(url: str, settings: Settings) -> Page:
+async def _fetch(url: str, settings: Settings, proxies: tuple[str, ...]) -> Page:
     from skep.cli.fetching import Fetcher
+    from skep.downloaders.exits import parse_proxy
+    from skep.model.exits import ExitRules
     from skep.model.run import RunSettings
     from skep.spiders.request import Request
 
-    async with Fetcher(settings, RunSettings()) as fetcher:
+    for place, proxy in enumerate(proxies, 1):
+        parse_proxy(proxy, f"--proxy {place}")
+    exits = ExitRules(proxies=proxies) if proxies else None
+    async with Fetcher(settings, RunSettings(exits=exits)) as fetcher:
         return await fetcher.fetch(Request(url))
 
 

@@ -46,7 +46,9 @@ class Fetcher:
         """The page, or what was there instead of one: `failure` says why it is none."""
         self._count += 1
         wanted = sealed(request)
-        work = Work(self._count, wanted.uri, wanted.method, wanted.headers, wanted.body)
+        work = Work(
+            self._count, wanted.uri, wanted.method, wanted.headers, wanted.body, {}, wanted.session
+        )
         ended: asyncio.Future[Fetched] = asyncio.get_running_loop().create_future()
         self._downloader.start(work, ended.set_result)
         fetched = await ended

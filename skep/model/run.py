@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from skep.model.code import Code
 from skep.model.content import ContentRules
-from skep.model.exits import ExitRules, Sessions
+from skep.model.exits import AskedExits, AskedSessions, ExitRules, Sessions
 from skep.model.request import DEFAULT_PRIORITY
 from skep.model.states import RunState
 
@@ -66,6 +66,17 @@ class RunSettings(msgspec.Struct, frozen=True):
     sessions: Sessions = None
     #: What of each page goes back to the center; None = all of it.
     content: ContentRules | None = None
+
+
+class AskedSettings(RunSettings, frozen=True, forbid_unknown_fields=True):
+    """Settings as a caller writes them: a misspelt field is told, not dropped."""
+
+    exits: AskedExits | None = None
+    sessions: AskedSessions | Annotated[int, Meta(ge=1, le=1000)] | None = None
+
+    def checked(self) -> RunSettings:
+        """The same as they are kept."""
+        return msgspec.convert(msgspec.to_builtins(self), RunSettings)
 
 
 def without_secrets(run: Run) -> Run:

@@ -21,6 +21,7 @@ _KEYS = {
     "depth": "d",
     "follow": "f",
     "headers": "h",
+    "session": "s",
 }
 _METHOD = "v"
 
@@ -55,6 +56,8 @@ def _whole(request: Request, meta: dict[str, Any], place: tuple[int | str, int])
         meta[_METHOD] = request.method
     if request.headers:
         meta["h"] = request.headers
+    if request.session:
+        meta["s"] = request.session
     if request.body:
         # Latin-1 keeps every byte, and the center keeps meta as JSON.
         meta["b"] = request.body.decode("latin-1")
@@ -68,6 +71,7 @@ def _whole(request: Request, meta: dict[str, Any], place: tuple[int | str, int])
         f"again {place[0]}.{place[1]} {request.url}" if request.again and place[0] else "",
         request.expires_in,
         request.again and not place[0],
+        request.session,
     )
 
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from skep.errors import ConfigurationError
-from skep.model.run import RunSettings
+from skep.model.run import AskedSettings, RunSettings
 
 Count = Annotated[int, Meta(ge=0)]
 
@@ -55,8 +55,9 @@ def split_settings(
     for name in settings:
         if name not in run_fields | own_fields:
             raise ConfigurationError(f"{whose}: {_unknown(name, run_fields | own_fields)}")
+    asked = {k: v for k, v in settings.items() if k in run_fields}
     return (
-        _checked({k: v for k, v in settings.items() if k in run_fields}, RunSettings, whose),
+        _checked(msgspec.to_builtins(asked), AskedSettings, whose).checked(),
         _checked({k: v for k, v in settings.items() if k in own_fields}, SpiderOptions, whose),
     )
 

@@ -29,7 +29,8 @@ class Request:
     `callback` and `errback` are methods of the spider or their names. `meta` and `kwargs`
     are plain data and come back with the response; `kwargs` are handed to the callback.
     `priority` is -1 (first) to 5 (last). `again` asks for a URL that the run has had
-    before; `expires_in` is how many seconds anybody wants it.
+    before; `expires_in` is how many seconds anybody wants it. `session` names the identity
+    (cookies, proxy, headers) that it belongs to; without a name it gets one of the run's.
     """
 
     __slots__ = (
@@ -45,6 +46,7 @@ class Request:
         "meta",
         "method",
         "priority",
+        "session",
         "url",
     )
 
@@ -64,6 +66,7 @@ class Request:
         priority: int | None = None,
         again: bool = False,
         expires_in: float | None = None,
+        session: str = "",
     ) -> None:
         if "://" not in url:
             raise NotAUrl(f"{url[:200]!r} is not a whole URL; response.follow() takes parts of one")
@@ -78,6 +81,7 @@ class Request:
         self.priority = priority
         self.again = again
         self.expires_in = expires_in
+        self.session = session
         #: Pages between the start and this one; set by the engine.
         self.depth = 0
         #: Whether the spider's rules look at the page too; set by the engine.
@@ -110,7 +114,7 @@ class Request:
     @property
     def is_plain(self) -> bool:
         """A GET without body that the run wants once: its URL says everything."""
-        return self.method == "GET" and not self.body and not self.again
+        return self.method == "GET" and not self.body and not self.again and not self.session
 
     def __repr__(self) -> str:
         return f"<Request {self.method} {self.url} -> {self.callback or DEFAULT_CALLBACK}>"
@@ -133,6 +137,7 @@ def plain_request(url: str, callback: str) -> Request:
     request.priority = None
     request.again = False
     request.expires_in = None
+    request.session = ""
     request.depth = 0
     request.follow = False
     return request

@@ -13,10 +13,9 @@ from skep.center.endpoint import Call, Endpoint
 from skep.errors import Conflict, InvalidInput, NotFound, UnknownRun
 from skep.jobs.intake import NewRun
 from skep.lanes.dispatch import try_reconcile
-from skep.model.exits import AskedExits, AskedSessions
 from skep.model.figures import RunFigures
 from skep.model.ledger import Ledger
-from skep.model.run import Run, RunSettings, without_secrets
+from skep.model.run import AskedSettings, Run, without_secrets
 from skep.model.states import RunState
 
 VERBS = {
@@ -39,13 +38,6 @@ class Runs(msgspec.Struct):
 
     items: list[Run]
     next: float | None = None
-
-
-class AskedSettings(RunSettings, frozen=True, forbid_unknown_fields=True):
-    """Settings as a caller writes them: a misspelt field is told, not dropped."""
-
-    exits: AskedExits | None = None
-    sessions: AskedSessions | Annotated[int, Meta(ge=1, le=1000)] | None = None
 
 
 class OpenRun(msgspec.Struct, forbid_unknown_fields=True):
@@ -81,8 +73,7 @@ async def list_runs(call: Call) -> Runs:
 async def open_run(call: Call) -> RunView:
     """Open a run under a name of the caller's. Doing it twice changes nothing."""
     asked: OpenRun = call.body
-    settings = msgspec.convert(msgspec.to_builtins(asked.settings), RunSettings)
-    new = NewRun(asked.job, settings)
+    new = NewRun(asked.job, asked.settings.checked())
     run, _ = await call.services.intake.open_run(run_name(call.path["run"]), new)
     return await _view(call, run)
 
