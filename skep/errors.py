@@ -7,8 +7,8 @@
     │   ├── Malformed           400
     │   ├── TooLarge            413
     │   ├── WrongMethod         405
-    │   ├── InvalidJob          400  every line of the detail is a path and what is wrong
-    │   └── OldProtocol         426
+    │   ├── OldProtocol         426
+    │   └── InvalidJob          400  every line of the detail is a path and what is wrong
     ├── Unauthorized            401  no token, or one that is not known
     ├── Forbidden               403  the token is known and may not do this
     ├── NotFound                404

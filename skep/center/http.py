@@ -52,7 +52,13 @@ def routes(services: Services, table: Sequence[Endpoint]) -> list[BaseRoute]:
     by_path: dict[str, dict[str, _Answer]] = {}
     for row in table:
         by_path.setdefault(row.path, {})[row.method] = _adapter(services, row)
-    return [Route(path, _by_method(way), methods=list(way)) for path, way in by_path.items()]
+    paths = sorted(by_path, key=_fixed_first)
+    return [Route(path, _by_method(by_path[path]), methods=list(by_path[path])) for path in paths]
+
+
+def _fixed_first(path: str) -> list[bool]:
+    """`/jobs/{job}/fires` before `/jobs/{job}/{verb}`, in whatever order the table has them."""
+    return ["{" in part for part in path.split("/")]
 
 
 def _by_method(ways: dict[str, _Answer]) -> _Answer:
