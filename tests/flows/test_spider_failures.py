@@ -18,7 +18,7 @@ from skep.errors import CenterUnreachable, InvalidInput
 from skep.spiders.ports import Reading, Turn, TurnDone
 from skep.testing.clock import ManualClock
 from skep.testing.spider_double import MemoryQueue, run_spider
-from skep.testing.spider_ground import ROOT, Walker, demo, drive, urls
+from skep.testing.spider_ground import ROOT, Walker, demo, drive, has_accepted, urls
 
 
 async def test_too_many_errors_fail_the_run() -> None:
@@ -264,3 +264,90 @@ def test_outside_the_main_thread_a_spider_runs_without_the_alarm() -> None:
     thread.start()
     thread.join(20)
     assert found[0].ending.reason == "finished"
+
+
+async def test_requests_that_rest_are_nobodys_silence() -> None:
+    """R5: a back-off or a host's pace of hours is not a run to which nothing comes back."""
+    looks = 0
+
+    class Resting(Silent):
+        async def read(self, limit: int, wait: float, taken: Sequence[int]) -> Reading:
+            nonlocal looks
+            looks += 1
+            if looks == 50:  # 5,000 seconds, five times the patience
+                self.resting = 0
+                self.held = False
+            return await super().read(limit, wait, taken)
+
+    queue = Resting(demo, clock=ManualClock(), held=True)
+    queue.resting = 1_000_000
+    assert (await drive(Walker(), queue)).reason == "finished"
+    assert len(queue.items) == 120
+
+
+async def test_found_requests_are_never_held_back() -> None:
+    """R5: the limit is on what `start` sends; a large frontier does not starve it either."""
+
+    class Fertile(skep.Spider):
+        settings = {"outstanding_limit": 2}
+
+        def start(self) -> Iterator[Any]:
+            yield from (f"{ROOT}/start/{n}" for n in range(6))
+
+        def parse(self, response: skep.Response) -> Iterator[Any]:
+            if response.depth == 0:
+                yield from (skep.Request(f"{response.url}/{n}") for n in range(1000))
+
+    class Slow(MemoryQueue):
+        most = 0
+
+        async def read(self, limit: int, wait: float, taken: Sequence[int]) -> Reading:
+            reading = await super().read(limit, 0.0, taken)
+            self.most = max(self.most, reading.open)
+            self.advance(1 if len(self.accepted) < 4 else 500)
+            return reading
+
+    queue = Slow(lambda url: "x", held=True)
+    ending = await drive(Fertile(), queue)
+    assert (ending.reason, len(queue.accepted)) == ("finished", 6006)
+    assert queue.most > 1000
+    starts = [url for url in urls(queue)[:1000] if url.count("/") == 4]
+    assert len(starts) == 2, "two starts are on their way, and no third"
+
+
+async def test_memory_that_runs_out_between_callbacks_ends_the_run_too() -> None:
+    class Full(MemoryQueue):
+        async def read(self, limit: int, wait: float, taken: Sequence[int]) -> Reading:
+            if self.items:
+                raise MemoryError
+            return await super().read(limit, wait, taken)
+
+    queue = Full(demo)
+    ending = await drive(Walker(), queue)
+    assert (ending.reason, queue.moves) == ("memory limit", ["fail"])
+    assert queue.reason.startswith("memory limit: the spider met the memory limit")
+
+
+async def test_the_run_keeps_the_reason() -> None:
+    """R5: the center knows what the process knew."""
+    queue = Silent(demo, clock=ManualClock(), held=True)
+    ending = await drive(Walker(), queue)
+    assert queue.reason == f"no answer: {ending.sentence}"
+    assert "1 requests are on their way and none came back for 900 s" in ending.sentence
+    queue.held = False
+    again = await drive(Walker(), queue)
+    assert (again.reason, queue.moves) == ("finished", ["fail", "continue", "finish"])
+    assert queue.reason.startswith("finished: every request has ended")
+
+
+async def test_a_driver_that_has_nothing_to_tell_shows_that_it_lives() -> None:
+    queue = MemoryQueue(demo, clock=ManualClock(), held=True)
+    assert isinstance(queue.clock, ManualClock)
+    task = asyncio.create_task(drive(Walker(), queue))
+    await has_accepted(queue)
+    told = len(queue.turns)
+    await queue.clock.pass_time(100)
+    assert len(queue.turns) - told >= 5
+    assert queue.patience == 120 + 16 * 30
+    await queue.move("cancel")
+    assert (await task).reason == "cancelled"

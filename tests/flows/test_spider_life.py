@@ -159,3 +159,30 @@ async def test_items_of_an_errback_do_not_hide_those_of_the_page() -> None:
     queue.revive()
     await drive(Either(), queue)
     assert list(queue.items.values()) == [{"failed": "status"}, {"title": "Back"}]
+
+
+async def test_a_restart_that_somebody_asks_for() -> None:
+    """R2: whole blocks are told, the run stays running, and the process can start anew."""
+    queue = MemoryQueue(demo, held=True)
+    task = asyncio.create_task(drive(Walker(), queue))
+    await has_accepted(queue)
+    queue.asked = "restart"
+    queue.advance(0)
+    ending = await task
+    assert (ending.reason, ending.good, queue.moves) == ("restart", True, [])
+    queue.asked, queue.held = "", False
+    assert (await drive(Walker(), queue)).reason == "finished"
+    assert len(queue.items) == 120
+
+
+async def test_a_run_that_the_center_gave_up_ends() -> None:
+    """R5: this process was believed dead; it does not go on behind the center's back."""
+    queue = MemoryQueue(demo, held=True)
+    task = asyncio.create_task(drive(Walker(), queue))
+    await has_accepted(queue)
+    queue.reason = "driver silent: not heard of for 700 s"
+    await queue.move("fail")
+    ending = await task
+    assert (ending.reason, ending.good) == ("given up", False)
+    assert "not heard of for 700 s" in ending.sentence
+    assert queue.moves == ["fail"]
