@@ -24,6 +24,7 @@ from skep.model.states import Failure
 
 #: Address space: a large page, its tree and what is made of it have room.
 MEMORY = 2**30
+NO_MEMORY = "the content rules need too much memory"
 _LENGTH_BYTES = 8
 
 
@@ -102,6 +103,8 @@ class Bench:
             failure, detail = Failure.CONTENT, str(error)
         except OverSize as error:
             failure, detail = Failure.LIMIT, str(error)
+        except MemoryError:
+            failure, detail = Failure.LIMIT, NO_MEMORY
         # Kept as it came, so that people can see why.
         return self._cutting.limited(parcel.body, kind), failure, detail
 
@@ -163,7 +166,7 @@ def _serve(orders: Orders, pages: BinaryIO, out: BinaryIO) -> None:
         try:
             answer = bench.answer(decode(data))
         except MemoryError:
-            answer = Answer(b"", Failure.LIMIT, "the content rules need too much memory")
+            answer = Answer(b"", Failure.LIMIT, NO_MEMORY)
         except Exception as error:  # noqa: BLE001 - whatever it was, the page gets its answer
             answer = Answer(b"", Failure.CODE, f"the content rules failed: {error!r}")
         signal.setitimer(signal.ITIMER_PROF, 0)

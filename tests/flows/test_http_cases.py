@@ -219,6 +219,17 @@ async def test_a_cookie_is_replaced_and_taken_back(opened: Open, server: Hostile
     assert [sorted(text.split("; ")) for text in sent] == [["a=1", "b=2"], ["a=3"]] * 2
 
 
+async def test_cookies_stay_with_their_host(opened: Open, server: HostileServer) -> None:
+    server.routes["/set"] = says(headers=[("Set-Cookie", "a=1; Path=/")])
+    other = f"http://localhost:{server.port}"
+    urls = [server.url("/set"), f"{other}/page", server.url("/page"), f"{other}/set"]
+    await curl("-4", urls=urls)
+    downloader = opened()
+    for number, url in enumerate(urls):
+        await fetch(downloader, Work(number, url))
+    assert [asked.headers.get("cookie") for asked in server.asked] == [None, None, "a=1", None] * 2
+
+
 def raw_deflate(data: bytes) -> bytes:
     engine = zlib.compressobj(9, zlib.DEFLATED, -15)
     return engine.compress(data) + engine.flush()

@@ -233,6 +233,20 @@ def test_a_page_that_fails_is_kept_as_it_came() -> None:
         assert record.headers["Skep-Cut"] == "max_bytes=100"
 
 
+def test_a_page_that_needs_too_much_memory_is_kept_as_it_came(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In a child the limit is the kernel's; here the parser only says what it would say."""
+
+    def fail(_self: Cutting, _body: bytes, _kind: str) -> Kept:
+        raise MemoryError
+
+    monkeypatch.setattr(Cutting, "cut", fail)
+    answer = bench(ContentStep(css="p")).answer(parcel())
+    assert (answer.failure, answer.detail) == ("limit", "the content rules need too much memory")
+    assert read_records(answer.frames)[0].block.endswith(PAGE[:100])
+
+
 def test_rules_travel_with_the_settings_and_extracts_add_no_line() -> None:
     rules = ContentRules((ContentStep(css="a"), ContentStep(first=3)), unmatched="all")
     settings = RunSettings(content=rules)
