@@ -98,10 +98,11 @@ def box_arguments(scratch: int, *, root: bool) -> list[str]:
         "--die-with-parent",
         "--new-session",
         *(rights if root else user),
+        # First of all: Python itself may be installed somewhere below it.
+        "--perms", "1777", "--size", str(scratch), "--tmpfs", SCRATCH,
         *_file_system(),
         "--proc", "/proc",
         "--dev", "/dev",
-        "--perms", "1777", "--size", str(scratch), "--tmpfs", SCRATCH,
         # Last of all: what was made for the mounts above is read-only from here on.
         "--remount-ro", "/dev",
         "--remount-ro", "/",
@@ -143,8 +144,7 @@ def _parents(places: Iterator[str]) -> list[str]:
     for place in places:
         for parent in reversed(PurePath(place).parents):
             found[str(parent)] = None
-    found.pop("/", None)
-    return list(found)
+    return [place for place in found if place not in {"/", SCRATCH}]
 
 
 def _package_root() -> str:

@@ -197,11 +197,14 @@ class CodeDownloader:
         await worker.open(self._load(uid))
 
     def _load(self, uid: int) -> Load:
-        limits = self._code.limits
+        limits, isolation = self._code.limits, self._options.isolation
+        # The kernel counts by user: the agent's own user has processes enough already.
+        countable = isolation.boxed or isolation.own_user
+        processes = limits.processes if countable else -1
         return Load(
             self._options.kind, self._code.source, self._code.version, uid,
-            self._options.isolation.boxed, self._time, limits.memory, self._output,
-            limits.scratch, limits.files, limits.processes,
+            isolation.boxed, self._time, limits.memory, self._output,
+            limits.scratch, limits.files, processes,
         )  # fmt: skip
 
     def _dismiss(self, worker: Worker) -> None:

@@ -41,6 +41,8 @@ from skep.downloaders.code.inside.talk import (
 #: A call that took longer may have left messages waiting; a shorter one is not worth a look.
 LONG_CALL = 0.005
 NO_CONTENT = 204
+#: Agent and center come first.
+NICE = 5
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 PROXY_NAMES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
 
@@ -59,6 +61,8 @@ def settle_down(load: Load) -> None:
         (resource.RLIMIT_NOFILE, load.files),
         (resource.RLIMIT_NPROC, load.processes),
     ):
+        if value < 0:
+            continue
         highest = resource.getrlimit(kind)[1]
         allowed = value if highest == resource.RLIM_INFINITY else min(value, highest)
         resource.setrlimit(kind, (allowed, allowed))
@@ -67,6 +71,7 @@ def settle_down(load: Load) -> None:
         os.setresgid(load.uid, load.uid, load.uid)
         os.setresuid(load.uid, load.uid, load.uid)
     os.umask(0o077)
+    os.nice(NICE)
     if not load.namespaced:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         # A change of the user has cleared it.

@@ -65,6 +65,7 @@ class Load(msgspec.Struct, array_like=True, tag="load"):
     output: int
     scratch: int
     files: int
+    #: -1 = any number.
     processes: int
 
 
