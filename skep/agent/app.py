@@ -102,6 +102,7 @@ class Agent:
             self.workspace,
             self._settings,
             self._blocks_came,
+            self.heart.alive_since,
             clock,
             rng,
         )
@@ -243,7 +244,7 @@ class Agent:
         for command in reply.commands:
             await self.obey(command)
         if reply.lease is not None:
-            await self.leaser.take(reply.lease)
+            await self.leaser.take(reply.lease, self._clock.monotonic())
 
     def _center_is_back(self) -> None:
         self.reporter.center_is_back()

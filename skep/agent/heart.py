@@ -69,8 +69,10 @@ class Heart:
         self._known: Registered | None = None
         self._reachable = True
         self._heard = clock.monotonic()
-        #: When the last call was sent that a center took as a sign of life.
+        #: When the last call was sent that a center took as a sign of life, and the first of
+        #: those without too long a silence between them.
         self._sent = -inf
+        self._alive_since = inf
         self.beats = 0
 
     def beat_now(self) -> None:
@@ -80,40 +82,52 @@ class Heart:
     def alive(self) -> bool:
         """Whether every center takes us for alive at this moment. False means that it cannot
         be known: what we hold may be in other hands by now."""
+        return self._clock.monotonic() < self._sent + self._grace()
+
+    def alive_since(self, moment: float) -> bool:
+        """Alive, and without a silence since then in which what was ours could have gone to
+        others. An answer to a call that was sent before such a silence is out of date."""
+        return self._alive_since <= moment and self.alive()
+
+    def _grace(self) -> float:
         if self._known is None:
-            return False
-        after = self._known.alive_after
-        return self._clock.monotonic() < self._sent + after - min(FENCE, after / 4)
+            return 0.0
+        return self._known.alive_after - min(FENCE, self._known.alive_after / 4)
+
+    def _lived(self, sent: float) -> None:
+        if sent >= self._sent + self._grace():
+            self._alive_since = sent
+        self._sent = max(self._sent, sent)
 
     async def register(self) -> Registered:
         """For ever, until a center takes it; raises only what is `FATAL` at first start."""
         attempt = 0
         while True:
-            sent = self._clock.monotonic()
+            sent, held = self._clock.monotonic(), self._pulse.held()
             try:
-                self._known = await self._introduce()
+                self._known = await self._introduce(held)
             except SkepError as error:
                 if self._known is None and isinstance(error, FATAL):
                     raise
                 self._lost_touch(error)
             else:
-                self._sent = sent
+                if not held:  # else the next beat tells what of it is still ours
+                    self._lived(sent)
                 self._in_touch()
                 log.info("registered at %s as %s", self._client.address, self._registration.id)
                 return self._known
             attempt += 1
             await self._clock.sleep(REGISTER.delay(attempt, self._rng))
 
-    async def _introduce(self) -> Registered:
+    async def _introduce(self, held: list[Held]) -> Registered:
         """With what we hold: whatever else a center thinks we have goes to others at once."""
-        message = Register(self._registration, holding=self._pulse.held())
-        return await self._client.register(message)
+        return await self._client.register(Register(self._registration, holding=held))
 
     async def take_leave(self) -> None:
         """The last word of a draining agent that hung up on a lease call: a block may have
         been on its way to us, and must not lie there until its lease runs out."""
         try:
-            await self._introduce()
+            await self._introduce(self._pulse.held())
         except SkepError as error:
             log.debug("leave: %s", error.detail)
 
@@ -148,8 +162,10 @@ class Heart:
         if not reply.known:
             await self.register()
         await self._pulse.answered(held, reply)
-        # Not before: what was taken from us must have left the gate by now.
-        self._sent = max(self._sent, sent)
+        # Not before: what was taken from us must have left the gate by now. A beat after a
+        # long silence renews nothing and tells of no loss; the next one does.
+        if deaf < self._grace():
+            self._lived(sent)
         return True
 
     def _lost_touch(self, error: SkepError) -> None:

@@ -53,6 +53,7 @@ class Leaser:
         workspace: Workspace,
         settings: AgentSettings,
         arrived: Callable[[], None],
+        alive_since: Callable[[float], bool],
         clock: Clock,
         rng: Random,
     ) -> None:
@@ -63,6 +64,7 @@ class Leaser:
         self._workspace = workspace
         self._settings = settings
         self._arrived = arrived
+        self._alive_since = alive_since
         self._clock = clock
         self._rng = rng
         self._hunger = Nudge(clock)
@@ -122,21 +124,31 @@ class Leaser:
         began = self._clock.monotonic()
         self.asking = True
         reply = await self._client.lease(LeaseAsk(self._agent, want, wait, self._kinds))
-        await self.take(reply)
+        await self.take(reply, began)
         self.asking = False
         waited = self._clock.monotonic() - began
         if not reply.blocks and waited < min(EMPTY_PAUSE, wait or EMPTY_PAUSE):
             await self._wake.wait(EMPTY_PAUSE)
 
-    async def take(self, reply: LeaseReply) -> None:
-        """Blocks came, with a lease or with the answer to a heartbeat."""
+    async def take(self, reply: LeaseReply, asked: float) -> None:
+        """Blocks came, in answer to a call that was sent then."""
         await self._remember(reply.runs)
         now = self._clock.monotonic()
+        if reply.sites and not self._alive_since(asked):
+            # Somebody else may have these hosts by now, and we cannot tell.
+            log.info("%d blocks came too late to be begun", len(reply.blocks))
+            self._give_back(reply.blocks)
+            return
         paced = {pace.host: self._holding.gate.learn(pace, now) for pace in reply.sites}
         for leased in reply.blocks:
             self._add(leased, paced)
         if reply.blocks:
             self._arrived()
+
+    def _give_back(self, blocks: list[Leased]) -> None:
+        for leased in blocks:
+            self._holding.add(leased, [], keep=False)
+        self._arrived()
 
     async def _remember(self, runs: dict[str, RunSettings]) -> None:
         for run, settings in runs.items():

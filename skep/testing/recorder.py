@@ -34,6 +34,8 @@ class Ask(NamedTuple):
     at: float
     host: str
     path: str
+    #: The port of whoever asked: one connection of one agent.
+    peer: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,8 @@ class Recorder:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str
     ) -> bool:
         head = await reader.readuntil(b"\r\n\r\n")
-        ask = Ask(self._clock.monotonic(), host, head.split(b" ", 2)[1].decode("latin-1"))
+        path, peer = head.split(b" ", 2)[1].decode("latin-1"), writer.get_extra_info("peername")[1]
+        ask = Ask(self._clock.monotonic(), host, path, peer)
         if ask.path == PEEK:
             writer.write(Reply(json.dumps(self.starts()).encode()).encoded())
             return True

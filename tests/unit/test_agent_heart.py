@@ -1,0 +1,129 @@
+"""When an agent may take itself for alive: what it holds may be in other hands otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import cast
+
+from skep.agent.heart import Heart, Pulse
+from skep.errors import CenterUnreachable, SkepError, UnknownAgent
+from skep.model.agent import Registration, Vitals
+from skep.model.block import Held
+from skep.testing.clock import ManualClock
+from skep.wire.client import CenterClient
+from skep.wire.messages import Heartbeat, HeartbeatReply, Register, Registered
+
+
+class Line:
+    """A center that answers as the test says, after `takes` seconds."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.address = "test"
+        self.takes = 0.0
+        self.error: SkepError | None = None
+        self._clock = clock
+
+    async def register(self, _message: Register) -> Registered:
+        return Registered(1.0, 30.0, "c", "0", 11.0)
+
+    async def heartbeat(self, _beat: Heartbeat, _seconds: float) -> HeartbeatReply:
+        await self._clock.sleep(self.takes)
+        if self.error is not None:
+            raise self.error
+        return HeartbeatReply()
+
+
+class Chest:
+    """A heart with a center at the other end."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.line = Line(self.clock)
+        self.held: list[Held] = []
+        pulse = Pulse(Vitals, lambda: self.held, self._answered, lambda: None)
+        client = cast("CenterClient", self.line)
+        self.heart = Heart(client, Registration("a", "a"), pulse, self.clock, Random(1))
+
+    async def _answered(self, held: list[Held], reply: HeartbeatReply) -> None:
+        pass
+
+    async def beat(self) -> None:
+        beating = asyncio.ensure_future(self.heart._beat(5.0))
+        await self.clock.pass_time(self.line.takes)
+        await beating
+
+
+async def test_alive_until_a_second_before_a_center_may_think_otherwise() -> None:
+    chest = Chest()
+    assert not chest.heart.alive()
+    await chest.heart.register()
+    assert chest.heart.alive()
+    chest.clock.advance(9.9)
+    assert chest.heart.alive()
+    chest.clock.advance(0.2)
+    assert not chest.heart.alive()
+
+
+async def test_what_counts_is_when_a_beat_was_sent() -> None:
+    chest = Chest()
+    await chest.heart.register()
+    chest.line.takes = 4.0
+    await chest.beat()
+    chest.clock.advance(5.9)
+    assert chest.heart.alive()
+    chest.clock.advance(0.2)
+    assert not chest.heart.alive()
+
+
+async def test_a_beat_that_nobody_answers_is_no_sign_of_life() -> None:
+    chest = Chest()
+    await chest.heart.register()
+    chest.line.error = CenterUnreachable("gone")
+    for _ in range(11):
+        chest.clock.advance(1.0)
+        await chest.beat()
+    assert not chest.heart.alive()
+
+
+async def test_after_a_silence_the_second_beat_counts_and_not_the_first() -> None:
+    """The first renews nothing and tells of no loss: the center takes it for an echo."""
+    chest = Chest()
+    await chest.heart.register()
+    chest.clock.advance(30.0)
+    await chest.beat()
+    assert not chest.heart.alive()
+    chest.clock.advance(1.0)
+    await chest.beat()
+    assert chest.heart.alive()
+
+
+async def test_an_answer_from_before_a_silence_is_out_of_date() -> None:
+    """A lease call may wait at the center while this process does not run at all."""
+    chest = Chest()
+    await chest.heart.register()
+    for _ in range(20):
+        chest.clock.advance(5.0)
+        await chest.beat()
+    asked = chest.clock.monotonic()
+    assert chest.heart.alive_since(asked - 50.0)
+    chest.clock.advance(12.0)
+    assert not chest.heart.alive_since(asked)
+    await chest.beat()
+    chest.clock.advance(1.0)
+    await chest.beat()
+    assert not chest.heart.alive_since(asked)
+    assert chest.heart.alive_since(chest.clock.monotonic())
+
+
+async def test_an_agent_that_registers_again_waits_for_word_of_what_it_holds() -> None:
+    chest = Chest()
+    await chest.heart.register()
+    chest.clock.advance(10.5)
+    chest.held = [Held(1, 1)]
+    chest.line.error = UnknownAgent("who are you?")
+    await chest.beat()
+    assert not chest.heart.alive()
+    chest.line.error = None
+    await chest.beat()
+    assert chest.heart.alive()
