@@ -41,6 +41,7 @@ from skep.testing.conformance.store_sites import (
     PackSitesPromises,
     RulePromises,
 )
+from skep.testing.conformance.store_sites_race import SiteRacePromises
 from skep.testing.conformance.store_walk import RacePromises, WalkPromises
 
 
@@ -68,6 +69,7 @@ class StoreConformance(
     LetGoPromises,
     NotePromises,
     RulePromises,
+    SiteRacePromises,
     WalkPromises,
     RacePromises,
 ):
