@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import AsyncIterator
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -15,8 +16,13 @@ from skep.model.exits import ExitRules, SessionRules
 from skep.model.request import Work
 from skep.model.run import RunSettings
 from skep.runtime.clock import SystemClock
+from skep.spiders.envelope import opened, sealed
+from skep.spiders.ports import Page
+from skep.spiders.request import Request
 from skep.testing import servers
+from skep.testing.centers import running_center, works_of
 from skep.testing.hostile import Asked, HostileServer, Line, answer, fetch, fetch_all, says
+from skep.wire.messages import LeaseAsk, LeaseReply
 
 LOOPBACK = ("127.0.0.0/8",)
 
@@ -200,3 +206,36 @@ async def test_sessions_without_cookies(ground: Ground) -> None:
     """`cookies: false` holds in sessions too."""
     downloader = ground.open(2, cookies=False)
     assert await ground.one_by_one(downloader, "", "", "") == ["id=1", "id=2", "id=3"]
+
+
+async def test_names_and_rules_travel_through_a_center(tmp_path: Path) -> None:
+    """A6: agents get the session's name and the proxy's login; people are shown neither."""
+    proxy = "http://bee:honey@proxy.test:3128"
+    async with running_center(tmp_path) as center:
+        await center.open_run("r", exits={"proxies": [proxy], "tries": 2}, sessions=3)
+        await center.put("r", [{"uri": "http://127.0.0.1/x", "session": "alice"}])
+        await center.dispatched()
+        agent = center.hand_agent()
+        await agent.register()
+        reply = await agent.call("lease", LeaseAsk(agent.id, 1, 0.0, ("http",)))
+        leased = reply.read(LeaseReply)
+        assert [work.session for work in works_of(leased.blocks[0])] == ["alice"]
+        assert leased.runs["r"].exits == ExitRules(proxies=(proxy,), tries=2)
+        for path in ("/api/v1/runs", "/api/v1/runs/r"):
+            shown = (await center.admin.get(path)).content
+            assert b"***@proxy.test:3128" in shown
+            assert b"honey" not in shown
+        wrong = {"settings": {"exits": {"proxies": ["ftp://bee:honey@x:1"]}}}
+        refused = await center.admin.put("/api/v1/runs/other", wrong)
+        assert refused.status == 400
+        assert b"honey" not in refused.content
+
+
+async def test_a_spider_names_sessions() -> None:
+    """`Request(session=...)` comes back with its page; the same URL is asked for by each."""
+    asked = [Request("http://x.test/", session=name) for name in ("alice", "bob")]
+    sent = [sealed(request) for request in asked]
+    assert [one.session for one in sent] == ["alice", "bob"]
+    page = Page(1, sent[0].uri, "done", meta=sent[0].meta)
+    assert opened(page).session == "alice"
+    assert not asked[0].is_plain
