@@ -58,6 +58,8 @@ def document_of(view: dict[str, Any]) -> str:
     for run in view["runs"]:
         what = run.get("outcome") or ("open" if run.get("open", True) else "ended")
         lines.append(f"# run {run['run']}, {age(now - run['at'])} ago: {what.splitlines()[0]}")
+    if view["next"]:
+        lines.append(f"# next: {', '.join(view['next'])}")
     return "\n".join([*lines, write_document(kept["job"]).rstrip("\n")])
 
 

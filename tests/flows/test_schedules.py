@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from skep.cli.job_calls import document_of
 from skep.cli.schedule import command, fires_table, schedules_table
 from skep.testing.centers import Caller, RunningCenter, running_center
 
@@ -135,6 +136,10 @@ async def test_next_fires_are_shown(center: RunningCenter) -> None:
     assert all(re.search(r"T03:17:00\+0[12]:00$", moment) for moment in line["next"])
     assert (await schedules(center.admin, "?job=nightly&count=2"))[0]["next"] == line["next"][:2]
     assert await schedules(center.admin, "?job=ghost") == []
+    view = (await center.admin.get("/api/v1/jobs/nightly")).json()
+    assert view["next"] == line["next"]
+    assert f"# next: {line['next'][0]}, {line['next'][1]}" in document_of(view)
+    assert (await center.admin.get("/api/v1/jobs/off")).json()["next"] == []
     table = schedules_table([line])
     assert "17 3 * * *" in table
     assert line["next"][0] in table

@@ -10,6 +10,7 @@ from msgspec import Meta
 from skep.center.auth import Identity, Role
 from skep.center.endpoint import Call, Endpoint
 from skep.errors import Conflict, InvalidInput, InvalidJob, NotFound, UnknownJob
+from skep.jobs.schedule import next_fires
 from skep.jobs.secrets import hidden
 from skep.lanes.dispatch import try_reconcile
 from skep.model.job import JOB_NAME, NAME_WORDS, Job, JobName, JobRun, KeptJob
@@ -55,10 +56,12 @@ class JobPut(msgspec.Struct):
 
 
 class JobView(msgspec.Struct):
-    """A job with its newest runs."""
+    """A job with its newest runs and its next due times."""
 
     kept: KeptJob
     runs: list[JobRun]
+    #: ISO 8601 in the zone of its schedule; none while it is off.
+    next: list[str]
 
 
 class RevisionLine(msgspec.Struct):
@@ -155,7 +158,12 @@ async def show_job(call: Call) -> JobView:
     name = job_name(call)
     kept = await call.services.store.jobs.get(name)
     runs = await call.services.store.job_runs.of(name, RUNS_SHOWN)
-    return JobView(_shown(call, kept), runs)
+    return JobView(_shown(call, kept), runs, _next(kept, call.services.clock.now()))
+
+
+def _next(kept: KeptJob, now: float) -> list[str]:
+    schedule = kept.job.schedule if kept.job.enabled and not kept.deleted else None
+    return next_fires(schedule, kept.job.name, now) if schedule is not None else []
 
 
 async def put_job(call: Call) -> JobPut:
