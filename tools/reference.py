@@ -6,18 +6,27 @@ by hand.
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import msgspec
 
 from skep import errors, settings
 from skep.cli.exits import MEANINGS
 from skep.cli.main import COMMANDS, skep
+from skep.jobs.definition import ELSEWHERE
+from skep.model import job
+from skep.model.code import CodeLimits
+from skep.model.schedule import Schedule
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
+#: A default that is longer is not shown: the part has a table of its own.
+LONGEST_DEFAULT = 30
 MADE = "<!-- Made by `make docs` from the code; edit the code. -->"
 
 
@@ -80,6 +89,69 @@ def _command(command: click.Command, context: click.Context) -> Iterator[str]:
             yield from _command(below, click.Context(below, context, name))
 
 
+#: Parts of a job's document, by the path under which they stand.
+JOB_PARTS: dict[str, type[msgspec.Struct]] = {
+    "": job.Job,
+    "settings": job.JobSettings,
+    "downloader": job.Downloader,
+    "downloader.limits": CodeLimits,
+    "generators[]": job.Generator,
+    "spider": job.SpiderPart,
+    "schedule": Schedule,
+    "placement": job.PlacementPart,
+    "sinks[]": job.SinkPart,
+}
+
+
+def jobs_page() -> str:
+    lines = ["# Job documents", "", MADE, ""]
+    lines += ["A job is one document, YAML or JSON. Fields that are not given have their default."]
+    lines += ["How to keep and run one: [jobs](../how-to/jobs.md).", ""]
+    for path, part in JOB_PARTS.items():
+        lines += [f"## {path or 'The document'}", "", *_paragraphs(part.__doc__), ""]
+        lines += ["| field | default | meaning |", "|---|---|---|"]
+        lines += [*_fields(part), ""]
+    return "\n".join(lines)
+
+
+def _fields(part: type[msgspec.Struct]) -> Iterator[str]:
+    words = _comments(part)
+    for field in msgspec.structs.fields(part):
+        if part is job.JobSettings and field.name in ELSEWHERE:
+            continue
+        meaning = words.get(field.name) or getattr(field.type, "description", "") or ""
+        yield f"| `{field.name}` | {_default_of(field)} | {meaning.replace('|', '/')} |"
+
+
+def _default_of(field: msgspec.structs.FieldInfo) -> str:
+    if field.required:
+        return "needed"
+    if field.default_factory is not msgspec.NODEFAULT:
+        return "`{}`"
+    shown = json.dumps(msgspec.to_builtins(field.default))
+    return (
+        "-" if shown in {'""', "null", "[]", "{}"} or len(shown) > LONGEST_DEFAULT else f"`{shown}`"
+    )
+
+
+def _comments(part: type[msgspec.Struct]) -> dict[str, str]:
+    """What the `#:` lines above a field say, its parents' fields included."""
+    words: dict[str, str] = {}
+    for kind in reversed(part.__mro__):
+        if not (issubclass(kind, msgspec.Struct) and kind.__module__.startswith("skep.")):
+            continue
+        said: list[str] = []
+        for line in inspect.getsource(kind).splitlines():
+            text = line.strip()
+            if text.startswith("#:"):
+                said.append(text.removeprefix("#:").strip())
+                continue
+            if said and (found := re.match(r"(\w+):", text)):
+                words[found[1]] = " ".join(said)
+            said = []
+    return words
+
+
 def _names(option: click.Option) -> str:
     kind = option.type.name.removesuffix(" range")
     shown = {"integer": "NUMBER", "float": "NUMBER", "directory": "DIR"}.get(kind, kind.upper())
@@ -106,7 +178,12 @@ def _paragraphs(text: str | None) -> list[str]:
     return [line.strip() for line in (text or "").strip().splitlines()]
 
 
-PAGES = {"settings.md": settings_page, "errors.md": errors_page, "cli.md": cli_page}
+PAGES = {
+    "settings.md": settings_page,
+    "errors.md": errors_page,
+    "cli.md": cli_page,
+    "jobs.md": jobs_page,
+}
 
 
 def main(task: str) -> int:

@@ -39,11 +39,11 @@ class JobSettings(RunSettings, frozen=True, forbid_unknown_fields=True):
     these. `priority` and `downloader` stand at the top of the document, `code` and `curl`
     under `downloader`."""
 
-    #: Requests that one dispatch takes from the job.
+    #: Requests that one dispatch takes from the job. Kept for the dispatcher: not in force yet.
     dispatch: Annotated[int, Meta(ge=1, le=7000)] = 100
-    #: Seconds before the first retry; 0 = as the center is set.
+    #: Seconds before the first retry; 0 = as the center is set, which alone is in force yet.
     backoff_first: Annotated[float, Meta(ge=0, le=86400)] = 0.0
-    #: Longest wait before a retry, in seconds; 0 = as the center is set.
+    #: Longest wait before a retry; 0 = as the center is set, which alone is in force yet.
     backoff_cap: Annotated[float, Meta(ge=0, le=864000)] = 0.0
     #: Proxy for every request, as URL; short for `exits` with one proxy.
     proxy: Annotated[str, Meta(max_length=2000)] = ""
@@ -58,6 +58,7 @@ class JobSettings(RunSettings, frozen=True, forbid_unknown_fields=True):
 class Downloader(_Part, frozen=True):
     """Which downloader takes the requests: a kind, for some kinds with code."""
 
+    #: `http`, `curl`, `python`, `shell` or another that the agents offer.
     kind: Annotated[str, Meta(max_length=50)] = "http"
     #: Python (`def run(uri, ...)`) or shell code, for the kinds `python` and `shell`.
     code: Source = ""
@@ -72,7 +73,9 @@ class Downloader(_Part, frozen=True):
 class Generator(_Part, frozen=True):
     """Something that yields URIs: a list or a file, or code on a schedule of its own."""
 
+    #: `list`, `file`, `python`, `shell`, `sitemap` or `sql`; the first two can be run so far.
     kind: Literal["list", "file", "python", "shell", "sitemap", "sql"]
+    #: For people and logs.
     name: Annotated[str, Meta(max_length=100)] = ""
     #: For `list`.
     uris: Annotated[tuple[str | NewRequest, ...], Meta(max_length=INLINE_LIMIT)] = ()
@@ -101,33 +104,41 @@ class SpiderPart(_Part, frozen=True):
     path: Annotated[str, Meta(min_length=1, max_length=500)]
     #: As with `skep run -a NAME=VALUE`.
     arguments: dict[str, str | int | float | bool] = msgspec.field(default_factory=dict)
-    #: Crashes in a row after which the run is paused.
+    #: Crashes in a row after which the run has failed.
     restarts: Annotated[int, Meta(ge=0, le=1000)] = 5
 
 
 class PlacementPart(_Part, frozen=True):
-    """Which agents may take the requests."""
+    """Which agents may take the requests. It is checked and kept; agents are chosen by it
+    as soon as the center knows the strategy."""
 
+    #: `any`, `fixed`, `chained` or `hashed`.
     strategy: Literal["any", "fixed", "chained", "hashed"] = "any"
     #: Agents, for `fixed` and `chained`.
     n: Annotated[int, Meta(ge=1, le=10_000)] = 1
     #: What is hashed, for `hashed`.
     key: Literal["host", "uri"] = "host"
+    #: Agents of this group only.
     group: Annotated[str, Meta(max_length=64)] = ""
+    #: Agents on this operating system only.
     os: Annotated[str, Meta(max_length=64)] = ""
+    #: Agents with all of these labels only.
     labels: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class SinkPart(_Part, frozen=True):
     """Where items go: a sink's URL, with options that win over its query."""
 
+    #: Such as `jsonl:items.jsonl`; see the page on sinks.
     url: Annotated[str, Meta(min_length=1, max_length=4000)]
+    #: Options of the sink.
     options: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class Job(_Part, frozen=True):
-    """A valid document. `settings` holds those fields of JobSettings that were given."""
+    """What to collect, how, when and for whom. It has requests and generators, or a spider."""
 
+    #: 1 to 46 letters, digits, `.`, `_` and `-`, the first one a letter or digit.
     name: JobName
     #: For people.
     note: Text = ""
@@ -137,7 +148,7 @@ class Job(_Part, frozen=True):
     priority: Priority = DEFAULT_PRIORITY
     #: A kind (`http`), or kind, code and options.
     downloader: Downloader = Downloader()
-    #: How the requests are handed out and fetched.
+    #: How the requests are handed out and fetched; only what was given is kept.
     settings: dict[str, Any] = msgspec.field(default_factory=dict)
     #: URIs, or objects with `uri` and any field of a request.
     requests: Annotated[tuple[str | NewRequest, ...], Meta(max_length=INLINE_LIMIT)] = ()
