@@ -25,6 +25,7 @@ BENCHES: dict[str, tuple[str, str]] = {
     "drain": ("bench.drain", "how fast are blocks leased and acknowledged, all of it durable?"),
     "fetch": ("bench.fetch", "how much CPU does a downloaded page cost?"),
     "crawl": ("bench.crawl", "how fast is a site crawled, beside Scrapy?"),
+    "jobs": ("bench.jobs", "how fast is user code run, boxed, beside job queues?"),
     "kill": ("bench.kill.bench", "is anything lost when processes are killed with -9?"),
     "survive": ("bench.survive.bench", "does a crawl survive the death of its processes?"),
     "polite": ("bench.polite", "is a host ever asked more often than its rule allows?"),

@@ -84,12 +84,17 @@ def clean_environment(**settings: str) -> dict[str, str]:
 def door_of(folder: Path, child: subprocess.Popen[bytes]) -> CenterDoor:
     """Wait for the files that a center leaves when it listens."""
     deadline = time.monotonic() + START_SECONDS
-    while not (folder / "center.url").exists():
+    while not _is_written(folder / "center.url"):
         if child.poll() is not None or time.monotonic() > deadline:
             raise Wrong("the center did not start")
         time.sleep(0.01)
     token = (folder / "admin.token").read_text().strip()
     return CenterDoor((folder / "center.url").read_text().strip(), token)
+
+
+def _is_written(file: Path) -> bool:
+    """A file is there a moment before its text is."""
+    return file.exists() and file.read_text().endswith("\n")
 
 
 @contextmanager
