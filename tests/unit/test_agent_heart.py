@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from random import Random
 from typing import cast
 
+import msgspec
+
 from skep.agent.heart import Heart, Pulse
+from skep.agent.holding import Holding
+from skep.agent.leasing import Leaser
+from skep.agent.workspace import Workspace
 from skep.errors import CenterUnreachable, SkepError, UnknownAgent
 from skep.model.agent import Registration, Vitals
-from skep.model.block import Held
+from skep.model.block import Held, Leased
+from skep.model.request import Work
+from skep.model.run import RunSettings
+from skep.model.site import Pace
+from skep.settings import AgentSettings
 from skep.testing.clock import ManualClock
 from skep.wire.client import CenterClient
-from skep.wire.messages import Heartbeat, HeartbeatReply, Register, Registered
+from skep.wire.messages import Heartbeat, HeartbeatReply, LeaseReply, Register, Registered
 
 
 class Line:
@@ -127,3 +137,23 @@ async def test_an_agent_that_registers_again_waits_for_word_of_what_it_holds() -
     chest.line.error = None
     await chest.beat()
     assert chest.heart.alive()
+
+
+async def test_blocks_of_hosts_with_a_pace_that_came_too_late_go_back(tmp_path: Path) -> None:
+    """Others are kept: doing a page twice is no harm, asking a host twice is."""
+    clock = ManualClock()
+    holding = Holding(clock.monotonic)
+    workspace = Workspace(tmp_path)
+    workspace.open()
+    client = cast("CenterClient", Line(clock))
+    leaser = Leaser(
+        "a", ("http",), client, holding, workspace, AgentSettings(),
+        lambda: None, lambda _: False, clock, Random(1),
+    )  # fmt: skip
+    body = msgspec.msgpack.encode([Work(1, "http://a.example/")])
+    runs = {"r": RunSettings()}
+    late = LeaseReply([Leased(1, 1, "r", 1, body)], runs, [Pace("a.example", 1.0, 1)])
+    await leaser.take(late, 0.0)
+    assert (holding.gate.waiting, holding.take_returns()) == (0, [Held(1, 1)])
+    await leaser.take(LeaseReply([Leased(2, 1, "r", 1, body)], runs), 0.0)
+    assert holding.queued == 1
