@@ -153,11 +153,11 @@ _FIRST_PROXY_ERROR = 400
 def proxy_trouble(said: Said) -> Trouble:
     """Whether a proxy is to blame."""
     refused = said.error == _PROXY and said.socks not in _ABOUT_THE_SERVER
-    unreachable = said.error in {_RESOLVE_PROXY, _CONNECT}
+    answered = said.connect >= _FIRST_PROXY_ERROR
+    unreachable = said.error in {_RESOLVE_PROXY, _CONNECT} and not answered
     silent = said.error == _TIMEOUT and not said.connected
     if refused or unreachable or silent or login_refused(said):
         return Trouble.DEAD
-    answered = said.connect >= _FIRST_PROXY_ERROR
     cut = said.error in {_CUT_OFF, _NOTHING, _SEND, _RECEIVE} and not answered
     return Trouble.CUT if cut else Trouble.NONE
 

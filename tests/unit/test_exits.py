@@ -160,6 +160,7 @@ def test_no_proxies_is_the_direct_way() -> None:
         (Said(56, 0, connect=407), Trouble.DEAD),
         (Said(56, 0, connect=401), Trouble.DEAD),
         (Said(56, 0, connect=502), Trouble.NONE),
+        (Said(7, 0, connect=500), Trouble.NONE),
         (Said(97, 0, socks=33), Trouble.DEAD),
         (Said(97, 0, socks=21), Trouble.NONE),
         (Said(97, 0, socks=27), Trouble.NONE),
