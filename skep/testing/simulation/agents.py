@@ -11,10 +11,12 @@ from collections.abc import Callable
 import msgspec
 
 from skep.agent.holding import HeldBlock, Holding
+from skep.agent.sites import site_in
 from skep.downloaders.ports import Fetched
 from skep.model.agent import Registration, Vitals
 from skep.model.block import BlockReport, Held, Leased
 from skep.model.request import Outcome, Work
+from skep.model.site import is_own
 from skep.store.facts import Verdict
 from skep.testing.simulation.centers import Rooms
 from skep.testing.simulation.network import Lost, Network
@@ -23,6 +25,8 @@ from skep.testing.simulation.world import World
 _works = msgspec.msgpack.Decoder(list[Work])
 REPORT_EVERY = 0.5
 MEAN_DOWNLOAD = 4.0
+#: Of the failures at hosts with a pace, so many make the agent leave the host alone.
+TROUBLE = 0.2
 
 
 class Witness:
@@ -68,6 +72,7 @@ class SimAgent:
         self._frozen_until = 0.0
         self.fetched: dict[int, int] = {}
         self.verdicts: dict[str, int] = {}
+        self.deferred = 0
         self.start()
 
     def start(self) -> None:
@@ -142,11 +147,27 @@ class SimAgent:
         def ended() -> None:
             if self._life != life:
                 return
+            host = site_in(work.uri)
+            if failed and not is_own(host) and self._world.chance(TROUBLE):
+                self._put_off(block, host, work.id)
+                return
             self.fetched[work.id] = self.fetched.get(work.id, 0) + 1
             failure = "network" if failed else ""
-            block.done(Fetched(Outcome(work.id, failure, 0 if failed else 200), b"frame"))
+            outcome = Outcome(work.id, failure, 0 if failed else 200)
+            block.done(Fetched(outcome, b"frame", host))
 
         self._world.after(self._world.rng.expovariate(1 / MEAN_DOWNLOAD), ended)
+
+    def _put_off(self, block: HeldBlock, host: str, request: int) -> None:
+        """As if it had waited at the gate while its host began to refuse."""
+        self.deferred += 1
+        block.running -= 1
+        self.holding.active -= 1
+        if not block.gone:
+            block.gated += 1
+            block.open_at[host] = block.open_at.get(host, 0) + 1
+            block.trouble_at(host, "failing", self._world.rng.uniform(1.0, 20.0))
+            block.defer(host, request)
 
     def _report(self) -> None:
         self._unsent += self.holding.take_due(self._world.time, REPORT_EVERY)

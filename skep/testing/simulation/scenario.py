@@ -1,8 +1,8 @@
 """One seeded run: a client submits, everything goes wrong for a while, then calms down.
 
 Checked after every step: both ledgers agree and add up, and no host with a pace is in the
-hands of two. Checked at the end: whatever was acknowledged has ended, and each success was
-stored once.
+hands of two. Checked at the end: whatever was acknowledged has ended, each success was stored
+once, and each attempt was counted at its host.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from skep.model.request import NewRequest
 from skep.model.run import RunSettings
 from skep.settings import CenterSettings, LaneSettings, Settings
 from skep.store.sql.store import SqlStore
-from skep.store.sql.tables import attempts, requests
+from skep.store.sql.tables import attempts, requests, sites
 from skep.testing.simulation.agents import SimAgent, Witness
 from skep.testing.simulation.centers import SimCenter
 from skep.testing.simulation.faults import Faults
@@ -77,6 +77,8 @@ class Result:
     agent_kills: int = 0
     freezes: int = 0
     flushes: int = 0
+    #: Requests that were put off because their host was in trouble, as stored.
+    deferred: int = 0
     verdicts: dict[str, int] = field(default_factory=dict)
 
 
@@ -225,6 +227,13 @@ class Scenario:
             kept = set(connection.execute(sa.select(requests.c.uri)).scalars())
             good = sa.select(attempts.c.request).where(attempts.c.failure == "")
             done = list(connection.execute(good).scalars())
+            counted = sa.select(sa.func.sum(sites.c.requests), sa.func.sum(sites.c.deferred))
+            asked, self.result.deferred = connection.execute(counted).one()
+            tried = connection.execute(
+                sa.select(sa.func.count()).where(attempts.c.failure != "lost")
+            ).scalar()
+        if asked != tried:
+            raise self._broken(f"{asked} requests counted by host, {tried} attempts stored")
         if self._acknowledged - kept:
             raise self._broken(f"acknowledged and gone: {sorted(self._acknowledged - kept)[:5]}")
         if len(done) != len(set(done)) or len(done) != ledger.done:
