@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from msgspec.structs import replace
 from protego import Protego
 
 from skep.agent.sites import REFUSALS
@@ -20,6 +21,7 @@ from skep.archive.frames import FirstRecords, split_response
 from skep.downloaders.ports import Fetched
 from skep.downloaders.target import BadTarget, parse_target
 from skep.errors import SkepError
+from skep.model.run import RunSettings
 from skep.model.states import Failure
 
 log = logging.getLogger(__name__)
@@ -30,6 +32,9 @@ READ_BYTES = 500 * 1024
 #: A file larger than that takes longer to read than the event loop should be held up.
 LONG_BYTES = 32 * 1024
 UNPACK_LIMIT = 64 * 2**20
+#: Followed at least, as the standard asks.
+REDIRECTS = 5
+PLAIN = "http"
 OURS = "Skep"
 _TOKEN = re.compile(r"[A-Za-z_-]+")
 _OK, _REDIRECT, _SERVER_ERROR = 200, 300, 500
@@ -117,6 +122,18 @@ def product_token(headers: Mapping[str, str]) -> str:
     return OURS
 
 
+def robots_settings(settings: RunSettings) -> RunSettings:
+    """How a run asks for robots.txt: as for its pages, but by plain HTTP and whole. Content
+    rules, small limits or code of one's own would leave nothing, and so allow everything."""
+    return replace(
+        settings,
+        downloader=PLAIN,
+        content=None,
+        body_limit=max(settings.body_limit, READ_BYTES),
+        redirects=max(settings.redirects, REDIRECTS),
+    )
+
+
 def judge(fetched: Fetched) -> Text | Silence:
     """What the answer to a request for robots.txt means.
 
@@ -127,7 +144,7 @@ def judge(fetched: Fetched) -> Text | Silence:
     status = outcome.status
     if _OK <= status < _REDIRECT:
         return _unpacked(fetched)
-    if outcome.failure == Failure.BLOCKED:
+    if outcome.failure == Failure.BLOCKED and not status:
         return Text(b"")  # our own policy: the request itself will meet it, and say so
     detail = outcome.detail or f"the server answered {status}"
     if status in REFUSALS:

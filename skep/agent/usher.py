@@ -13,8 +13,6 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from msgspec.structs import replace
-
 from skep.agent.holding import Gated, HeldBlock, Holding
 from skep.agent.robots import (
     LONG_BYTES,
@@ -25,6 +23,7 @@ from skep.agent.robots import (
     place_of,
     product_token,
     read,
+    robots_settings,
 )
 from skep.agent.runs import Downloaders, start
 from skep.agent.sites import Site
@@ -142,10 +141,10 @@ class Usher:
         _start(downloader, site, run, work, partial(self._robots_came, site, origin))
 
     def _for_robots(self, run: str, settings: RunSettings) -> Downloader:
-        """Content rules are made for pages: they would leave nothing of a robots.txt."""
-        if getattr(settings, "content", None) is None:
-            return self._downloaders.of(run, settings)
-        return self._downloaders.of(f"{run} robots.txt", replace(settings, content=None))
+        """The run's own, unless it is made for pages alone."""
+        fitting = robots_settings(settings)
+        name = run if fitting == settings else f"{run} robots.txt"
+        return self._downloaders.of(name, fitting)
 
     def _robots_came(self, site: Site[Gated], origin: str, fetched: Fetched) -> None:
         self._gate.leave(site, fetched.began)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from skep.agent.holding import HeldBlock, Holding
-from skep.agent.robots import Robots, Text, read
+from skep.agent.robots import READ_BYTES, Robots, Text, read, robots_settings
 from skep.agent.runs import Downloaders
 from skep.agent.usher import Usher
 from skep.downloaders.gate import HostGate
@@ -235,15 +235,31 @@ def test_everything_that_is_forbidden_ends_in_one_round() -> None:
     assert (note.barred, note.failed, note.left, note.wait) == (50, 50, True, 0.0)
 
 
-def test_content_rules_do_not_touch_robots_txt() -> None:
-    """They are made for pages; of a robots.txt they would leave nothing, and allow all."""
-    desk = Desk(RunSettings(content=ContentRules(max_bytes=1)))
+@pytest.mark.parametrize(
+    "made_for_pages",
+    [
+        RunSettings(content=ContentRules(max_bytes=1)),
+        RunSettings(body_limit=10),
+        RunSettings(redirects=0),
+    ],
+)
+def test_what_is_made_for_pages_does_not_touch_robots_txt(made_for_pages: RunSettings) -> None:
+    """Content rules and the like would leave nothing of it, and allow everything."""
+    desk = Desk(made_for_pages)
     desk.lease(1, Pace("a.example", 0.5, 4, robots=True))
     assert desk.go() == [-1]
-    assert [settings.content for _, settings in desk.hand.opened] == [None]
+    ((name, settings),) = desk.hand.opened
+    assert (name, settings.content) == ("r robots.txt", None)
+    assert settings.body_limit >= READ_BYTES
+    assert settings.redirects >= 5
     desk.hand.end(-1, 404, Failure.STATUS)
     assert desk.go(1.0) == [1]
-    assert desk.hand.opened[1][0] == "r"
+    assert desk.hand.opened[1] == ("r", made_for_pages)
+
+
+def test_a_run_with_code_of_its_own_asks_for_robots_txt_by_plain_http() -> None:
+    assert robots_settings(RunSettings(downloader="python")) == RunSettings()
+    assert robots_settings(RunSettings()) == RunSettings()
 
 
 def test_a_downloader_that_follows_redirects_is_told_the_distance() -> None:
