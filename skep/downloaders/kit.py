@@ -1,9 +1,9 @@
 """What libcurl needs for one session: handles, cookies, connections. Runs in the thread of a
 downloader.
 
-libcurl may use a connection again for another login at the same HTTP proxy, and a tunnel
-keeps the address that its login gave it. So each session has a CurlShare with cookies, TLS
-sessions and *connections* of its own, and nothing of one can be used by another.
+Handles of one CurlMulti use each other's connections, for which libcurl knows hosts, proxies
+and logins but no sessions. So each session has a CurlShare with cookies, TLS sessions and
+*connections* of its own, and nothing of one can be used by another.
 """
 
 from __future__ import annotations

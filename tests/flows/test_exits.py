@@ -261,7 +261,7 @@ async def test_after_so_many_requests_the_next_exit_is_taken_and_cookies_stay(
 async def test_two_logins_at_one_proxy_never_share_a_tunnel(
     ground: Ground, site: HostileServer
 ) -> None:
-    """A6: many services give an address by user name; libcurl alone would mix them up."""
+    """A6: many services give an address by user name."""
     tunnels: list[tuple[str, int]] = []
 
     async def proxied(asked: Asked, line: Line) -> None:

@@ -152,8 +152,7 @@ async def test_a_server_that_is_not_there_costs_no_proxy_its_place(open_with: Op
 
 
 async def test_two_logins_never_share_a_tunnel(open_with: Open, tls: TlsNginx) -> None:
-    """A6: a tunnel keeps the address that its login gave it; libcurl alone would use it again
-    for the next login."""
+    """A6: a tunnel keeps the address that its login gave it."""
     async with Tunnels() as proxy:
         downloader = open_with(proxy.url("a"), proxy.url("b"), sessions=SessionRules(count=2))
         works = [Work(n, f"https://127.0.0.1:{tls.port}/page.html") for n in range(6)]
