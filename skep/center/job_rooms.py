@@ -54,7 +54,7 @@ def build_jobs(
         intake,
         starts,
         scheduler,
-        Spawner(folder, data / "runs", os.environ),
+        Spawner(folder, data, os.environ),
         DriverPasses(auth, store),
         data,
         clock,

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Protocol
 
-from skep.errors import Conflict, InvalidInput, SkepError
+from skep.errors import ConfigurationError, Conflict, InvalidInput, SkepError
 from skep.jobs.book import Scheduler
 from skep.jobs.intake import Intake
 from skep.jobs.outflow import Outflow
@@ -101,11 +102,17 @@ class Keeper:
         for task in cares:
             task.cancel()
         await asyncio.gather(*cares, return_exceptions=True)
-        await self._store.job_runs.release(self._center)
+        with suppress(SkepError):  # else their time runs out by itself
+            await self._store.job_runs.release(self._center)
 
     async def _care(self, held: JobRun) -> None:
         try:
             await self._see_to(held)
+        except ConfigurationError as error:
+            # A sink that was good when the job was kept, and is not here and now.
+            await self._alert(held, error.detail)
+            await self._fail(held, await self._store.runs.get(held.run), error.detail)
+            await self._store.job_runs.release(self._center, [held.run])
         except SkepError as error:
             # The store is away, or the run was changed under us: the next step looks again.
             log.warning("run %s of job %s: %s", held.run, held.job, error.detail)
@@ -122,7 +129,7 @@ class Keeper:
             held.run, held.job, self._store, self._data / "outputs", self._clock, self._rng
         )
         try:
-            outflow.start(job.sinks)
+            outflow.start(job.sinks if job.spider else ())
             if job.spider is None:
                 run, said = await self._follow(held, job), ""
             else:

@@ -1,15 +1,19 @@
 """A spider of a job as a child process of its center: `python -m skep.spiders`.
 
-The code of spiders never runs inside a center. The child has a process group and a folder
-of its own, nothing of the center's environment but what Python needs, and a token that is
-good for its one run. It cannot outlive the center.
+The code of spiders never runs inside a center. The child has a process group of its own,
+nothing of the center's environment but what Python needs, and a token that is good for its
+one run. Where bubblewrap works it sees neither the center's data folder nor its processes.
+It cannot outlive the center.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import shutil
 import signal
+import subprocess
 import sys
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Mapping
@@ -19,11 +23,14 @@ from pathlib import Path
 
 from skep.runtime.orphans import death_signal
 
+log = logging.getLogger("skep.jobs")
+
 #: What a child inherits; everything else may hold secrets of the center's.
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV")
 #: Bytes of a log file, over which it begins anew, and of the end that is kept with the run.
 LOG_LIMIT = 16 * 2**20
 TAIL = 4000
+PROBE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +54,10 @@ class SpiderOrder:
 class SpiderProcess:
     """One child, from its start to its end."""
 
-    def __init__(self, process: Process, log: Path) -> None:
+    def __init__(self, process: Process, log: Path, *, boxed: bool) -> None:
         self._process = process
         self._log = log
+        self._boxed = boxed
 
     @property
     def pid(self) -> int:
@@ -65,9 +73,10 @@ class SpiderProcess:
             return None
 
     def ask_to_end(self) -> None:
-        """After the block in hand."""
-        with suppress(ProcessLookupError):
-            self._process.terminate()
+        """After the block in hand. Inside a box the spider is the child of the child."""
+        with suppress(OSError, ValueError):
+            boxed = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+            os.kill(int(boxed[0]) if self._boxed and boxed else self.pid, signal.SIGTERM)
 
     async def kill(self) -> None:
         """At once, with everything that it started; what it has told is safe."""
@@ -89,19 +98,25 @@ class SpiderProcess:
 
 
 class Spawner:
-    """Starts children. `folder` is where spiders are found, `logs` where their words go."""
+    """Starts children. `folder` is where spiders are found; `data` is the center's own, where
+    their words go and what they need not see."""
 
-    def __init__(self, folder: Path, logs: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, data: Path, environment: Mapping[str, str]) -> None:
         self._folder = folder
-        self._logs = logs
+        self._data = data
+        self._logs = data / "runs"
+        self._box: list[str] | None = None
         self._environment = {name: environment[name] for name in INHERITED if name in environment}
 
     async def start(self, order: SpiderOrder) -> SpiderProcess:
         """Raises OSError when the machine has no room for another process."""
         self._logs.mkdir(parents=True, exist_ok=True)
+        if self._box is None:
+            self._box = await asyncio.to_thread(_working_box, self._data, self._folder)
         log = self._logs / f"{order.run}.log"
         with log.open("ab") as errors:
             process = await asyncio.create_subprocess_exec(
+                *self._box,
                 *order.argv(),
                 cwd=self._folder,
                 env={**self._environment, "SKEP_TOKEN": order.token},
@@ -111,7 +126,32 @@ class Spawner:
                 preexec_fn=death_signal(os.getpid()),
                 start_new_session=True,
             )
-        return SpiderProcess(process, log)
+        return SpiderProcess(process, log, boxed=bool(self._box))
+
+
+def _working_box(hidden: Path, shown: Path) -> list[str]:
+    """The command before the command; [] where there is no bubblewrap that works."""
+    program = shutil.which("bwrap")
+    if program is None:
+        log.warning("spiders of jobs can read %s: bubblewrap is not installed", hidden)
+        return []
+    again = ["--bind", str(shown), str(shown)] if shown.is_relative_to(hidden) else []
+    box = [
+        *(program, "--die-with-parent", "--unshare-pid", "--as-pid-1"),
+        *("--dev-bind", "/", "/", "--proc", "/proc", "--tmpfs", str(hidden), *again),
+        *("--chdir", str(shown), "--"),
+    ]
+    trial = [*box, sys.executable, "-I", "-S", "-c", "pass"]
+    try:
+        tried = subprocess.run(  # noqa: S603 - our own arguments
+            trial, capture_output=True, timeout=PROBE_SECONDS, check=False
+        )
+        problem = tried.stderr.decode(errors="replace").strip() if tried.returncode else ""
+    except (OSError, subprocess.SubprocessError) as error:
+        problem = str(error)
+    if problem:
+        log.warning("spiders of jobs can read %s: bubblewrap says %s", hidden, problem[:200])
+    return [] if problem else box
 
 
 def _pair(name: str, value: str | float | bool) -> str:

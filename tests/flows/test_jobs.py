@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -305,3 +306,64 @@ async def test_a_driver_may_drive_its_run_and_nothing_else(center: RunningCenter
     assert await refused(driver.post("/api/v1/jobs/j/run"))
     assert await refused(driver.post("/requestqueue/mine", ["http://a/"]))
     assert await refused(driver.put("/api/v1/runs/mine", {}))
+
+
+@pytest.fixture
+async def own_center(tmp_path: Path) -> AsyncIterator[RunningCenter]:
+    """A center whose folder for jobs lies beside its data; the test writes the spiders."""
+    flags = {**QUICK, "jobs_folder": str(tmp_path)}
+    async with running_center(tmp_path / "data", **flags) as running:
+        yield running
+
+
+def written(center: RunningCenter, body: str) -> str:
+    file = center.folder.parent / "own.py"
+    head = "import os, signal, skep\n\n\nclass Own(skep.Spider):\n    start_urls = ['http://127.0.0.1:9/']\n\n"
+    file.write_text(f"{head}    def opened(self):\n        {body}\n")
+    return file.name
+
+
+async def failed(center: RunningCenter, run: str) -> Any:
+    """The row of a run that rests because it failed."""
+
+    async def look() -> bool:
+        return await state_of(center, run) == "failed" and not child(center, run)
+
+    await until(look)
+    return await job_run(center, run)
+
+
+async def test_a_spider_that_always_crashes_is_given_up(own_center: RunningCenter) -> None:
+    """Restarted after a crash, later each time, and not for ever."""
+    body = "os.kill(os.getpid(), signal.SIGKILL) or os.abort()"
+    path = written(own_center, body)
+    await applied(own_center, "crash", spider={"path": path, "restarts": 2})
+    row = await failed(own_center, await fired(own_center, "crash"))
+    assert (row.open, row.starts) == (True, 3)
+    assert row.outcome.startswith("its spider ended with ")
+    written(own_center, "pass")
+    assert (await own_center.admin.post("/api/v1/jobs/crash/resume")).status == 200
+    await child_of(own_center, row.run)
+    assert (await own_center.admin.post("/api/v1/jobs/crash/stop")).status == 200
+    await closed(own_center, row.run)
+
+
+async def test_a_spider_sees_no_secret_of_its_center(own_center: RunningCenter) -> None:
+    """The admin's token, the store and the environment are not for the code of users."""
+    if not shutil.which("bwrap"):
+        pytest.skip("bubblewrap is not installed")
+    data = str(own_center.folder)
+    body = f"raise ValueError(os.listdir({data!r}) + sorted(n for n in os.environ if 'SKEP' in n))"
+    await applied(own_center, "spy", spider=written(own_center, body))
+    row = await failed(own_center, await fired(own_center, "spy"))
+    assert "ValueError([])" in row.log, row.log
+
+
+async def test_a_run_that_takes_too_long_is_stopped(own_center: RunningCenter) -> None:
+    """Job-level time limit; nobody is there who could do the request."""
+    settings = {"run_time_limit": 0.3}
+    await applied(own_center, "slow", requests=["http://127.0.0.1:9/"], settings=settings)
+    run = await fired(own_center, "slow")
+    assert (await closed(own_center, run)).outcome == "cancelled: 0 done, 0 dead, 1 cancelled"
+    view = (await own_center.admin.get(f"/api/v1/runs/{run}")).json()["run"]
+    assert "longer than the 0.3 s" in view["reason"]
