@@ -27,6 +27,10 @@ from skep.wire.messages import LeaseAsk, LeaseReply
 LOOPBACK = ("127.0.0.0/8",)
 
 
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 class Visitors:
     """A site that gives a number to each visitor who has none, and counts what it sees."""
 
@@ -239,3 +243,13 @@ async def test_a_spider_names_sessions() -> None:
     page = Page(1, sent[0].uri, "done", meta=sent[0].meta)
     assert opened(page).session == "alice"
     assert not asked[0].is_plain
+
+
+async def test_sessions_that_end_leave_nothing_open(ground: Ground) -> None:
+    """Connections and handles go with the identity, not with the run."""
+    downloader = ground.open(SessionRules(uses=1))
+    await ground.one_by_one(downloader, "", "")
+    before = open_files()
+    await ground.one_by_one(downloader, *[""] * 50)
+    assert ground.visitors.count == 52
+    assert open_files() <= before + 2
