@@ -41,21 +41,14 @@ def kinds(
         own += _code_kinds(clock, rng, policy, agent)
     added = list(plug_ins(PlugIn(clock, rng, policy, http)))
     off = frozenset(agent.kinds_off if agent is not None else ())
-    everything = {kind.name: _switched(kind, off) for kind in (*own, *added)}
-    claims = {
-        scheme: kind
-        for one in added
-        for scheme in one.schemes
-        if (kind := everything[one.name])
-    }  # fmt: skip
-    if not claims:
-        return everything
-    return {name: RoutedKind(kind, claims) if _is_own(kind, own) else kind
-            for name, kind in everything.items()}  # fmt: skip
-
-
-def _is_own(kind: Kind, own: list[Kind]) -> bool:
-    return any(kind is one for one in own) and not isinstance(kind, RefusedKind)
+    everything: dict[str, Kind] = {kind.name: _switched(kind, off) for kind in (*own, *added)}
+    claims = {scheme: everything[one.name] for one in added for scheme in one.schemes}
+    if claims:
+        # A run takes the schemes of plug-ins too, whatever its own downloader is.
+        for kind in own:
+            if not isinstance(everything[kind.name], RefusedKind):
+                everything[kind.name] = RoutedKind(kind, claims)
+    return everything
 
 
 def _switched(kind: Kind, off: frozenset[str]) -> Kind:

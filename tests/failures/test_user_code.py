@@ -18,15 +18,12 @@ from skep.downloaders.code.isolation import detect
 from skep.downloaders.code.pool import CodeDownloader
 from skep.downloaders.ports import Fetched
 from skep.downloaders.registry import kinds
-from skep.embed import LocalAgent, LocalCenter
 from skep.model.code import Code, CodeLimits
-from skep.model.ledger import Ledger
 from skep.model.request import Work
 from skep.model.run import RunSettings
 from skep.model.states import Failure
 from skep.runtime.clock import SystemClock
-from skep.settings import AgentSettings, CenterSettings, EgressSettings, Settings
-from skep.wire.client import CenterClient
+from skep.settings import AgentSettings, EgressSettings
 
 SMALL = CodeLimits(memory=256 * 2**20, scratch=8 * 2**20, processes=16)
 PEACE = "http://a.example/peace"
@@ -335,53 +332,3 @@ time.sleep(3)
     assert outcome.failure == Failure.CODE
     assert "the code broke the line to the agent" in outcome.detail
     await survives(downloader)
-
-
-@pytest.mark.skipif(not detect().boxed, reason="code is offered only where it is boxed")
-async def test_an_agent_and_its_center_go_on(tmp_path: Path) -> None:
-    """All attacks in one run: every request ends, the ledger adds up, the others are done."""
-    source = """
-import os
-def run(uri):
-    attack = uri.rpartition("/")[2]
-    if attack == "fork":
-        while True: os.fork()
-    elif attack == "memory":
-        return bytes(2**40)
-    elif attack == "loop":
-        while True: pass
-    elif attack == "exit":
-        os._exit(7)
-    elif attack == "output":
-        return "x" * 2**25
-    return uri
-"""
-    code = {"source": source, "limits": {"processes": 16, "memory": 2**28, "time": 2.0}}
-    attacks = ("fork", "memory", "loop", "exit", "output")
-    clock, rng = SystemClock(), Random(1)
-    agent = AgentSettings(report_every=0.1, code_workers=2)
-    settings = Settings(data=str(tmp_path), center=CenterSettings(port=0), agent=agent)
-    center = LocalCenter(settings, clock, rng)
-    await center.start()
-    local = LocalAgent(center, clock, rng)
-    await local.start()
-    client = CenterClient([center.url], center.admin_token, clock, rng)
-    try:
-        wanted = {"settings": {"downloader": "python", "code": code, "robots": False}}
-        await client.call("PUT", "/api/v1/runs/code", wanted, bytes)
-        uris = [f"http://10.0.0.1/{name}" for name in (*map(str, range(100)), *attacks)]
-        await client.call("POST", "/requestqueue/code", [{"uri": uri} for uri in uris], bytes)
-        async with asyncio.timeout(60):
-            while (ledger := await ledger_of(client)).done + ledger.dead < len(uris):  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
-        assert (ledger.done, ledger.dead, ledger.accepted) == (100, len(attacks), len(uris))
-    finally:
-        await client.close()
-        await local.stop()
-        await center.stop()
-
-
-async def ledger_of(client: CenterClient) -> Ledger:
-    answer: dict[str, Any] = await client.call("GET", "/api/v1/ledger", None, dict)
-    assert answer["unaccounted"] == 0
-    return Ledger(**answer["ledger"])

@@ -148,7 +148,9 @@ def _folder(uid: int) -> Path:
 def _inner(info: int) -> int:
     """bubblewrap tells the number of the first process in the box."""
     data = b""
-    while piece := os.read(info, 4096):
+    poll = select.poll()
+    poll.register(info, select.POLLIN)
+    while poll.poll(START_SECONDS * 1000) and (piece := os.read(info, 4096)):
         data += piece
     return os.pidfd_open(int(json.loads(data)["child-pid"]))
 

@@ -10,11 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 from urllib.parse import urlsplit
 
 from skep.downloaders.egress import EgressPolicy
 
 CONNECTIONS = 64
+RESOLVERS = 4
 HEAD_LIMIT = 32 * 1024
 HEAD_SECONDS = 10.0
 CONNECT_SECONDS = 20.0
@@ -35,6 +38,8 @@ class Door:
         self._egress = egress
         self._server: asyncio.Server | None = None
         self._guests: set[asyncio.Task[None]] = set()
+        # Of our own: slow name servers must not keep the agent from its other work.
+        self._resolvers = ThreadPoolExecutor(RESOLVERS, thread_name_prefix="door")
 
     async def open(self) -> None:
         self._listener.setblocking(False)
@@ -49,6 +54,7 @@ class Door:
             self._listener.close()
         for guest in self._guests:
             guest.cancel()
+        self._resolvers.shutdown(wait=False, cancel_futures=True)
 
     def _come_in(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._guests) >= CONNECTIONS:
@@ -64,13 +70,14 @@ class Door:
         except Refused as refused:
             line, why = refused.args
             writer.write(f"HTTP/1.1 {line}\r\nConnection: close\r\n\r\n{why}\n".encode())
-            with contextlib.suppress(OSError):
-                await writer.drain()
-            writer.close()
+            writer.close()  # what was written still goes out
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError):
             writer.transport.abort()
-        finally:
-            writer.transport.abort() if not writer.is_closing() else None
+        except asyncio.CancelledError:
+            writer.transport.abort()
+            raise
+        else:
+            writer.close()
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async with asyncio.timeout(HEAD_SECONDS):
@@ -93,7 +100,7 @@ class Door:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+                found = await loop.run_in_executor(self._resolvers, _resolve, host, port)
                 addresses = [str(one[4][0]) for one in found]
                 why = [self._egress.check(address) for address in addresses]
                 if None not in why:
@@ -121,6 +128,10 @@ def read_target(head: bytes) -> tuple[str, int, bytes]:
     first = f"{method} {path} {version}".encode()
     # One request for one connection: the next one may be for another host.
     return parts.hostname, port, b"\r\n".join([first, *kept, b"Connection: close", b"", b""])
+
+
+def _resolve(host: str, port: int) -> list[tuple[Any, ...]]:
+    return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
 
 
 async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
