@@ -30,6 +30,14 @@ PAGES = 300
 SECONDS = 90.0
 
 
+def is_spider(process: psutil.Process) -> bool:
+    """One that has just ended is none any more."""
+    try:
+        return "skep.spiders" in process.cmdline()
+    except psutil.Error:
+        return False
+
+
 class Ground:
     """Centers, an agent and a site; one job that crawls the site."""
 
@@ -59,7 +67,7 @@ class Ground:
             for center in self.centers
             if center.running
             for child in psutil.Process(center.pid).children()
-            if "skep.spiders" in child.cmdline()
+            if is_spider(child)
         ]
 
     async def until(self, look: Callable[[], Any]) -> Any:
