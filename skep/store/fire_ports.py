@@ -55,4 +55,5 @@ class Fires(Protocol):
         """Newest due times first; with `before`, those before that instant."""
 
     async def forget(self, before: int, limit: int) -> int:
-        """Keep the ledger bounded: outcomes of due times before that instant go."""
+        """Keep the ledger bounded: outcomes of due times before that instant go, the oldest
+        `limit` and those that were due with the last of them; returns how many."""

@@ -17,6 +17,7 @@ from skep.testing import servers
 
 OLD = 20_000
 NOW = 1_800_000_000
+STALE = Fire("j1", "stale", NOW, FireState.CLAIMED)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -29,7 +30,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     opened = SqlStore(url)
     await opened.open()
     fires = [Fire(f"j{n % 50}", f"{n}", NOW - n, FireState.FIRED) for n in range(OLD)]
-    await opened.fires.add([*fires, Fire("j1", "stale", NOW, FireState.CLAIMED)])
+    await opened.fires.add([*fires, STALE])
     columns = ("job", "document", "decided", "next_at", "version")
     rows = [(f"j{n}", '{"every":60}', NOW, float(NOW + n), 1) for n in range(OLD)]
     await opened.database.write(
@@ -44,6 +45,7 @@ CALLS: dict[str, tuple[str, Callable[[SqlStore], Awaitable[Any]]]] = {
     "due": ("schedules_next", lambda s: s.fires.due(NOW + 1, 500)),
     "unattended": ("fires_open", lambda s: s.fires.unattended(NOW, 15.0, 1000)),
     "pending": ("fires_open", lambda s: s.fires.pending([f"j{n}" for n in range(100)])),
+    "change": ("fires", lambda s: s.fires.change([(STALE, STALE)])),
     "of_job": ("fires_of_job", lambda s: s.fires.of_job("j1", 5)),
     "forget": ("fires_by_time", lambda s: s.fires.forget(NOW - OLD + 5, 100)),
 }
@@ -71,3 +73,4 @@ async def test_every_regular_question_uses_its_index(store: SqlStore) -> None:
     for call, (index, ask) in CALLS.items():
         plan = await plan_of(store, ask)
         assert any(index in line for line in plan), (call, plan)
+        assert not any("SCAN fires" in line or "Seq Scan" in line for line in plan), (call, plan)

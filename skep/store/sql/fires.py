@@ -24,7 +24,6 @@ FIRE_COLUMNS = tuple(column.name for column in fires.columns)
 
 _schedule = msgspec.json.Decoder(Schedule)
 _ended = fires.c.state.not_in([str(state) for state in ON_THEIR_WAY])
-_key = sa.tuple_(fires.c.job, fires.c.fire_key)
 
 
 def _is(state: FireState) -> sa.ColumnElement[bool]:
@@ -112,14 +111,15 @@ class SqlFires:
         return await self._database.read(lambda c: [_fire(row) for row in c.execute(query)])
 
     async def forget(self, before: int, limit: int) -> int:
-        old = sa.select(fires.c.job, fires.c.fire_key).where(fires.c.due_at < before, _ended)
-        old = old.order_by(fires.c.due_at).limit(limit)
+        ended = (fires.c.due_at < before, _ended)
+        oldest = sa.select(fires.c.due_at).where(*ended).order_by(fires.c.due_at).limit(limit)
 
         def work(tx: Tx) -> int:
-            found = [(row.job, row.fire_key) for row in tx.execute(old)]
-            for part in _chunks(found):
-                tx.execute(sa.delete(fires).where(_key.in_(part)))
-            return len(found)
+            found = tx.execute(oldest).scalars().all()
+            if not found:
+                return 0
+            gone = sa.delete(fires).where(*ended, fires.c.due_at <= found[-1])
+            return int(tx.execute(gone).rowcount)
 
         return await self._database.write(work)
 
@@ -216,8 +216,14 @@ def _stored(tx: Tx, keys: Iterable[tuple[str, str]]) -> list[Fire]:
     """Held until the end of the transaction; always in one order, so that none deadlock."""
     found: list[Fire] = []
     for part in _chunks(sorted(keys)):
-        query = sa.select(fires).where(_key.in_(part)).order_by(fires.c.job, fires.c.fire_key)
-        found += [_fire(row) for row in tx.execute(query.with_for_update())]
+        # Not by pairs, for which SQLite would read the whole table; fires of many jobs
+        # that are seen to together mostly have the same few keys.
+        jobs, names = ({pair[place] for pair in part} for place in (0, 1))
+        query = sa.select(fires).where(fires.c.job.in_(jobs), fires.c.fire_key.in_(names))
+        query = query.order_by(fires.c.job, fires.c.fire_key).with_for_update()
+        wanted = set(part)
+        rows = (_fire(row) for row in tx.execute(query))
+        found += [fire for fire in rows if (fire.job, fire.key) in wanted]
     return found
 
 
