@@ -48,8 +48,8 @@ class Stop(Exception):
 def memory_stop(error: MemoryError, what: str) -> Stop:
     """The end of a run whose memory is full, with some air for the last calls: what fills it
     may hang on the frames of the error, or on the spider."""
-    clear_frames(error.__traceback__)
     give_air()
+    clear_frames(error.__traceback__)
     return Stop(MEMORY, f"{what} met the memory limit (memory_limit in the settings)", FAIL)
 
 

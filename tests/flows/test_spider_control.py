@@ -8,16 +8,20 @@ import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
+import skep
 from skep.center import loops
 from skep.cli.run_view import in_words
 from skep.embed import LocalAgent
 from skep.runtime.clock import SystemClock
-from skep.testing.centers import RunningCenter, running_center
+from skep.spiders.engine import SpiderEngine
+from skep.spiders.http_queue import HttpQueue
+from skep.testing.centers import HandAgent, RunningCenter, running_center
 from skep.testing.site import DemoSite
+from skep.wire.client import CenterClient
 
 #: R2: a message reaches the process within so many seconds.
 SOON = 2.0
@@ -195,3 +199,40 @@ async def test_finish_ends_what_is_open(tmp_path: Path) -> None:
         )
         assert found["ledger"]["cancelled"] == 30
         assert found["ledger"]["waiting"] == found["ledger"]["queued"] == 0
+
+
+class Owed(skep.Spider):
+    """Asks for one page, and keeps what became of it."""
+
+    start_urls = ("http://a.test/",)
+    settings: ClassVar[dict[str, Any]] = {
+        "answer_seconds": 0.2, "answer_retries": 1, "time_limit": 0.2,
+    }  # fmt: skip
+
+    def failed(self, failure: skep.Failure) -> dict[str, str]:
+        return {"kind": failure.kind, "detail": failure.detail}
+
+
+async def test_a_request_that_no_agent_answers_is_retried_and_then_reported(
+    tmp_path: Path,
+) -> None:
+    """R5: agents hold it, renew their leases for ever and say nothing."""
+    clock, rng = SystemClock(), Random(4)
+    async with (
+        running_center(tmp_path / "data", center_sweep_every=0.1, center_alive_after=3.0) as center,
+        CenterClient([center.url], center.admin.token, clock, rng) as client,
+    ):
+        mute = HandAgent(center.agent, "mute")
+        await mute.register()
+        engine = SpiderEngine(Owed(), HttpQueue(client, "owed", clock, rng), clock)
+        driven = asyncio.create_task(engine.run())
+        leases = 0
+        async with asyncio.timeout(PATIENCE):
+            while not driven.done():
+                leases += len(await mute.lease(wait=0.1))
+                await mute.beat()
+        ending = await driven
+        assert (ending.reason, ending.stats.failures, leases) == ("finished", {"lost": 1}, 2)
+        items = (await center.admin.get("/api/v1/runs/owed/items")).json()["items"]
+    assert items[0]["data"]["kind"] == "lost"
+    assert "holds it and does not answer; lost 2 times" in items[0]["data"]["detail"]
