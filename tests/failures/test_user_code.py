@@ -34,9 +34,8 @@ NAP = str(7_000_000 + os.getpid())
 WHEN_ASKED = 'case "$1" in *attack) {} ;; esac; printf fine'
 Open = Callable[..., CodeDownloader]
 
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0 and not detect().boxed, reason="neither a box nor another user here"
-)
+#: Where servers are needed a missing box is a failure, not a reason to skip.
+CI = os.environ.get("CI", "").lower() in {"1", "true"}
 
 
 @pytest.fixture(params=["boxed", "limits only"])
@@ -47,7 +46,7 @@ async def opened(
         if os.geteuid() != 0:
             pytest.skip("only root can give code another user")
         monkeypatch.setattr("shutil.which", lambda _name: None)
-    elif not detect().boxed:
+    elif not detect().boxed and not CI:
         pytest.skip(detect().why_not)
     agent = AgentSettings(code="always", code_workers=1)
     offered = kinds(SystemClock(), Random(), EgressSettings(), agent=agent)
