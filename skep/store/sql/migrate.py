@@ -15,10 +15,10 @@ from sqlalchemy.exc import DBAPIError
 
 from skep.errors import ConfigurationError
 from skep.store.sql.database import Database
-from skep.store.sql.job_tables import metadata
+from skep.store.sql.record_tables import metadata
 
 #: The newest script in `migrations/versions`; a test compares.
-HEAD = "0006"
+HEAD = "0007"
 SCRIPTS = Path(__file__).parent / "migrations"
 
 _version = sa.table("alembic_version", sa.column("version_num"))

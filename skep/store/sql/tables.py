@@ -46,6 +46,7 @@ runs = sa.Table(
     sa.Column("created_at", Seconds, nullable=False),
     sa.Column("reason", LongText, nullable=True),
     sa.Column("changed_at", Seconds, nullable=True),
+    sa.Index("runs_ended", "state", "changed_at"),
     sqlite_autoincrement=True,
 )
 
@@ -65,12 +66,16 @@ requests = sa.Table(
     sa.Column("not_before", Seconds, nullable=False),
     sa.Column("expires_at", Seconds, nullable=True),
     sa.Column("created_at", Seconds, nullable=False),
+    # Of a dead request: what failed, and when it was given up.
+    sa.Column("fault", sa.BigInteger, nullable=True),
+    sa.Column("died_at", Seconds, nullable=True),
     sa.UniqueConstraint("run", "fingerprint", name="requests_once"),
     sqlite_autoincrement=True,
 )
 
 _WAITING = sa.text("state = 0")
 _DELAYED = sa.text("state = 3")
+_DEAD = sa.text("state = 5")
 _MORTAL = sa.text("expires_at IS NOT NULL AND state IN (0, 3)")
 
 # MySQL has no partial indexes and takes the state as first column instead: there the same
@@ -107,6 +112,18 @@ sa.Index(
     requests.c.not_before,
     sqlite_where=_DELAYED,
     postgresql_where=_DELAYED,
+)
+
+# Everything that a list of failures needs, so that it never touches the rows.
+sa.Index(
+    "requests_dead",
+    requests.c.state,
+    requests.c.run,
+    requests.c.fault,
+    requests.c.host,
+    requests.c.died_at,
+    sqlite_where=_DEAD,
+    postgresql_where=_DEAD,
 )
 
 blocks = sa.Table(
@@ -230,6 +247,9 @@ segments = sa.Table(
     metadata,
     sa.Column("name", name_of(128), primary_key=True),
     sa.Column("committed", sa.BigInteger, nullable=False),
+    # Decided upon: nothing may point into it any more. Gone: its file is deleted, too.
+    sa.Column("deleted_at", Seconds, nullable=True),
+    sa.Column("gone", sa.SmallInteger, nullable=True),
 )
 
 tallies = sa.Table(
