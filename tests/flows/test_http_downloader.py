@@ -606,4 +606,5 @@ async def test_a_thread_that_dies_gives_everything_back(
 
 def test_the_registry_names_what_there_is() -> None:
     offered = kinds(SystemClock(), Random(1), EgressSettings(allow=LOOPBACK))
-    assert {name: kind.schemes for name, kind in offered.items()} == {"http": ("http", "https")}
+    web = ("http", "https")
+    assert {name: kind.schemes for name, kind in offered.items()} == {"http": web, "curl": web}

@@ -13,7 +13,7 @@ from skep.lanes.ingest import check_report, plain
 from skep.lanes.recycle import RETRY_AFTER_CAP, again_at, worth_retrying
 from skep.model.block import BlockReport
 from skep.model.request import URI_LIMIT, Outcome
-from skep.model.states import Failure
+from skep.model.states import HOPELESS, Failure
 from skep.runtime.backoff import Backoff
 
 BACKOFF = Backoff(first=2.0, cap=600.0)
@@ -24,7 +24,7 @@ def when(outcome: Outcome, failures: int = 0, retries: int = 5) -> float | None:
     return again_at(outcome, failures, retries, NOW, BACKOFF, Random(3))
 
 
-@pytest.mark.parametrize("failure", [f for f in Failure if f not in {"status", "limit"}])
+@pytest.mark.parametrize("failure", [f for f in Failure if f not in {"status", *HOPELESS}])
 def test_what_may_pass_is_tried_again(failure: Failure) -> None:
     """D5."""
     assert worth_retrying(Outcome(1, failure))
@@ -40,6 +40,11 @@ def test_what_may_pass_is_tried_again(failure: Failure) -> None:
 def test_a_status_decides(status: int, again: bool) -> None:
     """D5: the server's fault, or one that passes."""
     assert worth_retrying(Outcome(1, "status", status)) is again
+
+
+def test_what_robots_txt_forbids_stays_forbidden() -> None:
+    """D5: asking again would be asking against the host's word."""
+    assert not worth_retrying(Outcome(1, Failure.ROBOTS))
 
 
 def test_a_body_over_the_limit_stays_over_it() -> None:
