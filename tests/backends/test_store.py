@@ -106,3 +106,15 @@ async def test_blocks_count_their_open_requests(store: SqlStore) -> None:
         " (SELECT COUNT(*) FROM requests r WHERE r.block = b.id AND r.state = 1)"
     )
     assert await store.database.read(lambda c: c.execute(query).scalar()) == 0
+
+
+async def test_rows_that_come_alone_are_stored(store: SqlStore) -> None:
+    """Fault 23: a bulk insert is kept although nothing else was in its transaction."""
+
+    def insert(tx: Tx) -> None:
+        row = (b"x" * 32, "viewer", "somebody", 1.0, 0)
+        columns = ("digest", "role", "subject", "created_at", "revoked")
+        tx.dialect.insert_many(tx.connection, metadata.tables["tokens"], columns, [row])
+
+    await store.database.write(insert)
+    assert await store.tokens.find(b"x" * 32) == ("viewer", "somebody")

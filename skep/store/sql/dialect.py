@@ -226,6 +226,8 @@ class PostgresDialect(Dialect):
     ) -> None:
         if not rows:
             return
+        if not connection.in_transaction():
+            connection.begin()  # COPY bypasses SQLAlchemy, which would find nothing to commit
         names = ", ".join(self.quote(column) for column in columns)
         statement = f"COPY {table.name} ({names}) FROM STDIN"
         driver: Any = connection.connection.driver_connection
