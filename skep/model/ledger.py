@@ -19,6 +19,8 @@ class Ledger(msgspec.Struct, frozen=True):
     dead: int = 0
     cancelled: int = 0
     expired: int = 0
+    #: Of the ended ones, those whose rows were deleted since; no state of its own.
+    forgotten: int = 0
 
     def of(self, state: RequestState) -> int:
         return int(getattr(self, state.name.lower()))

@@ -59,7 +59,7 @@ REQUEST_CHANGES: dict[RequestState, frozenset[RequestState]] = {
         {RequestState.WAITING, RequestState.CANCELLED, RequestState.EXPIRED}
     ),
     RequestState.DONE: frozenset(),
-    RequestState.DEAD: frozenset({RequestState.WAITING}),
+    RequestState.DEAD: frozenset({RequestState.WAITING, RequestState.CANCELLED}),
     RequestState.CANCELLED: frozenset(),
     RequestState.EXPIRED: frozenset(),
 }

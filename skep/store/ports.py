@@ -40,7 +40,9 @@ from skep.store.facts import (
 )
 from skep.store.fire_ports import Fires
 from skep.store.job_ports import JobRuns, Jobs
+from skep.store.record_ports import Failures, Keeping, Notices
 from skep.store.site_ports import Sites
+from skep.store.wait_ports import Waits
 
 
 class Runs(Protocol):
@@ -345,9 +347,17 @@ class Store(Protocol):
     @property
     def sites(self) -> Sites: ...
     @property
+    def waits(self) -> Waits: ...
+    @property
     def jobs(self) -> Jobs: ...
     @property
     def job_runs(self) -> JobRuns: ...
+    @property
+    def failures(self) -> Failures: ...
+    @property
+    def keeping(self) -> Keeping: ...
+    @property
+    def notices(self) -> Notices: ...
 
     async def open(self) -> None:
         """Connect and bring the schema to this version, under a lock."""

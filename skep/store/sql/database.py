@@ -41,6 +41,8 @@ COLLISION_PAUSE = 0.003
 #: Seconds that a caller waits. A database that hangs (and does not break) ends here.
 PATIENCE = 60.0
 ACCEPTED = -1
+#: Added to a state: its requests whose rows were deleted. They stay in the state's own count.
+FORGOTTEN = 16
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 
 from skep.errors import ConfigurationError
 from skep.store.sql.database import Database
-from skep.store.sql.record_tables import metadata
+from skep.store.sql.tables import metadata
 
 #: The newest script in `migrations/versions`; a test compares.
 HEAD = "0007"

@@ -13,7 +13,7 @@ import msgspec
 import sqlalchemy as sa
 
 from skep.model.block import BlockRef
-from skep.model.states import BlockState, RequestState
+from skep.model.states import BlockState, Failure, RequestState
 from skep.store.facts import Freed
 from skep.store.sql.block_rows import (
     Packed,
@@ -24,6 +24,7 @@ from skep.store.sql.block_rows import (
     works_of,
 )
 from skep.store.sql.database import Tx
+from skep.store.sql.faults import name_fault
 from skep.store.sql.holds import let_go
 from skep.store.sql.patience import lose_limit
 from skep.store.sql.runs import HeldRun
@@ -62,6 +63,8 @@ def _reason(row: Any, now: float) -> str:
 
 def _end(tx: Tx, row: Any, now: float, state: RequestState, detail: str) -> Freed:
     members = close_block(tx, row, state, now, detail)
+    if state is RequestState.DEAD:
+        name_fault(tx, members, Failure.LOST, "lost too often with its agent", now)
     rows = lost_attempts(row, members, now, detail)
     tx.dialect.insert_many(tx.connection, attempts, ATTEMPT_COLUMNS, rows)
     return Freed(row.id, row.agent, detail, None)

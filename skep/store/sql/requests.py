@@ -1,6 +1,7 @@
 """Requests: accepted, packed, woken, expired. Answers `Requests`; run by centers only.
 
-Nothing here ever deletes a request row: a request ends by a change of state.
+Nothing here ever deletes a request row: a request ends by a change of state. What ended
+long ago is deleted in `forget`.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class SqlRequests:
             run = hold_run(tx, run_id)
             if run.cancelled:
                 raise Conflict(f"run {run_id} is cancelled; its dead requests stay dead")
-            forgiven = {"failures": 0, "block": None}
+            forgiven = {"failures": 0, "block": None, "fault": None, "died_at": None}
             return change_all(tx, run.no, RequestState.DEAD, RequestState.WAITING, **forgiven)
 
         return await self._database.write(work)
@@ -105,7 +106,7 @@ class SqlRequests:
         row = await self._database.read(lambda c: c.execute(query).first())
         if row is None:
             raise NotFound(f"there is no request {request_id}")
-        return _view(row)
+        return view_of(row)
 
     async def retry_facts(self, request_ids: Sequence[int]) -> dict[int, tuple[int, int]]:
         if not request_ids:
@@ -209,7 +210,8 @@ def _change(tx: Tx, condition: Any, limit: int, to: RequestState, order: Any = N
     return len(rows)
 
 
-def _view(row: Any) -> RequestView:
+def view_of(row: Any) -> RequestView:
+    """A row with its `run_id` and the state of its block."""
     state = RequestState(row.state)
     if state is RequestState.QUEUED and row.block_state == BlockState.USING:
         state = RequestState.LEASED

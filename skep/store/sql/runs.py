@@ -13,6 +13,7 @@ from skep.model.run import Run, RunSettings
 from skep.model.states import RUN_CHANGES, RunState
 from skep.store.sql.database import Database, Tx
 from skep.store.sql.dialect import id_list
+from skep.store.sql.notices import note_ending
 from skep.store.sql.tables import runs
 
 #: Characters of a reason that are kept.
@@ -70,6 +71,7 @@ def move_run(tx: Tx, run_id: str, to: RunState, reason: str, now: float) -> Run:
     reason = reason.replace("\0", "\ufffd")[:REASON_LIMIT]
     values = {"state": str(to), "reason": reason or None, "changed_at": now}
     tx.execute(sa.update(runs).where(runs.c.id == run_id).values(**values))
+    note_ending(tx, run_id, to, reason, now)
     return msgspec.structs.replace(run, state=to, reason=reason, changed_at=now)
 
 

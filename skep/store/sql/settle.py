@@ -7,6 +7,7 @@ outcome of a request that has ended before changes nothing either.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,11 +22,12 @@ from skep.store.facts import Settlement, Verdict
 from skep.store.sql.block_rows import end_requests, members_of, note_history, open_members
 from skep.store.sql.database import Tx
 from skep.store.sql.dialect import Row, id_list
+from skep.store.sql.faults import bury, own_bytes
 from skep.store.sql.figures import count_outcomes
 from skep.store.sql.notebook import Notebook
 from skep.store.sql.patience import answer_by
 from skep.store.sql.runs import hold_runs
-from skep.store.sql.tables import attempts, blocks, segments
+from skep.store.sql.tables import attempts, blocks
 
 #: Rows of one statement; each row costs a comparison with every other one.
 DELAY_CHUNK = 250
@@ -66,7 +68,7 @@ class _Writes:
     """Everything that one call writes, gathered first and written in few statements."""
 
     done: list[int] = field(default_factory=list)
-    dead: list[int] = field(default_factory=list)
+    dead: list[Outcome] = field(default_factory=list)
     cancelled: list[int] = field(default_factory=list)
     #: Requests of ended runs that were never tried.
     untried: list[int] = field(default_factory=list)
@@ -75,6 +77,8 @@ class _Writes:
     deferred: list[tuple[int, float]] = field(default_factory=list)
     attempts: list[Row] = field(default_factory=list)
     committed: dict[str, int] = field(default_factory=dict)
+    #: (segment, run) -> bytes.
+    owned: Counter[tuple[str, int]] = field(default_factory=Counter)
 
 
 def settle_all(
@@ -88,10 +92,10 @@ def settle_all(
     verdicts = [_settle(tx, found, item, writes, now, book) for item in settlements]
     touched = [block for block in found.values() if block.touched]
     if touched:
-        _write_requests(tx, writes, touched)
+        _write_requests(tx, writes, touched, now)
         tx.dialect.insert_many(tx.connection, attempts, ATTEMPT_COLUMNS, writes.attempts)
         _write_blocks(tx, touched, now)
-        _write_segments(tx, writes.committed)
+        own_bytes(tx, writes.committed, writes.owned)
         book.write(block.id for block in touched if not block.open)
     return verdicts
 
@@ -150,6 +154,8 @@ def _settle(
         end = item.placed.offset + len(report.frames)
         known = writes.committed.get(item.placed.segment, 0)
         writes.committed[item.placed.segment] = max(known, end)
+        kept = sum(outcome.length for outcome in outcomes)
+        writes.owned[item.placed.segment, block.run] += kept
     news = _take_notes(tx, block, item, outcomes, writes, book) if report.sites else False
     _advance(tx, block, writes, final=report.final)
     stored = bool(outcomes) or report.final or news
@@ -237,10 +243,13 @@ def _sort_out(
     writes.done += done
     again_at = {} if block.ended else item.retry.again_at
     delayed = [(o.id, again_at[o.id]) for o in failed if o.id in again_at]
-    ended = [outcome.id for outcome in failed if outcome.id not in again_at]
+    ended = [outcome for outcome in failed if outcome.id not in again_at]
     writes.delayed += delayed
     end = RequestState.CANCELLED if block.ended else RequestState.DEAD
-    (writes.cancelled if block.ended else writes.dead).extend(ended)
+    if block.ended:
+        writes.cancelled += (outcome.id for outcome in ended)
+    else:
+        writes.dead += ended
     block.touched = True
     block.open -= len(outcomes)
     block.failed += len(failed)
@@ -297,12 +306,13 @@ def _give_up_rest(tx: Tx, block: _Block, writes: _Writes) -> None:
     tx.move(block.run, RequestState.LEASED, RequestState.CANCELLED, len(rest))
 
 
-def _write_requests(tx: Tx, writes: _Writes, touched: list[_Block]) -> None:
+def _write_requests(tx: Tx, writes: _Writes, touched: list[_Block], now: float) -> None:
     of_blocks = id_list(block.id for block in touched)
     end_requests(tx, writes.untried, RequestState.CANCELLED)
+    if writes.dead:
+        _expect(bury(tx, writes.dead, of_blocks, now), len(writes.dead))
     for state, ids in (
         (RequestState.DONE, writes.done),
-        (RequestState.DEAD, writes.dead),
         (RequestState.CANCELLED, writes.cancelled),
     ):
         if ids:
@@ -370,13 +380,6 @@ _HISTORY = {
     BlockState.FAILED: "reported, with failed requests",
     BlockState.RETRY: "reported in part, the rest is to be done again",
 }
-
-
-def _write_segments(tx: Tx, committed: dict[str, int]) -> None:
-    for name, end in committed.items():
-        known = sa.update(segments).where(segments.c.name == name, segments.c.committed < end)
-        if tx.execute(known.values(committed=end)).rowcount == 0:
-            tx.dialect.insert_new(tx.connection, segments, ("name", "committed"), [(name, end)])
 
 
 def lost_attempts(row: Any, members: Iterable[int], now: float, detail: str) -> list[Row]:

@@ -11,16 +11,20 @@ from skep.store.sql.blocks import SqlBlocks
 from skep.store.sql.database import PATIENCE, Database
 from skep.store.sql.desk import SqlAlerts, SqlSegments, SqlTokens
 from skep.store.sql.dialect import dialect_for
+from skep.store.sql.failures import SqlFailures
 from skep.store.sql.figures import SqlFigures
 from skep.store.sql.fires import SqlFires
 from skep.store.sql.job_runs import SqlJobRuns
 from skep.store.sql.jobs import SqlJobs
+from skep.store.sql.keeping import SqlKeeping
 from skep.store.sql.ledgers import SqlLedgers
 from skep.store.sql.migrate import bring_up_to_date
+from skep.store.sql.notices import SqlNotices
 from skep.store.sql.requests import SqlRequests
 from skep.store.sql.runs import SqlRuns
 from skep.store.sql.sites import SqlSites
 from skep.store.sql.turns import SqlTurns
+from skep.store.sql.waits import SqlWaits
 
 
 class SqlStore:
@@ -52,9 +56,13 @@ class SqlStore:
         self.alerts = SqlAlerts(self.database)
         self.segments = SqlSegments(self.database)
         self.sites = SqlSites(self.database)
+        self.waits = SqlWaits(self.database)
         self.jobs = SqlJobs(self.database)
         self.job_runs = SqlJobRuns(self.database)
         self.fires = SqlFires(self.database)
+        self.failures = SqlFailures(self.database)
+        self.keeping = SqlKeeping(self.database)
+        self.notices = SqlNotices(self.database)
 
     async def open(self) -> None:
         if self._inline:

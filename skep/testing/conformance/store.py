@@ -25,9 +25,11 @@ from skep.testing.conformance.store_endings import (
     EndPromises,
     FigurePromises,
 )
+from skep.testing.conformance.store_failures import FailurePromises, FilteredRequestPromises
 from skep.testing.conformance.store_fires import FirePromises, SchedulePromises
 from skep.testing.conformance.store_ground import assert_accounted
 from skep.testing.conformance.store_jobs import JobPromises, JobRunPromises
+from skep.testing.conformance.store_keeping import KeepingPromises, NoticePromises
 from skep.testing.conformance.store_pages import PagePromises
 from skep.testing.conformance.store_requests import (
     AcceptPromises,
@@ -65,6 +67,10 @@ class StoreConformance(
     JobRunPromises,
     SchedulePromises,
     FirePromises,
+    FailurePromises,
+    FilteredRequestPromises,
+    KeepingPromises,
+    NoticePromises,
     PackSitesPromises,
     LetGoPromises,
     NotePromises,

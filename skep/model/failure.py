@@ -1,0 +1,88 @@
+"""Failures as people ask for them: filters, groups and what was done. Pure data."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+Moment = Annotated[float, Meta(ge=0, le=1e15)]
+Word = Annotated[str, Meta(max_length=200)]
+#: What can be done to dead requests, many at once.
+Act = Literal["retry", "cancel", "forget"]
+
+
+class FailureFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which dead requests; what is not said does not matter. All that is said must fit."""
+
+    run: Word = ""
+    job: Word = ""
+    host: Annotated[str, Meta(max_length=255)] = ""
+    #: Failure class: network, timeout, status, ...
+    failure: Word = ""
+    status: Annotated[int, Meta(ge=0, le=65_535)] | None = None
+    #: Anywhere in the detail of the last attempt, in small or capital letters.
+    text: Word = ""
+    #: Died at or after this moment, in seconds since the epoch.
+    since: Moment | None = None
+    #: Died before this moment.
+    until: Moment | None = None
+    #: A group as the list names it, or its part before the `@`, for every host.
+    group: Annotated[str, Meta(max_length=300)] = ""
+
+
+class FailureGroup(msgspec.Struct, frozen=True):
+    """Dead requests of one host that failed alike."""
+
+    #: Fault and host: the name of the group.
+    group: str
+    host: str
+    failure: str
+    status: int
+    #: What the details have in common.
+    text: str
+    requests: int
+    first_at: float
+    last_at: float
+
+
+class DeadRequest(msgspec.Struct, frozen=True):
+    """A dead request with its last attempt."""
+
+    id: int
+    run: str
+    uri: str
+    group: str
+    failures: int
+    died_at: float
+    failure: str
+    status: int
+    detail: str
+    agent: str
+
+
+class RequestFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which requests, whatever became of them."""
+
+    run: Word = ""
+    job: Word = ""
+    host: Annotated[str, Meta(max_length=255)] = ""
+    state: Literal["", "waiting", "queued", "delayed", "done", "dead", "cancelled", "expired"] = ""
+    #: Anywhere in the URI, in small or capital letters.
+    text: Word = ""
+    #: Accepted at or after this moment.
+    since: Moment | None = None
+    #: Accepted before this moment.
+    until: Moment | None = None
+
+
+class Acted(msgspec.Struct, frozen=True):
+    """What became of one batch."""
+
+    #: Requests that were changed.
+    done: int
+    #: Requests that were left as they are, because their run does not allow it.
+    left: int = 0
+    #: Runs that rest: what waits in them is handed out when they are continued.
+    resting: tuple[str, ...] = ()
