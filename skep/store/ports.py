@@ -21,6 +21,7 @@ from skep.model.ledger import Ledger
 from skep.model.manners import Manners
 from skep.model.run import Run, RunSettings
 from skep.model.states import RunState
+from skep.store.dispatch_ports import Dispatches
 from skep.store.facts import (
     Accepted,
     Backlog,
@@ -350,6 +351,8 @@ class Store(Protocol):
     def waits(self) -> Waits: ...
     @property
     def jobs(self) -> Jobs: ...
+    @property
+    def dispatches(self) -> Dispatches: ...
     @property
     def job_runs(self) -> JobRuns: ...
     @property

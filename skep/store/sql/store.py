@@ -11,6 +11,7 @@ from skep.store.sql.blocks import SqlBlocks
 from skep.store.sql.database import PATIENCE, Database
 from skep.store.sql.desk import SqlAlerts, SqlSegments, SqlTokens
 from skep.store.sql.dialect import dialect_for
+from skep.store.sql.dispatches import SqlDispatches
 from skep.store.sql.failures import SqlFailures
 from skep.store.sql.figures import SqlFigures
 from skep.store.sql.fires import SqlFires
@@ -60,6 +61,7 @@ class SqlStore:
         self.jobs = SqlJobs(self.database)
         self.job_runs = SqlJobRuns(self.database)
         self.fires = SqlFires(self.database)
+        self.dispatches = SqlDispatches(self.database)
         self.failures = SqlFailures(self.database)
         self.keeping = SqlKeeping(self.database)
         self.notices = SqlNotices(self.database)

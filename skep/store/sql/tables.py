@@ -89,6 +89,19 @@ sa.Index(
     sqlite_where=_WAITING,
     postgresql_where=_WAITING,
 )
+_AGAIN = sa.text("state = 0 AND failures > 0")
+
+# What waits and has failed before, for dispatches of those alone. Small where indexes can be
+# partial; MySQL goes without, because there it would hold every row once more.
+sa.Index(
+    "requests_again",
+    requests.c.state,
+    requests.c.run,
+    requests.c.priority,
+    requests.c.id,
+    sqlite_where=_AGAIN,
+    postgresql_where=_AGAIN,
+).ddl_if(dialect=("sqlite", "postgresql"))
 sa.Index(
     "requests_delayed",
     requests.c.state,
@@ -279,6 +292,15 @@ agents = sa.Table(
     sa.Column("registered_at", Seconds, nullable=False),
     sa.Column("seen_at", Seconds, nullable=False),
     sa.Column("vitals", Bytes, nullable=False),
+    # Raised by every process that registers, and the mark that its folder keeps.
+    sa.Column("session", sa.BigInteger, nullable=True),
+    sa.Column("mark", Exact, nullable=True),
+    # What people say about it: labels, why it gets no work, whether an order is open.
+    sa.Column("labels", Bytes, nullable=True),
+    sa.Column("aside", name_of(16), nullable=True),
+    sa.Column("pending", sa.SmallInteger, nullable=True),
+    # It has come with a credential of its own, so the shared one is not enough any more.
+    sa.Column("bound", sa.SmallInteger, nullable=True),
 )
 
 heartbeats = sa.Table(
@@ -300,6 +322,12 @@ tokens = sa.Table(
     sa.Column("subject", Exact, nullable=False),
     sa.Column("created_at", Seconds, nullable=False),
     sa.Column("revoked", sa.SmallInteger, nullable=False),
+    sa.Column("note", name_of(200), nullable=True),
+    sa.Column("expires_at", Seconds, nullable=True),
+    # What an agent that joins with it gets; and who that was.
+    sa.Column("grant_", Bytes, nullable=True),
+    sa.Column("used_by", Exact, nullable=True),
+    sa.Column("used_at", Seconds, nullable=True),
 )
 
 sites = sa.Table(
