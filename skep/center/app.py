@@ -20,11 +20,13 @@ from skep.bus.ports import Bus
 from skep.bus.registry import open_bus
 from skep.center.api import (
     driver,
+    failures,
     fleet,
     health,
     jobs,
     node,
     queue,
+    request_acts,
     requests,
     runs,
     schedules,
@@ -65,6 +67,8 @@ def api_table() -> tuple[Endpoint, ...]:
         *jobs.ENDPOINTS,
         *schedules.ENDPOINTS,
         *requests.ENDPOINTS,
+        *request_acts.ENDPOINTS,
+        *failures.ENDPOINTS,
         *fleet.ENDPOINTS,
         *sites.ENDPOINTS,
     ]

@@ -59,10 +59,11 @@ async def show_request(call: Call) -> RequestDetail:
     """A request with its attempts."""
     requests = call.services.store.requests
     wanted = number(call.path["request"])
-    return RequestDetail(_line(await requests.get(wanted)), await requests.attempts(wanted))
+    return RequestDetail(line_of(await requests.get(wanted)), await requests.attempts(wanted))
 
 
-def _line(view: RequestView) -> RequestLine:
+def line_of(view: RequestView) -> RequestLine:
+    """In the words of the API."""
     told = {**msgspec.structs.asdict(view), "state": view.state.name.lower()}
     return msgspec.convert(told, RequestLine)
 
