@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import shutil
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -19,6 +20,7 @@ from skep.jobs.validate import Validator
 from skep.lanes.dispatch import Dispatcher
 from skep.lanes.ingest import Ingest
 from skep.lanes.leases import Leases
+from skep.lanes.why.desk import WhyDesk
 from skep.model.block import Leased
 from skep.model.manners import Manners
 from skep.placement.roster import Roster
@@ -63,11 +65,19 @@ class Services:
     #: Set while the center lets go of its callers.
     closing: asyncio.Event
     jobs: JobRooms
+    #: Says what things wait for.
+    why: WhyDesk
 
     async def lease(
-        self, agent: str, want: int, wait: float, gone: Callable[[], Awaitable[bool]]
+        self,
+        agent: str,
+        want: int,
+        wait: float,
+        gone: Callable[[], Awaitable[bool]],
+        kinds: Sequence[str] | None = None,
     ) -> list[Leased]:
-        """Blocks for an agent, waiting up to `wait` seconds for the first.
+        """Blocks for an agent, waiting up to `wait` seconds for the first. `kinds`: what it
+        offers now; None = as it has registered.
 
         A caller that hung up, was switched off or is taken for dead meanwhile gets none:
         the blocks would rest in nobody's hands until their lease ran out.
@@ -79,7 +89,7 @@ class Services:
                 return []
             if await gone():
                 return []
-            blocks = await self.leases.lease(agent, want)
+            blocks = await self.leases.lease(agent, want, self.roster.targets(agent, kinds))
             if blocks:
                 # Room in the lanes: the dispatcher may go on.
                 self.nudge.ring()
@@ -112,6 +122,8 @@ def build(
     auth = Auth(store, clock, enabled=settings.center.auth)
     validator = Validator((*SCHEMES, *known_schemes()), rng, known_kinds())
     intake = Intake(store, validator, clock, nudge.ring)
+    jobs = build_jobs(name, settings, store, auth, validator, intake, clock, rng)
+    restart_at, disk = jobs.keeper.restarts.get, free_bytes(settings.data)
     return Services(
         name=name,
         settings=settings,
@@ -123,7 +135,7 @@ def build(
         auth=auth,
         hub=Hub(bus, clock, name),
         metrics=Metrics(),
-        roster=Roster(settings.center, store, clock),
+        roster=Roster(settings.center, store, clock, known_kinds()),
         intake=intake,
         dispatcher=dispatcher,
         leases=Leases(settings.lanes, store, bus, clock, dispatcher, manners),
@@ -134,5 +146,18 @@ def build(
         nudge=nudge,
         announce=announce,
         closing=asyncio.Event(),
-        jobs=build_jobs(name, settings, store, auth, validator, intake, clock, rng),
+        jobs=jobs,
+        why=WhyDesk(settings, store, bus, manners, clock, restart_at, disk),
     )
+
+
+def free_bytes(folder: str) -> Callable[[], int | None]:
+    """How much room the disk of a folder has; None when the folder is not there (yet)."""
+
+    def look() -> int | None:
+        try:
+            return shutil.disk_usage(folder).free
+        except OSError:
+            return None
+
+    return look

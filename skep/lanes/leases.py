@@ -46,9 +46,12 @@ class Leases:
         self._dispatcher = dispatcher
         self._tick = 0
 
-    async def lease(self, agent: str, want: int) -> list[Leased]:
-        """Up to `want` blocks, best lane first; nothing is there when it is empty."""
-        while refs := await self._pop(agent, want):
+    async def lease(
+        self, agent: str, want: int, targets: Sequence[str] | None = None
+    ) -> list[Leased]:
+        """Up to `want` blocks for these targets (None: for anybody, and for this agent), best
+        lane first; nothing is there when it is empty."""
+        while refs := await self._pop(("", agent) if targets is None else targets, want):
             now = self._clock.now()
             until = now + self._settings.lease_seconds
             # Popped and not leased (a crash here, a paused run): ready in the store, and
@@ -60,8 +63,7 @@ class Leases:
             # All of them expired or were taken: there may be others behind them.
         return []
 
-    async def _pop(self, agent: str, want: int) -> list[BlockRef]:
-        targets = ("", agent)
+    async def _pop(self, targets: Sequence[str], want: int) -> list[BlockRef]:
         self._tick += 1
         first = floor_lane(self._tick, self._settings.floor_every)
         refs = await self._bus.lanes.pop((first,), targets, 1) if first is not None else []

@@ -17,7 +17,7 @@ class BlockRef(msgspec.Struct, frozen=True, array_like=True):
     run: str
     priority: int
     size: int
-    #: "" = any agent, otherwise the one agent that may take it.
+    #: Who may take it, in the words of `model/placement.py`.
     target: str = ""
 
     @property

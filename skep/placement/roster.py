@@ -7,7 +7,10 @@ beat, so nobody is called dead before a full `alive_after` has passed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from skep.model.agent import AgentView, Registration, Vitals
+from skep.model.placement import PLAIN_KIND, kind_target, own_target
 from skep.runtime.clock import Clock
 from skep.settings import CenterSettings
 from skep.store.ports import Store
@@ -19,7 +22,11 @@ CLOCK_JUMP = 2.0
 class Roster:
     """Registers, hears beats, and says who is dead."""
 
-    def __init__(self, settings: CenterSettings, store: Store, clock: Clock) -> None:
+    def __init__(
+        self, settings: CenterSettings, store: Store, clock: Clock, kinds: Sequence[str] = ()
+    ) -> None:
+        """`kinds`: every kind of downloader that a run may ask for."""
+        self._kinds = tuple(dict.fromkeys((PLAIN_KIND, *kinds)))
         self._settings = settings
         self._store = store
         self._clock = clock
@@ -96,6 +103,21 @@ class Roster:
     async def may_work(self, agent: str) -> bool:
         """Registered and not switched off by a person."""
         return await self._known(agent) and self._views[agent].enabled
+
+    def targets(self, agent: str, kinds: Sequence[str] | None = None) -> list[str]:
+        """Targets of the blocks that the agent can do; `kinds` are those that it offers, None
+        as it has registered.
+
+        A kind that nobody ever offered is switched off everywhere: whoever asks first takes
+        its requests, and they end with the reason that the agent gives (D6).
+        """
+        if kinds is None:
+            view = self._views.get(agent)
+            kinds = view.registration.kinds if view else (PLAIN_KIND,)
+        offered = {kind for view in self._views.values() for kind in view.registration.kinds}
+        nobodys = [kind for kind in self._kinds if kind not in offered]
+        able = dict.fromkeys((*kinds, *nobodys))
+        return [*own_target(agent), *map(kind_target, able)]
 
     async def enable(self, agent: str, enabled: bool) -> AgentView:
         view = await self._store.agents.enable(agent, enabled)

@@ -98,7 +98,9 @@ async def lease(call: Call) -> LeaseReply:
     _check(call, message.agent)
     if not await services.roster.may_work(message.agent):
         await _refuse(call, message.agent)
-    blocks = await services.lease(message.agent, message.want, message.wait, call.gone)
+    blocks = await services.lease(
+        message.agent, message.want, message.wait, call.gone, message.kinds
+    )
     return await _reply(call, blocks)
 
 

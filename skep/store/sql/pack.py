@@ -10,21 +10,20 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-import sqlalchemy as sa
 
 from skep.model.block import BlockRef
 from skep.model.manners import Manners
+from skep.model.placement import kind_target
 from skep.model.request import Work
 from skep.model.states import RequestState
 from skep.store.facts import PackPlan
 from skep.store.sql.block_rows import Packed, new_blocks
-from skep.store.sql.conditions import stored
 from skep.store.sql.database import Tx
 from skep.store.sql.dialect import id_list
 from skep.store.sql.holds import give_to
 from skep.store.sql.runs import hold_run
 from skep.store.sql.seats import BLOCK_BYTES, Seats, Table, take_seats
-from skep.store.sql.tables import requests
+from skep.store.sql.waiting import waiting_of
 
 #: One plan stops here, so that large requests do not fill the center's memory.
 PLAN_BYTES = 32 * 2**20
@@ -51,35 +50,22 @@ def pack_one(
     run = hold_run(tx, plan.run)
     if not run.running:
         return [], 0
-    found = list(_within(PLAN_BYTES, _oldest_waiting(tx, run.no, plan)))
+    found = list(_within(PLAN_BYTES, waiting_of(tx, run.no, plan)))
     seats = Seats(found, [], 0)
     if manners is not None:
         seats = take_seats(tx, run, plan, found, now, manners)
     tables = [Table(rows, []) for rows in _chunks(seats.free, plan.block_size)] + seats.tables
     arguments = _arguments_of(tx, [row.id for table in tables for row in table.rows if row.bytes])
     contents = [_packed(table.rows, arguments) for table in tables]
-    made = new_blocks(tx, run.no, plan.priority, contents, now, "packed")
+    target = kind_target(run.rules.downloader)
+    made = new_blocks(tx, run.no, plan.priority, contents, now, "packed", target=target)
     give_to(tx, {block: table.hosts for block, table in zip(made, tables, strict=True)})
     tx.move(run.no, RequestState.WAITING, RequestState.QUEUED, len(found) - seats.parked)
     refs = [
-        BlockRef(block, plan.run, plan.priority, len(content.ids))
+        BlockRef(block, plan.run, plan.priority, len(content.ids), target)
         for block, content in zip(made, contents, strict=True)
     ]
     return refs, seats.parked
-
-
-def _oldest_waiting(tx: Tx, run: int, plan: PackPlan) -> list[Any]:
-    size = sa.func.length(requests.c.arguments).label("bytes")
-    query = (
-        sa.select(requests.c.id, requests.c.uri, requests.c.expires_at, size)
-        .add_columns(requests.c.host, requests.c.failures)
-        .where(requests.c.run == run, requests.c.priority == plan.priority)
-        .where(stored(RequestState.WAITING))
-        .order_by(requests.c.id)
-        .limit(plan.limit)
-        .with_for_update(skip_locked=True)
-    )
-    return list(tx.execute(query))
 
 
 def _within(limit: int, rows: list[Any]) -> Iterator[Any]:
