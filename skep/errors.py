@@ -11,13 +11,15 @@
     │   └── InvalidJob          400  every line of the detail is a path and what is wrong
     ├── Unauthorized            401  no token, or one that is not known
     ├── Forbidden               403  the token is known and may not do this
+    ├── TooManyTries            429  too many wrong tokens came from there; wait
     ├── NotFound                404
     │   ├── UnknownRun          404
     │   ├── UnknownAgent        404
     │   ├── UnknownJob          404
     │   └── UnknownBlock        404
     ├── Conflict                409
-    │   └── StaleToken          409  somebody else holds that block by now
+    │   ├── StaleToken          409  somebody else holds that block by now
+    │   └── Fenced              409  another process is this agent by now
     ├── Unavailable             503  try again: nothing was changed
     │   ├── StoreDown           503
     │   ├── BusDown             503
@@ -103,6 +105,12 @@ class Forbidden(SkepError):
     title = "The token does not allow this"
 
 
+class TooManyTries(SkepError):
+    code = "too_many_tries"
+    status = 429
+    title = "Too many wrong tokens"
+
+
 class NotFound(SkepError):
     code = "not_found"
     status = 404
@@ -138,6 +146,11 @@ class Conflict(SkepError):
 class StaleToken(Conflict):
     code = "stale_token"
     title = "The lease is no longer yours"
+
+
+class Fenced(Conflict):
+    code = "fenced"
+    title = "Another process is this agent"
 
 
 class Unavailable(SkepError):

@@ -99,7 +99,7 @@ class Auth:
             raise Unauthorized("the token is not known here, or was revoked")
         if len(self._known) >= REMEMBER_COUNT:
             self._known.clear()
-        identity = Identity(Role(found[0]), found[1])
+        identity = Identity(Role(found.role), found.subject)
         self._known[digest] = (now, identity)
         return identity
 

@@ -45,6 +45,34 @@ class Vitals(msgspec.Struct, frozen=True):
     rested: Count = 0
     blocked: Count = 0
     redials: Count = 0
+    #: Free bytes where the agent keeps its files, and the machine's load over a minute.
+    free_disk: Count = 0
+    load: float = 0.0
+
+
+class Arrival(msgspec.Struct, frozen=True):
+    """How a process comes to register. Every new process of an agent gets a new session; its
+    mark is kept in the agent's folder, so that an old copy of the folder can be told apart."""
+
+    #: The session that the process has already; 0 = it is a new process.
+    session: int = 0
+    mark: str = ""
+    #: Marks that the folder knows from before.
+    known: tuple[str, ...] = ()
+    #: It came with a credential that is its alone.
+    bound: bool = False
+    #: Seconds after its last beat for which an agent counts as alive.
+    alive_after: float = 0.0
+
+
+class Order(msgspec.Struct, frozen=True):
+    """Something that an agent was told to do. It is told again until it has ended."""
+
+    no: int
+    name: str
+    made_at: float
+    ended_at: float | None = None
+    outcome: str = ""
 
 
 class AgentView(msgspec.Struct, frozen=True):
@@ -55,6 +83,16 @@ class AgentView(msgspec.Struct, frozen=True):
     registered_at: float
     seen_at: float
     vitals: Vitals = Vitals()
+    #: Which of its processes, counted from the first, is the agent now.
+    session: int = 0
+    #: Why a person gave it no work: cordoned or draining; "" when it is just disabled.
+    aside: str = ""
+    #: Labels that people set over its own; they are in `registration` already.
+    labels: dict[str, str | None] = msgspec.field(default_factory=dict)
+    #: An order waits to be obeyed.
+    pending: bool = False
+    #: It has a credential of its own.
+    bound: bool = False
 
     @property
     def id(self) -> str:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from skep.model.agent import AgentView, Registration, Vitals
 from skep.model.attempt import Attempt
 from skep.model.block import BlockChange, BlockRef, BlockView, Held, Leased
 from skep.model.figures import RunFigures
@@ -40,6 +39,7 @@ from skep.store.facts import (
     Verdict,
 )
 from skep.store.fire_ports import Fires
+from skep.store.fleet_ports import Agents, Tokens
 from skep.store.job_ports import JobRuns, Jobs
 from skep.store.record_ports import Failures, Keeping, Notices
 from skep.store.site_ports import Sites
@@ -248,28 +248,6 @@ class Blocks(Protocol):
         """Oldest first."""
 
 
-class Agents(Protocol):
-    """Asked by `placement`."""
-
-    async def register(self, registration: Registration, now: float) -> AgentView:
-        """Keep or refresh an agent; registering twice is one agent."""
-
-    async def beat(self, beats: Sequence[tuple[str, Vitals]], now: float) -> list[str]:
-        """Note heartbeats, many at once; returns ids that are not registered."""
-
-    async def all(self) -> list[AgentView]:
-        """Every agent that ever registered, by name."""
-
-    async def enable(self, agent_id: str, enabled: bool) -> AgentView:
-        """Raises UnknownAgent."""
-
-    async def vitals(self, agent_id: str, since: float) -> list[tuple[float, Vitals]]:
-        """Heartbeat history for charts, oldest first."""
-
-    async def forget_vitals(self, before: float) -> int:
-        """Keep the history bounded."""
-
-
 class Ledgers(Protocol):
     """Asked by everybody who wants to know whether all is there."""
 
@@ -288,19 +266,6 @@ class Figures(Protocol):
 
     async def forget_rates(self, now: float) -> int:
         """Keep what the rate is made of bounded."""
-
-
-class Tokens(Protocol):
-    """Asked by the center's auth. Only hashes are kept."""
-
-    async def add(self, digest: bytes, role: str, subject: str, now: float) -> None:
-        """Keep a token; adding the same digest again changes nothing."""
-
-    async def find(self, digest: bytes) -> tuple[str, str] | None:
-        """(role, subject) of a live token."""
-
-    async def revoke(self, subject: str) -> int:
-        """Tokens of that subject stop working; returns how many."""
 
 
 class Alerts(Protocol):

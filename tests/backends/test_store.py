@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from skep.model.token import FoundToken
 from skep.store.sql.database import Tx
 from skep.store.sql.store import SqlStore
 from skep.store.sql.tables import metadata
@@ -117,4 +118,4 @@ async def test_rows_that_come_alone_are_stored(store: SqlStore) -> None:
         tx.dialect.insert_many(tx.connection, metadata.tables["tokens"], columns, [row])
 
     await store.database.write(insert)
-    assert await store.tokens.find(b"x" * 32) == ("viewer", "somebody")
+    assert await store.tokens.find(b"x" * 32) == FoundToken("viewer", "somebody")

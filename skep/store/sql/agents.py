@@ -2,45 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 
-from skep.errors import UnknownAgent
-from skep.model.agent import AgentView, Registration, Vitals
+from skep.errors import InvalidInput, UnknownAgent
+from skep.model.agent import AgentView, Arrival, Order, Registration, Vitals
+from skep.store.sql.agent_orders import end_orders, list_orders, obey_orders, place_order
+from skep.store.sql.agent_sessions import new_session
 from skep.store.sql.database import Database, Tx
 from skep.store.sql.tables import agents, heartbeats
 
+#: Labels that people may set on one agent.
+LABELS_LIMIT = 64
+#: What a process was told to end for; a new one has obeyed it by being there.
+ENDINGS = ("exit", "restart")
 _registration = msgspec.msgpack.Decoder(Registration)
 _vitals = msgspec.msgpack.Decoder(Vitals)
+_labels = msgspec.msgpack.Decoder(dict[str, str | None])
 _COLUMNS = ("id", "registration", "enabled", "registered_at", "seen_at", "vitals")
 
 
 class SqlAgents:
-    """Rows of `agents` and `heartbeats`."""
+    """Rows of `agents`, `agent_orders` and `heartbeats`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def register(self, registration: Registration, now: float) -> AgentView:
+    async def register(
+        self, registration: Registration, now: float, arrival: Arrival | None = None
+    ) -> AgentView:
         packed = msgspec.msgpack.encode(registration)
         row = (registration.id, packed, 1, now, now, msgspec.msgpack.encode(Vitals()))
+        came = arrival or Arrival()
 
         def work(tx: Tx) -> AgentView:
-            if tx.dialect.insert_new(tx.connection, agents, _COLUMNS, [row]) == 0:
-                values = {"registration": packed, "registered_at": now, "seen_at": now}
-                tx.execute(_update(registration.id).values(**values))
+            tx.dialect.insert_new(tx.connection, agents, _COLUMNS, [row])
+            found = _locked(tx, registration.id)
+            values = {"registration": packed, "registered_at": now, "seen_at": now}
+            values |= new_session(found, came, now)
+            if came.bound:
+                values["bound"] = 1
+            tx.execute(_update(registration.id).values(**values))
+            if not came.session:
+                end_orders(tx, registration.id, ENDINGS, now, "a new process came")
             return _get(tx.connection, registration.id)
 
         return await self._database.write(work)
 
-    async def beat(self, beats: Sequence[tuple[str, Vitals]], now: float) -> list[str]:
+    async def beat(
+        self,
+        beats: Sequence[tuple[str, Vitals]],
+        now: float,
+        sessions: Mapping[str, int] | None = None,
+    ) -> list[str]:
+        under = sessions or {}
+
         def work(tx: Tx) -> list[str]:
             # Sorted, so that two centers take the row locks in the same order.
             ordered = sorted(beats, key=lambda beat: beat[0])
-            unknown = {agent for agent, vitals in ordered if not _beat(tx, agent, vitals, now)}
+            unknown = {a for a, vitals in ordered if not _beat(tx, a, vitals, now, under.get(a, 0))}
             rows = [(a, now, msgspec.msgpack.encode(v)) for a, v in beats if a not in unknown]
             columns = ("agent", "at", "vitals")
             tx.dialect.insert_many(tx.connection, heartbeats, columns, rows)
@@ -53,12 +76,48 @@ class SqlAgents:
         views = await self._database.read(lambda c: [_view(row) for row in c.execute(query)])
         return sorted(views, key=lambda view: (view.registration.name, view.id))
 
-    async def enable(self, agent_id: str, enabled: bool) -> AgentView:
+    async def get(self, agent_id: str) -> AgentView:
+        return await self._database.read(lambda connection: _get(connection, agent_id))
+
+    async def enable(
+        self, agent_id: str, enabled: bool, aside: str = "", now: float = 0.0
+    ) -> AgentView:
         def work(tx: Tx) -> AgentView:
-            tx.execute(_update(agent_id).values(enabled=int(enabled)))
+            _locked(tx, agent_id)
+            tx.execute(_update(agent_id).values(enabled=int(enabled), aside=aside or None))
+            if aside != "draining":
+                end_orders(tx, agent_id, ("drain",), now, "withdrawn")
             return _get(tx.connection, agent_id)
 
         return await self._database.write(work)
+
+    async def label(self, agent_id: str, changes: Mapping[str, str | None]) -> AgentView:
+        def work(tx: Tx) -> AgentView:
+            known = _view(_locked(tx, agent_id)).labels
+            labels = {**known, **changes}
+            if len(labels) > LABELS_LIMIT:
+                raise InvalidInput(f"an agent has at most {LABELS_LIMIT} labels set by people")
+            tx.execute(_update(agent_id).values(labels=msgspec.msgpack.encode(labels)))
+            return _get(tx.connection, agent_id)
+
+        return await self._database.write(work)
+
+    async def order(self, agent_id: str, name: str, now: float) -> Order:
+        def work(tx: Tx) -> Order:
+            _locked(tx, agent_id)
+            return place_order(tx, agent_id, name, now)
+
+        return await self._database.write(work)
+
+    async def orders(self, agent_id: str, limit: int = 20) -> list[Order]:
+        return await self._database.read(lambda c: list_orders(c, agent_id, limit))
+
+    async def obeyed(self, agent_id: str, no: int, now: float) -> None:
+        def work(tx: Tx) -> None:
+            _locked(tx, agent_id)
+            obey_orders(tx, agent_id, no, now)
+
+        await self._database.write(work)
 
     async def vitals(self, agent_id: str, since: float) -> list[tuple[float, Vitals]]:
         query = (
@@ -78,23 +137,47 @@ def _update(agent_id: str) -> sa.Update:
     return sa.update(agents).where(agents.c.id == agent_id)
 
 
-def _beat(tx: Tx, agent: str, vitals: Vitals, now: float) -> bool:
+def _beat(tx: Tx, agent: str, vitals: Vitals, now: float, session: int) -> bool:
     values = {"seen_at": now, "vitals": msgspec.msgpack.encode(vitals)}
-    return tx.execute(_update(agent).values(**values)).rowcount == 1
+    change = _update(agent)
+    if session:
+        change = change.where(sa.or_(agents.c.session.is_(None), agents.c.session <= session))
+    return tx.execute(change.values(**values)).rowcount == 1
+
+
+def _locked(tx: Tx, agent_id: str) -> Any:
+    """Nobody else changes the agent or its orders before the end of the transaction."""
+    query = sa.select(agents).where(agents.c.id == agent_id).with_for_update()
+    return _there(tx.execute(query).first(), agent_id)
 
 
 def _get(connection: sa.Connection, agent_id: str) -> AgentView:
-    row = connection.execute(sa.select(agents).where(agents.c.id == agent_id)).first()
+    query = sa.select(agents).where(agents.c.id == agent_id)
+    return _view(_there(connection.execute(query).first(), agent_id))
+
+
+def _there(row: Any, agent_id: str) -> Any:
     if row is None:
         raise UnknownAgent(f"there is no agent {agent_id!r}; it must register first")
-    return _view(row)
+    return row
 
 
 def _view(row: Any) -> AgentView:
+    registration = _registration.decode(row.registration)
+    labels = _labels.decode(row.labels) if row.labels else {}
+    if labels:
+        merged = {**registration.labels, **labels}
+        kept = {name: value for name, value in merged.items() if value is not None}
+        registration = msgspec.structs.replace(registration, labels=kept)
     return AgentView(
-        _registration.decode(row.registration),
+        registration,
         bool(row.enabled),
         row.registered_at,
         row.seen_at,
         _vitals.decode(row.vitals),
+        row.session or 0,
+        row.aside or "",
+        labels,
+        bool(row.pending),
+        bool(row.bound),
     )

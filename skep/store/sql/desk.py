@@ -1,4 +1,4 @@
-"""Small tables around the work: tokens, alerts, segments. Run by centers only."""
+"""Small tables around the work: alerts, segments. Run by centers only."""
 
 from __future__ import annotations
 
@@ -7,34 +7,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from skep.store.sql.database import Database, Tx
-from skep.store.sql.tables import alerts, segments, tokens
+from skep.store.sql.tables import alerts, segments
 
-_TOKEN_COLUMNS = ("digest", "role", "subject", "created_at", "revoked")
 _ALERT_COLUMNS = ("kind", "subject", "detail", "times", "first_at", "last_at")
-
-
-class SqlTokens:
-    """Answers `Tokens`: digests only, never a token."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def add(self, digest: bytes, role: str, subject: str, now: float) -> None:
-        row = (digest, role, subject, now, 0)
-        await self._database.write(
-            lambda tx: tx.dialect.insert_new(tx.connection, tokens, _TOKEN_COLUMNS, [row])
-        )
-
-    async def find(self, digest: bytes) -> tuple[str, str] | None:
-        query = sa.select(tokens.c.role, tokens.c.subject)
-        query = query.where(tokens.c.digest == digest, tokens.c.revoked == 0)
-        row = await self._database.read(lambda c: c.execute(query).first())
-        return None if row is None else (row.role, row.subject)
-
-    async def revoke(self, subject: str) -> int:
-        live = sa.and_(tokens.c.subject == subject, tokens.c.revoked == 0)
-        change = sa.update(tokens).where(live).values(revoked=1)
-        return await self._database.write(lambda tx: int(tx.execute(change).rowcount))
 
 
 class SqlAlerts:

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from skep.store.sql.agents import SqlAgents
 from skep.store.sql.blocks import SqlBlocks
 from skep.store.sql.database import PATIENCE, Database
-from skep.store.sql.desk import SqlAlerts, SqlSegments, SqlTokens
+from skep.store.sql.desk import SqlAlerts, SqlSegments
 from skep.store.sql.dialect import dialect_for
 from skep.store.sql.dispatches import SqlDispatches
 from skep.store.sql.failures import SqlFailures
@@ -24,6 +24,7 @@ from skep.store.sql.notices import SqlNotices
 from skep.store.sql.requests import SqlRequests
 from skep.store.sql.runs import SqlRuns
 from skep.store.sql.sites import SqlSites
+from skep.store.sql.tokens import SqlTokens
 from skep.store.sql.turns import SqlTurns
 from skep.store.sql.waits import SqlWaits
 

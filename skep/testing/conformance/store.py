@@ -27,6 +27,7 @@ from skep.testing.conformance.store_endings import (
 )
 from skep.testing.conformance.store_failures import FailurePromises, FilteredRequestPromises
 from skep.testing.conformance.store_fires import FirePromises, SchedulePromises
+from skep.testing.conformance.store_fleet import OrderPromises, SessionPromises, TokenPromises
 from skep.testing.conformance.store_ground import assert_accounted
 from skep.testing.conformance.store_jobs import JobPromises, JobRunPromises
 from skep.testing.conformance.store_keeping import KeepingPromises, NoticePromises
@@ -62,6 +63,9 @@ class StoreConformance(
     AnswerPromises,
     FigurePromises,
     AgentPromises,
+    SessionPromises,
+    OrderPromises,
+    TokenPromises,
     DeskPromises,
     JobPromises,
     JobRunPromises,

@@ -8,6 +8,7 @@ import pytest
 
 from skep.errors import UnknownAgent
 from skep.model.agent import Registration, Vitals
+from skep.model.token import FoundToken
 from skep.store.facts import Placed
 from skep.store.ports import Store
 from skep.testing.conformance.store_ground import NOW, done, ids, leased_one, settle, settlement
@@ -73,7 +74,7 @@ class DeskPromises:
         assert await store.tokens.find(DIGEST) is None
         await store.tokens.add(DIGEST, "agent", "a1", NOW)
         await store.tokens.add(DIGEST, "admin", "thief", NOW)
-        assert await store.tokens.find(DIGEST) == ("agent", "a1")
+        assert await store.tokens.find(DIGEST) == FoundToken("agent", "a1")
         assert await store.tokens.find(DIGEST[::-1]) is None
         assert await store.tokens.revoke("A1") == 0
         assert await store.tokens.revoke("a1") == 1

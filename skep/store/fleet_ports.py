@@ -1,0 +1,104 @@
+"""What centers ask of a store about agents and tokens. The rules of `ports.py` hold here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from skep.model.agent import AgentView, Arrival, Order, Registration, Vitals
+from skep.model.token import FoundToken, Grant, TokenView
+
+
+class Agents(Protocol):
+    """Asked by `placement`."""
+
+    async def register(
+        self, registration: Registration, now: float, arrival: Arrival | None = None
+    ) -> AgentView:
+        """Keep or refresh an agent; registering twice is one agent.
+
+        A new process raises the agent's session, which fences its earlier ones out, and ends
+        what it was told to end for (exit, restart). Raises Fenced for a process of an earlier
+        session, and for one whose folder is an old copy while the agent lives elsewhere.
+        """
+
+    async def beat(
+        self,
+        beats: Sequence[tuple[str, Vitals]],
+        now: float,
+        sessions: Mapping[str, int] | None = None,
+    ) -> list[str]:
+        """Note heartbeats, many at once; returns ids that are not registered, or that beat
+        under an earlier session than theirs."""
+
+    async def all(self) -> list[AgentView]:
+        """Every agent that ever registered, by name."""
+
+    async def get(self, agent_id: str) -> AgentView:
+        """Raises UnknownAgent."""
+
+    async def enable(
+        self, agent_id: str, enabled: bool, aside: str = "", now: float = 0.0
+    ) -> AgentView:
+        """`aside` says why it gets no work: cordoned, draining. An agent that gets work again
+        need not drain any more. Raises UnknownAgent."""
+
+    async def label(self, agent_id: str, changes: Mapping[str, str | None]) -> AgentView:
+        """Set labels over those that the agent brings; None takes one away. Raises
+        UnknownAgent, and InvalidInput for too many."""
+
+    async def order(self, agent_id: str, name: str, now: float) -> Order:
+        """Keep an order until it is obeyed. Raises UnknownAgent."""
+
+    async def orders(self, agent_id: str, limit: int = 20) -> list[Order]:
+        """Newest first."""
+
+    async def obeyed(self, agent_id: str, no: int, now: float) -> None:
+        """Every order up to that number is done."""
+
+    async def vitals(self, agent_id: str, since: float) -> list[tuple[float, Vitals]]:
+        """Heartbeat history for charts, oldest first."""
+
+    async def forget_vitals(self, before: float) -> int:
+        """Keep the history bounded."""
+
+
+class Tokens(Protocol):
+    """Asked by the center's auth. Only hashes are kept."""
+
+    async def add(
+        self,
+        digest: bytes,
+        role: str,
+        subject: str,
+        now: float,
+        note: str = "",
+        expires_at: float | None = None,
+        grant: Grant | None = None,
+    ) -> None:
+        """Keep a token; adding the same digest again changes nothing."""
+
+    async def find(self, digest: bytes) -> FoundToken | None:
+        """A token that was not revoked or used up. Whether its time is over, the caller sees."""
+
+    async def join(
+        self, digest: bytes, agent: str, credential: bytes, now: float, *, dry: bool = False
+    ) -> Grant:
+        """Use up a one-time token and let `credential` be the agent from now on.
+
+        The same call again gives the same answer. Raises Unauthorized for a token that is no
+        good, Conflict for one that somebody else has used and for an agent that is there
+        already, Forbidden when the token is for another agent. `dry` only looks.
+        """
+
+    async def all(self, limit: int = 1000) -> list[TokenView]:
+        """Newest first, without those of runs."""
+
+    async def revoke(self, subject: str) -> int:
+        """Tokens of that subject stop working; returns how many."""
+
+    async def revoke_one(self, token: str) -> TokenView:
+        """By the name that `all` gives. Raises NotFound."""
+
+    async def forget(self, before: float) -> int:
+        """Drop rows of tokens that ended before then; returns how many."""

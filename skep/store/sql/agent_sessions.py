@@ -1,0 +1,33 @@
+"""Which process is an agent: the newest one that registered. Pure; run by centers only.
+
+A folder of an agent can be copied, and a copy started. Both processes have the same id and
+the same credential, so a number tells them apart: each new process gets the next one, and
+whoever comes with a lower one is out. The mark keeps the loser from coming back: its folder
+does not know the winner's mark.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skep.errors import Fenced
+from skep.model.agent import Arrival
+
+
+def new_session(row: Any, came: Arrival, now: float) -> dict[str, object]:
+    """Columns of the agent's row as it registers; raises Fenced."""
+    current = row.session or 0
+    if came.session:
+        if came.session < current:
+            raise Fenced(
+                f"agent {row.id} runs elsewhere as session {current}, this process was session"
+                f" {came.session}: its folder was copied or moved"
+            )
+        return {"session": came.session}
+    alive = now - row.seen_at < came.alive_after
+    if row.mark and came.mark and row.mark not in {came.mark, *came.known} and alive:
+        raise Fenced(
+            f"agent {row.id} lives elsewhere, and this folder is an older copy of its folder;"
+            " stop the other one, or remove `agent/agent-id` here to be an agent of its own"
+        )
+    return {"session": current + 1, "mark": came.mark or None}
