@@ -39,6 +39,7 @@ from skep.store.facts import (
     Verdict,
 )
 from skep.store.fire_ports import Fires
+from skep.store.generator_ports import Generations
 from skep.store.fleet_ports import Agents, Tokens
 from skep.store.job_ports import JobRuns, Jobs
 from skep.store.record_ports import Failures, Keeping, Notices
@@ -320,6 +321,8 @@ class Store(Protocol):
     def dispatches(self) -> Dispatches: ...
     @property
     def job_runs(self) -> JobRuns: ...
+    @property
+    def generations(self) -> Generations: ...
     @property
     def failures(self) -> Failures: ...
     @property

@@ -15,6 +15,7 @@ from skep.store.sql.dispatches import SqlDispatches
 from skep.store.sql.failures import SqlFailures
 from skep.store.sql.figures import SqlFigures
 from skep.store.sql.fires import SqlFires
+from skep.store.sql.generations import SqlGenerations
 from skep.store.sql.job_runs import SqlJobRuns
 from skep.store.sql.jobs import SqlJobs
 from skep.store.sql.keeping import SqlKeeping
@@ -62,6 +63,7 @@ class SqlStore:
         self.jobs = SqlJobs(self.database)
         self.job_runs = SqlJobRuns(self.database)
         self.fires = SqlFires(self.database)
+        self.generations = SqlGenerations(self.database)
         self.dispatches = SqlDispatches(self.database)
         self.failures = SqlFailures(self.database)
         self.keeping = SqlKeeping(self.database)
