@@ -31,6 +31,7 @@ from skep.center.api import (
     runs,
     schedules,
     sites,
+    why,
 )
 from skep.center.auth import Role
 from skep.center.commands import commands_socket
@@ -71,6 +72,7 @@ def api_table() -> tuple[Endpoint, ...]:
         *failures.ENDPOINTS,
         *fleet.ENDPOINTS,
         *sites.ENDPOINTS,
+        *why.ENDPOINTS,
     ]
     return tuple(described)
 

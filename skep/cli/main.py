@@ -34,6 +34,7 @@ COMMANDS: dict[str, str] = {
     "runs": "List runs; show, pause, continue, restart, finish, cancel or revive one.",
     "failures": "List failures by what went wrong; show, retry, cancel or forget them.",
     "request": "Show a request and every attempt at it; list or cancel many.",
+    "why": "Say what a request, block, run, job or host waits for.",
     "schedule": "Show when jobs run by themselves; try out a cron line.",
     "agents": "List agents; enable, disable or end one; make tokens.",
     "sites": "List hosts; show how one is treated, set or clear its rule.",

@@ -20,6 +20,8 @@ def in_words(view: dict[str, Any], now: float) -> str:
     ]
     if run["reason"]:
         lines.append(f"reason    {run['reason']}")
+    if view.get("waits_for"):
+        lines.append(f"waits     {view['waits_for']}  (skep why run:{run['id']})")
     ended = {"success": "done", "failed": "dead", "cancelled": "cancelled", "expired": "expired"}
     counts = ", ".join(f"{ledger[state]:,} {word}" for word, state in ended.items())
     lines += [

@@ -11,12 +11,13 @@ from skep.cli.options import json_option
 from skep.cli.output import age, show, show_json, table
 from skep.cli.reach import Reach, reaches_center, run_path
 from skep.cli.run_view import OPEN_STATES, in_words
+from skep.cli.why import waits_for
 from skep.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from skep.wire.client import CenterClient
 
-HEAD = ("RUN", "STATE", "AGE", "ACCEPTED", "OPEN", "DONE", "DEAD")
+HEAD = ("RUN", "STATE", "AGE", "ACCEPTED", "OPEN", "DONE", "DEAD", "WAITS FOR")
 
 
 @click.group("runs", invoke_without_command=True)
@@ -38,10 +39,15 @@ async def _read(reach: Reach, limit: int) -> list[dict[str, Any]]:
 
 
 async def read_runs(client: CenterClient, limit: int) -> list[dict[str, Any]]:
-    """Runs with their ledgers, newest first."""
+    """Runs with their ledgers and what they wait for, newest first."""
     listed = await client.call("GET", f"/api/v1/runs?limit={limit}", None, dict)
-    paths = (run_path(run["id"]) for run in listed["items"])
-    return list(await asyncio.gather(*(client.call("GET", path, None, dict) for path in paths)))
+    return list(await asyncio.gather(*(_view(client, run["id"]) for run in listed["items"])))
+
+
+async def _view(client: CenterClient, run: str) -> dict[str, Any]:
+    """A run with its ledger, and what it waits for."""
+    view: dict[str, Any] = await client.call("GET", run_path(run), None, dict)
+    return {**view, "waits_for": await waits_for(client, view["run"])}
 
 
 def runs_table(views: list[dict[str, Any]]) -> str:
@@ -49,13 +55,15 @@ def runs_table(views: list[dict[str, Any]]) -> str:
     if not views:
         return "no runs yet; `skep submit RUN FILE --new` opens one"
     now = SystemClock().now()
-    return table(HEAD, [_row(view["run"], view["ledger"], now) for view in views])
+    return table(HEAD, [_row(view, now) for view in views])
 
 
-def _row(run: dict[str, Any], ledger: dict[str, Any], now: float) -> tuple[object, ...]:
+def _row(view: dict[str, Any], now: float) -> tuple[object, ...]:
+    run, ledger = view["run"], view["ledger"]
     left = sum(ledger[state] for state in OPEN_STATES)
     since = age(now - run["created_at"])
-    return run["id"], run["state"], since, ledger["accepted"], left, ledger["done"], ledger["dead"]
+    counts = (ledger["accepted"], left, ledger["done"], ledger["dead"])
+    return run["id"], run["state"], since, *counts, view.get("waits_for", "")
 
 
 @command.command("show")
@@ -70,8 +78,7 @@ def show_run(reach: Reach, run: str, as_json: bool) -> None:
 
 async def _one(reach: Reach, run: str) -> dict[str, Any]:
     async with reach.client() as client:
-        view: dict[str, Any] = await client.call("GET", run_path(run), None, dict)
-        return view
+        return await _view(client, run)
 
 
 def _verb(name: str, text: str) -> None:

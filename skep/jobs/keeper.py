@@ -80,6 +80,8 @@ class Keeper:
         self._cares: dict[str, asyncio.Task[None]] = {}
         #: Processes of spiders that run now, by run.
         self.children: dict[str, SpiderProcess] = {}
+        #: When crashed spiders are started again, by run.
+        self.restarts: dict[str, float] = {}
 
     async def step(self) -> None:
         """Claim what there is to see to, begin with what is new, let go of what is lost."""
@@ -197,7 +199,11 @@ class Keeper:
                 return await self._fail(held, run, reason), reason
             delay = self._restart.delay(crashes, self._rng)
             log.warning("spider of run %s ended with %s; again in %.1f s", held.run, code, delay)
-            await self._clock.sleep(delay)
+            self.restarts[held.run] = self._clock.now() + delay
+            try:
+                await self._clock.sleep(delay)
+            finally:
+                del self.restarts[held.run]
         return run, ""
 
     async def _live(self, held: JobRun, job: Job, part: SpiderPart) -> tuple[int, str]:

@@ -35,7 +35,8 @@ class Page(msgspec.Struct):
     after: Annotated[str, Meta(max_length=255)] = ""
 
 
-def _host(call: Call) -> str:
+def host_name(call: Call) -> str:
+    """A host in its kept form; raises InvalidInput."""
     text: str = call.path["host"]
     if not _HOST.fullmatch(text):
         raise InvalidInput(
@@ -81,13 +82,13 @@ async def list_sites(call: Call) -> Sites:
 
 async def get_site(call: Call) -> SiteView:
     """One host; its pace is that of a run with the usual settings."""
-    return _view(call, await call.services.store.sites.get(_host(call)))
+    return _view(call, await call.services.store.sites.get(host_name(call)))
 
 
 async def put_site(call: Call) -> SiteView:
     """Set a host's rule; what it does not name is left to the defaults."""
     rule: SiteRule = call.body
-    host = _host(call)
+    host = host_name(call)
     await call.services.store.sites.set_rule(host, rule, call.services.clock.now())
     call.services.nudge.ring()
     return await get_site(call)
@@ -95,7 +96,7 @@ async def put_site(call: Call) -> SiteView:
 
 async def clear_site(call: Call) -> SiteView:
     """Forget a host's rule and what was learnt of it, a cooling included; counts stay."""
-    await call.services.store.sites.clear(_host(call), call.services.clock.now())
+    await call.services.store.sites.clear(host_name(call), call.services.clock.now())
     call.services.nudge.ring()
     return await get_site(call)
 

@@ -1,0 +1,122 @@
+"""Gathers the facts behind a question and answers it. Run by centers only.
+
+A handful of short reads for each question, never a scan; it writes nothing. A bus that is
+away is a reason among others, not an error: that is when people ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from skep.bus.ports import Bus
+from skep.errors import BusDown
+from skep.lanes.dispatch import lane_limits
+from skep.lanes.why.blocks import View, why_block
+from skep.lanes.why.care import Care
+from skep.lanes.why.fleet import Fleet, Needs, obstacles
+from skep.lanes.why.hosts import Asker, why_site
+from skep.lanes.why.jobs import JobWait, why_job
+from skep.lanes.why.requests import why_request
+from skep.lanes.why.runs import why_run
+from skep.model.fire import ON_THEIR_WAY, Fire
+from skep.model.lane import Lane
+from skep.model.manners import Manners
+from skep.model.states import CLAIMABLE, BlockState
+from skep.model.why import Why
+from skep.runtime.clock import Clock
+from skep.settings import Settings
+from skep.store.ports import Store
+from skep.store.wait_facts import BlockFacts
+
+#: Due times of a job that are looked at for the last one with an outcome.
+FIRES = 20
+
+
+class WhyDesk:
+    """One center's answers. `restart_at` knows when the spider of a run starts again, `free`
+    how many bytes the disk has left (None = not known)."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        bus: Bus,
+        manners: Manners,
+        clock: Clock,
+        restart_at: Callable[[str], float | None],
+        free: Callable[[], int | None],
+    ) -> None:
+        self._alive_after = settings.center.alive_after
+        self._limits = lane_limits(settings.lanes)
+        self._store = store
+        self._bus = bus
+        self._manners = manners
+        self._clock = clock
+        self._restart_at = restart_at
+        self._free = free
+
+    async def request(self, request_id: int) -> Why:
+        """Raises NotFound."""
+        wait = await self._store.waits.request(request_id)
+        ahead = None
+        if wait.block is not None and wait.block.state is BlockState.USING:
+            ahead = (await self._store.waits.block(wait.block.id)).ahead
+        return why_request(wait, await self._view(wait.block), ahead)
+
+    async def block(self, block_id: int) -> Why:
+        """Raises UnknownBlock."""
+        wait = await self._store.waits.block(block_id)
+        return why_block(wait, await self._view(wait.block))
+
+    async def run(self, run_id: str) -> Why:
+        """Raises UnknownRun."""
+        wait = await self._store.waits.run(run_id)
+        kept = await self._store.job_runs.get(run_id)
+        care = None if kept is None else Care(kept, self._restart_at(run_id))
+        return why_run(wait, await self._view(), care)
+
+    async def site(self, host: str) -> Why:
+        """Also for a host that nobody knows, which says so."""
+        facts = await self._store.waits.site(host)
+        fleet = await self._fleet()
+        asker = Asker(fleet.now, self._manners)
+        return why_site(facts, obstacles(fleet, Needs()), asker)
+
+    async def job(self, name: str) -> Why:
+        """Raises UnknownJob."""
+        store = self._store
+        kept = await store.jobs.get(name)
+        planned = await store.fires.planned([name])
+        going = (await store.job_runs.going([name])).get(name, [])
+        wait = JobWait(
+            kept=kept,
+            planned=planned[0] if planned else None,
+            pending=await store.fires.pending([name]),
+            last=_with_outcome(await store.fires.of_job(name, FIRES)),
+            going=going,
+            run=await self.run(going[0]) if going else None,
+        )
+        return why_job(wait, self._clock.now())
+
+    async def _view(self, block: BlockFacts | None = None) -> View:
+        """With a block that should be in a lane: also which blocks are."""
+        fleet = await self._fleet()
+        if block is None or block.state not in CLAIMABLE or fleet.lanes is None:
+            return View(fleet, self._manners)
+        return View(fleet, self._manners, frozenset(await self._bus.lanes.ids()))
+
+    async def _fleet(self) -> Fleet:
+        agents = await self._store.agents.all()
+        lanes: dict[Lane, tuple[int, int]] | None = None
+        trouble = ""
+        try:
+            sizes = await self._bus.lanes.sizes()
+            lanes = {lane: (sizes.get(lane, 0), self._limits[lane]) for lane in Lane}
+        except BusDown as error:
+            trouble = error.detail
+        now = self._clock.now()
+        return Fleet(now, self._alive_after, agents, lanes, trouble, self._free())
+
+
+def _with_outcome(fires: list[Fire]) -> Fire | None:
+    return next((fire for fire in fires if fire.state not in ON_THEIR_WAY), None)

@@ -1,0 +1,233 @@
+"""Why a run does not go on: its agents, its lanes, its hosts, its driver. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from skep.lanes.why.blocks import View, lane_full, run_rests
+from skep.lanes.why.care import Care, care_reasons
+from skep.lanes.why.fleet import needs_of, obstacles
+from skep.lanes.why.hosts import Asker, host_reasons
+from skep.lanes.why.words import counted, duration, moment
+from skep.model.lane import lane_of
+from skep.model.states import RunState
+from skep.model.why import Reason, Why
+from skep.store.wait_facts import DriverFacts, InHand, RunWait
+
+#: Hosts of delayed requests that are told about.
+HOSTS_SHOWN = 3
+#: A driver without a bound of its own that is silent for so long has probably gone.
+LONG_SILENCE = 60.0
+_ENDED = frozenset({RunState.FINISHED, RunState.CANCELLED})
+
+
+def why_run(wait: RunWait, view: View, care: Care | None = None) -> Why:
+    """A run as a whole; `care` when it is the run of a job."""
+    run = wait.run
+    if run.state in _ENDED:
+        reasons = [_ended(wait, view.now)]
+        return Why("run", run.id, str(run.state), False, reasons, run.id, f"job {run.job}")
+    rests = run_rests(run, view.now)
+    if rests:
+        return Why("run", run.id, str(run.state), True, rests, run.id, f"job {run.job}")
+    hands = [_in_hand(one, view) for one in wait.in_hands]
+    going = [reason for reason in hands if reason.code == "leased"]
+    reasons = [*going, *_stuck(wait, view, care), *(one for one in hands if one not in going)]
+    waiting = not going and not _driver_works(wait, view.now)
+    return Why("run", run.id, str(run.state), waiting, reasons, run.id, f"job {run.job}")
+
+
+def _ended(wait: RunWait, now: float) -> Reason:
+    run, ledger = wait.run, wait.ledger
+    because = f": {run.reason}" if run.reason else ""
+    since = run.changed_at or run.created_at
+    counts = f"{ledger.done:,} done, {ledger.dead:,} dead, {ledger.cancelled:,} cancelled"
+    do = []
+    if run.state is RunState.FINISHED:
+        do = [f"skep runs revive {run.id}"] if ledger.dead else []
+        do.append(f"skep runs continue {run.id}")
+    return Reason(
+        f"run_{run.state}",
+        f"run {run.id} ended at {moment(since, now)}, {run.state}{because} ({counts})",
+        do=tuple(do),
+        facts={"run": run.id, "since": since, "reason": run.reason},
+    )
+
+
+def _stuck(wait: RunWait, view: View, care: Care | None) -> Iterable[Reason]:
+    """Everything but what is in the hands of live agents."""
+    ledger = wait.ledger
+    if care is not None:
+        yield from care_reasons(care, view.now)
+    if not ledger.open:
+        yield from _nothing_open(wait, view.now, care)
+        return
+    yield from obstacles(view.fleet, needs_of(wait.run.settings))
+    yield from _waiting(wait, view)
+    yield from _delayed(wait, view)
+    if ledger.queued:
+        yield _queued(ledger.queued)
+    yield from _reader(wait, view.now)
+
+
+def _in_hand(hand: InHand, view: View) -> Reason:
+    agent = view.fleet.find(hand.agent)
+    seen = agent.seen_at if agent else 0.0
+    heard = f"last heard {duration(view.now - seen)} ago" if agent else "which nobody knows"
+    alive = agent is not None and agent.alive(view.now, view.fleet.alive_after)
+    text = (
+        f"{counted(hand.requests, 'request')} in {counted(hand.blocks, 'block')} are in the hands"
+        f" of agent {hand.agent}, {heard}"
+    )
+    frees = "its answers" if alive else "they are taken back within seconds, for another agent"
+    facts = {
+        "agent": hand.agent,
+        "blocks": hand.blocks,
+        "requests": hand.requests,
+        "last_seen_at": seen,
+    }
+    return Reason("leased" if alive else "agent_silent", text, frees, facts=facts)
+
+
+def _waiting(wait: RunWait, view: View) -> Iterable[Reason]:
+    lanes = view.fleet.lanes
+    if not wait.ledger.waiting or lanes is None:
+        return
+    full = False
+    for lane in sorted({lane_of(priority) for priority in wait.priorities}):
+        filled, limit = lanes[lane]
+        if filled >= limit:
+            full = True
+            yield lane_full(lane, filled, limit)
+    if not full:
+        yield Reason(
+            "to_be_packed",
+            f"{counted(wait.ledger.waiting, 'request')} wait to be packed into blocks",
+            "the dispatcher takes them within a second, runs by turns",
+            facts={"requests": wait.ledger.waiting},
+        )
+
+
+def _queued(count: int) -> Reason:
+    return Reason(
+        "in_lane",
+        f"{counted(count, 'request')} are in blocks that wait for an agent",
+        "agents take them when they have room",
+        facts={"requests": count},
+    )
+
+
+def _delayed(wait: RunWait, view: View) -> Iterable[Reason]:
+    """Retries, and the hosts for which most of those that were looked at wait."""
+    if not wait.ledger.delayed:
+        return
+    parked = Counter(one.host for one in wait.delayed if not one.failures)
+    parked.update(
+        one.host
+        for one in wait.delayed
+        if one.failures and wait.hosts[one.host].site.cooling_until > view.now
+    )
+    told = False
+    for host, _ in parked.most_common(HOSTS_SHOWN):
+        asker = Asker(view.now, view.manners, wait.run.settings)
+        for reason in host_reasons(wait.hosts[host], asker)[:1]:
+            told = True
+            yield reason
+    retries = [one.not_before for one in wait.delayed if one.failures]
+    if retries:
+        told = True
+        yield _retries(min(retries), len(retries), wait.ledger.delayed, view.now)
+    if not told:
+        yield Reason(
+            "parked",
+            f"{counted(wait.ledger.delayed, 'request')} are delayed",
+            "they come again when their host is free, or by their own time",
+            facts={"requests": wait.ledger.delayed},
+        )
+
+
+def _retries(first: float, seen: int, delayed: int, now: float) -> Reason:
+    when = "now" if first <= now else f"at {moment(first, now)}"
+    some = f"{counted(seen, 'request')}" if seen >= delayed else f"some of {delayed:,} requests"
+    return Reason(
+        "retry",
+        f"{some} failed and will be tried again, the first {when}",
+        "by themselves",
+        first,
+        facts={"looked_at": seen, "delayed": delayed},
+    )
+
+
+# -- who reads its pages
+
+
+def _driver_works(wait: RunWait, now: float) -> bool:
+    """It has pages to read, and is there to read them."""
+    driver = wait.driver
+    return driver is not None and bool(wait.unread) and not _gone(driver, now)
+
+
+def _gone(driver: DriverFacts, now: float) -> str:
+    """Why the driver is not there; "" when it is."""
+    silent = now - driver.heard_at
+    if driver.patience is None:
+        return "its driver said its last word, and nobody has taken over"
+    if silent > (driver.patience or LONG_SILENCE):
+        return f"its driver was last heard {duration(silent)} ago"
+    return ""
+
+
+def _reader(wait: RunWait, now: float) -> Iterable[Reason]:
+    driver = wait.driver
+    if driver is None:
+        return
+    gone = _gone(driver, now)
+    if gone:
+        yield _driver_gone(wait, driver, gone)
+    elif wait.unread:
+        yield _unread(wait, "its driver reads them")
+    elif wait.ledger.open:
+        yield Reason(
+            "waits_for_answers",
+            f"its driver has read every page and waits for {counted(wait.ledger.open, 'answer')}",
+            "the answers of agents",
+            facts={"open": wait.ledger.open, "heard_at": driver.heard_at},
+        )
+
+
+def _driver_gone(wait: RunWait, driver: DriverFacts, gone: str) -> Reason:
+    unread = f" and has not read {counted(wait.unread, 'finished page')}" if wait.unread else ""
+    run = wait.run.id
+    return Reason(
+        "driver_gone",
+        f"{gone}{unread}: a spider that does not run finds nothing more",
+        "it goes on when its spider is started again",
+        do=(f"skep run SPIDER --resume {run}",),
+        facts={"unread": wait.unread, "heard_at": driver.heard_at, "patience": driver.patience},
+    )
+
+
+def _unread(wait: RunWait, frees: str) -> Reason:
+    text = f"{counted(wait.unread, 'finished page')} have not been read"
+    return Reason("pages_unread", text, frees, facts={"unread": wait.unread})
+
+
+def _nothing_open(wait: RunWait, now: float, care: Care | None) -> Iterable[Reason]:
+    run = wait.run.id
+    yield from _reader(wait, now)
+    if wait.driver is not None:
+        if not wait.unread and not _gone(wait.driver, now):
+            text = "nothing is open; its driver is about to add requests or to end the run"
+            yield Reason("driver_decides", text, "its driver")
+        return
+    if not wait.ledger.accepted:
+        text = f"no requests were put into run {run} yet"
+        submit = () if care is not None else (f"skep submit {run} FILE",)
+        yield Reason("no_requests", text, "it goes on with its first request", do=submit)
+        return
+    if wait.unread:
+        yield _unread(wait, "whoever put the requests in reads and collects them")
+    text = f"every request of run {run} has ended, and nobody has ended the run"
+    do = () if care is not None else (f"skep runs finish {run}", f"skep submit {run} FILE")
+    yield Reason("nothing_left", text, "more requests, or its end", do=do)

@@ -1,0 +1,142 @@
+"""What a store tells about things that wait: the words of `store/wait_ports.py`. Pure data."""
+
+from __future__ import annotations
+
+import msgspec
+
+from skep.model.ledger import Ledger
+from skep.model.manners import Site
+from skep.model.run import Run
+from skep.model.states import BlockState, RequestState
+
+#: Nothing is counted further than this: more is "many".
+COUNT_LIMIT = 1000
+
+
+class BlockFacts(msgspec.Struct, frozen=True):
+    """A block's row, and when it came into its state."""
+
+    id: int
+    run: str
+    priority: int
+    state: BlockState
+    token: int
+    agent: str
+    #: The one agent that may take it; "" = any.
+    target: str
+    lease_until: float
+    changed_at: float
+    #: Why it is in its state.
+    detail: str
+    size: int
+    open: int
+    losses: int
+    expires_at: float | None
+    answer_by: float | None
+
+
+class Hold(msgspec.Struct, frozen=True):
+    """Who has a host: the open block, or nobody any more (`block` is None)."""
+
+    block: int | None
+    #: When the block should be through with it.
+    until: float
+    spacing: float
+    run: str = ""
+    agent: str = ""
+    state: BlockState | None = None
+    open: int = 0
+
+
+class HostFacts(msgspec.Struct, frozen=True):
+    """A host as it stands; `known` is False when nobody has asked it or set a rule."""
+
+    site: Site
+    hold: Hold | None = None
+    known: bool = True
+
+
+class LastTry(msgspec.Struct, frozen=True):
+    """The newest attempt of a request."""
+
+    at: float
+    agent: str
+    failure: str
+    status: int
+    detail: str
+
+
+class RequestWait(msgspec.Struct, frozen=True):
+    """A request with everything that may keep it waiting."""
+
+    id: int
+    uri: str
+    priority: int
+    #: As its row says; whether its block is in somebody's hands stands in `block`.
+    state: RequestState
+    failures: int
+    not_before: float
+    expires_at: float | None
+    created_at: float
+    run: Run
+    host: HostFacts
+    last: LastTry | None = None
+    #: The block that it is in now.
+    block: BlockFacts | None = None
+    #: Requests before it: of its run and priority when it is WAITING, of its host when it is
+    #: parked; no more than COUNT_LIMIT are counted.
+    before: int = 0
+
+
+class InHand(msgspec.Struct, frozen=True):
+    """What an agent has in its hands."""
+
+    agent: str
+    blocks: int
+    #: Requests of them without an answer.
+    requests: int
+
+
+class BlockWait(msgspec.Struct, frozen=True):
+    """A block with everything that may keep it waiting."""
+
+    block: BlockFacts
+    run: Run
+    #: Hosts that it has, or (cut out for one request) wants; a few of them.
+    hosts: list[HostFacts]
+    #: What its agent took before it and has not ended; None when no agent has it.
+    ahead: InHand | None = None
+
+
+class DriverFacts(msgspec.Struct, frozen=True):
+    """The process that reads a run's pages, as it was last heard."""
+
+    heard_at: float
+    #: Seconds that it may be silent; None = it has said its last word, 0 = for ever.
+    patience: float | None
+
+
+class Delayed(msgspec.Struct, frozen=True):
+    """A delayed request of a run."""
+
+    id: int
+    host: str
+    failures: int
+    not_before: float
+
+
+class RunWait(msgspec.Struct, frozen=True):
+    """A run with everything that may keep it waiting."""
+
+    run: Run
+    ledger: Ledger
+    #: Priorities at which requests of it are WAITING.
+    priorities: tuple[int, ...]
+    in_hands: list[InHand]
+    #: Some of its delayed requests, those due first where they were found at all.
+    delayed: list[Delayed]
+    #: The hosts of these.
+    hosts: dict[str, HostFacts]
+    driver: DriverFacts | None = None
+    #: Ended requests that no driver has read, in no more than COUNT_LIMIT blocks.
+    unread: int = 0

@@ -1,0 +1,250 @@
+"""Why a run or a job does not go on: each reason from its facts alone. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from skep.lanes.why.blocks import View
+from skep.lanes.why.care import Care
+from skep.lanes.why.fleet import Fleet
+from skep.lanes.why.jobs import JobWait, why_job
+from skep.lanes.why.runs import why_run
+from skep.model.agent import AgentView, Registration
+from skep.model.fire import Fire, FireState, Planned
+from skep.model.job import Job, JobRun, KeptJob
+from skep.model.lane import Lane
+from skep.model.ledger import Ledger
+from skep.model.manners import Manners, Site
+from skep.model.run import Run, RunSettings
+from skep.model.schedule import Overlap, Schedule
+from skep.model.states import RunState
+from skep.model.why import Why
+from skep.store.wait_facts import Delayed, DriverFacts, HostFacts, InHand, RunWait
+
+#: 2026-11-16 12:00:00 UTC.
+NOW = 1794830400.0
+HOST = "example.org"
+FREE = dict.fromkeys(Lane, (0, 2000))
+
+
+def agent(seen: float = NOW - 2, name: str = "a1") -> AgentView:
+    return AgentView(Registration(name, name), True, NOW - 100, seen)
+
+
+def view(*agents: AgentView, **more: Any) -> View:
+    found = agents or (agent(),)
+    return View(Fleet(NOW, 11.0, found, **{"lanes": FREE, **more}), Manners())
+
+
+def run(state: RunState = RunState.RUNNING, reason: str = "") -> Run:
+    return Run("web", "job", state, RunSettings(), NOW - 600, reason, NOW - 60)
+
+
+def wait(ledger: Ledger, **fields: Any) -> RunWait:
+    usual = {"run": run(), "priorities": (), "in_hands": [], "delayed": [], "hosts": {}}
+    return RunWait(ledger=ledger, **{**usual, **fields})
+
+
+def codes(why: Why) -> list[str]:
+    return [reason.code for reason in why.reasons]
+
+
+# -- runs
+
+
+@pytest.mark.parametrize("state", [RunState.PAUSED, RunState.FAILED])
+def test_a_run_that_rests_waits_for_a_person(state: RunState) -> None:
+    why = why_run(wait(Ledger(9, waiting=9), run=run(state, "too many errors")), view())
+    assert (why.state, why.waiting, codes(why)) == (str(state), True, [f"run_{state}"])
+    assert "too many errors" in why.reasons[0].text
+    assert why.reasons[0].do == ("skep runs continue web",)
+
+
+@pytest.mark.parametrize("state", [RunState.FINISHED, RunState.CANCELLED])
+def test_a_run_that_ended_says_how(state: RunState) -> None:
+    why = why_run(wait(Ledger(3, done=2, dead=1), run=run(state, "by message")), view())
+    assert (why.waiting, codes(why)) == (False, [f"run_{state}"])
+    assert "by message (2 done, 1 dead, 0 cancelled)" in why.reasons[0].text
+    revives = "skep runs revive web" in why.reasons[0].do
+    assert revives is (state is RunState.FINISHED)
+
+
+def test_a_run_whose_lane_is_full() -> None:
+    lanes = {**FREE, Lane.MID: (2000, 2000)}
+    why = why_run(wait(Ledger(9, waiting=9), priorities=(2, 3, 5)), view(lanes=lanes))
+    assert (why.waiting, why.reasons[0].text) == (True, "lane mid full 2000/2000")
+    assert codes(why) == ["lane_full"]
+    packed = why_run(wait(Ledger(9, waiting=9), priorities=(5,)), view(lanes=lanes))
+    assert codes(packed) == ["to_be_packed"]
+
+
+def test_a_run_without_agents_says_so_first() -> None:
+    full = {**FREE, Lane.MID: (2000, 2000)}
+    found = wait(Ledger(9, waiting=4, queued=5), priorities=(3,))
+    why = why_run(found, view(agent(NOW - 60), lanes=full))
+    assert codes(why) == ["no_live_agent", "lane_full", "in_lane"]
+
+
+def test_a_run_that_goes_on_says_in_whose_hands_it_is() -> None:
+    found = wait(
+        Ledger(300, leased=120, queued=80, done=100),
+        in_hands=[InHand("a1", 2, 90), InHand("dead", 1, 30)],
+    )
+    why = why_run(found, view(agent(), agent(NOW - 60, "dead")))
+    assert (why.waiting, codes(why)) == (False, ["leased", "in_lane", "agent_silent"])
+    assert why.reasons[0].text.startswith("90 requests in 2 blocks are in the hands of agent a1")
+    dead = why_run(found, view(agent(NOW - 60), agent(NOW - 60, "dead")))
+    assert (dead.waiting, codes(dead)[0]) == (True, "no_live_agent")
+
+
+def test_a_run_that_waits_for_hosts_and_retries() -> None:
+    hosts = {HOST: HostFacts(Site(HOST, cooling_until=NOW + 60, reason="429")), "h": _own()}
+    delayed = [
+        Delayed(1, HOST, 0, NOW + 60),
+        Delayed(2, HOST, 1, NOW + 60),
+        Delayed(3, "h", 1, NOW + 5),
+    ]
+    why = why_run(wait(Ledger(3, delayed=3), delayed=delayed, hosts=hosts), view())
+    assert (why.waiting, codes(why)) == (True, ["host_cooling", "retry"])
+    assert (why.reasons[1].until, why.reasons[1].facts["looked_at"]) == (NOW + 5, 2)
+    unseen = why_run(wait(Ledger(5000, delayed=5000)), view())
+    assert codes(unseen) == ["parked"]
+
+
+def _own() -> HostFacts:
+    return HostFacts(Site("127.0.0.1"))
+
+
+LIVELY = DriverFacts(NOW - 3, 60.0)
+
+
+def test_a_spider_waits_for_outstanding_answers() -> None:
+    found = wait(Ledger(9, queued=4, done=5), driver=LIVELY)
+    why = why_run(found, view())
+    assert codes(why) == ["in_lane", "waits_for_answers"]
+    assert "waits for 4 answers" in why.reasons[1].text
+
+
+@pytest.mark.parametrize(
+    ("driver", "words"),
+    [
+        (DriverFacts(NOW - 90, 60.0), "last heard 90 s ago and has not read 120 finished pages"),
+        (DriverFacts(NOW - 1, None), "said its last word"),
+        (DriverFacts(NOW - 600, 0.0), "last heard 10 min ago"),
+    ],
+)
+def test_a_spider_that_does_not_run(driver: DriverFacts, words: str) -> None:
+    why = why_run(wait(Ledger(120, done=120), driver=driver, unread=120), view())
+    assert (why.waiting, codes(why)) == (True, ["driver_gone"])
+    assert words in why.reasons[0].text
+    assert why.reasons[0].do == ("skep run SPIDER --resume web",)
+
+
+def test_a_spider_that_reads_goes_on() -> None:
+    why = why_run(wait(Ledger(120, done=120), driver=LIVELY, unread=20), view())
+    assert (why.waiting, codes(why)) == (False, ["pages_unread"])
+    idle = why_run(wait(Ledger(120, done=120), driver=LIVELY), view())
+    assert codes(idle) == ["driver_decides"]
+
+
+def test_a_run_of_requests_with_nothing_left() -> None:
+    empty = why_run(wait(Ledger()), view(agent(NOW - 60)))
+    assert (codes(empty), empty.reasons[0].do) == (["no_requests"], ("skep submit web FILE",))
+    over = why_run(wait(Ledger(9, done=9), unread=9), view())
+    assert codes(over) == ["pages_unread", "nothing_left"]
+    assert over.reasons[1].do[0] == "skep runs finish web"
+
+
+def kept(**fields: Any) -> JobRun:
+    usual = {"holder": "c1", "held_until": NOW + 9, "fed": True, "starts": 3}
+    return JobRun("web", "quotes", "key", 1, NOW - 60, **{**usual, **fields})
+
+
+def test_who_sees_to_the_run_of_a_job() -> None:
+    found = wait(Ledger())
+    restarts = why_run(found, view(), Care(kept(log="a\nboom!\n"), NOW + 8))
+    assert codes(restarts)[0] == "spider_restarting"
+    assert "after 3 starts; it said: boom!" in restarts.reasons[0].text
+    assert restarts.reasons[0].until == NOW + 8
+    alone = why_run(found, view(), Care(kept(holder="", held_until=0.0)))
+    assert codes(alone) == ["run_unattended", "no_requests"]
+    assert alone.reasons[1].do == (), "its job puts them in"
+    unfed = why_run(found, view(), Care(kept(fed=False)))
+    assert codes(unfed)[0] == "to_be_fed"
+
+
+# -- jobs
+
+
+def planned(next_at: float | None = NOW + 240, **schedule: Any) -> Planned:
+    words = schedule or {"cron": "0 12 * * *"}
+    return Planned("quotes", Schedule(**words), int(NOW), next_at)
+
+
+def job(enabled: bool = True, deleted: bool = False, **fields: Any) -> JobWait:
+    document = Job("quotes", requests=("http://a/",), enabled=enabled)
+    of = KeptJob(document, 1, "ann", NOW - 99, NOW - 9, deleted)
+    usual = {"planned": None, "pending": (), "last": None, "going": ()}
+    return JobWait(of, **{**usual, **fields})
+
+
+def fire(state: FireState, reason: str = "", **fields: Any) -> Fire:
+    return Fire("quotes", "2026-11-16T11:00:00Z", int(NOW - 3600), state, reason, **fields)
+
+
+def test_a_job_that_is_off_or_deleted() -> None:
+    off = why_job(job(enabled=False, planned=planned()), NOW)
+    assert (off.state, off.waiting, codes(off)) == ("off", True, ["job_disabled"])
+    gone = why_job(job(deleted=True), NOW)
+    assert (gone.state, codes(gone)) == ("deleted", ["job_deleted"])
+    assert "by ann" in gone.reasons[0].text
+
+
+def test_a_job_that_is_scheduled() -> None:
+    why = why_job(job(planned=planned()), NOW)
+    assert (why.state, codes(why)) == ("idle", ["scheduled"])
+    assert why.reasons[0].text == "scheduled for 12:04:00 UTC (cron 0 12 * * *, UTC)"
+    assert (why.reasons[0].until, why.reasons[0].do) == (NOW + 240, ("skep job run quotes",))
+    assert "in 4 min by itself; a due time that comes while" in why.reasons[0].frees
+    assert codes(why_job(job(), NOW)) == ["no_schedule"]
+    assert codes(why_job(job(planned=planned(None)), NOW)) == ["never_due"]
+    follows = why_job(job(planned=planned(None, after=("a", "b"))), NOW)
+    assert codes(follows) == ["follows"]
+    assert "a run of a or b has succeeded" in follows.reasons[0].text
+
+
+def test_a_job_whose_run_goes_on() -> None:
+    inner = why_run(wait(Ledger(9, waiting=9)), view(agent(NOW - 60)))
+    queued = fire(FireState.QUEUED, "run web was still going")
+    going = job(
+        planned=planned(every=60, overlap=Overlap.QUEUE),
+        going=("web", "older"),
+        run=inner,
+        pending=(queued,),
+    )
+    why = why_job(going, NOW)
+    assert (why.state, why.waiting) == ("running", True)
+    assert codes(why) == [
+        "job_running",
+        "no_live_agent",
+        "to_be_packed",
+        "fire_queued",
+        "scheduled",
+    ]
+    assert "and 1 earlier run" in why.reasons[0].text
+    assert why.reasons[0].do == ("skep why run:web",)
+    assert "run web was still going; overlap: queue" in why.reasons[3].text
+
+
+def test_due_times_on_their_way_and_the_last_one() -> None:
+    claimed = fire(FireState.CLAIMED, center="c1", claimed_at=NOW - 4)
+    why = why_job(job(pending=(claimed, fire(FireState.DUE))), NOW)
+    assert (why.state, codes(why)[:2]) == ("due", ["fire_opening", "fire_due"])
+    assert "center c1 has been opening the run" in why.reasons[0].text
+    skipped = fire(FireState.SKIPPED, "run web was still going")
+    why = why_job(job(planned=planned(), last=skipped), NOW)
+    assert codes(why) == ["scheduled", "fire_skipped"]
+    assert "was skipped: run web was still going" in why.reasons[1].text
+    assert codes(why_job(job(planned=planned(), last=fire(FireState.FIRED)), NOW)) == ["scheduled"]
