@@ -51,6 +51,8 @@ class JobSettings(RunSettings, frozen=True, forbid_unknown_fields=True):
     cookie: Annotated[str, Meta(max_length=8000)] = ""
     #: Megabytes of memory for the job's own code (spider, downloader); 0 = no limit.
     memory_limit: Annotated[int, Meta(ge=0, le=2**20)] = 0
+    #: Seconds in which a URI is taken once over all runs of the job; 0 = once in each run.
+    dedup: Annotated[float, Meta(ge=0, le=315_360_000)] = 0.0
     #: Seconds after which a run of the job is stopped; 0 = never.
     run_time_limit: Annotated[float, Meta(ge=0, le=31_536_000)] = 0.0
 
@@ -71,30 +73,40 @@ class Downloader(_Part, frozen=True):
 
 
 class Generator(_Part, frozen=True):
-    """Something that yields URIs: a list or a file, or code on a schedule of its own."""
+    """Something that yields URIs: a list, a file, a sitemap, a query or code; with the job, or
+    on a cron line of its own."""
 
-    #: `list`, `file`, `python`, `shell`, `sitemap` or `sql`; the first two can be run so far.
+    #: `list`, `file`, `python`, `shell`, `sitemap` or `sql`.
     kind: Literal["list", "file", "python", "shell", "sitemap", "sql"]
-    #: For people and logs.
+    #: For people and logs; with `cron` 1 to 16 letters, digits, `.`, `_` and `-`.
     name: Annotated[str, Meta(max_length=100)] = ""
     #: For `list`.
     uris: Annotated[tuple[str | NewRequest, ...], Meta(max_length=INLINE_LIMIT)] = ()
     #: For `file`: one URI or one JSON object per line, in the center's folder for jobs.
     path: Annotated[str, Meta(max_length=1000)] = ""
-    #: For `python` and `shell`.
+    #: For `python` (`def generate(...)` that yields) and `shell` (prints one per line).
     code: Source = ""
-    #: For `sitemap`, and the database of `sql`.
+    #: Of a `sitemap`, an index or a robots.txt; of the database of `sql`, or `env:NAME`, the
+    #: variable of the center's environment that holds it.
     url: Annotated[str, Meta(max_length=2000)] = ""
-    #: For `sql`.
+    #: For `sql`: the column `uri` (or the first), fields of a request, and anything else as meta.
     query: Source = ""
-    #: When it runs by itself; with the job when there is none.
+    #: When it runs by itself, in the time zone of the job's schedule; with the job when empty.
     cron: Annotated[str, Meta(max_length=200)] = ""
-    #: Handed to the code.
+    #: Handed to the code: by name, or as SKEP_ARG_NAME and SKEP_ARGUMENTS (JSON).
     arguments: dict[str, Any] = msgspec.field(default_factory=dict)
     #: Of what it yields; the job's when it is not given.
     priority: Priority | None = None
-    #: Seconds in which the same URI is taken once; 0 = once in a run.
-    dedup: Annotated[float, Meta(ge=0)] = 0.0
+    #: Seconds in which a URI is taken once over all runs of the job; 0 = as the settings say.
+    dedup: Annotated[float, Meta(ge=0, le=315_360_000)] = 0.0
+    #: Invalid URIs that are passed over; with one more it has failed.
+    bad_limit: Annotated[int, Meta(ge=0)] = 100
+    #: Most URIs of one run; with one more it has failed.
+    limit: Annotated[int, Meta(ge=1)] = 100_000_000
+    #: What the code may use; `time` is for all of it (3600 s when not given), for queries too.
+    limits: CodeLimits = CodeLimits()
+    #: Let the code reach the network, under the egress rules of the center.
+    network: bool = False
 
 
 class SpiderPart(_Part, frozen=True):

@@ -8,7 +8,7 @@ their ids are checked by the caller.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -56,7 +56,23 @@ class End(msgspec.Struct, array_like=True, tag="end", frozen=True):
     leaving: bool
 
 
+class Batch(msgspec.Struct, array_like=True, tag="batch", frozen=True):
+    """What a generator yielded: URIs, lines of JSON, or fields of requests."""
+
+    items: Annotated[list[str | dict[str, Any]], Meta(max_length=10_000)]
+    messages: Text
+
+
+class Over(msgspec.Struct, array_like=True, tag="over", frozen=True):
+    """A generator has ended; "" when it went well."""
+
+    failure: Annotated[str, Meta(pattern="^(|code|limit|timeout)$")]
+    detail: Text
+    messages: Text
+
+
 Message = Hello | Bad | End
+Generated = Batch | Over
 
 
 def written(*messages: Ask | Skip | Load) -> bytes:
@@ -68,12 +84,12 @@ def written(*messages: Ask | Skip | Load) -> bytes:
 class Reader:
     """Cuts what a child sends into messages; no more than one of them is ever kept."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, messages: Any = Message) -> None:
         self._limit = limit + OVERHEAD
         self._buffer = bytearray()
-        self._decode = msgspec.msgpack.Decoder(Message).decode
+        self._decode = msgspec.msgpack.Decoder(messages).decode
 
-    def feed(self, data: bytes) -> Iterator[Message]:
+    def feed(self, data: bytes) -> Iterator[Any]:
         """Raises Breach."""
         buffer = self._buffer
         buffer += data
@@ -89,9 +105,8 @@ class Reader:
             start = end
         del buffer[:start]
 
-    def _message(self, data: bytes) -> Message:
+    def _message(self, data: bytes) -> Any:
         try:
-            found: Message = self._decode(data)
+            return self._decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Breach(f"a message that is none: {error}") from error
-        return found

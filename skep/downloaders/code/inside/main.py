@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from skep.downloaders.code.inside import generate
 from skep.downloaders.code.inside.shell import FOUND_STATUS, Shell
 from skep.downloaders.code.inside.talk import (
     NAME,
@@ -184,6 +185,8 @@ async def serve_together(
 
 
 def serve(line: Line, load: Load, messages: Messages) -> NoReturn:
+    if load.kind.startswith(generate.PREFIX):
+        generate.serve(line, load, messages)
     answers = Answers(line, messages)
     if load.kind == "shell":
         line.send("hello", False)

@@ -54,7 +54,7 @@ class Shell:
             output = self._read(child)
             code = child.wait()
         if code:
-            raise RuntimeError(f"the script ended with {_ending(code)}")
+            raise RuntimeError(f"the script ended with {ending_of(code)}")
         return FOUND_STATUS, [("Content-Type", "application/octet-stream")], output
 
     def _environment(self, ask: Ask) -> dict[str, str]:
@@ -123,7 +123,7 @@ def _kill_children() -> bool:
     return bool(children)
 
 
-def _ending(code: int) -> str:
+def ending_of(code: int) -> str:
     if code > 0:
         return f"exit code {code}"
     with contextlib.suppress(ValueError):

@@ -67,6 +67,8 @@ class Load(msgspec.Struct, array_like=True, tag="load"):
     files: int
     #: -1 = any number.
     processes: int
+    #: For generators.
+    arguments: dict[str, Any] = {}
 
 
 class Line:
