@@ -103,6 +103,19 @@ class LaneSettings(_Room, frozen=True):
     lease_seconds: Annotated[
         float, Meta(gt=0, description="A lease that is not renewed for so long is taken back.")
     ] = 30.0
+    dispatch_seconds: Annotated[
+        float, Meta(gt=0, description="A dispatch that takes longer is given up and logged.")
+    ] = 300.0
+    failed_only: Annotated[
+        bool, Meta(description="Dispatch only requests that have failed before, of every run.")
+    ] = False
+    age_seconds: Annotated[
+        float,
+        Meta(gt=0, description="A block that stood at a lane's tail for so long goes to its head."),
+    ] = 60.0
+    log_kept: Annotated[
+        float, Meta(gt=0, description="Seconds that rows of the dispatch log are kept.")
+    ] = 259_200.0
     lease_limit: Annotated[
         int, Meta(ge=1, description="A block lost so often is failed, its requests are dead.")
     ] = 10

@@ -15,6 +15,7 @@ import msgspec
 from skep.center.live import CHANNEL, WORK, Addressed
 from skep.center.services import Services
 from skep.errors import SkepError, Unavailable
+from skep.lanes.dispatch import dispatch_in_time
 
 log = logging.getLogger("skep.center")
 
@@ -94,7 +95,8 @@ class Loops:
         return step
 
     async def _dispatch(self) -> None:
-        while await self._services.dispatcher.dispatch():
+        services, seconds = self._services, self._services.settings.lanes.dispatch_seconds
+        while await dispatch_in_time(services.dispatcher, seconds):
             pass
         await self._services.nudge.wait(DISPATCH_EVERY)
 
@@ -139,6 +141,8 @@ class Loops:
     async def _listen(self) -> None:
         services = self._services
         async for channel, payload in services.bus.signals.listen(CHANNEL, WORK):
+        await services.dispatcher.log.forget()
+        await services.store.notices.forget_told(services.clock.now() - NOTICES_KEPT)
             if channel == WORK:
                 services.work.ring()
                 continue

@@ -7,18 +7,27 @@ in between leaves a ready block outside the lanes, and `reconcile` puts it there
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable, Sequence
 
 from skep.bus.ports import Bus
-from skep.errors import BusDown
+from skep.errors import BusDown, SkepError, Unavailable
+from skep.lanes.ageing import Ages
+from skep.lanes.log import DispatchLog
+from skep.lanes.order import floor_lane
 from skep.lanes.plan import blocked, plan_dispatch
+from skep.lanes.scribe import Scribe
 from skep.model.block import BlockRef
+from skep.model.dispatch import DispatchReport, DispatchRow
 from skep.model.lane import Lane
 from skep.model.manners import Manners
 from skep.runtime.clock import Clock
 from skep.settings import LaneSettings
-from skep.store.facts import Backlog
+from skep.store.facts import Packing, PackPlan
 from skep.store.ports import Store
+
+log = logging.getLogger(__name__)
 
 #: Rows that one call of wake and expire looks at.
 SWEEP_LIMIT = 5000
@@ -26,7 +35,7 @@ SWEEP_LIMIT = 5000
 UNPACK_LIMIT = 500
 #: A center that died in its turn holds the others up for so long.
 TURN_SECONDS = 2.0
-#: Seconds before the same run may complain about the same lane again.
+#: Seconds before the same lane is complained about again.
 ALERT_EVERY = 10.0
 
 
@@ -52,6 +61,8 @@ class Dispatcher:
         center: str,
         on_work: Callable[[], None],
         manners: Manners,
+        *,
+        host: str = "",
     ) -> None:
         self._settings = settings
         self._manners = manners
@@ -61,30 +72,126 @@ class Dispatcher:
         self._center = center
         self._on_work = on_work
         self._limits = lane_limits(settings)
+        self._scribe = Scribe(center, host)
+        self._ages = Ages(settings.age_seconds)
+        #: A round by hand waits for the one that is under way.
+        self._one_at_a_time = asyncio.Lock()
         self._turn = 0
         self._epoch = ""
         self._missing: set[int] = set()
-        self._alerted: dict[tuple[str, Lane], float] = {}
+        self._alerted: dict[Lane, float] = {}
+        self.log = DispatchLog(store, clock, settings.log_kept)
 
     async def dispatch(self) -> int:
-        """One round; returns how many requests went into lanes or were parked."""
+        """As many rounds as there is room for, in one transaction; returns how many requests
+        went into lanes or were parked."""
         if not await self._bus.turn("dispatch", self._center, TURN_SECONDS):
             return 0
-        now = self._clock.now()
-        await self._sweep(now)
-        backlog = await self._store.requests.backlog()
-        if not backlog:
-            return 0
-        room = await self._room()
-        await self._complain(backlog, room, now)
-        self._turn += 1
-        plans = plan_dispatch(backlog, room, self._settings.dispatch_limit, self._turn)
-        if not plans:
-            return 0
-        packing = await self._store.requests.pack(plans, now, self._manners)
-        await self.offer(packing.blocks)
+        async with self._one_at_a_time:
+            report = await self._go(None, failed_only=self._settings.failed_only)
+        await self.log.write_if_due()
         # What was parked made way for what stood behind it: that is progress too.
-        return sum(ref.size for ref in packing.blocks) + packing.parked
+        return report.size + report.parked
+
+    async def once(self, *, dry_run: bool = False, failed_only: bool = False) -> DispatchReport:
+        """One round by hand, whoever has the turn: at most its own number of each job."""
+        only_failed = failed_only or self._settings.failed_only
+        async with self._one_at_a_time:
+            report = await self._go(1, failed_only=only_failed, dry_run=dry_run)
+        if not dry_run:
+            await self.log.write()
+        return report
+
+    def gave_up(self) -> None:
+        """A dispatch took too long and was ended; what it had packed is offered later."""
+        reason = f"took longer than {self._settings.dispatch_seconds:g} s and was ended"
+        log.warning("a dispatch %s", reason)
+        now, took = self._clock.now(), self._settings.dispatch_seconds
+        self.log.note([self._scribe.failed(reason, now, took)])
+
+    async def _go(
+        self, rounds: int | None, *, failed_only: bool, dry_run: bool = False
+    ) -> DispatchReport:
+        begun = self._clock.monotonic()
+        try:
+            found = await self._plan(rounds, failed_only=failed_only, dry_run=dry_run)
+            plans, rows = found
+            if dry_run:
+                rows = [*rows, *self._scribe.planned(plans, self._clock.now())]
+                packing = Packing([])
+            else:
+                packing, failed = await self._pack(plans)
+                await self.offer(packing.blocks)
+                took = self._clock.monotonic() - begun
+                rows += failed
+                rows += self._scribe.packed(packing.blocks, self._clock.now(), took)
+                self.log.note(rows)
+        except Unavailable as error:
+            took = self._clock.monotonic() - begun
+            self.log.note([self._scribe.failed(error.detail, self._clock.now(), took)])
+            raise
+        took = self._clock.monotonic() - begun
+        return self._scribe.report(rows, took, packing.parked, dry_run=dry_run)
+
+    async def _plan(
+        self, rounds: int | None, *, failed_only: bool, dry_run: bool
+    ) -> tuple[list[PackPlan], list[DispatchRow]]:
+        """What to take from whom, and rows about those who get nothing."""
+        now = self._clock.now()
+        if not dry_run:
+            await self._sweep(now)
+        backlog = await self._store.requests.backlog(failed_only=failed_only)
+        if not backlog:
+            return [], []
+        self._scribe.learn(backlog)
+        room = await self._room()
+        self._turn += 1
+        plans = plan_dispatch(
+            backlog,
+            room,
+            self._settings.dispatch_limit,
+            self._turn,
+            rounds=rounds,
+            first=floor_lane(self._turn, self._settings.floor_every),
+        )
+        waiting = blocked(backlog, room, plans)
+        filled = {lane: self._limits[lane] - room[lane] for lane in Lane}
+        if waiting and not dry_run:
+            await self._complain({lane for _, lane in waiting}, filled, now)
+        rows = self._scribe.blocked(waiting, self._limits, now)
+        return plans, rows
+
+    async def _pack(self, plans: Sequence[PackPlan]) -> tuple[Packing, list[DispatchRow]]:
+        """All plans in one transaction; if one of them cannot be done, each in its own."""
+        now = self._clock.now()
+        if not plans:
+            return Packing([]), []
+        try:
+            return await self._store.requests.pack(plans, now, self._manners), []
+        except Unavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - told below, with the run to blame
+            log.warning("a dispatch of %d plans is done one by one: %s", len(plans), error)
+            return await self._one_by_one(plans, now)
+
+    async def _one_by_one(
+        self, plans: Sequence[PackPlan], now: float
+    ) -> tuple[Packing, list[DispatchRow]]:
+        blocks: list[BlockRef] = []
+        parked, failed = 0, []
+        for plan in plans:
+            try:
+                one = await self._store.requests.pack([plan], now, self._manners)
+            except Unavailable:
+                raise
+            except Exception as error:
+                reason = error.detail if isinstance(error, SkepError) else f"a bug: {error}"
+                log.warning("run %s cannot be dispatched: %s", plan.run, reason, exc_info=True)
+                failed.append(self._scribe.failed(reason, now, 0.0, plan))
+                continue
+            blocks += one.blocks
+            parked += one.parked
+        return Packing(blocks, parked), failed
 
     async def offer(self, refs: Sequence[BlockRef]) -> None:
         """Put blocks into lanes. One that does not fit stays ready in the store."""
@@ -111,7 +218,16 @@ class Dispatcher:
         self._missing = missing - due
         refs = [ref for ref in ready if ref.id in due]
         await self.offer(refs)
+        await self._promote([ref for ref in ready if ref.id in there])
         return len(refs)
+
+    async def _promote(self, refs: Sequence[BlockRef]) -> None:
+        """What stood at the tail for too long goes to the head, the oldest first of all."""
+        old = self._ages.too_old(refs, self._clock.monotonic())
+        if not old:
+            return
+        await self._bus.lanes.remove([ref.id for ref in old])
+        await self.offer(list(reversed(old)))
 
     async def _sweep(self, now: float) -> None:
         await self._store.requests.wake(now, SWEEP_LIMIT)
@@ -122,14 +238,24 @@ class Dispatcher:
         sizes = await self._bus.lanes.sizes()
         return {lane: limit - sizes.get(lane, 0) for lane, limit in self._limits.items()}
 
-    async def _complain(self, backlog: list[Backlog], room: dict[Lane, int], now: float) -> None:
-        for run, lane in blocked(backlog, room):
-            if now - self._alerted.get((run, lane), -ALERT_EVERY) < ALERT_EVERY:
+    async def _complain(self, lanes: set[Lane], filled: dict[Lane, int], now: float) -> None:
+        for lane in sorted(lanes):
+            if now - self._alerted.get(lane, -ALERT_EVERY) < ALERT_EVERY:
                 continue
-            self._alerted[run, lane] = now
-            limit = self._limits[lane]
-            detail = f"lane {lane.label} full {limit - room[lane]}/{limit}; its requests wait"
-            await self._store.alerts.raise_("lane_full", run, detail, now)
+            self._alerted[lane] = now
+            detail = f"lane {lane.label} full {filled[lane]}/{self._limits[lane]}; requests wait"
+            await self._store.alerts.raise_("lane_full", lane.label, detail, now)
+
+
+async def dispatch_in_time(dispatcher: Dispatcher, seconds: float) -> int:
+    """`dispatch`, ended after so many seconds: then nothing was done, or `reconcile` brings
+    what was packed into the lanes."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await dispatcher.dispatch()
+    except TimeoutError:
+        dispatcher.gave_up()
+        return 0
 
 
 async def try_offer(dispatcher: Dispatcher, refs: Sequence[BlockRef]) -> None:

@@ -1,51 +1,118 @@
-"""What one dispatch takes from whom: runs take turns, lanes have limits. Pure."""
+"""What a dispatch takes from whom: jobs take turns, lanes have limits. Pure.
+
+One *round* takes at most its own number from each job, best lane first. The dispatcher works
+for ever, so it plans several rounds at a time, as they would follow one another, until the
+room of the lanes, the backlog or the limit is used up.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from skep.lanes.order import STRICT
 from skep.model.lane import Lane, lane_of
 from skep.store.facts import Backlog, PackPlan
 
+_Key = tuple[str, int]
+
 
 def plan_dispatch(
-    backlog: Sequence[Backlog], room: Mapping[Lane, int], limit: int, turn: int
+    backlog: Sequence[Backlog],
+    room: Mapping[Lane, int],
+    limit: int,
+    turn: int,
+    *,
+    rounds: int | None = None,
+    first: Lane | None = None,
 ) -> list[PackPlan]:
-    """Share the room of each lane between the runs that wait for it, at most `limit` in all.
+    """At most `limit` requests, and no more than a lane has room for.
 
-    In a lane every run gets one block per round, beginning with another run at each
-    `turn`, until the room or the backlog is used up.
+    In a lane another run begins at each `turn`. `first` names a lane that comes before the
+    better ones this time. Without `rounds` there are as many as there is room for.
     """
-    plans: list[PackPlan] = []
-    for lane in Lane:
-        waiting = [entry for entry in backlog if lane_of(entry.priority) is lane]
-        taken = _share(waiting, min(room.get(lane, 0), limit), turn)
-        plans += taken
-        limit -= sum(plan.limit for plan in taken)
-    return plans
-
-
-def _share(waiting: Sequence[Backlog], room: int, turn: int) -> list[PackPlan]:
-    start = turn % len(waiting) if waiting else 0
-    ordered = [*waiting[start:], *waiting[:start]]
-    grants = [0] * len(ordered)
-    moved = True
-    while room > 0 and moved:
-        moved = False
-        for index, entry in enumerate(ordered):
-            grant = min(entry.block_size, entry.waiting - grants[index], room)
-            if grant > 0:
-                grants[index] += grant
-                room -= grant
-                moved = True
+    order = STRICT if first is None else (first, *(lane for lane in STRICT if lane != first))
+    waiting = [entry for lane in order for entry in _in_turn(backlog, lane, turn)]
+    left = {lane: room.get(lane, 0) for lane in Lane}
+    grants: Counter[_Key] = Counter()
+    shares = _shares(backlog)
+    while waiting and limit > 0 and (rounds is None or rounds > 0):
+        given = _round(waiting, left, limit, grants, shares)
+        limit -= sum(given.values())
+        waiting = [entry for entry in waiting if _may_get_more(entry, left, grants)]
+        # Runs of one job share its number: who got nothing of it comes first now.
+        waiting.sort(key=lambda entry: (order.index(lane_of(entry.priority)), given[_key(entry)]))
+        rounds = None if rounds is None else rounds - 1
     return [
-        PackPlan(entry.run, entry.priority, grant, entry.block_size)
-        for entry, grant in zip(ordered, grants, strict=True)
-        if grant
+        _plan(entry, grants[_key(entry)])
+        for lane in order
+        for entry in _in_turn(backlog, lane, turn)
+        if grants[_key(entry)]
     ]
 
 
-def blocked(backlog: Sequence[Backlog], room: Mapping[Lane, int]) -> list[tuple[str, Lane]]:
-    """(run, lane) pairs that wait because the lane is full."""
-    lanes = ((entry.run, lane_of(entry.priority)) for entry in backlog)
-    return sorted({(run, lane) for run, lane in lanes if room.get(lane, 0) <= 0})
+def _in_turn(backlog: Sequence[Backlog], lane: Lane, turn: int) -> list[Backlog]:
+    mine = [entry for entry in backlog if lane_of(entry.priority) is lane]
+    start = turn % len(mine) if mine else 0
+    return [*mine[start:], *mine[:start]]
+
+
+def _shares(backlog: Sequence[Backlog]) -> dict[_Key, int]:
+    """What one round takes of each entry at most. Priorities of a run that goes by host
+    alone share its number alike; otherwise the better one may take all of it."""
+    siblings = Counter(entry.run for entry in backlog)
+    return {
+        _key(entry): (
+            max(1, entry.dispatch // siblings[entry.run])
+            if entry.order == "host"
+            else entry.dispatch
+        )
+        for entry in backlog
+    }
+
+
+def _round(
+    waiting: list[Backlog],
+    left: dict[Lane, int],
+    limit: int,
+    grants: Counter[_Key],
+    shares: Mapping[_Key, int],
+) -> Counter[_Key]:
+    """Give each job its share once; what each entry got."""
+    spent: Counter[str] = Counter()
+    given: Counter[_Key] = Counter()
+    for entry in waiting:
+        key, lane, owner = _key(entry), lane_of(entry.priority), entry.job or entry.run
+        share = min(shares[key], entry.dispatch - spent[owner])
+        grant = max(min(share, entry.waiting - grants[key], left[lane], limit), 0)
+        given[key] = grant
+        grants[key] += grant
+        spent[owner] += grant
+        left[lane] -= grant
+        limit -= grant
+    return given
+
+
+def _may_get_more(entry: Backlog, left: Mapping[Lane, int], grants: Counter[_Key]) -> bool:
+    return left[lane_of(entry.priority)] > 0 and grants[_key(entry)] < entry.waiting
+
+
+def _key(entry: Backlog) -> _Key:
+    return entry.run, entry.priority
+
+
+def _plan(entry: Backlog, grant: int) -> PackPlan:
+    size, order = entry.block_size, entry.order
+    return PackPlan(entry.run, entry.priority, grant, size, order, entry.failed_only)
+
+
+def blocked(
+    backlog: Sequence[Backlog], room: Mapping[Lane, int], plans: Sequence[PackPlan] = ()
+) -> list[tuple[str, Lane]]:
+    """(run, lane) pairs that get nothing because the lane is full, now or by these plans."""
+    left = dict(room)
+    for plan in plans:
+        left[lane_of(plan.priority)] -= plan.limit
+    served = {(plan.run, lane_of(plan.priority)) for plan in plans}
+    lanes = {(entry.run, lane_of(entry.priority)) for entry in backlog}
+    return sorted((run, lane) for run, lane in lanes - served if left.get(lane, 0) <= 0)

@@ -19,6 +19,8 @@ class BlockRef(msgspec.Struct, frozen=True, array_like=True):
     size: int
     #: Who may take it, in the words of `model/placement.py`.
     target: str = ""
+    #: It stood at the tail for too long: it enters at the head now.
+    aged: bool = False
 
     @property
     def lane(self) -> Lane:
@@ -26,7 +28,7 @@ class BlockRef(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def at_head(self) -> bool:
-        return enters_at_head(self.priority)
+        return self.aged or enters_at_head(self.priority)
 
 
 class Held(msgspec.Struct, frozen=True, array_like=True):

@@ -39,8 +39,6 @@ class JobSettings(RunSettings, frozen=True, forbid_unknown_fields=True):
     these. `priority` and `downloader` stand at the top of the document, `code` and `curl`
     under `downloader`."""
 
-    #: Requests that one dispatch takes from the job. Kept for the dispatcher: not in force yet.
-    dispatch: Annotated[int, Meta(ge=1, le=7000)] = 100
     #: Seconds before the first retry; 0 = as the center is set, which alone is in force yet.
     backoff_first: Annotated[float, Meta(ge=0, le=86400)] = 0.0
     #: Longest wait before a retry; 0 = as the center is set, which alone is in force yet.

@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from skep.model.code import Code
 from skep.model.content import ContentRules
+from skep.model.dispatch import DispatchOrder
 from skep.model.exits import AskedExits, AskedSessions, ExitRules, Sessions
 from skep.model.request import DEFAULT_PRIORITY
 from skep.model.states import RunState
@@ -38,6 +39,13 @@ class RunSettings(msgspec.Struct, frozen=True):
     #: How often requests that nobody answered for are given to another agent before they
     #: are dead as `lost`; the center's `lanes.lease_limit` bounds it in any case.
     answer_retries: Annotated[int, Meta(ge=0, le=1000)] | None = None
+    #: Requests that one round of the dispatcher takes from the job, over all its runs.
+    dispatch: Annotated[int, Meta(ge=1, le=7000)] = 100
+    #: What is taken first: `priority` the better priority, then the older request; `both`
+    #: the better priority, and in it host by host; `host` host by host, all priorities alike.
+    order: DispatchOrder = "priority"
+    #: Dispatch only requests that have failed before; new ones wait.
+    failed_only: bool = False
     #: Requests in one block.
     block_size: Annotated[int, Meta(ge=1, le=1000)] = 100
     #: Decoded bytes of one body; more is cut off and fails as `limit`.

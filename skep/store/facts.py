@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from skep.model.block import BlockRef, BlockReport
+from skep.model.dispatch import DispatchOrder
 from skep.model.manners import Site
 from skep.model.states import RequestState, RunState
 
@@ -37,6 +38,8 @@ class PackPlan(msgspec.Struct, frozen=True):
     priority: int
     limit: int
     block_size: int
+    order: DispatchOrder = "priority"
+    failed_only: bool = False
 
 
 class Packing(msgspec.Struct, frozen=True):
@@ -78,6 +81,11 @@ class Backlog(msgspec.Struct, frozen=True):
     priority: int
     waiting: int
     block_size: int
+    #: The run's job, "" when it has none, and the most that one round takes from it.
+    job: str = ""
+    dispatch: int = 100
+    order: DispatchOrder = "priority"
+    failed_only: bool = False
 
 
 class RetryRule(msgspec.Struct, frozen=True):

@@ -76,13 +76,14 @@ class Requests(Protocol):
         Raises UnknownRun, and Conflict when the run has ended.
         """
 
-    async def backlog(self) -> list[Backlog]:
-        """Runs that are running and have waiting requests, by priority."""
+    async def backlog(self, *, failed_only: bool = False) -> list[Backlog]:
+        """Runs that are running and have waiting requests, by priority. Of a run that says
+        so, or of all with `failed_only`, only those that have failed before count."""
 
     async def pack(
         self, plans: Sequence[PackPlan], now: float, manners: Manners | None = None
     ) -> Packing:
-        """Move the oldest waiting requests of each plan into READY blocks.
+        """Move the oldest waiting requests of each plan into READY blocks, in its order.
 
         A plan of a run that is not running makes none. A block is closed early when its
         requests are large, so that every engine and agent can hold it. Raises UnknownRun.

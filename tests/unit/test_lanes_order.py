@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import Counter, deque
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skep.lanes.ageing import Ages
 from skep.lanes.order import STRICT, floor_lane
 from skep.lanes.plan import blocked, plan_dispatch
+from skep.model.block import BlockRef
+from skep.model.dispatch import DispatchOrder
 from skep.model.lane import Lane, lane_of
 from skep.store.facts import Backlog, PackPlan
 
@@ -47,6 +51,17 @@ def test_without_floors_the_order_is_strict() -> None:
     assert list(STRICT) == sorted(Lane)
 
 
+#: Runs of the same job share its number, which may be odd.
+OWNERS = {"a": "one", "b": "one", "c": "two", "d": "two", "e": "e", "f": "f"}
+NUMBERS = {"one": 100, "two": 7, "e": 1, "f": 1000}
+
+
+def owned(entry: Backlog) -> Backlog:
+    job = OWNERS[entry.run]
+    order: DispatchOrder = "host" if entry.run in "bde" else "priority"
+    return msgspec.structs.replace(entry, job=job, dispatch=NUMBERS[job], order=order)
+
+
 backlogs = st.lists(
     st.builds(
         Backlog,
@@ -57,7 +72,7 @@ backlogs = st.lists(
     ),
     max_size=15,
     unique_by=lambda entry: (entry.run, entry.priority),
-)
+).map(lambda entries: [owned(entry) for entry in entries])
 rooms = st.fixed_dictionaries({lane: st.integers(-50, 3000) for lane in Lane})
 
 
@@ -95,18 +110,70 @@ def test_no_room_is_left_while_somebody_waits(
 
 @given(
     runs=st.integers(2, 8),
-    block=st.integers(1, 100),
+    number=st.integers(1, 100),
     room=st.integers(1, 2000),
     turn=st.integers(0, 20),
 )
-def test_turns_are_fair_within_one_block(runs: int, block: int, room: int, turn: int) -> None:
-    """D4: runs that wait alike differ by one block at most."""
-    backlog = [Backlog(f"r{n}", 5, 10_000, block) for n in range(runs)]
+def test_turns_are_fair_within_one_share(runs: int, number: int, room: int, turn: int) -> None:
+    """D4: runs that wait alike differ by one job's number at most."""
+    backlog = [Backlog(f"r{n}", 5, 10_000, 100, dispatch=number) for n in range(runs)]
     plans = plan_dispatch(backlog, {Lane.LOW: room}, 7000, turn)
     got = {plan.run: plan.limit for plan in plans}
     shares = [got.get(f"r{n}", 0) for n in range(runs)]
-    assert max(shares) - min(shares) <= block
+    assert max(shares) - min(shares) <= number
     assert sum(shares) == min(room, 7000)
+
+
+@given(backlogs, rooms, st.integers(1, 7000), st.integers(0, 100))
+def test_one_round_takes_no_more_than_its_number_from_a_job(
+    backlog: list[Backlog], room: dict[Lane, int], limit: int, turn: int
+) -> None:
+    """D4: at most the job's own number for each job, over all its runs and priorities."""
+    plans = plan_dispatch(backlog, room, limit, turn, rounds=1)
+    taken: Counter[str] = Counter()
+    for plan in plans:
+        taken[OWNERS[plan.run]] += plan.limit
+    numbers = {entry.job: entry.dispatch for entry in backlog}
+    assert all(taken[job] <= numbers[job] for job in taken)
+
+
+@given(backlogs, rooms, st.integers(1, 7000), st.integers(0, 100), st.integers(1, 20))
+def test_several_rounds_at_once_give_what_single_rounds_would_give_in_all(
+    backlog: list[Backlog], room: dict[Lane, int], limit: int, turn: int, rounds: int
+) -> None:
+    """D4: planning ahead takes no more than so many rounds may, and rounds only add."""
+    before: dict[tuple[str, int], int] = {}
+    for count in (rounds, rounds + 1, None):
+        plans = plan_dispatch(backlog, room, limit, turn, rounds=count)
+        now = {(plan.run, plan.priority): plan.limit for plan in plans}
+        assert all(now.get(key, 0) >= taken for key, taken in before.items())
+        before = now
+        if count is not None:
+            taken: Counter[str] = Counter()
+            for plan in plans:
+                taken[OWNERS[plan.run]] += plan.limit
+            numbers = {entry.job: entry.dispatch for entry in backlog}
+            assert all(taken[job] <= count * numbers[job] for job in taken)
+
+
+def test_runs_of_one_job_share_its_number_and_take_turns() -> None:
+    """D4: two runs of a job get what one run of it would get, half each."""
+    twins = [Backlog(f"r{n}", 5, 9000, 100, job="twins") for n in range(2)]
+    alone = Backlog("alone", 5, 9000, 100, job="other")
+    plans = plan_dispatch([*twins, alone], {Lane.LOW: 4000}, 7000, 0)
+    assert {plan.run: plan.limit for plan in plans} == {"r0": 1000, "r1": 1000, "alone": 2000}
+    (first, second) = plan_dispatch([*twins, alone], {Lane.LOW: 4000}, 7000, 0, rounds=1)
+    assert (first.limit, second.run, second.limit) == (100, "alone", 100)
+
+
+def test_by_priority_the_better_one_takes_the_number_by_host_they_share_it() -> None:
+    """D4: ordered by priority or by both, 0 comes before 1; by host they count alike."""
+    cases: dict[DispatchOrder, list[int]] = {"priority": [100], "both": [100], "host": [50, 50]}
+    for order, expected in cases.items():
+        backlog = [Backlog("r", priority, 9000, 100, "j", 100, order) for priority in (0, 1)]
+        plans = plan_dispatch(backlog, {Lane.HIGH: 1000}, 7000, 0, rounds=1)
+        assert [plan.limit for plan in plans] == expected
+        assert {plan.order for plan in plans} == {order}
 
 
 def test_another_run_begins_at_each_turn() -> None:
@@ -119,14 +186,18 @@ def test_another_run_begins_at_each_turn() -> None:
     assert Counter(winners) == {"r0": 2, "r1": 2, "r2": 2}
 
 
-def test_better_lanes_use_the_limit_first() -> None:
-    """D2, D4: 7,000 in one dispatch, super before low."""
+def test_better_lanes_use_the_limit_first_and_leave_the_others_their_turn() -> None:
+    """D2, D4: in each round super comes before low, and low is not left out for ever."""
     backlog = [Backlog("low", 5, 9000, 100), Backlog("super", -1, 9000, 100)]
     room = dict.fromkeys(Lane, 10_000)
-    assert plan_dispatch(backlog, room, 9500, 0) == [
-        PackPlan("super", -1, 9000, 100),
-        PackPlan("low", 5, 500, 100),
+    assert plan_dispatch(backlog, room, 150, 0) == [
+        PackPlan("super", -1, 100, 100),
+        PackPlan("low", 5, 50, 100),
     ]
+    (only,) = plan_dispatch(backlog, room, 100, 0)
+    assert only.run == "super"
+    (only,) = plan_dispatch(backlog, room, 100, 0, first=Lane.LOW)
+    assert only.run == "low"
 
 
 def test_who_is_blocked_is_named_once() -> None:
@@ -134,3 +205,27 @@ def test_who_is_blocked_is_named_once() -> None:
     backlog = [Backlog("a", 4, 1, 1), Backlog("a", 5, 1, 1), Backlog("b", 0, 1, 1)]
     assert blocked(backlog, {Lane.LOW: 0, Lane.HIGH: 1}) == [("a", Lane.LOW)]
     assert blocked(backlog, {Lane.LOW: -5}) == [("a", Lane.LOW), ("b", Lane.HIGH)]
+
+
+def test_who_finds_the_lane_filled_by_others_is_blocked_too() -> None:
+    """D3: also when it was filled in this very dispatch."""
+    backlog = [Backlog("a", 5, 1000, 100), Backlog("b", 5, 1000, 100)]
+    room = {Lane.LOW: 100}
+    plans = plan_dispatch(backlog, room, 7000, 0)
+    assert [plan.run for plan in plans] == ["a"]
+    assert blocked(backlog, room, plans) == [("b", Lane.LOW)]
+
+
+def test_a_block_at_the_tail_for_too_long_goes_to_the_head() -> None:
+    """Fault 36: a flood of priority 4 does not keep 5 at the tail for ever."""
+    ages = Ages(60.0)
+    behind, ahead = BlockRef(1, "r", 5, 10), BlockRef(2, "r", 4, 10)
+    assert not behind.at_head
+    assert ages.too_old([behind, ahead], 0.0) == []
+    assert ages.too_old([behind, ahead], 59.0) == []
+    (old,) = ages.too_old([behind, ahead], 60.0)
+    assert old.id == 1
+    assert old.at_head
+    assert ages.too_old([behind], 119.0) == []
+    assert ages.too_old([], 120.0) == []
+    assert ages.too_old([behind], 130.0) == []

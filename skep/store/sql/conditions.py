@@ -11,6 +11,7 @@ from skep.model.states import RequestState
 from skep.store.sql.tables import requests
 
 MORTAL = sa.text("requests.expires_at IS NOT NULL AND requests.state IN (0, 3)")
+FAILED_BEFORE = sa.text("requests.failures > 0")
 CLAIMABLE_BLOCKS = sa.text("blocks.state IN (1, 16)")
 USING_BLOCKS = sa.text("blocks.state = 2")
 ENDED_BLOCKS = sa.text("blocks.state IN (4, 8)")

@@ -14,18 +14,18 @@ import sqlalchemy as sa
 
 from skep.errors import Conflict, NotFound
 from skep.model.attempt import Attempt
-from skep.model.lane import HIGHEST, LOWEST
 from skep.model.manners import Manners
 from skep.model.run import RunSettings
-from skep.model.states import BlockState, RequestState, RunState
+from skep.model.states import BlockState, RequestState
 from skep.store.facts import Accepted, Backlog, Packing, PackPlan, RequestRow, RequestView
+from skep.store.sql.backlog import read_backlog
 from skep.store.sql.cancel import cancel_open, change_all
 from skep.store.sql.conditions import MORTAL, stored
 from skep.store.sql.database import ACCEPTED, Database, Tx
 from skep.store.sql.dialect import id_list
 from skep.store.sql.pack import pack_one
 from skep.store.sql.runs import HeldRun, hold_run
-from skep.store.sql.tables import attempts, blocks, requests, runs, tallies
+from skep.store.sql.tables import attempts, blocks, requests, runs
 
 _COLUMNS = (
     "run",
@@ -54,8 +54,8 @@ class SqlRequests:
             lambda tx: accept_rows(tx, hold_run(tx, run_id), rows, now)
         )
 
-    async def backlog(self) -> list[Backlog]:
-        return await self._database.read(_backlog)
+    async def backlog(self, *, failed_only: bool = False) -> list[Backlog]:
+        return await self._database.read(lambda c: read_backlog(c, failed_only=failed_only))
 
     async def pack(
         self, plans: Sequence[PackPlan], now: float, manners: Manners | None = None
@@ -150,45 +150,6 @@ def _row(run: int, row: RequestRow, now: float) -> tuple[Any, ...]:
         0.0,
         row.expires_at,
         now,
-    )
-
-
-_PRIORITIES = range(HIGHEST, LOWEST + 1)
-
-
-def _backlog(connection: sa.Connection) -> list[Backlog]:
-    """Seven looks into the index for each run that has something waiting.
-
-    As columns, because PostgreSQL would turn a join with the priorities into a plan that
-    takes seconds with a thousand runs.
-    """
-    query = (
-        sa.select(runs.c.id, runs.c.settings, tallies.c.n, *map(_waits_at, _PRIORITIES))
-        .join(tallies, tallies.c.run == runs.c.no)
-        .where(tallies.c.state == int(RequestState.WAITING), tallies.c.n > 0)
-        .where(runs.c.state == str(RunState.RUNNING))
-        .order_by(runs.c.no)
-    )
-    rows = connection.execute(query).all()
-    sizes = [_settings.decode(row.settings).block_size for row in rows]
-    return [
-        Backlog(row.id, priority, row.n, size)
-        for place, priority in enumerate(_PRIORITIES, start=3)
-        for row, size in zip(rows, sizes, strict=True)
-        if row[place]
-    ]
-
-
-def _waits_at(priority: int) -> sa.ColumnElement[bool]:
-    # EXISTS and no LIMIT: for the first row PostgreSQL would rather read the whole table.
-    return (
-        sa.select(sa.literal_column("1"))
-        .where(requests.c.run == runs.c.no)
-        .where(stored(RequestState.WAITING))
-        .where(requests.c.priority == sa.literal_column(str(priority)))
-        .correlate(runs)
-        .exists()
-        .label(f"at_{priority + 1}")
     )
 
 

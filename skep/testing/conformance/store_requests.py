@@ -225,7 +225,7 @@ class PackPromises:
             ("two", 0, 100),
             ("one", 5, 7),
         ]
-        assert Backlog("two", 0, 4, 100) in backlog
+        assert Backlog("two", 0, 4, 100, "job") in backlog
         await pack(store, "two", priority=0)
         assert "two" not in {entry.run for entry in await store.requests.backlog()}
 

@@ -1,0 +1,81 @@
+"""The dispatch log: what was dispatched, summed up before it is written. Run by centers.
+
+A busy dispatcher makes dozens of rounds a second, so rows about the same run, lane and
+reason are added up for some seconds. A crash loses the sums of those seconds and nothing
+else: the requests themselves are in the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from skep.errors import Unavailable
+from skep.model.dispatch import DispatchRow
+from skep.runtime.clock import Clock
+from skep.store.ports import Store
+
+#: Seconds over which rows are added up.
+WRITE_EVERY = 30.0
+#: Sums that are kept in memory; then they are written at once.
+SUMS_LIMIT = 5000
+#: Rows that one call of `forget` deletes.
+FORGET_LIMIT = 10_000
+
+_Sum = tuple[str, str, str, str]
+
+
+class DispatchLog:
+    """Adds up, writes, forgets."""
+
+    def __init__(self, store: Store, clock: Clock, kept: float) -> None:
+        self._store = store
+        self._clock = clock
+        self._kept = kept
+        self._sums: dict[_Sum, DispatchRow] = {}
+        self._written = float("-inf")
+
+    def note(self, rows: Iterable[DispatchRow]) -> None:
+        """Remember what happened; nothing is written yet."""
+        for row in rows:
+            key = (row.kind, row.run, row.lane, row.reason)
+            known = self._sums.get(key)
+            self._sums[key] = row if known is None else _added(known, row)
+
+    async def write_if_due(self) -> None:
+        """Sums that are old enough, or too many, go into the store."""
+        if not self._sums:
+            return
+        waited = self._clock.monotonic() - self._written
+        if waited >= WRITE_EVERY or len(self._sums) >= SUMS_LIMIT:
+            await self.write()
+
+    async def write(self) -> None:
+        """Everything that is remembered; what cannot be written now is kept for later."""
+        rows, self._sums = list(self._sums.values()), {}
+        self._written = self._clock.monotonic()
+        try:
+            await self._store.dispatches.add(rows)
+        except Unavailable:
+            later = list(self._sums.values())
+            self._sums = {}
+            self.note([*rows, *later][:SUMS_LIMIT])
+            raise
+
+    async def forget(self) -> None:
+        """Delete what is older than it is kept."""
+        oldest = self._clock.now() - self._kept
+        while await self._store.dispatches.forget(oldest, FORGET_LIMIT) == FORGET_LIMIT:
+            pass
+
+
+def _added(known: DispatchRow, row: DispatchRow) -> DispatchRow:
+    return msgspec.structs.replace(
+        known,
+        at=row.at,
+        size=known.size + row.size,
+        blocks=known.blocks + row.blocks,
+        rounds=known.rounds + row.rounds,
+        seconds=known.seconds + row.seconds,
+    )

@@ -1,0 +1,125 @@
+"""Which runs have something waiting, and at which priorities. Run by centers only.
+
+The dispatcher asks at every round, so this must cost the same for ten requests and for ten
+million: only ends of indexes are looked at, never rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from skep.model.dispatch import DispatchOrder
+from skep.model.lane import HIGHEST, LOWEST
+from skep.model.states import RequestState, RunState
+from skep.store.facts import Backlog
+from skep.store.sql.conditions import FAILED_BEFORE, stored
+from skep.store.sql.tables import MYSQL, requests, runs, tallies
+
+_PRIORITIES = range(HIGHEST, LOWEST + 1)
+
+
+class _Share(msgspec.Struct):
+    """What the dispatcher needs of a run's settings; the others are skipped."""
+
+    dispatch: int = 100
+    order: DispatchOrder = "priority"
+    failed_only: bool = False
+    block_size: int = 100
+
+
+_share = msgspec.msgpack.Decoder(_Share)
+
+
+def read_backlog(connection: sa.Connection, *, failed_only: bool) -> list[Backlog]:
+    """By priority, then by the age of the runs; `failed_only` for every run."""
+    found = {row.no: row for row in connection.execute(_BUSY_RUNS)}
+    shares = {no: _share.decode(row.settings) for no, row in found.items()}
+    again = {no for no, share in shares.items() if failed_only or share.failed_only}
+    at = _waiting_at(connection, found.keys() - again) if len(again) < len(found) else {}
+    at |= {no: _failed_at(connection, no) for no in again}
+    return [
+        _entry(found[no], shares[no], priority, failed_only=no in again)
+        for priority in _PRIORITIES
+        for no in found
+        if priority in at.get(no, ())
+    ]
+
+
+def _entry(row: Any, share: _Share, priority: int, *, failed_only: bool) -> Backlog:
+    size, dispatch = share.block_size, share.dispatch
+    return Backlog(row.id, priority, row.n, size, row.job, dispatch, share.order, failed_only)
+
+
+_BUSY_RUNS = (
+    sa.select(runs.c.no, runs.c.id, runs.c.job, runs.c.settings, tallies.c.n)
+    .join(tallies, tallies.c.run == runs.c.no)
+    .where(tallies.c.state == int(RequestState.WAITING), tallies.c.n > 0)
+    .where(runs.c.state == str(RunState.RUNNING))
+    .order_by(runs.c.no)
+)
+
+
+def _waiting_at(connection: sa.Connection, numbers: Iterable[int]) -> dict[int, set[int]]:
+    if connection.dialect.name in MYSQL:
+        return _by_groups(connection)
+    return _by_looks(connection, set(numbers))
+
+
+def _by_groups(connection: sa.Connection) -> dict[int, set[int]]:
+    """MySQL jumps from group to group in the index, and is slow with many subqueries."""
+    groups = connection.exec_driver_sql(
+        f"SELECT run, priority FROM requests WHERE state = {RequestState.WAITING:d}"  # noqa: S608
+        " GROUP BY run, priority"
+    )
+    found: dict[int, set[int]] = {}
+    for run, priority in groups:
+        found.setdefault(run, set()).add(priority)
+    return found
+
+
+def _by_looks(connection: sa.Connection, numbers: set[int]) -> dict[int, set[int]]:
+    """Seven looks into the index for each run that has something waiting.
+
+    As columns, because PostgreSQL would turn a join with the priorities into a plan that
+    takes seconds with a thousand runs.
+    """
+    query = (
+        sa.select(runs.c.no, *map(_waits_at, _PRIORITIES))
+        .join(tallies, tallies.c.run == runs.c.no)
+        .where(tallies.c.state == int(RequestState.WAITING), tallies.c.n > 0)
+        .where(runs.c.state == str(RunState.RUNNING))
+    )
+    rows = connection.execute(query).all()
+    return {
+        row.no: {priority for place, priority in enumerate(_PRIORITIES, start=1) if row[place]}
+        for row in rows
+        if row.no in numbers
+    }
+
+
+def _waits_at(priority: int) -> sa.ColumnElement[bool]:
+    # EXISTS and no LIMIT: for the first row PostgreSQL would rather read the whole table.
+    return (
+        sa.select(sa.literal_column("1"))
+        .where(requests.c.run == runs.c.no)
+        .where(stored(RequestState.WAITING))
+        .where(requests.c.priority == sa.literal_column(str(priority)))
+        .correlate(runs)
+        .exists()
+        .label(f"at_{priority + 1}")
+    )
+
+
+def _failed_at(connection: sa.Connection, run: int) -> set[int]:
+    """Priorities at which something waits that has failed before. (The index of it is small
+    by nature; MySQL, which has none, reads the waiting rows of the run.)"""
+    query = (
+        sa.select(requests.c.priority)
+        .where(stored(RequestState.WAITING), FAILED_BEFORE, requests.c.run == run)
+        .distinct()
+    )
+    return set(connection.execute(query).scalars())
