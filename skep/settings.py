@@ -263,6 +263,36 @@ class JobsSettings(_Room, frozen=True):
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All rooms together."""
 
+class KeepSettings(_Room, frozen=True):
+    """How long records of ended runs are kept, and how many; a job may say otherwise. Bodies
+    are archived bytes; logs attempts and histories; rows requests, blocks and items."""
+
+    bodies_age: Annotated[float, Meta(ge=0, description="Seconds; 0 = for ever.")] = 0.0
+    logs_age: Annotated[float, Meta(ge=0, description="Seconds; bodies go with them.")] = 0.0
+    rows_age: Annotated[float, Meta(ge=0, description="Seconds; logs go with them.")] = 0.0
+    bodies_bytes: Annotated[int, Meta(ge=0, description="Of the archive; 0 = any.")] = 0
+    logs_bytes: Annotated[int, Meta(ge=0, description="Of logs, estimated; 0 = any.")] = 0
+    rows_bytes: Annotated[int, Meta(ge=0, description="Of rows, estimated; 0 = any.")] = 0
+    every: Annotated[float, Meta(gt=0, description="Seconds between two looks.")] = 600.0
+    free_bytes: Annotated[int, Meta(ge=0, description="Room that the disk needs.")] = 64 * 2**20
+
+
+class NoticeSettings(_Room, frozen=True):
+    """Who is told when a run ends or fails, beside those whom its job names."""
+
+    webhooks: Annotated[tuple[str, ...], Meta(description="Addresses that take a POST.")] = ()
+    mails: Annotated[tuple[str, ...], Meta(description="Mail addresses.")] = ()
+    on: Annotated[tuple[str, ...], Meta(description="finished, failed, cancelled.")] = ("failed",)
+    secret: Annotated[
+        str, Meta(description="Name of the secret (file in DATA/secrets) that signs webhooks.")
+    ] = ""
+    mail_server: Annotated[
+        str, Meta(description="smtp://, smtp+starttls:// or smtps://, then USER@HOST:PORT.")
+    ] = ""
+    mail_secret: Annotated[str, Meta(description="Name of the secret of the mail's user.")] = ""
+    mail_from: Annotated[str, Meta(description="Sender of mails.")] = "skep@localhost"
+
+
     data: Annotated[str, Meta(description="Folder for everything that Skep keeps.")] = "skep-data"
     center: CenterSettings = CenterSettings()
     store: StoreSettings = StoreSettings()
@@ -276,6 +306,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def store_url(self) -> str:
+    keep: KeepSettings = KeepSettings()
+    notices: NoticeSettings = NoticeSettings()
         return self.store.url or f"sqlite:///{Path(self.data) / 'skep.db'}"
 
     @property
@@ -283,17 +315,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.archive.url or str(Path(self.data) / "archive")
 
 
-ROOMS: tuple[str, ...] = (
-    "center",
-    "store",
-    "bus",
-    "archive",
-    "lanes",
-    "agent",
-    "egress",
-    "sites",
-    "jobs",
-)
+ROOMS = tuple(name for name in Settings.__struct_fields__ if name != "data")
 
 
 def documented() -> Iterator[tuple[str, str, object, str]]:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from skep.archive.frames import FrameMaker
 from skep.archive.ports import CommittedEnd, Place
-from skep.archive.segments import SegmentWriter, is_segment
+from skep.archive.segments import SegmentWriter, delete_segment, is_segment
 from skep.errors import ConfigurationError, NotFound, Unavailable
 from skep.runtime.clock import SystemClock
 
@@ -51,6 +51,7 @@ class FolderArchive:
         self, folder: Path, writer: str, segment_bytes: int, maker: FrameMaker | None = None
     ) -> None:
         self._folder = folder
+        self._writer = writer
         maker = maker or FrameMaker(SystemClock(), Random())  # noqa: S311 - record ids, no secrets
         self._segments = SegmentWriter(folder, writer, segment_bytes, maker)
         self._tickets: SimpleQueue[_Ticket | None] = SimpleQueue()
@@ -106,6 +107,10 @@ class FolderArchive:
             self._tickets.put(None)
             await asyncio.to_thread(thread.join)
             self._segments.close()
+
+    async def delete(self, segment: str) -> int | None:
+        """On disk when it returns: after a power cut the segment does not come back."""
+        return await asyncio.to_thread(delete_segment, self._folder, segment, self._writer)
 
     async def usage(self) -> tuple[int, int]:
         """(segments, bytes) of the whole folder, all writers together."""

@@ -42,6 +42,13 @@ class Archive(Protocol):
     async def close(self) -> None:
         """Finish what was begun and let go."""
 
+    async def delete(self, segment: str) -> int | None:
+        """Delete a segment into which no row points; its bytes, 0 when it was gone already.
+
+        None, and nothing is deleted, for the newest of a writer (its number would be given
+        out again) and for what another center may have in an archive of its own.
+        """
+
     async def usage(self) -> tuple[int, int]:
         """(segments, bytes)."""
 

@@ -48,6 +48,23 @@ def segments_of(folder: Path, writer: str) -> list[int]:
     return sorted(int(match[2]) for match in matches if match and match[1] == writer)
 
 
+def delete_segment(folder: Path, name: str, me: str) -> int | None:
+    """The bytes that were freed; None when it must stay, or is not ours to judge."""
+    found = _SEGMENT.fullmatch(name)
+    if found is None:
+        return None
+    numbers = segments_of(folder, found[1])
+    if int(found[2]) not in numbers:
+        return 0 if found[1] == me else None
+    if int(found[2]) == numbers[-1]:
+        return None
+    path = folder / name
+    size = path.stat().st_size
+    path.unlink()
+    _sync_folder(folder)
+    return size
+
+
 class SegmentWriter:
     """Appends to the newest segment of one writer, and begins the next one."""
 

@@ -31,6 +31,7 @@ from skep.center.api import (
     runs,
     schedules,
     sites,
+    storage,
     why,
 )
 from skep.center.auth import Role
@@ -70,6 +71,7 @@ def api_table() -> tuple[Endpoint, ...]:
         *requests.ENDPOINTS,
         *request_acts.ENDPOINTS,
         *failures.ENDPOINTS,
+        *storage.ENDPOINTS,
         *fleet.ENDPOINTS,
         *sites.ENDPOINTS,
         *why.ENDPOINTS,

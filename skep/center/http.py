@@ -178,6 +178,7 @@ def problem(services: Services, error: SkepError, instance: str = "") -> Respons
         headers["retry-after"] = "1"
     return Response(msgspec.json.encode(body), error.status, headers, media_type=PROBLEM)
 
+    services.disk.heard(error)
 
 def unexpected(services: Services, request: Request, cause: Exception) -> Response:
     """A bug of ours: the caller gets a name for it, the log gets everything."""

@@ -28,6 +28,12 @@ ANNOUNCE_EVERY = 0.05
 DRIVERS_EVERY = 60.0
 
 _addressed = msgspec.msgpack.Decoder(Addressed)
+DISK_EVERY = 1.0
+NOTICES_EVERY = 1.0
+#: Seconds that notices are shown after they were told.
+NOTICES_KEPT = 30 * 86_400.0
+#: Retention lets a center start in peace, and has a rest on a disk that stays full.
+RETENTION_FIRST = 5.0
 
 
 class Loops:
@@ -50,6 +56,9 @@ class Loops:
             ("schedules", self._every(settings.jobs.schedule_every, self._fire)),
             ("listen", self._listen),
             ("announce", self._announce),
+            ("disk", self._every(DISK_EVERY, self._services.disk.look)),
+            ("retention", self._retention),
+            ("notices", self._every(NOTICES_EVERY, self._notices)),
         )
         self._tasks = [asyncio.create_task(self._keep(name, step)) for name, step in steps]
 
@@ -136,13 +145,28 @@ class Loops:
         await services.jobs.scheduler.forget(services.settings.jobs.fires_kept)
 
     async def _fire(self) -> None:
+        await services.dispatcher.log.forget()
+        await services.store.notices.forget_told(services.clock.now() - NOTICES_KEPT)
         await self._services.jobs.firing.step()
 
     async def _listen(self) -> None:
+    async def _retention(self) -> None:
+        """At once when the disk is full, else every now and then."""
+        services = self._services
+        await services.clock.sleep(RETENTION_FIRST)
+        waited = 0.0
+        deleted = await services.retention.step()
+        services.metrics.show_deleted(msgspec.structs.asdict(deleted))
+        while waited < services.settings.keep.every and not services.disk.trouble:
+            await services.clock.sleep(DISK_EVERY)
+            waited += DISK_EVERY
+
+    async def _notices(self) -> None:
+        while await self._services.notifier.step():
+            pass
+
         services = self._services
         async for channel, payload in services.bus.signals.listen(CHANNEL, WORK):
-        await services.dispatcher.log.forget()
-        await services.store.notices.forget_told(services.clock.now() - NOTICES_KEPT)
             if channel == WORK:
                 services.work.ring()
                 continue

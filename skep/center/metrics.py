@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from skep import __version__
@@ -41,6 +43,10 @@ class Metrics:
             registry=self.registry,
             buckets=(0.005, 0.02, 0.1, 0.5, 2, 10, 40),
         )
+        self.deleted = self._counter(
+            "skep_retention_deleted", "What retention has deleted", ("kind",)
+        )
+        self.disk_full = self._gauge("skep_disk_full", "1 while nothing is taken for want of room")
         build = self._gauge("skep_build_info", "Version of this center", ("version",))
         build.labels(__version__).set(1)
 
@@ -54,6 +60,10 @@ class Metrics:
         for state in RequestState:
             self.state.labels(state.name.lower()).set(ledger.of(state))
         self.unaccounted.set(ledger.unaccounted)
+
+    def show_deleted(self, counts: Mapping[str, int]) -> None:
+        for kind, count in counts.items():
+            self.deleted.labels(kind).inc(count)
 
     def show_lanes(self, sizes: dict[Lane, int]) -> None:
         for lane in Lane:

@@ -12,11 +12,15 @@ from skep.archive.ports import Archive
 from skep.bus.ports import Bus
 from skep.center.auth import Auth
 from skep.center.job_rooms import JobRooms, build_jobs
+from skep.center.disk import DiskGuard, disk_guard
 from skep.center.live import Hub
 from skep.center.metrics import Metrics
 from skep.downloaders.schemes import known_kinds, known_schemes
+from skep.center.telling import build_notifier
 from skep.jobs.intake import Intake
 from skep.jobs.validate import Validator
+from skep.jobs.notices import Notifier
+from skep.jobs.retention import Retention
 from skep.lanes.dispatch import Dispatcher
 from skep.lanes.ingest import Ingest
 from skep.lanes.leases import Leases
@@ -66,6 +70,12 @@ class Services:
     closing: asyncio.Event
     jobs: JobRooms
     #: Says what things wait for.
+    #: Whether there is room for more.
+    disk: DiskGuard
+    #: Deletes what has had its time.
+    retention: Retention
+    #: Tells of ends of runs.
+    notifier: Notifier
     why: WhyDesk
 
     async def lease(
@@ -87,7 +97,7 @@ class Services:
             ticket = self.work.ticket()
             if not await self.roster.may_work(agent) or self.roster.given_up(agent):
                 return []
-            if await gone():
+            if await gone() or self.disk.trouble:
                 return []
             blocks = await self.leases.lease(agent, want, self.roster.targets(agent, kinds))
             if blocks:
@@ -121,7 +131,8 @@ def build(
     dispatcher = Dispatcher(settings.lanes, store, bus, clock, name, there_is_work, manners)
     auth = Auth(store, clock, enabled=settings.center.auth)
     validator = Validator((*SCHEMES, *known_schemes()), rng, known_kinds())
-    intake = Intake(store, validator, clock, nudge.ring)
+    guard = disk_guard(name, settings, store, clock)
+    intake = Intake(store, validator, clock, nudge.ring, guard.check)
     jobs = build_jobs(name, settings, store, auth, validator, intake, clock, rng)
     restart_at, disk = jobs.keeper.restarts.get, free_bytes(settings.data)
     return Services(
@@ -149,6 +160,9 @@ def build(
         jobs=jobs,
         why=WhyDesk(settings, store, bus, manners, clock, restart_at, disk),
     )
+        disk=guard,
+        retention=Retention(name, settings.keep, store, archive, clock),
+        notifier=build_notifier(settings, store, clock, rng),
 
 
 def free_bytes(folder: str) -> Callable[[], int | None]:

@@ -35,6 +35,7 @@ COMMANDS: dict[str, str] = {
     "failures": "List failures by what went wrong; show, retry, cancel or forget them.",
     "request": "Show a request and every attempt at it; list or cancel many.",
     "why": "Say what a request, block, run, job or host waits for.",
+    "storage": "Show what is kept, what was deleted and what will be; notices, too.",
     "schedule": "Show when jobs run by themselves; try out a cron line.",
     "agents": "List agents; enable, disable or end one; make tokens.",
     "sites": "List hosts; show how one is treated, set or clear its rule.",

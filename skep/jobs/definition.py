@@ -19,6 +19,7 @@ import msgspec
 
 from skep.errors import InvalidInput, InvalidJob, SkepError
 from skep.jobs.code_check import check_python, check_shell
+from skep.jobs.notices import flaws_of
 from skep.jobs.shape import Fault, fields_of
 from skep.jobs.validate import Offered, Validator, check_header
 from skep.model.job import (
@@ -89,6 +90,9 @@ class Checker:
         self._spider(fields.get("spider"), faults)
         for number, sink in _good(fields.get("sinks", ())):
             _sink(sink, f"sinks[{number}]", faults)
+        for number, rule in _good(fields.get("notices", ())):
+            if flaw := flaws_of(rule):
+                faults.append(Fault(f"notices[{number}]", flaw))
         _schedule(fields.get("schedule"), fields.get("name", ""), faults)
         if isinstance(document, Mapping):
             _something_to_do(document, faults)

@@ -29,12 +29,19 @@ class Intake:
     """Opens runs and accepts requests."""
 
     def __init__(
-        self, store: Store, validator: Validator, clock: Clock, on_accepted: Callable[[], None]
+        self,
+        store: Store,
+        validator: Validator,
+        clock: Clock,
+        on_accepted: Callable[[], None],
+        has_room: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
         self._validator = validator
         self._clock = clock
         self._on_accepted = on_accepted
+        #: Raises DiskFull when nothing more is to be taken.
+        self.has_room = has_room
 
     async def open_run(self, run_id: RunId, new: NewRun) -> tuple[Run, bool]:
         """(run, whether it is new). Opening a run twice gives the one that is there."""
@@ -55,6 +62,7 @@ class Intake:
 
     async def accept(self, run_id: str, offered: Sequence[Offered]) -> Accepted:
         """Keep the requests of a run; raises before anything is stored."""
+        self.has_room()
         run = await self._store.runs.get(run_id)
         now = self._clock.now()
         rows = self.check(offered, run.settings.priority, now)

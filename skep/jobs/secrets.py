@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from skep.jobs.notices import hidden_target
 from skep.model.job import Job, SinkPart
 from skep.streams.registry import secrets_hidden
 
@@ -20,7 +21,10 @@ def hidden(job: Job) -> Job:
     """The same job with stars in place of what is secret."""
     settings = {name: _setting(name, value) for name, value in job.settings.items()}
     sinks = tuple(SinkPart(secrets_hidden(sink.url)) for sink in job.sinks)
-    return msgspec.structs.replace(job, settings=settings, sinks=sinks)
+    rules = tuple(
+        msgspec.structs.replace(rule, webhook=hidden_target(rule.webhook)) for rule in job.notices
+    )
+    return msgspec.structs.replace(job, settings=settings, sinks=sinks, notices=rules)
 
 
 def _setting(name: str, value: Any) -> Any:

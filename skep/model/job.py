@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from skep.model.code import SOURCE_LIMIT, Code, CodeLimits
 from skep.model.exits import ExitRules
+from skep.model.notice import NoticeRule
 from skep.model.request import DEFAULT_PRIORITY, NewRequest
 from skep.model.run import RunSettings
 from skep.model.schedule import Schedule
@@ -145,6 +146,24 @@ class SinkPart(_Part, frozen=True):
     options: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
+class KeepPart(_Part, frozen=True):
+    """How long the records of the job's ended runs are kept, and how many; what is not said
+    is as the center is set, 0 = without limit."""
+
+    #: Seconds that archived bytes are kept.
+    bodies_age: Annotated[float, Meta(ge=0)] | None = None
+    #: Seconds that attempts and histories are kept; bodies go with them.
+    logs_age: Annotated[float, Meta(ge=0)] | None = None
+    #: Seconds that requests, blocks and items are kept; logs go with them.
+    rows_age: Annotated[float, Meta(ge=0)] | None = None
+    #: Bytes of the job's bodies; the oldest runs go first.
+    bodies_bytes: Annotated[int, Meta(ge=0)] = 0
+    #: The same for its logs, estimated.
+    logs_bytes: Annotated[int, Meta(ge=0)] = 0
+    #: The same for its rows, estimated.
+    rows_bytes: Annotated[int, Meta(ge=0)] = 0
+
+
 class Job(_Part, frozen=True):
     """What to collect, how, when and for whom. It has requests and generators, or a spider."""
 
@@ -172,6 +191,10 @@ class Job(_Part, frozen=True):
     placement: PlacementPart = PlacementPart()
     #: Where the items of its runs go.
     sinks: Annotated[tuple[SinkPart, ...], Meta(max_length=50)] = ()
+    #: How long the records of its runs are kept.
+    keep: KeepPart | None = None
+    #: Who is told when a run of it ends or fails, beside those whom the center tells.
+    notices: Annotated[tuple[NoticeRule, ...], Meta(max_length=50)] = ()
     #: A job that is off is kept and starts no run.
     enabled: bool = True
 

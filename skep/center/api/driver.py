@@ -218,6 +218,7 @@ async def turn(call: Call) -> TurnDone:
     """Blocks read, items found, requests wanted: all or nothing."""
     message: Turn = call.body
     services = call.services
+    services.disk.check()
     name = run_name(call.path["identity"])
     run = await services.store.runs.get(name)
     now = services.clock.now()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import msgspec
 
@@ -15,8 +13,6 @@ from skep.center.services import Services
 from skep.errors import SkepError, Unavailable
 from skep.wire.messages import OLDEST_PROTOCOL, PROTOCOL
 
-#: Free bytes in the data folder below which the center calls itself not ready.
-DISK_FLOOR = 64 * 2**20
 NOT_READY = Unavailable.status
 
 
@@ -84,16 +80,10 @@ def _checks(services: Services) -> list[tuple[str, Callable[[], Awaitable[str]]]
         return f"{services.archive.describe()}: {segments} segments, {size} bytes"
 
     async def disk() -> str:
-        free = shutil.disk_usage(_existing(Path(services.settings.data))).free
-        if free < DISK_FLOOR:
-            raise Unavailable(f"only {free} bytes are free in the data folder; make room")
-        return f"{free} bytes free"
+        services.disk.check()
+        return ", ".join(f"{folder}: {free} bytes free" for folder, free in services.disk.figures())
 
     return [("store", store), ("bus", bus), ("archive", archive), ("disk", disk)]
-
-
-def _existing(folder: Path) -> Path:
-    return folder if folder.exists() else Path()
 
 
 async def _check(name: str, check: Callable[[], Awaitable[str]]) -> Check:
@@ -116,6 +106,7 @@ async def metrics(call: Call) -> Raw:
     now, alive_after = services.clock.now(), services.settings.center.alive_after
     views = await services.store.agents.all()
     services.metrics.agents_up.set(sum(view.alive(now, alive_after) for view in views))
+    services.metrics.disk_full.set(bool(services.disk.trouble))
     return Raw(services.metrics.text(), "text/plain; version=0.0.4")
 
 

@@ -1,0 +1,43 @@
+"""Notices of one center put together: who carries them, and where secrets are. Assembly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+from skep.downloaders.egress import EgressPolicy
+from skep.errors import ConfigurationError
+from skep.jobs.couriers import MailCourier, WebhookCourier
+from skep.jobs.notices import Courier, Notifier, flaws_of, read_secret
+from skep.model.notice import NoticeRule
+from skep.runtime.clock import Clock
+from skep.settings import Settings
+from skep.store.ports import Store
+
+ENDS = frozenset({"finished", "failed", "cancelled"})
+
+
+def build_notifier(settings: Settings, store: Store, clock: Clock, rng: Random) -> Notifier:
+    """Raises ConfigurationError for settings that could never work."""
+    said = settings.notices
+    _check(settings)
+    secrets = Path(settings.data) / "secrets"
+    policy = EgressPolicy(settings.egress.allow, settings.egress.deny)
+    couriers: dict[str, Courier] = {"webhook": WebhookCourier(policy, clock)}
+    if said.mail_server:
+        password = read_secret(secrets, said.mail_secret)
+        couriers["mail"] = MailCourier(said.mail_server, said.mail_from, password)
+    return Notifier(said, store, couriers, secrets, clock, rng)
+
+
+def _check(settings: Settings) -> None:
+    said = settings.notices
+    if unknown := set(said.on) - ENDS:
+        raise ConfigurationError(f"notices.on: {min(unknown)!r} is none of {sorted(ENDS)}")
+    rules = [("webhooks", NoticeRule(webhook=url)) for url in said.webhooks]
+    rules += [("mails", NoticeRule(mail=address)) for address in said.mails]
+    for name, rule in rules:
+        if flaw := flaws_of(rule):
+            raise ConfigurationError(f"notices.{name}: {flaw}")
+    if said.mails and not said.mail_server:
+        raise ConfigurationError("notices.mails needs notices.mail_server")
