@@ -260,9 +260,6 @@ class JobsSettings(_Room, frozen=True):
     ] = 7_776_000.0
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All rooms together."""
-
 class KeepSettings(_Room, frozen=True):
     """How long records of ended runs are kept, and how many; a job may say otherwise. Bodies
     are archived bytes; logs attempts and histories; rows requests, blocks and items."""
@@ -293,6 +290,9 @@ class NoticeSettings(_Room, frozen=True):
     mail_from: Annotated[str, Meta(description="Sender of mails.")] = "skep@localhost"
 
 
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All rooms together."""
+
     data: Annotated[str, Meta(description="Folder for everything that Skep keeps.")] = "skep-data"
     center: CenterSettings = CenterSettings()
     store: StoreSettings = StoreSettings()
@@ -303,11 +303,11 @@ class NoticeSettings(_Room, frozen=True):
     egress: EgressSettings = EgressSettings()
     sites: SiteSettings = SiteSettings()
     jobs: JobsSettings = JobsSettings()
+    keep: KeepSettings = KeepSettings()
+    notices: NoticeSettings = NoticeSettings()
 
     @property
     def store_url(self) -> str:
-    keep: KeepSettings = KeepSettings()
-    notices: NoticeSettings = NoticeSettings()
         return self.store.url or f"sqlite:///{Path(self.data) / 'skep.db'}"
 
     @property

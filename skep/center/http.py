@@ -168,6 +168,7 @@ def _response(row: Endpoint, result: Any, request: Request) -> Response:
 def problem(services: Services, error: SkepError, instance: str = "") -> Response:
     """An error as an answer, counted."""
     services.metrics.problems.labels(error.code).inc()
+    services.disk.heard(error)
     body = problem_of(error)
     if instance:
         body.instance = instance
@@ -178,7 +179,6 @@ def problem(services: Services, error: SkepError, instance: str = "") -> Respons
         headers["retry-after"] = "1"
     return Response(msgspec.json.encode(body), error.status, headers, media_type=PROBLEM)
 
-    services.disk.heard(error)
 
 def unexpected(services: Services, request: Request, cause: Exception) -> Response:
     """A bug of ours: the caller gets a name for it, the log gets everything."""

@@ -26,14 +26,14 @@ HOUSEKEEPING_EVERY = 600.0
 ANNOUNCE_EVERY = 0.05
 #: Between two looks at silent drivers; they beat several times in it.
 DRIVERS_EVERY = 60.0
-
-_addressed = msgspec.msgpack.Decoder(Addressed)
 DISK_EVERY = 1.0
 NOTICES_EVERY = 1.0
 #: Seconds that notices are shown after they were told.
 NOTICES_KEPT = 30 * 86_400.0
 #: Retention lets a center start in peace, and has a rest on a disk that stays full.
 RETENTION_FIRST = 5.0
+
+_addressed = msgspec.msgpack.Decoder(Addressed)
 
 
 class Loops:
@@ -54,11 +54,11 @@ class Loops:
             ("housekeeping", self._every(HOUSEKEEPING_EVERY, self._housekeeping)),
             ("jobs", self._every(settings.jobs.keep_every, self._services.jobs.keeper.step)),
             ("schedules", self._every(settings.jobs.schedule_every, self._fire)),
-            ("listen", self._listen),
-            ("announce", self._announce),
             ("disk", self._every(DISK_EVERY, self._services.disk.look)),
             ("retention", self._retention),
             ("notices", self._every(NOTICES_EVERY, self._notices)),
+            ("listen", self._listen),
+            ("announce", self._announce),
         )
         self._tasks = [asyncio.create_task(self._keep(name, step)) for name, step in steps]
 
@@ -141,15 +141,11 @@ class Loops:
         oldest = services.clock.now() - services.settings.center.vitals_kept
         await services.store.agents.forget_vitals(oldest)
         await services.store.figures.forget_rates(services.clock.now())
+        await services.dispatcher.log.forget()
+        await services.store.notices.forget_told(services.clock.now() - NOTICES_KEPT)
         await services.jobs.scheduler.heal()
         await services.jobs.scheduler.forget(services.settings.jobs.fires_kept)
 
-    async def _fire(self) -> None:
-        await services.dispatcher.log.forget()
-        await services.store.notices.forget_told(services.clock.now() - NOTICES_KEPT)
-        await self._services.jobs.firing.step()
-
-    async def _listen(self) -> None:
     async def _retention(self) -> None:
         """At once when the disk is full, else every now and then."""
         services = self._services
@@ -165,6 +161,10 @@ class Loops:
         while await self._services.notifier.step():
             pass
 
+    async def _fire(self) -> None:
+        await self._services.jobs.firing.step()
+
+    async def _listen(self) -> None:
         services = self._services
         async for channel, payload in services.bus.signals.listen(CHANNEL, WORK):
             if channel == WORK:

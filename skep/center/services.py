@@ -11,16 +11,16 @@ from random import Random
 from skep.archive.ports import Archive
 from skep.bus.ports import Bus
 from skep.center.auth import Auth
-from skep.center.job_rooms import JobRooms, build_jobs
 from skep.center.disk import DiskGuard, disk_guard
+from skep.center.job_rooms import JobRooms, build_jobs
 from skep.center.live import Hub
 from skep.center.metrics import Metrics
-from skep.downloaders.schemes import known_kinds, known_schemes
 from skep.center.telling import build_notifier
+from skep.downloaders.schemes import known_kinds, known_schemes
 from skep.jobs.intake import Intake
-from skep.jobs.validate import Validator
 from skep.jobs.notices import Notifier
 from skep.jobs.retention import Retention
+from skep.jobs.validate import Validator
 from skep.lanes.dispatch import Dispatcher
 from skep.lanes.ingest import Ingest
 from skep.lanes.leases import Leases
@@ -69,13 +69,13 @@ class Services:
     #: Set while the center lets go of its callers.
     closing: asyncio.Event
     jobs: JobRooms
-    #: Says what things wait for.
     #: Whether there is room for more.
     disk: DiskGuard
     #: Deletes what has had its time.
     retention: Retention
     #: Tells of ends of runs.
     notifier: Notifier
+    #: Says what things wait for.
     why: WhyDesk
 
     async def lease(
@@ -156,13 +156,13 @@ def build(
         pages=Bell(),
         nudge=nudge,
         announce=announce,
+        disk=guard,
+        retention=Retention(name, settings.keep, store, archive, clock),
+        notifier=build_notifier(settings, store, clock, rng),
         closing=asyncio.Event(),
         jobs=jobs,
         why=WhyDesk(settings, store, bus, manners, clock, restart_at, disk),
     )
-        disk=guard,
-        retention=Retention(name, settings.keep, store, archive, clock),
-        notifier=build_notifier(settings, store, clock, rng),
 
 
 def free_bytes(folder: str) -> Callable[[], int | None]:

@@ -102,11 +102,11 @@ async def metrics(call: Call) -> Raw:
     """Prometheus text; the ledger is read for it."""
     services = call.services
     services.metrics.show_ledger(await services.store.ledgers.read())
+    services.metrics.disk_full.set(bool(services.disk.trouble))
     services.metrics.show_lanes(await services.bus.lanes.sizes())
     now, alive_after = services.clock.now(), services.settings.center.alive_after
     views = await services.store.agents.all()
     services.metrics.agents_up.set(sum(view.alive(now, alive_after) for view in views))
-    services.metrics.disk_full.set(bool(services.disk.trouble))
     return Raw(services.metrics.text(), "text/plain; version=0.0.4")
 
 
