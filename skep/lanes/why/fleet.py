@@ -13,6 +13,7 @@ import msgspec
 from skep.lanes.why.words import counted, duration
 from skep.model.agent import AgentView
 from skep.model.lane import Lane
+from skep.model.placement import KIND, RUN
 from skep.model.run import RunSettings
 from skep.model.why import Reason
 
@@ -32,13 +33,9 @@ class Needs(msgspec.Struct, frozen=True):
     labels: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
-#: How targets begin that are not the id of one agent.
-_NOT_ONE_AGENT = ("kind:", "run:")
-
-
 def needs_of(settings: RunSettings, target: str = "") -> Needs:
     """What the work of a run, in a block with this target, asks of an agent."""
-    one = "" if target.startswith(_NOT_ONE_AGENT) else target
+    one = "" if target.startswith((KIND, RUN)) else target
     return Needs(settings.downloader, one)
 
 
@@ -119,7 +116,7 @@ def nobody(fleet: Fleet, needs: Needs) -> list[Reason]:
     fitting = [view for view in enabled if not _lacks(view, needs)]
     if not fitting:
         return [_none_fits(enabled, needs)]
-    return _kinds(fitting, needs)
+    return _kinds(fleet, fitting, needs)
 
 
 def _all_silent(fleet: Fleet) -> Reason:
@@ -180,16 +177,18 @@ def _none_fits(enabled: Sequence[AgentView], needs: Needs) -> Reason:
     )
 
 
-def _kinds(fitting: Sequence[AgentView], needs: Needs) -> list[Reason]:
+def _kinds(fleet: Fleet, fitting: Sequence[AgentView], needs: Needs) -> list[Reason]:
     kind = needs.downloader
     if not kind or any(kind in view.registration.kinds for view in fitting):
         return []
     offered = sorted({name for view in fitting for name in view.registration.kinds})
+    ever = any(kind in view.registration.kinds for view in fleet.agents)
+    never = "" if ever else "; none ever did, so whoever takes it will refuse it"
     return [
         Reason(
             "no_agent_offers",
             f"no live agent offers downloader {kind}: {counted(len(fitting), 'agent')} could work,"
-            f" with {', '.join(offered) or 'none at all'}",
+            f" with {', '.join(offered) or 'none at all'}{never}",
             f"it can be done when an agent that offers {kind} comes",
             do=("skep agents", _START),
             facts={"downloader": kind, "offered": offered, "agents": len(fitting)},

@@ -45,6 +45,7 @@ from skep.testing.conformance.store_sites import (
     RulePromises,
 )
 from skep.testing.conformance.store_sites_race import SiteRacePromises
+from skep.testing.conformance.store_waits import WaitPromises
 from skep.testing.conformance.store_walk import RacePromises, WalkPromises
 
 
@@ -80,6 +81,7 @@ class StoreConformance(
     NotePromises,
     RulePromises,
     SiteRacePromises,
+    WaitPromises,
     WalkPromises,
     RacePromises,
 ):
