@@ -20,6 +20,7 @@ from bench.floors.drain_rows import (
     DONE_DETAIL,
     LEASED,
     LEASED_DETAIL,
+    PATIENCE,
     QUEUED,
     SUCCESS,
     USING,
@@ -27,6 +28,7 @@ from bench.floors.drain_rows import (
     Lease,
     attempt_rows,
     drain,
+    figure_rows,
 )
 from bench.stopwatch import Stopwatch
 
@@ -36,7 +38,8 @@ WITH ready AS MATERIALIZED (
     SELECT id FROM blocks WHERE state IN (1, 16) ORDER BY id LIMIT {BLOCKS}
     FOR UPDATE SKIP LOCKED
 ), taken AS (
-    UPDATE blocks SET state = {USING}, token = token + 1, agent = %s, lease_until = %s
+    UPDATE blocks SET state = {USING}, token = token + 1, agent = %s, lease_until = %s,
+           answer_by = %s
       FROM ready WHERE blocks.id = ready.id RETURNING blocks.id, token, open
 ), noted AS (
     INSERT INTO block_history (block, state, at, detail)
@@ -63,6 +66,10 @@ TALLY = """
 INSERT INTO tallies (run, state, n) VALUES (1, %s, %s), (1, %s, %s)
 ON CONFLICT (run, state) DO UPDATE SET n = tallies.n + excluded.n
 """
+FIGURES = """
+INSERT INTO figures (run, name, n) SELECT 1, * FROM unnest(%s::varchar[], %s::bigint[])
+ON CONFLICT (run, name) DO UPDATE SET n = figures.n + excluded.n
+"""
 NAMES = ", ".join(f'"{name}"' for name in ATTEMPT_COLUMNS)
 #: Binary COPY was the fastest of four ways that were tried.
 COPY = f"COPY attempts ({NAMES}) FROM STDIN (FORMAT BINARY)"
@@ -74,7 +81,7 @@ TYPES = (
 
 def claim(line: psycopg.Connection, now: float) -> Claimed:
     with line.cursor() as cursor:
-        taken = cursor.execute(CLAIM, (AGENT, now + 30.0, now)).fetchall()
+        taken = cursor.execute(CLAIM, (AGENT, now + 30.0, now + PATIENCE, now)).fetchall()
         count = sum(still_open for _, _, _, still_open in taken)
         cursor.execute(TALLY, (QUEUED, -count, LEASED, count))
     line.commit()
@@ -92,6 +99,8 @@ def settle(line: psycopg.Connection, leases: list[Lease], now: float) -> None:
             for row in attempt_rows(leases, now):
                 copy.write_row(row)
         cursor.execute(TALLY, (LEASED, -len(numbers), DONE, len(numbers)))
+        names, counts = zip(*figure_rows(len(numbers), now), strict=True)
+        cursor.execute(FIGURES, (list(names), list(counts)))
     line.commit()
 
 

@@ -25,6 +25,12 @@ ATTEMPT_COLUMNS = (
 SUCCEEDED = ("", 200, "", 1500, 120, 10_240, "127.0.0.1", "", "", 0, 0)
 
 
+#: Seconds that a run gives an agent to answer: `answer_seconds` and `time_limit` of a run.
+PATIENCE = 900.0 + 120.0
+#: Seconds in which answers are counted together for a run's rate.
+SLOT = 10
+
+
 @dataclass(slots=True)
 class Lease:
     """One block in hand."""
@@ -65,4 +71,15 @@ def attempt_rows(leases: list[Lease], now: float) -> list[tuple[object, ...]]:
         (number, lease.block, lease.token, AGENT, now, *SUCCEEDED)
         for lease in leases
         for number in lease.requests
+    ]
+
+
+def figure_rows(count: int, now: float) -> list[tuple[str, int]]:
+    """What a run's figures gain by these answers, as ours counts them."""
+    return [
+        (f"agent.{AGENT}", count),
+        ("bytes.received", 10_240 * count),
+        ("bytes.sent", 120 * count),
+        (f"rate.{int(now // SLOT):012d}", count),
+        ("status.200", count),
     ]

@@ -19,6 +19,7 @@ from bench.floors.drain_rows import (
     DONE_DETAIL,
     LEASED,
     LEASED_DETAIL,
+    PATIENCE,
     QUEUED,
     SUCCESS,
     USING,
@@ -26,6 +27,7 @@ from bench.floors.drain_rows import (
     Lease,
     attempt_rows,
     drain,
+    figure_rows,
 )
 from bench.stopwatch import Stopwatch
 
@@ -37,7 +39,7 @@ PRAGMAS = (
     "temp_store=MEMORY",
 )
 CLAIM = f"""
-UPDATE blocks SET state = {USING}, token = token + 1, agent = ?, lease_until = ?
+UPDATE blocks SET state = {USING}, token = token + 1, agent = ?, lease_until = ?, answer_by = ?
  WHERE id IN (SELECT id FROM blocks WHERE state IN (1, 16) ORDER BY id LIMIT {BLOCKS})
 RETURNING id, token
 """
@@ -45,6 +47,10 @@ HISTORY = "INSERT INTO block_history (block, state, at, detail) VALUES (?, ?, ?,
 TALLY = (
     "INSERT INTO tallies (run, state, n) VALUES (1, ?, ?)"
     " ON CONFLICT (run, state) DO UPDATE SET n = n + excluded.n"
+)
+FIGURE = (
+    "INSERT INTO figures (run, name, n) VALUES (1, ?, ?)"
+    " ON CONFLICT (run, name) DO UPDATE SET n = n + excluded.n"
 )
 NAMES = ", ".join(f'"{name}"' for name in ATTEMPT_COLUMNS)
 ATTEMPT = f"INSERT INTO attempts ({NAMES}) VALUES ({', '.join('?' * len(ATTEMPT_COLUMNS))})"
@@ -56,7 +62,7 @@ END_BLOCK = (
 
 def claim(database: sqlite3.Connection, now: float) -> Claimed:
     database.execute("BEGIN IMMEDIATE")
-    tokens = dict(database.execute(CLAIM, (AGENT, now + 30.0)).fetchall())
+    tokens = dict(database.execute(CLAIM, (AGENT, now + 30.0, now + PATIENCE)).fetchall())
     marks = ",".join(map(str, tokens))
     bodies = database.execute(
         "SELECT block, body, open FROM block_bodies JOIN blocks ON blocks.id = block"
@@ -82,6 +88,7 @@ def settle(database: sqlite3.Connection, leases: list[Lease], now: float) -> Non
     database.executemany(ATTEMPT, attempt_rows(leases, now))
     database.executemany(HISTORY, [(one.block, SUCCESS, now, DONE_DETAIL) for one in leases])
     database.executemany(TALLY, [(LEASED, -len(numbers)), (DONE, len(numbers))])
+    database.executemany(FIGURE, figure_rows(len(numbers), now))
     database.execute("COMMIT")
 
 

@@ -22,7 +22,7 @@ from skep.downloaders.ports import Fetched
 from skep.model.request import Outcome, Work
 
 #: Columns that hold moments, which two runs cannot share.
-MOMENTS = {"at", "created_at", "lease_until"}
+MOMENTS = {"at", "created_at", "lease_until", "answer_by"}
 
 
 def content(path: Path, table: str) -> list[tuple[Any, ...]]:
@@ -31,6 +31,25 @@ def content(path: Path, table: str) -> list[tuple[Any, ...]]:
         names = [row[1] for row in line.execute(f"PRAGMA table_info({table})")]
         columns = ", ".join(f'"{name}"' for name in names if name not in MOMENTS)
         return sorted(line.execute(f"SELECT {columns} FROM {table}").fetchall(), key=repr)
+    finally:
+        line.close()
+
+
+def figures(path: Path) -> list[tuple[Any, ...]]:
+    """Rates are counted by the moment; their sum is the same."""
+    name = "CASE WHEN name LIKE 'rate.%' THEN 'rate' ELSE name END"
+    return _asked(path, f"SELECT run, {name}, sum(n) FROM figures GROUP BY 1, 2 ORDER BY 1, 2")
+
+
+def bounded(path: Path) -> list[tuple[Any, ...]]:
+    """Blocks whose agent had to answer by a time."""
+    return _asked(path, "SELECT count(*) FROM blocks WHERE answer_by > lease_until")
+
+
+def _asked(path: Path, query: str) -> list[tuple[Any, ...]]:
+    line = sqlite3.connect(path)
+    try:
+        return line.execute(query).fetchall()
     finally:
         line.close()
 
@@ -44,6 +63,8 @@ async def test_the_floor_of_drain_writes_the_very_rows_that_ours_writes(tmp_path
     assert found["done"] == floor["done"] == 2500
     for table in ("requests", "attempts", "blocks", "block_history", "block_bodies", "tallies"):
         assert content(mine, table) == content(by_hand, table), table
+    assert figures(mine) == figures(by_hand)
+    assert bounded(mine) == bounded(by_hand) == [(25,)]
 
 
 async def test_the_floor_of_enqueue_inserts_rows_as_wide_as_ours(tmp_path: Path) -> None:
