@@ -13,7 +13,17 @@ from skep.store.facts import PackPlan
 from skep.store.sql.awake import parked_of
 from skep.store.sql.store import SqlStore
 from skep.testing import servers
-from skep.testing.conformance.store_ground import NOW, new_run, rows
+from skep.testing.conformance.store_ground import (
+    NOW,
+    failed,
+    ids,
+    lease,
+    new_run,
+    pack,
+    rows,
+    settle,
+    settlement,
+)
 
 #: Old rows that nobody asks for any more; an index must make them free.
 OLD = 30_000
@@ -109,3 +119,32 @@ async def test_every_regular_question_uses_its_index(store: SqlStore) -> None:
         for table in ("requests", "blocks"):
             assert f"SCAN {table}'" not in plan, f"{call}:\n{plan}"
             assert f"Seq Scan on {table}" not in plan, f"{call}:\n{plan}"
+
+
+async def test_why_is_answered_by_indexes(store: SqlStore) -> None:
+    """R5: a person who asks why something waits gets an answer however long the past is."""
+    await pack(store, limit=20, size=5)
+    used = await lease(store, [ref.id for ref in await store.blocks.claimable(3)])
+    first, *_ = used
+    again = dict.fromkeys(ids(first), NOW + 9)
+    await settle(store, settlement(first, failed(ids(first)), again))
+    parked = ids(used[1])[0]
+    move = f"UPDATE requests SET state = 3, not_before = 9, block = NULL WHERE id = {parked}"
+    await store.database.write(lambda tx: tx.sql(move))
+    waiting = min(ids(first)) + 40
+    questions: dict[str, Callable[[], Awaitable[Any]]] = {
+        "waiting request": lambda: store.waits.request(waiting),
+        "leased request": lambda: store.waits.request(ids(used[2])[0]),
+        "parked request": lambda: store.waits.request(parked),
+        "block": lambda: store.waits.block(used[2].id),
+        "run": lambda: store.waits.run("run"),
+        "run of the past": lambda: store.waits.run("past"),
+    }
+    for question, ask in questions.items():
+        plan = await plans(store, ask)
+        for table in ("requests", "blocks", "attempts", "block_history"):
+            assert f"SCAN {table}'" not in plan, f"{question}:\n{plan}"
+            assert f"SCAN {table} " not in plan, f"{question}:\n{plan}"
+        for table in ("requests", "blocks"):
+            assert f"Seq Scan on {table}" not in plan, f"{question}:\n{plan}"
+        assert "blocks_of_run" not in plan, f"{question}:\n{plan}"
