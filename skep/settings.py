@@ -50,6 +50,9 @@ class CenterSettings(_Room, frozen=True):
         float, Meta(gt=0, description="Seconds between refreshes of the view of all agents.")
     ] = 15.0
     vitals_kept: Annotated[float, Meta(gt=0, description="Seconds of heartbeat history.")] = 86400.0
+    wrong_tokens: Annotated[
+        int, Meta(ge=1, description="Wrong tokens a minute from one address; then it must wait.")
+    ] = 30
 
 
 class StoreSettings(_Room, frozen=True):

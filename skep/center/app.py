@@ -19,11 +19,13 @@ from skep.archive.registry import open_archive
 from skep.bus.ports import Bus
 from skep.bus.registry import open_bus
 from skep.center.api import (
+    agents,
     driver,
     failures,
     fleet,
     health,
     jobs,
+    joining,
     node,
     queue,
     request_acts,
@@ -31,6 +33,7 @@ from skep.center.api import (
     runs,
     schedules,
     sites,
+    tokens,
     storage,
     why,
 )
@@ -63,6 +66,7 @@ def api_table() -> tuple[Endpoint, ...]:
         *health.ENDPOINTS,
         page,
         *node.ENDPOINTS,
+        *joining.ENDPOINTS,
         *queue.ENDPOINTS,
         *driver.ENDPOINTS,
         *runs.ENDPOINTS,
@@ -73,6 +77,8 @@ def api_table() -> tuple[Endpoint, ...]:
         *failures.ENDPOINTS,
         *storage.ENDPOINTS,
         *fleet.ENDPOINTS,
+        *agents.ENDPOINTS,
+        *tokens.ENDPOINTS,
         *sites.ENDPOINTS,
         *why.ENDPOINTS,
     ]

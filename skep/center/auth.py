@@ -2,19 +2,22 @@
 
 Tokens are random, shown once, and kept as SHA-256 digests (they have 192 bits, so a slow
 hash would protect nothing). A found token is remembered for a few seconds, which is how
-long a revoked one may still work.
+long a revoked one may still work. Who sends many wrong ones has to wait.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from enum import StrEnum
 from hashlib import sha256
 from pathlib import Path
 
 import msgspec
 
+from skep.center.tries import WRONG_TOKENS, Tries
 from skep.errors import ConfigurationError, Forbidden, InvalidInput, Unauthorized
+from skep.model.token import Grant
 from skep.runtime.clock import Clock
 from skep.runtime.ids import new_secret
 from skep.store.ports import Store
@@ -22,6 +25,8 @@ from skep.store.ports import Store
 REMEMBER_SECONDS = 3.0
 REMEMBER_COUNT = 10_000
 AGENT_ID_LIMIT = 64
+#: What the id of one of several processes ends with.
+_PROCESS = re.compile(r"\.[0-9]{1,3}$")
 
 
 class Role(StrEnum):
@@ -34,6 +39,8 @@ class Role(StrEnum):
     AGENT = "agent"
     #: A spider's process: it may drive the one run that its token is for.
     DRIVER = "driver"
+    #: A machine that wants to be an agent: good for one call.
+    JOIN = "join"
 
 
 #: Roles that satisfy an endpoint. An agent's token opens the agents' door and no other.
@@ -42,6 +49,7 @@ ALLOWED: dict[Role, frozenset[Role]] = {
     Role.OPERATOR: frozenset({Role.OPERATOR, Role.ADMIN}),
     Role.ADMIN: frozenset({Role.ADMIN}),
     Role.AGENT: frozenset({Role.AGENT}),
+    Role.JOIN: frozenset({Role.JOIN}),
 }
 
 
@@ -56,24 +64,47 @@ class Identity(msgspec.Struct, frozen=True):
 
     role: Role
     subject: str = ""
+    #: What the center said about the agent when it joined.
+    grant: Grant = Grant()
 
     def may_be(self, agent: str) -> None:
-        """Raises Forbidden when the token belongs to another agent."""
-        if self.role is Role.AGENT and self.subject and self.subject != agent:
+        """Raises Forbidden when the token belongs to another agent. An agent of several
+        processes has one token for all of them: `attic` may be `attic.1`, too."""
+        named = (agent, _PROCESS.sub("", agent))
+        if self.role is Role.AGENT and self.subject and self.subject not in named:
             raise Forbidden(f"this token is for agent {self.subject}, not for {agent}")
+
+
+class _Known(msgspec.Struct, frozen=True):
+    """A token that was found then."""
+
+    at: float
+    who: Identity
+    expires_at: float | None
+
+    def identity(self, now: float) -> Identity:
+        if self.expires_at is not None and self.expires_at <= now:
+            raise Unauthorized("the token has expired; ask for a new one")
+        return self.who
 
 
 class Auth:
     """Checks bearer tokens against the store."""
 
-    def __init__(self, store: Store, clock: Clock, *, enabled: bool) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, *, enabled: bool, wrong_tokens: int = WRONG_TOKENS
+    ) -> None:
         self._store = store
         self._clock = clock
         self._enabled = enabled
-        self._known: dict[bytes, tuple[float, Identity]] = {}
+        self._known: dict[bytes, _Known] = {}
+        self._tries = Tries(clock, wrong_tokens)
 
-    async def identify(self, authorization: str, needed: Role, driven: str = "") -> Identity:
-        """Raises Unauthorized or Forbidden. `driven` is the run whose driver may call too."""
+    async def identify(
+        self, authorization: str, needed: Role, driven: str = "", origin: str = ""
+    ) -> Identity:
+        """Raises Unauthorized, Forbidden or TooManyTries. `driven` is the run whose driver may
+        call too, `origin` the address of the caller."""
         if needed is Role.PUBLIC:
             return Identity(Role.PUBLIC)
         if not self._enabled:
@@ -81,36 +112,49 @@ class Auth:
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or not token:
             raise Unauthorized("send `Authorization: Bearer TOKEN`; see `skep info` for tokens")
-        identity = await self._find(digest_of(token.strip()))
+        identity = await self._find(digest_of(token.strip()), origin)
         if identity.role is Role.DRIVER and driven and identity.subject == driven:
             return identity
         if identity.role not in ALLOWED[needed]:
             raise Forbidden(f"this needs role {needed}; the token has role {identity.role}")
         return identity
 
-    async def _find(self, digest: bytes) -> Identity:
+    async def _find(self, digest: bytes, origin: str) -> Identity:
         now = self._clock.monotonic()
         known = self._known.get(digest)
-        if known is not None and now - known[0] < REMEMBER_SECONDS:
-            return known[1]
+        if known is not None and now - known.at < REMEMBER_SECONDS:
+            return known.identity(self._clock.now())
+        self._tries.check(origin, familiar=known is not None)
         found = await self._store.tokens.find(digest)
         if found is None:
             self._known.pop(digest, None)
+            self._tries.failed(origin)
             raise Unauthorized("the token is not known here, or was revoked")
         if len(self._known) >= REMEMBER_COUNT:
             self._known.clear()
-        identity = Identity(Role(found.role), found.subject)
-        self._known[digest] = (now, identity)
-        return identity
+        who = Identity(Role(found.role), found.subject, found.grant)
+        known = self._known[digest] = _Known(now, who, found.expires_at)
+        return known.identity(self._clock.now())
 
-    async def adopt(self, token: str, role: Role, subject: str = "") -> None:
+    async def adopt(self, token: str, role: Role, subject: str = "", note: str = "") -> None:
         """Let a token in that was made elsewhere, such as the one in the data folder."""
-        await self._store.tokens.add(digest_of(token), role, subject, self._clock.now())
+        now = self._clock.now()
+        await self._store.tokens.add(digest_of(token), role, subject, now, note)
 
-    async def issue(self, role: Role, subject: str) -> str:
-        """A new token; this is the only time that it is seen."""
+    async def issue(
+        self,
+        role: Role,
+        subject: str,
+        note: str = "",
+        seconds: float | None = None,
+        grant: Grant | None = None,
+    ) -> str:
+        """A new token; this is the only time that it is seen. Good for `seconds`, None = until
+        it is revoked."""
         token = new_secret(f"skep_{role}")
-        await self.adopt(token, role, subject)
+        now = self._clock.now()
+        until = None if seconds is None else now + seconds
+        await self._store.tokens.add(digest_of(token), role, subject, now, note, until, grant)
         return token
 
 

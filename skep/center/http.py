@@ -17,8 +17,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from skep.center.auth import REMEMBER_SECONDS
 from skep.center.endpoint import Call, Endpoint, Raw
 from skep.center.services import Services
+from skep.center.tries import WINDOW
 from skep.errors import (
     InvalidInput,
     Malformed,
@@ -26,6 +28,7 @@ from skep.errors import (
     OldProtocol,
     SkepError,
     TooLarge,
+    TooManyTries,
     WrongMethod,
 )
 from skep.runtime.ids import new_id
@@ -90,13 +93,20 @@ async def _answer(services: Services, row: Endpoint, request: Request) -> Respon
     check_protocol(request.headers.get(PROTOCOL_HEADER, ""))
     path = dict(request.path_params)
     driven = path.get("identity") or path.get("run", "") if row.for_driver else ""
-    who = await services.auth.identify(request.headers.get("authorization", ""), row.role, driven)
+    origin = request.client.host if request.client else ""
+    token = request.headers.get("authorization", "")
+    who = await services.auth.identify(token, row.role, driven, origin)
     call = Call(services, who, path, headers=request.headers, gone=request.is_disconnected)
     if row.asks is not None:
         call.query = _query(request, row.asks)
     if row.takes is not None:
         call.body = await _body(services, row, request)
-    return _response(row, await row.handler(call), request)
+    begun = services.clock.monotonic()
+    answer = await row.handler(call)
+    if services.clock.monotonic() - begun > REMEMBER_SECONDS:
+        # A token that was revoked while its call waited here gets nothing any more.
+        await services.auth.identify(token, row.role, driven, origin)
+    return _response(row, answer, request)
 
 
 def check_protocol(text: str) -> None:
@@ -177,6 +187,8 @@ def problem(services: Services, error: SkepError, instance: str = "") -> Respons
         headers["www-authenticate"] = "Bearer"
     if error.retryable:
         headers["retry-after"] = "1"
+    elif isinstance(error, TooManyTries):
+        headers["retry-after"] = str(int(WINDOW))
     return Response(msgspec.json.encode(body), error.status, headers, media_type=PROBLEM)
 
 

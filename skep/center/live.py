@@ -3,7 +3,8 @@
 A command for an agent that is connected elsewhere goes over the bus; one for an agent
 that is connected nowhere rests, bounded in number and in time, and is told with its next
 heartbeat. A command is about the present: one that nobody fetched in time is dropped, or
-an agent that moves here a day later would be told to exit.
+an agent that moves here a day later would be told to wake. Orders (drain, restart, exit) do
+not rest here: they are rows of the store, and every heartbeat's answer repeats open ones.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ class Hub:
         """To the agent, wherever it is connected."""
         if await self.deliver(agent, command):
             return
-        self._rest(agent, command)
+        if not command.order:
+            self._rest(agent, command)
         try:
             message = msgspec.msgpack.encode(Addressed(agent, command, self._center))
             await self._bus.signals.publish(CHANNEL, message)
@@ -74,7 +76,7 @@ class Hub:
         """Another center has a command for an agent that may be, or may come, here."""
         if message.origin == self._center:
             return
-        if not await self.deliver(message.agent, message.command):
+        if not await self.deliver(message.agent, message.command) and not message.command.order:
             self._rest(message.agent, message.command)
 
     def _rest(self, agent: str, command: Command) -> None:

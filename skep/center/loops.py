@@ -24,6 +24,8 @@ DISPATCH_EVERY = 0.5
 PAUSE_AFTER_TROUBLE = 0.5
 HOUSEKEEPING_EVERY = 600.0
 ANNOUNCE_EVERY = 0.05
+#: Seconds for which used and revoked one-time tokens, and those of runs, are remembered.
+TOKENS_KEPT = 90 * 86400.0
 #: Between two looks at silent drivers; they beat several times in it.
 DRIVERS_EVERY = 60.0
 DISK_EVERY = 1.0
@@ -113,6 +115,7 @@ class Loops:
         """Free what dead agents held and what nobody renewed."""
         services = self._services
         if not services.roster.may_judge:
+            await services.roster.refresh()  # other centers' orders and sessions
             return
         dead = await services.roster.dead()
         freed = await services.leases.reap(dead)
@@ -140,6 +143,7 @@ class Loops:
         services = self._services
         oldest = services.clock.now() - services.settings.center.vitals_kept
         await services.store.agents.forget_vitals(oldest)
+        await services.store.tokens.forget(services.clock.now() - TOKENS_KEPT)
         await services.store.figures.forget_rates(services.clock.now())
         await services.dispatcher.log.forget()
         await services.store.notices.forget_told(services.clock.now() - NOTICES_KEPT)

@@ -129,7 +129,8 @@ def build(
 
     manners = Manners(settings.sites)
     dispatcher = Dispatcher(settings.lanes, store, bus, clock, name, there_is_work, manners)
-    auth = Auth(store, clock, enabled=settings.center.auth)
+    wrong_tokens = settings.center.wrong_tokens
+    auth = Auth(store, clock, enabled=settings.center.auth, wrong_tokens=wrong_tokens)
     validator = Validator((*SCHEMES, *known_schemes()), rng, known_kinds())
     guard = disk_guard(name, settings, store, clock)
     intake = Intake(store, validator, clock, nudge.ring, guard.check)

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from skep.model.agent import AgentView, Registration, Vitals
+from msgspec.structs import replace
+
+from skep.errors import Fenced
+from skep.model.agent import AgentView, Arrival, Registration, Vitals
 from skep.model.placement import PLAIN_KIND, kind_target, own_target
 from skep.runtime.clock import Clock
 from skep.settings import CenterSettings
@@ -35,25 +38,61 @@ class Roster:
         self._views: dict[str, AgentView] = {}
         self._given_up: set[str] = set()
 
-    async def register(self, registration: Registration) -> AgentView:
-        view = await self._store.agents.register(registration, self._clock.now())
+    async def register(
+        self, registration: Registration, arrival: Arrival | None = None
+    ) -> AgentView:
+        """Raises Fenced for a process that is not the agent any more."""
+        came = replace(arrival or Arrival(), alive_after=self._settings.alive_after)
+        view = await self._store.agents.register(registration, self._clock.now(), came)
         self._views[view.id] = view
         self._given_up.discard(view.id)
         return view
 
-    async def beat(self, agent: str, vitals: Vitals, age: float) -> bool:
-        """False when the agent must register. A beat that waited too long says nothing."""
+    async def beat(self, agent: str, vitals: Vitals, age: float, session: int = 0) -> bool:
+        """False when the agent must register. A beat that waited too long says nothing.
+        Raises Fenced for a process that is not the agent any more."""
         if not self.fresh(age):
-            return await self._known(agent)
-        unknown = await self._store.agents.beat([(agent, vitals)], self._clock.now())
+            return await self.known(agent)
+        now = self._clock.now()
+        unknown = await self._store.agents.beat([(agent, vitals)], now, {agent: session})
+        if unknown:
+            await self.refresh()
+            self.check_session(agent, session)
+            return False
         self._given_up.discard(agent)
-        return not unknown
+        return True
+
+    def check_session(self, agent: str, session: int) -> None:
+        """Raises Fenced. As far as this center knows; the store is asked where it counts."""
+        view = self._views.get(agent)
+        if view is not None and 0 < session < view.session:
+            raise Fenced(
+                f"agent {agent} runs elsewhere as session {view.session}, this process was"
+                f" session {session}: its folder was copied or moved"
+            )
+
+    async def still(self, agent: str, session: int) -> bool:
+        """By the store: is that process the agent?"""
+        if not session:
+            return True
+        view = self._views[agent] = await self._store.agents.get(agent)
+        return session >= view.session
+
+    def view(self, agent: str) -> AgentView | None:
+        """As of the last look; None when nobody knows it."""
+        return self._views.get(agent)
+
+    async def look(self, agent: str) -> AgentView:
+        """A fresh look; raises UnknownAgent."""
+        view = self._views[agent] = await self._store.agents.get(agent)
+        return view
 
     def fresh(self, age: float) -> bool:
         """Does a beat that is `age` seconds old still say that its agent lives?"""
         return age < self._settings.alive_after
 
-    async def _known(self, agent: str) -> bool:
+    async def known(self, agent: str) -> bool:
+        """Has it ever registered?"""
         if agent not in self._views:
             await self.refresh()
         return agent in self._views
@@ -102,7 +141,7 @@ class Roster:
 
     async def may_work(self, agent: str) -> bool:
         """Registered and not switched off by a person."""
-        return await self._known(agent) and self._views[agent].enabled
+        return await self.known(agent) and self._views[agent].enabled
 
     def targets(self, agent: str, kinds: Sequence[str] | None = None) -> list[str]:
         """Targets of the blocks that the agent can do; `kinds` are those that it offers, None
@@ -119,7 +158,7 @@ class Roster:
         able = dict.fromkeys((*kinds, *nobodys))
         return [*own_target(agent), *map(kind_target, able)]
 
-    async def enable(self, agent: str, enabled: bool) -> AgentView:
-        view = await self._store.agents.enable(agent, enabled)
+    async def enable(self, agent: str, enabled: bool, aside: str = "") -> AgentView:
+        view = await self._store.agents.enable(agent, enabled, aside, self._clock.now())
         self._views[agent] = view
         return view

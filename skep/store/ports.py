@@ -62,6 +62,9 @@ class Runs(Protocol):
     async def settings_of(self, run_ids: Sequence[str]) -> dict[str, RunSettings]:
         """For the runs of a lease; unknown ids are absent."""
 
+    async def over(self, run_ids: Sequence[str]) -> list[str]:
+        """Those that nobody works for any more: finished, cancelled or not there."""
+
     async def move(self, run_id: str, to: RunState, reason: str = "", now: float = 0.0) -> Run:
         """Change the state by the table in `model/states.py`, and keep why; raises Conflict
         otherwise. A run that is in that state already is left as it is."""

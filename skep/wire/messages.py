@@ -17,10 +17,13 @@ from skep.model.agent import Registration, Vitals
 from skep.model.block import BlockReport, Held, Leased
 from skep.model.run import RunSettings
 from skep.model.site import Pace
+from skep.model.token import Grant
 
 PROTOCOL = 1
 OLDEST_PROTOCOL = 1
 PROTOCOL_HEADER = "skep-protocol"
+#: Which process of an agent calls; an earlier one than the newest is refused.
+SESSION_HEADER = "skep-session"
 
 #: Most blocks in one lease, and most seconds that a lease call may wait.
 LEASE_BLOCKS_MAX = 64
@@ -35,6 +38,21 @@ class Register(msgspec.Struct):
     holding: list[Held] = msgspec.field(default_factory=list)
     protocol: int = PROTOCOL
     age: float = 0.0
+    #: The session that this process has already; 0 = it is new.
+    session: Annotated[int, Meta(ge=0, le=2**62)] = 0
+    #: A mark of this process, and those that its folder keeps of earlier ones.
+    mark: Annotated[str, Meta(max_length=64)] = ""
+    marks: Annotated[tuple[Annotated[str, Meta(max_length=64)], ...], Meta(max_length=8)] = ()
+    #: Runs that the agent remembers.
+    runs: Annotated[list[str], Meta(max_length=2000)] = msgspec.field(default_factory=list)
+
+
+class SiteRules(msgspec.Struct, frozen=True):
+    """How hosts are treated, in what an agent decides by itself; a center's settings."""
+
+    adaptive: bool = True
+    breaker_after: int = 5
+    crawl_delay_cap: float = 300.0
 
 
 class Registered(msgspec.Struct):
@@ -46,15 +64,43 @@ class Registered(msgspec.Struct):
     version: str
     #: Seconds after its last beat at which the agent is taken for dead.
     alive_after: float = 11.0
+    #: Which process of the agent this one is; 0 = the center does not count them.
+    session: int = 0
+    #: None leaves it to the agent's own settings.
+    sites: SiteRules | None = None
+    #: Of the runs that the agent remembers: those that it may forget.
+    released: list[str] = msgspec.field(default_factory=list)
+
+
+class Join(msgspec.Struct):
+    """POST /node/join, with a one-time token. The agent has made a secret and tells its
+    SHA-256; the secret is its credential from then on."""
+
+    agent: str
+    digest: Annotated[bytes, Meta(min_length=32, max_length=32)]
+    protocol: int = PROTOCOL
+    #: Only look whether it would work.
+    dry: bool = False
+
+
+class Joined(msgspec.Struct):
+    """What the center says about its new agent."""
+
+    agent: str
+    center: str
+    version: str
+    grant: Grant = Grant()
 
 
 class Command(msgspec.Struct):
     """Pushed over the WebSocket and repeated in heartbeat answers: allocate, release,
-    pause, resume, exit. `wake` asks for a lease call now."""
+    pause, resume, drain, restart, exit. `wake` asks for a lease call now."""
 
     name: str
     run: str = ""
     detail: str = ""
+    #: Over 0: an order that is told again until a heartbeat says that it was obeyed.
+    order: int = 0
 
 
 class LeaseAsk(msgspec.Struct):
@@ -87,6 +133,8 @@ class Heartbeat(msgspec.Struct):
     #: Seconds since the agent last heard a center. One that can speak and not hear gets no
     #: lease renewed: its work would rest with it for as long as that lasts.
     deaf: float = 0.0
+    #: The newest order that this process has obeyed.
+    obeyed: Annotated[int, Meta(ge=0, le=2**62)] = 0
 
 
 class HeartbeatReply(msgspec.Struct):

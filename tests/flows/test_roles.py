@@ -32,6 +32,7 @@ REACH = {
     Role.AGENT: {Role.PUBLIC, Role.AGENT},
     # Of some run, and none of those that are knocked at: tests/flows/test_jobs.py has its own.
     Role.DRIVER: {Role.PUBLIC},
+    Role.JOIN: {Role.PUBLIC, Role.JOIN},
 }
 #: Routes that change something, with the least role that people need for them.
 CHANGES = {
@@ -56,7 +57,11 @@ CHANGES = {
     ("POST", "/api/v1/jobs/{job}/run"): Role.OPERATOR,
     ("POST", "/api/v1/jobs/{job}/{verb}"): Role.OPERATOR,
     ("POST", "/api/v1/agents/{agent}/{verb}"): Role.ADMIN,
+    ("PUT", "/api/v1/agents/{agent}/labels"): Role.ADMIN,
     ("POST", "/api/v1/agent-tokens"): Role.ADMIN,
+    ("POST", "/api/v1/join-tokens"): Role.ADMIN,
+    ("POST", "/api/v1/tokens"): Role.ADMIN,
+    ("DELETE", "/api/v1/tokens/{token}"): Role.ADMIN,
 }
 
 
@@ -115,7 +120,9 @@ async def test_the_table_says_the_roles_that_this_file_expects() -> None:
     }
     assert changing == CHANGES
     assert {row.path for row in TABLE if row.role is Role.PUBLIC} == PUBLIC
-    assert {row.role for row in TABLE if row.path.startswith("/node/")} == {Role.AGENT}
+    doors = {row.path: row.role for row in TABLE if row.path.startswith("/node/")}
+    assert doors.pop("/node/join") is Role.JOIN
+    assert set(doors.values()) == {Role.AGENT}
 
 
 async def test_every_route_of_the_program_is_in_the_table(center: RunningCenter) -> None:

@@ -44,6 +44,8 @@ class Version(msgspec.Struct):
     protocol: int
     oldest_protocol: int
     center: str
+    #: The center's clock, in seconds since the epoch.
+    now: float = 0.0
 
 
 class Verbose(msgspec.Struct):
@@ -95,7 +97,9 @@ async def _check(name: str, check: Callable[[], Awaitable[str]]) -> Check:
 
 async def version(call: Call) -> Version:
     """Version of the program and of the protocol."""
-    return Version(__version__, PROTOCOL, OLDEST_PROTOCOL, call.services.name)
+    services = call.services
+    now = services.clock.now()
+    return Version(__version__, PROTOCOL, OLDEST_PROTOCOL, services.name, now)
 
 
 async def metrics(call: Call) -> Raw:

@@ -4,17 +4,31 @@ from __future__ import annotations
 
 from collections import Counter
 
+from msgspec.structs import replace
+
 from skep import __version__
-from skep.center.auth import Role, check_agent_id
+from skep.center.auth import Role
+from skep.center.door import check_agent, handed_out, no_more
 from skep.center.endpoint import Call, Endpoint
-from skep.errors import DiskFull, Forbidden, InvalidInput, OldProtocol, SkepError, UnknownAgent
+from skep.center.services import Services
+from skep.errors import (
+    DiskFull,
+    Fenced,
+    Forbidden,
+    InvalidInput,
+    OldProtocol,
+    SkepError,
+    UnknownAgent,
+)
 from skep.lanes.ingest import plain
-from skep.model.agent import Registration
+from skep.model.agent import Arrival, Registration
 from skep.model.block import BlockReport, Leased
+from skep.model.token import Grant
 from skep.wire.messages import (
     OLDEST_PROTOCOL,
     PROTOCOL,
     BlockVerdict,
+    Command,
     GiveBack,
     GivenBack,
     Heartbeat,
@@ -25,6 +39,7 @@ from skep.wire.messages import (
     Registered,
     Report,
     ReportReply,
+    SiteRules,
 )
 
 #: Characters in one text of a registration, and labels (or kinds) in it.
@@ -39,23 +54,31 @@ async def register(call: Call) -> Registered:
     if not OLDEST_PROTOCOL <= message.protocol <= PROTOCOL:
         raise OldProtocol(f"protocol {message.protocol} is not spoken here; upgrade the agent")
     agent = message.registration.id
-    _check(call, agent)
-    _check_description(message.registration)
-    await services.roster.register(message.registration)
+    await services.roster.known(agent)
+    check_agent(call, agent)
+    about = _granted(message.registration, call.who.grant)
+    _check_description(about)
+    own = bool(call.who.subject)
+    came = Arrival(message.session, message.mark, message.marks, bound=own)
+    view = await services.roster.register(about, came)
     await services.leases.abandon(agent, message.holding)
+    sites = services.settings.sites
     return Registered(
         services.settings.center.heartbeat_every,
         services.settings.lanes.lease_seconds,
         services.name,
         __version__,
         services.settings.center.alive_after,
+        view.session,
+        SiteRules(sites.adaptive, sites.breaker_after, sites.crawl_delay_cap),
+        await services.store.runs.over(message.runs) if message.runs else [],
     )
 
 
-def _check(call: Call, agent: str) -> None:
-    """An id that can be one, and that the token may be. Raises InvalidInput, Forbidden."""
-    check_agent_id(agent)
-    call.who.may_be(agent)
+def _granted(about: Registration, grant: Grant) -> Registration:
+    """The group and the labels with which an agent was let in are not its own to choose."""
+    labels = {**about.labels, **grant.labels}
+    return replace(about, group=grant.group or about.group, labels=labels)
 
 
 def _check_description(about: Registration) -> None:
@@ -76,32 +99,46 @@ async def heartbeat(call: Call) -> HeartbeatReply:
     """Note that the agent lives, renew its leases, tell it what it should know."""
     message: Heartbeat = call.body
     services = call.services
-    _check(call, message.agent)
+    session = check_agent(call, message.agent)
     age = max(message.age, message.deaf)
-    known = await services.roster.beat(message.agent, message.vitals, age)
+    known = await services.roster.beat(message.agent, message.vitals, age, session)
     if not known or not services.roster.fresh(age):
         # What waited too long says nothing about now: it renews no lease either (C10). Nor
         # does an agent live that does not hear us; it does after it has heard this.
         return HeartbeatReply(known=known)
     lost = await services.leases.renew(message.agent, message.holding)
-    reply = HeartbeatReply(commands=services.hub.resting(message.agent), lost=lost)
+    commands = [*services.hub.resting(message.agent), *await _orders(services, message)]
+    reply = HeartbeatReply(commands=commands, lost=lost)
     if message.want and await services.roster.may_work(message.agent):
         blocks = await services.lease(message.agent, message.want, 0.0, call.gone)
+        blocks = await handed_out(call, message.agent, session, blocks)
         reply.lease = await _reply(call, blocks)
     return reply
+
+
+async def _orders(services: Services, message: Heartbeat) -> list[Command]:
+    """What the agent was told to do and has not done, once more."""
+    view = services.roster.view(message.agent)
+    if view is None or not view.pending:
+        return []
+    agents = services.store.agents
+    if message.obeyed:
+        await agents.obeyed(message.agent, message.obeyed, services.clock.now())
+        await services.roster.look(message.agent)
+    open_ = [order for order in await agents.orders(message.agent) if order.ended_at is None]
+    return [Command(order.name, order=order.no) for order in reversed(open_)]
 
 
 async def lease(call: Call) -> LeaseReply:
     """Blocks for an agent; waits a while when there are none."""
     message: LeaseAsk = call.body
     services = call.services
-    _check(call, message.agent)
+    session = check_agent(call, message.agent)
     if not await services.roster.may_work(message.agent):
         await _refuse(call, message.agent)
-    blocks = await services.lease(
-        message.agent, message.want, message.wait, call.gone, message.kinds
-    )
-    return await _reply(call, blocks)
+    over = no_more(call, message.agent, session)
+    blocks = await services.lease(message.agent, message.want, message.wait, over, message.kinds)
+    return await _reply(call, await handed_out(call, message.agent, session, blocks))
 
 
 async def _refuse(call: Call, agent: str) -> None:
@@ -123,7 +160,7 @@ async def report(call: Call) -> ReportReply:
     """Results of blocks; on disk when this is answered."""
     message: Report = call.body
     services = call.services
-    _check(call, message.agent)
+    check_agent(call, message.agent)
     verdicts = await services.ingest.take(message.agent, message.blocks)
     _count(call, message, [verdict.verdict for verdict in verdicts])
     services.pages.ring()
@@ -157,7 +194,7 @@ def _count(call: Call, message: Report, verdicts: list[str]) -> None:
 async def give_back(call: Call) -> GivenBack:
     """An agent returns blocks that it will not do."""
     message: GiveBack = call.body
-    _check(call, message.agent)
+    check_agent(call, message.agent)
     reason = plain(message.reason)[:DESCRIPTION_LIMIT]
     return GivenBack(await call.services.leases.give_back(message.agent, message.blocks, reason))
 
@@ -178,7 +215,7 @@ def _row(
         summary,
         takes,
         gives,
-        errors=(InvalidInput, *errors),
+        errors=(InvalidInput, Fenced, *errors),
         tag="agents",
         notes="Takes msgpack, plain or zstd, or JSON, where bytes are base64.",
     )

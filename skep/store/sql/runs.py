@@ -57,6 +57,12 @@ class SqlRuns:
         rows = await self._database.read(lambda c: c.execute(query).all())
         return {row.id: _settings.decode(row.settings) for row in rows}
 
+    async def over(self, run_ids: Sequence[str]) -> list[str]:
+        query = sa.select(runs.c.id).where(runs.c.id.in_(run_ids))
+        query = query.where(runs.c.state.not_in([str(state) for state in _ENDED]))
+        open_ = await self._database.read(lambda c: set(c.execute(query).scalars()))
+        return [run for run in run_ids if run not in open_]
+
     async def move(self, run_id: str, to: RunState, reason: str = "", now: float = 0.0) -> Run:
         return await self._database.write(lambda tx: move_run(tx, run_id, to, reason, now))
 

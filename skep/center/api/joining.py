@@ -1,0 +1,51 @@
+"""How a machine becomes an agent: one call, with a token that is good for one.
+
+The agent has made a secret of its own and tells only its digest, so the answer holds nothing
+that could be stolen, and a machine whose answer was lost asks again.
+"""
+
+from __future__ import annotations
+
+import re
+
+from skep import __version__
+from skep.center.auth import Role, check_agent_id, digest_of
+from skep.center.endpoint import Call, Endpoint
+from skep.errors import Conflict, InvalidInput, OldProtocol
+from skep.wire.messages import OLDEST_PROTOCOL, PROTOCOL, Join, Joined
+
+#: Ids of this form belong to the processes of the agent before the dot.
+_PROCESS = re.compile(r".*\.[0-9]{1,3}")
+
+
+async def join(call: Call) -> Joined:
+    """Use the token up, and let the credential in."""
+    message: Join = call.body
+    if not OLDEST_PROTOCOL <= message.protocol <= PROTOCOL:
+        raise OldProtocol(f"protocol {message.protocol} is not spoken here; upgrade the agent")
+    check_agent_id(message.agent)
+    if _PROCESS.fullmatch(message.agent):
+        raise InvalidInput("an id that ends with a dot and a number is one of several processes")
+    services = call.services
+    token = call.headers.get("authorization", "").partition(" ")[2].strip()
+    grant = await services.store.tokens.join(
+        digest_of(token), message.agent, message.digest, services.clock.now(), dry=message.dry
+    )
+    return Joined(message.agent, services.name, __version__, grant)
+
+
+ENDPOINTS = (
+    Endpoint(
+        "POST",
+        "/node/join",
+        Role.JOIN,
+        join,
+        "Join as a new agent",
+        Join,
+        Joined,
+        errors=(InvalidInput, OldProtocol, Conflict),
+        tag="agents",
+        notes="With a one-time token. `digest` is the SHA-256 of a secret that the agent has"
+        " made, base64 in JSON; the secret is its token from then on.",
+    ),
+)
