@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import platform
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -128,7 +129,9 @@ def build(
         announce.ring()
 
     manners = Manners(settings.sites)
-    dispatcher = Dispatcher(settings.lanes, store, bus, clock, name, there_is_work, manners)
+    dispatcher = Dispatcher(
+        settings.lanes, store, bus, clock, name, there_is_work, manners, host=platform.node()
+    )
     wrong_tokens = settings.center.wrong_tokens
     auth = Auth(store, clock, enabled=settings.center.auth, wrong_tokens=wrong_tokens)
     validator = Validator((*SCHEMES, *known_schemes()), rng, known_kinds())
