@@ -7,16 +7,86 @@ block's target is "" (whoever downloads by HTTP), `kind:NAME` (whoever offers th
 
 from __future__ import annotations
 
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
 ANYBODY = ""
 KIND = "kind:"
 RUN = "run:"
 #: What every agent of the first hour could do; its blocks need no word of their own.
 PLAIN_KIND = "http"
 
+Strategy = Literal["any", "fixed", "chained", "hashed"]
+Key = Literal["host", "prefix", "session", "git", "uri"]
+WhenGone = Literal["stop", "wait", "restart"]
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """Which agents may take the requests of a run."""
+
+    #: `any`: every agent that fits. `fixed`: n agents, chosen once. `chained`: as fixed, and
+    #: what is found on a page goes to the agent that fetched the page. `hashed`: each key has
+    #: its agent.
+    strategy: Strategy = "any"
+    #: Agents, for `fixed` and `chained`.
+    n: Annotated[int, Meta(ge=1, le=10_000)] = 1
+    #: What is hashed, for `hashed`: the host, the URI up to its first folder (`prefix`), the
+    #: session, the repository (`git`) or the whole URI.
+    key: Key = "host"
+    #: Agents of this group only.
+    group: Annotated[str, Meta(max_length=64)] = ""
+    #: Agents on this operating system only, such as `Linux`; case does not matter.
+    os: Annotated[str, Meta(max_length=64)] = ""
+    #: Agents with all of these labels only.
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    #: Agents with so many megabytes of free memory only.
+    memory: Annotated[int, Meta(ge=0, le=2**40)] = 0
+    #: For `chained`, when an agent is gone that requests belong to: `stop` the run, `wait` for
+    #: it, or `restart` its chains from their first requests on another agent.
+    when_gone: WhenGone = "stop"
+    #: Seconds that `wait` waits for the agent, and `restart` for another; then the run stops.
+    patience: Annotated[float, Meta(ge=0, le=604_800)] = 60.0
+
+    @property
+    def selective(self) -> bool:
+        """It asks for more than the kind of downloader."""
+        return bool(self.group or self.os or self.labels or self.memory)
+
+    @property
+    def plain(self) -> bool:
+        """Anybody who offers the kind may take anything: nothing is allocated."""
+        return self.strategy == "any" and not self.selective
+
+    @property
+    def wanted(self) -> int:
+        """Agents without which a run cannot start."""
+        return {"fixed": self.n, "chained": self.n, "hashed": 1}.get(self.strategy, 0)
+
+    def in_words(self) -> str:
+        """Short, for people: `chained(2) group=eu`."""
+        what = {"any": "any", "hashed": f"hashed({self.key})"}
+        parts = [what.get(self.strategy, f"{self.strategy}({self.n})")]
+        parts += [f"group={self.group}"] if self.group else []
+        parts += [f"os={self.os}"] if self.os else []
+        parts += [f"{name}={value}" for name, value in sorted(self.labels.items())]
+        parts += [f"memory>={self.memory}MB"] if self.memory else []
+        return " ".join(parts)
+
+
+class AskedPlacement(Placement, frozen=True, forbid_unknown_fields=True):
+    """As a caller writes it: a misspelt field is told, not dropped."""
+
 
 def kind_target(kind: str) -> str:
     """The target of blocks that any agent with this kind of downloader may take."""
     return ANYBODY if kind == PLAIN_KIND else f"{KIND}{kind}"
+
+
+def run_target(number: int) -> str:
+    """The target of blocks that the agents of one run may take."""
+    return f"{RUN}{number}"
 
 
 def own_target(agent: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from skep.model.code import Code
 from skep.model.content import ContentRules
 from skep.model.dispatch import DispatchOrder
 from skep.model.exits import AskedExits, AskedSessions, ExitRules, Sessions
+from skep.model.placement import AskedPlacement, Placement
 from skep.model.request import DEFAULT_PRIORITY
 from skep.model.states import RunState
 
@@ -64,16 +65,18 @@ class RunSettings(msgspec.Struct, frozen=True):
     robots: bool = True
     #: Status codes that count as done although they are 400 or more.
     accept_status: tuple[Annotated[int, Meta(ge=100, le=999)], ...] = ()
-    #: What the downloaders `python` and `shell` run.
-    code: Code | None = None
-    #: Options of the downloader `curl`, as on its command line; only safe ones are taken.
-    curl: tuple[Annotated[str, Meta(max_length=8192)], ...] = ()
     #: Proxies or redials; None = by the agent's own address.
     exits: ExitRules | None = None
     #: Identities of the run; `5` is short for five by the default rules.
     sessions: Sessions = None
+    #: What the downloaders `python` and `shell` run.
+    code: Code | None = None
+    #: Options of the downloader `curl`, as on its command line; only safe ones are taken.
+    curl: tuple[Annotated[str, Meta(max_length=8192)], ...] = ()
     #: What of each page goes back to the center; None = all of it.
     content: ContentRules | None = None
+    #: Which agents may take the requests.
+    placement: Placement = Placement()
 
 
 class AskedSettings(RunSettings, frozen=True, forbid_unknown_fields=True):
@@ -81,6 +84,7 @@ class AskedSettings(RunSettings, frozen=True, forbid_unknown_fields=True):
 
     exits: AskedExits | None = None
     sessions: AskedSessions | Annotated[int, Meta(ge=1, le=1000)] | None = None
+    placement: AskedPlacement = AskedPlacement()
 
     def checked(self) -> RunSettings:
         """The same as they are kept."""

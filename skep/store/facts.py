@@ -22,6 +22,8 @@ class RequestRow(msgspec.Struct, frozen=True):
     #: msgpack of what `Work` needs beyond id and uri: (method, headers, body, meta).
     arguments: bytes
     expires_at: float | None = None
+    #: The request on whose page it was found; counts in chained runs.
+    parent: int | None = None
 
 
 class Accepted(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ method. `testing/conformance/store.py` proves all of this against each database.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from skep.model.attempt import Attempt
@@ -39,9 +39,10 @@ from skep.store.facts import (
     Verdict,
 )
 from skep.store.fire_ports import Fires
-from skep.store.generator_ports import Generations
 from skep.store.fleet_ports import Agents, Tokens
+from skep.store.generator_ports import Generations
 from skep.store.job_ports import JobRuns, Jobs
+from skep.store.placement_ports import Allocations, Placing
 from skep.store.record_ports import Failures, Keeping, Notices
 from skep.store.site_ports import Sites
 from skep.store.wait_ports import Waits
@@ -84,7 +85,11 @@ class Requests(Protocol):
         so, or of all with `failed_only`, only those that have failed before count."""
 
     async def pack(
-        self, plans: Sequence[PackPlan], now: float, manners: Manners | None = None
+        self,
+        plans: Sequence[PackPlan],
+        now: float,
+        manners: Manners | None = None,
+        placings: Mapping[str, Placing] | None = None,
     ) -> Packing:
         """Move the oldest waiting requests of each plan into READY blocks, in its order.
 
@@ -94,6 +99,9 @@ class Requests(Protocol):
         A host to which `manners` give a pace is in one open block at a time; what waits
         for it beyond that is parked (DELAYED, no failure counted) and woken by
         `Sites.wake`, or by its time. Without `manners` no host has a pace.
+
+        Requests of a run whose placement is more than `any` go where its entry in `placings`
+        says, or are held back: parked for some seconds. A block has one target.
         """
 
     async def wake(self, now: float, limit: int) -> int:
@@ -303,6 +311,8 @@ class Store(Protocol):
     def turns(self) -> Turns: ...
     @property
     def agents(self) -> Agents: ...
+    @property
+    def allocations(self) -> Allocations: ...
     @property
     def ledgers(self) -> Ledgers: ...
     @property

@@ -13,15 +13,16 @@ import msgspec
 
 from skep.model.block import BlockRef
 from skep.model.manners import Manners
-from skep.model.placement import kind_target
 from skep.model.request import Work
 from skep.model.states import RequestState
 from skep.store.facts import PackPlan
+from skep.store.placement_ports import Placing
 from skep.store.sql.block_rows import Packed, new_blocks
 from skep.store.sql.database import Tx
 from skep.store.sql.dialect import id_list
 from skep.store.sql.holds import give_to
-from skep.store.sql.runs import hold_run
+from skep.store.sql.placing import by_target
+from skep.store.sql.runs import HeldRun, hold_run
 from skep.store.sql.seats import BLOCK_BYTES, Seats, Table, take_seats
 from skep.store.sql.waiting import waiting_of
 
@@ -41,23 +42,43 @@ _arguments = msgspec.msgpack.Decoder(_Arguments)
 
 
 def pack_one(
-    tx: Tx, plan: PackPlan, now: float, manners: Manners | None
+    tx: Tx, plan: PackPlan, now: float, manners: Manners | None, placing: Placing | None = None
 ) -> tuple[list[BlockRef], int]:
     """The oldest waiting requests of a plan, now in READY blocks; none if its run rests.
 
-    Also how many were parked, because their host is not to be asked now.
+    Also how many were parked, because their host is not to be asked now or their agent is
+    not there.
     """
     run = hold_run(tx, plan.run)
     if not run.running:
         return [], 0
     found = list(_within(PLAN_BYTES, waiting_of(tx, run.no, plan)))
+    groups, parked = by_target(tx, run, found, placing, now)
+    refs: list[BlockRef] = []
+    for target, rows in groups.items():
+        # One after the other: a host that the first group claims is taken for the next.
+        made, waiting = _pack_rows(tx, run, plan, rows, target, now, manners)
+        refs += made
+        parked += waiting
+    return refs, parked
+
+
+def _pack_rows(
+    tx: Tx,
+    run: HeldRun,
+    plan: PackPlan,
+    found: list[Any],
+    target: str,
+    now: float,
+    manners: Manners | None,
+) -> tuple[list[BlockRef], int]:
+    """Requests that are all for one target."""
     seats = Seats(found, [], 0)
     if manners is not None:
         seats = take_seats(tx, run, plan, found, now, manners)
     tables = [Table(rows, []) for rows in _chunks(seats.free, plan.block_size)] + seats.tables
     arguments = _arguments_of(tx, [row.id for table in tables for row in table.rows if row.bytes])
     contents = [_packed(table.rows, arguments) for table in tables]
-    target = kind_target(run.rules.downloader)
     made = new_blocks(tx, run.no, plan.priority, contents, now, "packed", target=target)
     give_to(tx, {block: table.hosts for block, table in zip(made, tables, strict=True)})
     tx.move(run.no, RequestState.WAITING, RequestState.QUEUED, len(found) - seats.parked)

@@ -6,7 +6,7 @@ long ago is deleted in `forget`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -18,8 +18,10 @@ from skep.model.manners import Manners
 from skep.model.run import RunSettings
 from skep.model.states import BlockState, RequestState
 from skep.store.facts import Accepted, Backlog, Packing, PackPlan, RequestRow, RequestView
+from skep.store.placement_ports import Placing
 from skep.store.sql.backlog import read_backlog
 from skep.store.sql.cancel import cancel_open, change_all
+from skep.store.sql.chains import origins
 from skep.store.sql.conditions import MORTAL, stored
 from skep.store.sql.database import ACCEPTED, Database, Tx
 from skep.store.sql.dialect import id_list
@@ -58,10 +60,16 @@ class SqlRequests:
         return await self._database.read(lambda c: read_backlog(c, failed_only=failed_only))
 
     async def pack(
-        self, plans: Sequence[PackPlan], now: float, manners: Manners | None = None
+        self,
+        plans: Sequence[PackPlan],
+        now: float,
+        manners: Manners | None = None,
+        placings: Mapping[str, Placing] | None = None,
     ) -> Packing:
+        of = placings or {}
+
         def work(tx: Tx) -> Packing:
-            done = [pack_one(tx, plan, now, manners) for plan in plans]
+            done = [pack_one(tx, plan, now, manners, of.get(plan.run)) for plan in plans]
             blocks = [ref for refs, _ in done for ref in refs]
             return Packing(blocks, sum(parked for _, parked in done))
 
@@ -130,11 +138,23 @@ def accept_rows(tx: Tx, run: HeldRun, rows: Sequence[RequestRow], now: float) ->
     """Keep requests as WAITING, each fingerprint once; raises Conflict for an ended run."""
     if run.ended:
         raise Conflict(f"run {run.id} is {run.state} and takes no more requests")
-    values = [_row(run.no, row, now) for row in rows]
-    new = tx.dialect.insert_new(tx.connection, requests, _COLUMNS, values)
+    new = _insert(tx, run, rows, now)
     tx.tally(run.no, ACCEPTED, new)
     tx.tally(run.no, RequestState.WAITING, new)
-    return Accepted(new, len(values) - new)
+    return Accepted(new, len(rows) - new)
+
+
+def _insert(tx: Tx, run: HeldRun, rows: Sequence[RequestRow], now: float) -> int:
+    values = [_row(run.no, row, now) for row in rows]
+    parents = {row.parent for row in rows if row.parent is not None}
+    if not parents or run.rules.placement.strategy != "chained":
+        return tx.dialect.insert_new(tx.connection, requests, _COLUMNS, values)
+    found = origins(tx, run.no, parents)
+    placed = [
+        (*value, *found.get(row.parent or 0, (None, None)))
+        for value, row in zip(values, rows, strict=True)
+    ]
+    return tx.dialect.insert_new(tx.connection, requests, (*_COLUMNS, "place", "root"), placed)
 
 
 def _row(run: int, row: RequestRow, now: float) -> tuple[Any, ...]:

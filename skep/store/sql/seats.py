@@ -81,7 +81,7 @@ def take_seats(
         for host, queue in queues.items()
         for place in _places(queue[len(given.get(host, ())) :], until[host], paces[host], now)
     ]
-    _park(tx, parked)
+    park(tx, parked)
     tx.move(run.no, RequestState.WAITING, RequestState.DELAYED, len(parked))
     return Seats(free, list(_tables(given, plan.block_size)), len(parked))
 
@@ -111,7 +111,8 @@ def _places(rows: list[Any], until: float, pace: Pace, now: float) -> Iterator[t
         yield row.id, min(when, end)
 
 
-def _park(tx: Tx, places: list[tuple[int, float]]) -> None:
+def park(tx: Tx, places: list[tuple[int, float]]) -> None:
+    """(id, when): waiting requests are delayed until then, without a failure."""
     for start in range(0, len(places), PARK_CHUNK):
         chunk = places[start : start + PARK_CHUNK]
         times = " ".join(f"WHEN {number:d} THEN {float(when)!r}" for number, when in chunk)

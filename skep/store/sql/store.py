@@ -7,6 +7,7 @@ import asyncio
 import sqlalchemy as sa
 
 from skep.store.sql.agents import SqlAgents
+from skep.store.sql.allocations import SqlAllocations
 from skep.store.sql.blocks import SqlBlocks
 from skep.store.sql.database import PATIENCE, Database
 from skep.store.sql.desk import SqlAlerts, SqlSegments
@@ -53,6 +54,7 @@ class SqlStore:
         self.blocks = SqlBlocks(self.database)
         self.turns = SqlTurns(self.database)
         self.agents = SqlAgents(self.database)
+        self.allocations = SqlAllocations(self.database)
         self.ledgers = SqlLedgers(self.database)
         self.figures = SqlFigures(self.database)
         self.tokens = SqlTokens(self.database)

@@ -69,6 +69,10 @@ requests = sa.Table(
     # Of a dead request: what failed, and when it was given up.
     sa.Column("fault", sa.BigInteger, nullable=True),
     sa.Column("died_at", Seconds, nullable=True),
+    # In a chain: the agent that it belongs to (or `>N`: whoever fetches request N), and the
+    # request that the chain began with.
+    sa.Column("place", Exact, nullable=True),
+    sa.Column("root", sa.BigInteger, nullable=True),
     sa.UniqueConstraint("run", "fingerprint", name="requests_once"),
     sqlite_autoincrement=True,
 )

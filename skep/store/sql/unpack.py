@@ -1,11 +1,12 @@
-"""Blocks of runs that rest, taken apart where others wait for their hosts. Centers only.
+"""Blocks that nobody can lease, taken apart: their requests wait again. Centers only.
 
-A paused run may rest for weeks; a block of it that nobody can lease must not keep a host
-from the other runs for so long.
+A paused run may rest for weeks; a block of it must not keep a host from the other runs for
+so long. And an agent may be gone for good; a block for it alone must not fill a lane.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -39,11 +40,21 @@ def unpack_resting(tx: Tx, now: float, limit: int) -> int:
     locked = sa.select(blocks).where(wanted, CLAIMABLE_BLOCKS).order_by(blocks.c.id)
     rows = list(tx.execute(locked.with_for_update(skip_locked=True)))
     for row in rows:
-        _unpack(tx, row, now)
+        _unpack(tx, row, now, "its run rests, its hosts do not")
     return len(rows)
 
 
-def _unpack(tx: Tx, row: Any, now: float) -> None:
+def unpack_targets(tx: Tx, targets: Sequence[str], now: float, limit: int) -> list[int]:
+    """Claimable blocks for agents that cannot take them; returns the blocks."""
+    locked = sa.select(blocks).where(CLAIMABLE_BLOCKS, blocks.c.target.in_(targets))
+    locked = locked.order_by(blocks.c.id).limit(limit).with_for_update(skip_locked=True)
+    rows = list(tx.execute(locked))
+    for row in rows:
+        _unpack(tx, row, now, f"nobody can take what is for {row.target}")
+    return [row.id for row in rows]
+
+
+def _unpack(tx: Tx, row: Any, now: float, why: str) -> None:
     members = open_members(tx.connection, row.id)
     if members:
         tx.sql(
@@ -53,5 +64,5 @@ def _unpack(tx: Tx, row: Any, now: float) -> None:
     tx.move(row.run, RequestState.QUEUED, RequestState.DELAYED, len(members))
     ended = {"state": int(BlockState.FAILED), "open": 0}
     tx.execute(sa.update(blocks).where(blocks.c.id == row.id).values(**ended))
-    note_history(tx, [row.id], BlockState.FAILED, now, "unpacked: its run rests, its hosts do not")
+    note_history(tx, [row.id], BlockState.FAILED, now, f"unpacked: {why}")
     let_go(tx, [row.id], now)
