@@ -20,6 +20,7 @@ from skep.bus.ports import Bus
 from skep.bus.registry import open_bus
 from skep.center.api import (
     agents,
+    dispatches,
     driver,
     failures,
     fleet,
@@ -33,8 +34,8 @@ from skep.center.api import (
     runs,
     schedules,
     sites,
-    tokens,
     storage,
+    tokens,
     why,
 )
 from skep.center.auth import Role
@@ -76,6 +77,7 @@ def api_table() -> tuple[Endpoint, ...]:
         *request_acts.ENDPOINTS,
         *failures.ENDPOINTS,
         *storage.ENDPOINTS,
+        *dispatches.ENDPOINTS,
         *fleet.ENDPOINTS,
         *agents.ENDPOINTS,
         *tokens.ENDPOINTS,

@@ -38,6 +38,7 @@ COMMANDS: dict[str, str] = {
     "storage": "Show what is kept, what was deleted and what will be; notices, too.",
     "schedule": "Show when jobs run by themselves; try out a cron line.",
     "agents": "List agents; enable, disable or end one; make tokens.",
+    "dispatch": "Dispatch one round by hand, or show the log of dispatches.",
     "sites": "List hosts; show how one is treated, set or clear its rule.",
     "doctor": "Check this machine and the center, and say how to mend what is wrong.",
     "center": "Start a center alone.",
