@@ -25,18 +25,20 @@ from skep.agent.pump import Pump
 from skep.agent.redial import Redialer
 from skep.agent.reporting import Reporter
 from skep.agent.runs import Downloaders
+from skep.agent.session import Session
 from skep.agent.sites import SiteGate
 from skep.agent.usher import Usher
 from skep.agent.vitals import Gauge
 from skep.agent.workspace import Workspace
 from skep.downloaders.ports import Kind, LineKind
+from skep.errors import Fenced
 from skep.model.agent import Registration, Vitals
 from skep.model.block import Held
 from skep.model.run import RunSettings
 from skep.runtime.clock import Clock
 from skep.settings import Settings
 from skep.wire.client import CenterClient
-from skep.wire.messages import Command, HeartbeatReply
+from skep.wire.messages import Command, HeartbeatReply, Registered
 
 log = logging.getLogger(__name__)
 
@@ -67,8 +69,13 @@ class Agent:
         self._stop = asyncio.Event()
         self._ended = asyncio.Event()
         self._main: asyncio.Task[None] | None = None
-        self._gauge = Gauge()
+        #: Another process is this agent: what this one holds is not its own any more.
+        self._fenced: Fenced | None = None
+        #: Whoever runs it shall run it again when it has ended.
+        self.restarting = False
+        self._gauge = Gauge(folder=folder)
         self.workspace = Workspace(folder)
+        self.session = Session(folder)
         self.outbox = Outbox(folder / "outbox", self._settings.outbox_bytes)
         sites = settings.sites
         gate: SiteGate[Gated] = SiteGate(
@@ -78,8 +85,15 @@ class Agent:
         )
         self.holding = Holding(clock.monotonic, gate)
         self.downloaders = Downloaders(kinds, clock.monotonic)
-        pulse = Pulse(self.vitals, self._held, self._answered, self._center_is_back)
-        self.heart = Heart(client, registration, pulse, clock, rng)
+        pulse = Pulse(
+            self.vitals,
+            self._held,
+            self._answered,
+            self._center_is_back,
+            self.workspace.names,
+            self._taken,
+        )
+        self.heart = Heart(client, registration, pulse, clock, rng, self.session)
         self.reporter = Reporter(
             self.id, client, self.holding, self.outbox, self._settings.report_every, clock, rng
         )
@@ -113,7 +127,8 @@ class Agent:
             kind.redial = self.redialer.ask if self.redialer.able else None
 
     async def run(self) -> None:
-        """Until it is stopped. Raises Unauthorized, Forbidden or OldProtocol at the start."""
+        """Until it is stopped. Raises Unauthorized, Forbidden or OldProtocol at the start, and
+        Fenced whenever another process has become this agent."""
         self._main = asyncio.current_task()
         try:
             await asyncio.to_thread(self._open)
@@ -158,6 +173,7 @@ class Agent:
     def _open(self) -> None:
         self.workspace.open()
         self.outbox.open()
+        self.session.open()
 
     async def _registered(self) -> bool:
         """False when the agent was stopped before a center took it."""
@@ -173,7 +189,7 @@ class Agent:
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as group:
             loops = [
-                group.create_task(self.heart.run()),
+                group.create_task(self._beat()),
                 group.create_task(self.leaser.run()),
                 group.create_task(self.reporter.run()),
                 group.create_task(self._listen()),
@@ -181,10 +197,26 @@ class Agent:
             ]
             self.reporter.center_is_back()
             await self._stop.wait()
-            await self._let_go()
+            if self._fenced is None:
+                await self._let_go()
             for loop in loops:
                 loop.cancel()
+        if self._fenced is not None:
+            raise self._fenced
         self.reporter.save_rest()
+        await self._last_words()
+
+    async def _beat(self) -> None:
+        try:
+            await self.heart.run()
+        except Fenced as error:
+            # Nothing is given back or reported: by now all of it is the other one's.
+            self._fenced = error
+            self.stop()
+
+    async def _last_words(self) -> None:
+        with contextlib.suppress(Fenced):
+            await self.heart.last_word()
         if self.leaser.asking:
             await self.heart.take_leave()
 
@@ -246,6 +278,19 @@ class Agent:
         if reply.lease is not None:
             await self.leaser.take(reply.lease, self._clock.monotonic())
 
+    async def _taken(self, rules: Registered) -> None:
+        """A center took us: its rules hold, and it knows which runs are over."""
+        if rules.session:
+            await asyncio.to_thread(self.session.taken)
+        if rules.sites is not None:
+            self.holding.gate.follow(
+                adaptive=rules.sites.adaptive,
+                breaker_after=rules.sites.breaker_after,
+                crawl_delay_cap=rules.sites.crawl_delay_cap,
+            )
+        for run in rules.released:
+            await self._release(run)
+
     def _center_is_back(self) -> None:
         self.reporter.center_is_back()
         self.leaser.wake()
@@ -256,6 +301,8 @@ class Agent:
 
     async def obey(self, command: Command) -> None:
         """Do what a center says. Saying it twice changes nothing."""
+        if command.order and not self.heart.obeyed(command.order):
+            return
         match command.name:
             case "wake" | "resume":
                 self.leaser.wake()
@@ -265,7 +312,12 @@ class Agent:
                 self._hand_over(command.run)
             case "release":
                 await self._release(command.run)
-            case "exit":
+            case "drain":
+                log.info("told to drain: what has not begun goes back")
+                self._hand_over(None)
+            case "exit" | "restart":
+                log.info("told to %s", command.name)
+                self.restarting = command.name == "restart"
                 self.stop()
             case _:
                 log.warning("the center sent a command that is not known: %r", command.name)
@@ -281,7 +333,7 @@ class Agent:
                 await asyncio.to_thread(self.workspace.allocate, command.run, settings)
         self.leaser.wake()
 
-    def _hand_over(self, run: str) -> None:
+    def _hand_over(self, run: str | None) -> None:
         """Unstarted work of a paused run goes back to the center, which keeps it: an agent
         that held it would need to hear of the end of the pause."""
         self.holding.withdraw(run)

@@ -11,9 +11,11 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from math import inf
+from pathlib import Path
 from random import Random
 
-from skep.errors import Forbidden, OldProtocol, SkepError, Unauthorized, UnknownAgent
+from skep.agent.session import Session
+from skep.errors import Fenced, Forbidden, OldProtocol, SkepError, Unauthorized, UnknownAgent
 from skep.model.agent import Registration, Vitals
 from skep.model.block import Held
 from skep.runtime.backoff import Backoff
@@ -27,6 +29,8 @@ log = logging.getLogger(__name__)
 #: At the first start these mean a mistake of whoever started the agent; later on they may
 #: be a center's bad moment, and the agent waits for a better one.
 FATAL = (Unauthorized, Forbidden, OldProtocol)
+#: Seconds for the last beat of an agent that was told to end.
+LAST_WORD = 2.0
 REGISTER = Backoff(first=0.5, cap=30.0)
 #: Longest pause between tries while no center answers: below the time after which a center
 #: that comes back would take the agent for dead. It is a beat at most, since no more callers
@@ -47,6 +51,9 @@ class Pulse:
     held: Callable[[], list[Held]]
     answered: Callable[[list[Held], HeartbeatReply], Awaitable[None]]
     back: Callable[[], None]
+    #: Runs that are remembered, and what a center said when it took us.
+    runs: Callable[[], list[str]] = list
+    taken: Callable[[Registered], Awaitable[None]] | None = None
 
 
 class Heart:
@@ -59,10 +66,12 @@ class Heart:
         pulse: Pulse,
         clock: Clock,
         rng: Random,
+        session: Session | None = None,
     ) -> None:
         self._client = client
         self._registration = registration
         self._pulse = pulse
+        self._session = session or Session(Path())
         self._clock = clock
         self._rng = rng
         self._now = Nudge(clock)
@@ -74,6 +83,17 @@ class Heart:
         self._sent = -inf
         self._alive_since = inf
         self.beats = 0
+        #: The newest order that was obeyed, and the newest that a center knows of.
+        self._obeyed = 0
+        self._told = 0
+
+    def obeyed(self, order: int) -> bool:
+        """An order was obeyed; False when that is no news. The next beat says so, at once."""
+        if order <= self._obeyed:
+            return False
+        self._obeyed = order
+        self.beat_now()
+        return True
 
     def beat_now(self) -> None:
         """Something happened that a center should hear before the next beat is due."""
@@ -100,12 +120,15 @@ class Heart:
         self._sent = max(self._sent, sent)
 
     async def register(self) -> Registered:
-        """For ever, until a center takes it; raises only what is `FATAL` at first start."""
+        """For ever, until a center takes it; raises what is `FATAL` at first start, and Fenced
+        when another process is this agent."""
         attempt = 0
         while True:
             sent, held = self._clock.monotonic(), self._pulse.held()
             try:
                 self._known = await self._introduce(held)
+            except Fenced:
+                raise
             except SkepError as error:
                 if self._known is None and isinstance(error, FATAL):
                     raise
@@ -114,6 +137,8 @@ class Heart:
                 if not held:  # else the next beat tells what of it is still ours
                     self._lived(sent)
                 self._in_touch()
+                if self._pulse.taken is not None:
+                    await self._pulse.taken(self._known)
                 log.info("registered at %s as %s", self._client.address, self._registration.id)
                 return self._known
             attempt += 1
@@ -121,7 +146,18 @@ class Heart:
 
     async def _introduce(self, held: list[Held]) -> Registered:
         """With what we hold: whatever else a center thinks we have goes to others at once."""
-        return await self._client.register(Register(self._registration, holding=held))
+        mine = self._session
+        message = Register(
+            self._registration,
+            holding=held,
+            session=mine.number,
+            mark=mine.mark,
+            marks=mine.known,
+            runs=self._pulse.runs(),
+        )
+        answer = await self._client.register(message)
+        self._client.agent_session = mine.number = answer.session
+        return answer
 
     async def take_leave(self) -> None:
         """The last word of a draining agent that hung up on a lease call: a block may have
@@ -130,6 +166,11 @@ class Heart:
             await self._introduce(self._pulse.held())
         except SkepError as error:
             log.debug("leave: %s", error.detail)
+
+    async def last_word(self) -> None:
+        """Of an agent that ends: an order that it has obeyed and no center knows of."""
+        if self._obeyed > self._told:
+            await self._beat(LAST_WORD)
 
     async def run(self) -> None:
         """Beat for ever."""
@@ -148,16 +189,21 @@ class Heart:
         held = self._pulse.held()
         sent = self._clock.monotonic()
         deaf = sent - self._heard
-        beat = Heartbeat(self._registration.id, self._pulse.vitals(), held, deaf=deaf)
+        obeyed = self._obeyed
+        vitals = self._pulse.vitals()
+        beat = Heartbeat(self._registration.id, vitals, held, deaf=deaf, obeyed=obeyed)
         try:
             reply = await self._client.heartbeat(beat, seconds)
         except UnknownAgent:
             await self.register()
             return True
+        except Fenced:
+            raise
         except SkepError as error:
             self._lost_touch(error)
             return False
         self.beats += 1
+        self._told = max(self._told, obeyed)
         self._in_touch()
         if not reply.known:
             await self.register()

@@ -24,8 +24,9 @@ log = logging.getLogger(__name__)
 RESTART = Backoff(first=0.5, cap=30.0)
 #: A child that lived so long did not die of its start.
 STEADY_SECONDS = 60.0
-#: Exit codes that a restart cannot mend: wrong usage, refused by the center.
-HOPELESS = frozenset({2, 4})
+#: Exit codes that a restart cannot mend: wrong usage, refused by the center, another process
+#: is this agent.
+HOPELESS = frozenset({2, 4, 5})
 
 Argv = Callable[[int], list[str]]
 

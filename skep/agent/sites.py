@@ -113,15 +113,19 @@ class SiteGate(Generic[Item]):
     def __init__(
         self, *, adaptive: bool = True, breaker_after: int = 5, crawl_delay_cap: float = 300.0
     ) -> None:
-        self._adaptive = adaptive
-        self._breaker_after = breaker_after
-        self._crawl_delay_cap = crawl_delay_cap
+        self.follow(adaptive=adaptive, breaker_after=breaker_after, crawl_delay_cap=crawl_delay_cap)
         self._sites: dict[str, Site[Item]] = {}
         self._queue: list[tuple[float, int, Site[Item]]] = []
         self._count = 0
         #: Requests that wait, and how many of them can be started soon.
         self.waiting = 0
         self.ripe = 0
+
+    def follow(self, *, adaptive: bool, breaker_after: int, crawl_delay_cap: float) -> None:
+        """Rules for all hosts, from now on: the center's, when it gives any."""
+        self._adaptive = adaptive
+        self._breaker_after = breaker_after
+        self._crawl_delay_cap = crawl_delay_cap
 
     def learn(self, pace: Pace, now: float) -> Site[Item]:
         """A lease came with this pace: it holds from now on, and ends a rest."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 from pathlib import Path
 
 from skep import __version__
@@ -17,8 +18,9 @@ _PROC = Path("/proc")
 class Gauge:
     """Remembers the last reading of the CPU's clock, since a load is a difference."""
 
-    def __init__(self, proc: Path = _PROC) -> None:
+    def __init__(self, proc: Path = _PROC, folder: Path | None = None) -> None:
         self._proc = proc
+        self._folder = folder
         self._busy, self._total = _cpu_ticks(proc)
 
     def read(self, *, active: int, rate: float, outbox: int, dropped: int) -> Vitals:
@@ -31,6 +33,8 @@ class Gauge:
             rate=round(rate, 1),
             outbox=outbox,
             dropped=dropped,
+            free_disk=_free(self._folder),
+            load=_load(self._proc),
         )
 
     def _cpu(self) -> float:
@@ -69,6 +73,19 @@ def _memory(proc: Path, name: bytes) -> int:
         if line.startswith(name):
             return int(line.split()[1]) * 1024
     return 0
+
+
+def _free(folder: Path | None) -> int:
+    try:
+        return shutil.disk_usage(folder).free if folder is not None else 0
+    except OSError:
+        return 0
+
+
+def _load(proc: Path) -> float:
+    """Of the last minute: processes that run or want to."""
+    words = (read_or_none(proc / "loadavg") or b"").split()
+    return float(words[0]) if words else 0.0
 
 
 def _processes(proc: Path) -> int:

@@ -55,12 +55,18 @@ class Workspace:
         # Settings may hold the logins of proxies.
         self._folder.mkdir(parents=True, exist_ok=True)
         self._folder.chmod(0o700)
+        for torn in self._folder.glob(f"*{_SUFFIX}.new"):
+            torn.unlink(missing_ok=True)  # of a process that died while it wrote
         for path in sorted(self._folder.glob(f"*{_SUFFIX}"), key=lambda p: p.stat().st_mtime):
             if found := _read(path):
                 self._runs[found.run] = found.settings
             else:
                 log.warning("workspace: forgot %s, it cannot be read", path.name)
                 path.unlink(missing_ok=True)
+
+    def names(self) -> list[str]:
+        """Runs that are remembered, for a center to say which of them are over."""
+        return list(self._runs)
 
     def runs(self) -> dict[str, RunSettings]:
         """Allocated runs, the one allocated longest ago first."""

@@ -23,11 +23,14 @@ from skep.wire import codec
 from skep.wire.messages import (
     PROTOCOL,
     PROTOCOL_HEADER,
+    SESSION_HEADER,
     Command,
     GiveBack,
     GivenBack,
     Heartbeat,
     HeartbeatReply,
+    Join,
+    Joined,
     LeaseAsk,
     LeaseReply,
     Register,
@@ -73,6 +76,8 @@ class CenterClient:
         self._rng = rng
         self._at = 0
         self._session: aiohttp.ClientSession | None = None
+        #: Which process of an agent calls here; 0 = not known, or no agent.
+        self.agent_session = 0
 
     async def __aenter__(self) -> Self:
         return self
@@ -99,6 +104,10 @@ class CenterClient:
     async def register(self, message: Register) -> Registered:
         """Raises Unauthorized, OldProtocol, and what every call may raise."""
         return await self._node("register", message, Registered)
+
+    async def join(self, message: Join) -> Joined:
+        """With a one-time token. Raises Unauthorized, Conflict, Forbidden, OldProtocol."""
+        return await self._node("join", message, Joined)
 
     async def heartbeat(self, message: Heartbeat, seconds: float = CALL_SECONDS) -> HeartbeatReply:
         """Raises UnknownAgent when the agent has to register again."""
@@ -176,8 +185,9 @@ class CenterClient:
         failure: SkepError | None = None
         for _ in self._urls:
             url = self.address + path
+            sent = {**headers, **self._agent_headers()}
             try:
-                return await self._once(method, url, data, headers, reply, seconds)
+                return await self._once(method, url, data, sent, reply, seconds)
             except _NETWORK_ERRORS as error:
                 failure = failure or CenterUnreachable(f"{url}: {_words(error)}")
             except SkepError as error:
@@ -223,6 +233,9 @@ class CenterClient:
             headers["Authorization"] = f"Bearer {self._token}"
         return headers
 
+    def _agent_headers(self) -> dict[str, str]:
+        return {SESSION_HEADER: str(self.agent_session)} if self.agent_session else {}
+
     async def commands(self, agent: str) -> AsyncIterator[Command]:
         """Everything that a center pushes to this agent, for ever.
 
@@ -237,6 +250,7 @@ class CenterClient:
                 async with self._open_session().ws_connect(
                     url,
                     params={"agent": agent},
+                    headers=self._agent_headers(),
                     heartbeat=PING_SECONDS,
                     timeout=aiohttp.ClientWSTimeout(ws_close=CONNECT_SECONDS),
                 ) as socket:

@@ -1,0 +1,70 @@
+"""Which life of the agent's folder this process is. Runs in the agent's process.
+
+A folder can be copied and the copy started: two processes with one identity. Centers let the
+newest in and refuse the older one. So that the older one, started again, is not taken for the
+newest, every process leaves a mark in its folder before it registers: a folder that does not
+know the mark of the process that the centers know is an old copy.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import msgspec
+
+from skep.agent.files import read_or_none, write_durably
+from skep.runtime.ids import new_secret
+
+log = logging.getLogger(__name__)
+
+
+class _Marks(msgspec.Struct):
+    #: Of the last process that a center took.
+    mark: str = ""
+    #: Of one that has tried to register; perhaps it was taken and never heard of it.
+    next: str = ""
+
+
+class Session:
+    """The marks of a folder. `open` and `taken` block on the disk."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "session"
+        self._marks = _Marks()
+        #: The number that a center gave this process; 0 before.
+        self.number = 0
+        self.mark = ""
+
+    def open(self) -> None:
+        """A mark for this process. A torn or absent file is a folder without a past."""
+        self._marks = _read(self._file)
+        self.mark = self._marks.next or new_secret("life")
+        self._keep(_Marks(self._marks.mark, self.mark))
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """Marks of earlier processes."""
+        return (self._marks.mark,) if self._marks.mark else ()
+
+    def taken(self) -> None:
+        """A center knows this process under its mark."""
+        if self._marks.mark != self.mark:
+            self._keep(_Marks(self.mark))
+
+    def _keep(self, marks: _Marks) -> None:
+        self._marks = marks
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            write_durably(self._file, msgspec.json.encode(marks))
+        except OSError as error:
+            log.warning("cannot remember this session: %s", error.strerror)
+
+
+def _read(file: Path) -> _Marks:
+    data = read_or_none(file)
+    try:
+        return msgspec.json.decode(data, type=_Marks) if data else _Marks()
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        log.warning("forgot %s, it cannot be read", file.name)
+        return _Marks()
