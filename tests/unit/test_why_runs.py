@@ -94,7 +94,7 @@ def test_a_run_that_goes_on_says_in_whose_hands_it_is() -> None:
     )
     why = why_run(found, view(agent(), agent(NOW - 60, "dead")))
     assert (why.waiting, codes(why)) == (False, ["leased", "in_lane", "agent_silent"])
-    assert why.reasons[0].text.startswith("90 requests in 2 blocks are in the hands of agent a1")
+    assert why.reasons[0].text.startswith("90 requests are in the hands of agent a1 (2 blocks)")
     dead = why_run(found, view(agent(NOW - 60), agent(NOW - 60, "dead")))
     assert (dead.waiting, codes(dead)[0]) == (True, "no_live_agent")
 

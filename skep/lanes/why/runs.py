@@ -9,7 +9,7 @@ from skep.lanes.why.blocks import View, lane_full, run_rests
 from skep.lanes.why.care import Care, care_reasons
 from skep.lanes.why.fleet import needs_of, obstacles
 from skep.lanes.why.hosts import Asker, host_reasons
-from skep.lanes.why.words import counted, duration, moment
+from skep.lanes.why.words import being, counted, duration, moment
 from skep.model.lane import lane_of
 from skep.model.states import RunState
 from skep.model.why import Reason, Why
@@ -77,8 +77,8 @@ def _in_hand(hand: InHand, view: View) -> Reason:
     heard = f"last heard {duration(view.now - seen)} ago" if agent else "which nobody knows"
     alive = agent is not None and agent.alive(view.now, view.fleet.alive_after)
     text = (
-        f"{counted(hand.requests, 'request')} in {counted(hand.blocks, 'block')} are in the hands"
-        f" of agent {hand.agent}, {heard}"
+        f"{being(hand.requests, 'request')} in the hands of agent {hand.agent}"
+        f" ({counted(hand.blocks, 'block')}), {heard}"
     )
     frees = "its answers" if alive else "they are taken back within seconds, for another agent"
     facts = {
@@ -103,7 +103,7 @@ def _waiting(wait: RunWait, view: View) -> Iterable[Reason]:
     if not full:
         yield Reason(
             "to_be_packed",
-            f"{counted(wait.ledger.waiting, 'request')} wait to be packed into blocks",
+            f"{being(wait.ledger.waiting, 'request')} waiting to be packed into blocks",
             "the dispatcher takes them within a second, runs by turns",
             facts={"requests": wait.ledger.waiting},
         )
@@ -112,7 +112,7 @@ def _waiting(wait: RunWait, view: View) -> Iterable[Reason]:
 def _queued(count: int) -> Reason:
     return Reason(
         "in_lane",
-        f"{counted(count, 'request')} are in blocks that wait for an agent",
+        f"{being(count, 'request')} in blocks that wait for an agent",
         "agents take them when they have room",
         facts={"requests": count},
     )
@@ -141,7 +141,7 @@ def _delayed(wait: RunWait, view: View) -> Iterable[Reason]:
     if not told:
         yield Reason(
             "parked",
-            f"{counted(wait.ledger.delayed, 'request')} are delayed",
+            f"{being(wait.ledger.delayed, 'request')} delayed",
             "they come again when their host is free, or by their own time",
             facts={"requests": wait.ledger.delayed},
         )
@@ -209,7 +209,7 @@ def _driver_gone(wait: RunWait, driver: DriverFacts, gone: str) -> Reason:
 
 
 def _unread(wait: RunWait, frees: str) -> Reason:
-    text = f"{counted(wait.unread, 'finished page')} have not been read"
+    text = f"{being(wait.unread, 'finished page')} not read yet"
     return Reason("pages_unread", text, frees, facts={"unread": wait.unread})
 
 

@@ -30,6 +30,11 @@ def counted(number: int, noun: str, nouns: str = "") -> str:
     return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
 
 
+def being(number: int, noun: str) -> str:
+    """`1 block is`, `2 blocks are`."""
+    return f"{counted(number, noun)} {'is' if number == 1 else 'are'}"
+
+
 def up_to(number: int, noun: str) -> str:
     """The same for a count that went no further than its limit."""
     more = "at least " if number >= COUNT_LIMIT else ""

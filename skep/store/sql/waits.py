@@ -106,9 +106,12 @@ def _before(connection: sa.Connection, row: Any) -> int:
     if row.state != RequestState.DELAYED or row.failures:
         return 0
     parked = (stored(RequestState.DELAYED), requests.c.host == row.host)
-    better = _some(connection, *parked, requests.c.priority < row.priority)
-    earlier = (requests.c.priority == row.priority, requests.c.not_before < row.not_before)
-    return min(COUNT_LIMIT, better + _some(connection, *parked, *earlier))
+    alike = (*parked, requests.c.priority == row.priority)
+    at = requests.c.not_before
+    found = _some(connection, *parked, requests.c.priority < row.priority)
+    found += _some(connection, *alike, at < row.not_before)
+    found += _some(connection, *alike, at == row.not_before, requests.c.id < row.id)
+    return min(COUNT_LIMIT, found)
 
 
 def _some(connection: sa.Connection, *conditions: Any) -> int:
