@@ -63,9 +63,9 @@ async def _of_run(client: CenterClient, run: str) -> dict[str, Any]:
 
 
 async def _of_all(client: CenterClient) -> dict[str, Any]:
-    names = ("ledger", "lanes", "agents", "alerts")
+    names = ("ledger", "lanes", "agents", "alerts", "storage/disk")
     calls = (client.call("GET", f"/api/v1/{name}", None, dict) for name in names)
-    ledger, lanes, agents, alerts = await asyncio.gather(*calls)
+    ledger, lanes, agents, alerts, disk = await asyncio.gather(*calls)
     return {
         "address": client.address,
         "ledger": ledger,
@@ -73,11 +73,14 @@ async def _of_all(client: CenterClient) -> dict[str, Any]:
         "agents": agents["items"],
         "runs": await read_runs(client, RUNS),
         "alerts": alerts["items"],
+        "disk": disk,
     }
 
 
 def _screen(view: dict[str, Any], now: float) -> str:
     parts = [f"{view['address']}\n{_ledger_line(view['ledger'])}"]
+    if trouble := view.get("disk", {}).get("trouble"):
+        parts.append(colored(f"the disk is full: {trouble}", "red"))
     if "lanes" in view:
         lanes = (f"{lane['lane']} {lane['requests']}/{lane['limit']}" for lane in view["lanes"])
         parts.append("lanes  " + "  ".join(lanes))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import errno
 import hashlib
 import hmac
 import smtplib
@@ -67,7 +68,7 @@ class _GuardedResolver(AbstractResolver):
         refused = [why for item in found if (why := self._policy.check(item["host"]))]
         allowed = [item for item in found if not self._policy.check(item["host"])]
         if not allowed:
-            raise OSError(refused[0] if refused else f"{host} has no address")
+            raise OSError(errno.EACCES, refused[0] if refused else f"{host} has no address")
         return allowed
 
     async def close(self) -> None:

@@ -49,6 +49,7 @@ CHANGES = {
     ("POST", "/api/v1/failures/cancel"): Role.OPERATOR,
     ("POST", "/api/v1/failures/forget"): Role.OPERATOR,
     ("POST", "/api/v1/requests/cancel"): Role.OPERATOR,
+    ("POST", "/api/v1/storage/clean"): Role.ADMIN,
     ("POST", "/api/v1/runs/{run}/revive"): Role.OPERATOR,
     ("POST", "/api/v1/runs/{run}/restart"): Role.OPERATOR,
     ("POST", "/api/v1/runs/{run}/{verb}"): Role.OPERATOR,

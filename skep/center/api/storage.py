@@ -23,6 +23,15 @@ class Folder(msgspec.Struct):
     free: int
 
 
+class Disk(msgspec.Struct):
+    """Room on the disks."""
+
+    disks: list[Folder]
+    free_limit: int
+    #: Why nothing is accepted or leased just now; "" = all is well.
+    trouble: str
+
+
 class Kept(msgspec.Struct):
     """Bytes of one kind that are kept; of logs and rows an estimate."""
 
@@ -106,6 +115,13 @@ async def show_storage(call: Call) -> Storage:
     )
 
 
+async def show_disk(call: Call) -> Disk:
+    """Room alone, at once."""
+    guard = call.services.disk
+    folders = [Folder(folder, free) for folder, free in guard.figures()]
+    return Disk(folders, call.services.settings.keep.free_bytes, guard.trouble)
+
+
 async def show_plan(call: Call) -> Plan:
     """A dry run of retention."""
     items = await call.services.retention.plan(PLAN_LIMIT)
@@ -137,6 +153,7 @@ def _row(
 
 
 ENDPOINTS = (
+    _row("GET", "/api/v1/storage/disk", Role.VIEWER, show_disk, "Is there room?", gives=Disk),
     _row(
         "GET",
         "/api/v1/storage",
