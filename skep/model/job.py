@@ -52,6 +52,8 @@ class JobSettings(RunSettings, frozen=True, forbid_unknown_fields=True):
     memory_limit: Annotated[int, Meta(ge=0, le=2**20)] = 0
     #: Seconds in which a URI is taken once over all runs of the job; 0 = once in each run.
     dedup: Annotated[float, Meta(ge=0, le=315_360_000)] = 0.0
+    #: How often the dead requests of a run are sent again once all others have ended.
+    run_retries: Annotated[int, Meta(ge=0, le=1000)] = 0
     #: Seconds after which a run of the job is stopped; 0 = never.
     run_time_limit: Annotated[float, Meta(ge=0, le=31_536_000)] = 0.0
 
