@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import platform
-import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -138,7 +137,11 @@ def build(
     guard = disk_guard(name, settings, store, clock)
     intake = Intake(store, validator, clock, nudge.ring, guard.check)
     jobs = build_jobs(name, settings, store, auth, validator, intake, clock, rng)
-    restart_at, disk = jobs.keeper.restarts.get, free_bytes(settings.data)
+    restart_at = jobs.keeper.restarts.get
+
+    def disk_trouble() -> str:
+        return guard.trouble
+
     return Services(
         name=name,
         settings=settings,
@@ -165,17 +168,5 @@ def build(
         notifier=build_notifier(settings, store, clock, rng),
         closing=asyncio.Event(),
         jobs=jobs,
-        why=WhyDesk(settings, store, bus, manners, clock, restart_at, disk),
+        why=WhyDesk(settings, store, bus, manners, clock, restart_at, disk_trouble),
     )
-
-
-def free_bytes(folder: str) -> Callable[[], int | None]:
-    """How much room the disk of a folder has; None when the folder is not there (yet)."""
-
-    def look() -> int | None:
-        try:
-            return shutil.disk_usage(folder).free
-        except OSError:
-            return None
-
-    return look

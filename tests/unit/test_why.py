@@ -176,10 +176,12 @@ def test_targets_that_name_no_agent_are_not_taken_for_one() -> None:
 
 
 def test_a_full_disk_and_a_bus_that_is_away() -> None:
-    found = obstacles(fleet(agent(), lanes=None, trouble="Redis is away", free=2**20), Needs())
+    found = obstacles(
+        fleet(agent(), lanes=None, trouble="Redis is away", full="12 MiB free"), Needs()
+    )
     assert [reason.code for reason in found] == ["disk_full", "bus_down"]
-    assert "1.0 MiB are free" in found[0].text
-    assert obstacles(fleet(agent(), free=2**30), Needs()) == []
+    assert found[0].text.endswith("nothing is taken or leased: 12 MiB free")
+    assert obstacles(fleet(agent()), Needs()) == []
 
 
 # -- hosts

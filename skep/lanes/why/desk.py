@@ -33,8 +33,8 @@ FIRES = 20
 
 
 class WhyDesk:
-    """One center's answers. `restart_at` knows when the spider of a run starts again, `free`
-    how many bytes the disk has left (None = not known)."""
+    """One center's answers. `restart_at` knows when the spider of a run starts again, `full`
+    why the disk takes no more ("" = there is room)."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class WhyDesk:
         manners: Manners,
         clock: Clock,
         restart_at: Callable[[str], float | None],
-        free: Callable[[], int | None],
+        full: Callable[[], str],
     ) -> None:
         self._alive_after = settings.center.alive_after
         self._limits = lane_limits(settings.lanes)
@@ -53,7 +53,7 @@ class WhyDesk:
         self._manners = manners
         self._clock = clock
         self._restart_at = restart_at
-        self._free = free
+        self._full = full
 
     async def request(self, request_id: int) -> Why:
         """Raises NotFound."""
@@ -115,7 +115,7 @@ class WhyDesk:
         except BusDown as error:
             trouble = error.detail
         now = self._clock.now()
-        return Fleet(now, self._alive_after, agents, lanes, trouble, self._free())
+        return Fleet(now, self._alive_after, agents, lanes, trouble, self._full())
 
 
 def _with_outcome(fires: list[Fire]) -> Fire | None:

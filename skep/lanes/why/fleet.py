@@ -17,8 +17,6 @@ from skep.model.placement import KIND, RUN
 from skep.model.run import RunSettings
 from skep.model.why import Reason
 
-#: Free bytes below which a disk counts as full.
-DISK_FLOOR = 64 * 2**20
 _START = "skep agent --center URL"
 
 
@@ -49,8 +47,8 @@ class Fleet(msgspec.Struct, frozen=True):
     lanes: Mapping[Lane, tuple[int, int]] | None
     #: Why the bus does not answer.
     trouble: str = ""
-    #: Free bytes where this center keeps its data; None = not known.
-    free: int | None = None
+    #: Why the center's disk takes no more; "" = there is room.
+    full: str = ""
 
     def alive(self) -> list[AgentView]:
         return [view for view in self.agents if view.alive(self.now, self.alive_after)]
@@ -67,8 +65,8 @@ def obstacles(fleet: Fleet, needs: Needs) -> list[Reason]:
 def surroundings(fleet: Fleet) -> list[Reason]:
     """A disk that is full, a bus that is away."""
     reasons = []
-    if fleet.free is not None and fleet.free < DISK_FLOOR:
-        reasons.append(_disk(fleet.free))
+    if fleet.full:
+        reasons.append(_disk(fleet.full))
     if fleet.lanes is None:
         reasons.append(
             Reason(
@@ -82,14 +80,13 @@ def surroundings(fleet: Fleet) -> list[Reason]:
     return reasons
 
 
-def _disk(free: int) -> Reason:
+def _disk(trouble: str) -> Reason:
     return Reason(
         "disk_full",
-        f"the center's disk is full ({free / 2**20:,.1f} MiB are free): nothing can be leased or"
-        " stored when it takes no more",
+        f"the disk is full, and nothing is taken or leased: {trouble}",
         "everything goes on by itself when there is room",
         do=("skep doctor",),
-        facts={"free_bytes": free, "floor_bytes": DISK_FLOOR},
+        facts={"detail": trouble},
     )
 
 
