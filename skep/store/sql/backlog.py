@@ -19,6 +19,8 @@ from skep.store.facts import Backlog
 from skep.store.sql.conditions import FAILED_BEFORE, stored
 from skep.store.sql.tables import MYSQL, requests, runs, tallies
 
+#: Up to here the requests of one priority are counted when a run has several.
+FEW = 1000
 _PRIORITIES = range(HIGHEST, LOWEST + 1)
 
 
@@ -42,16 +44,37 @@ def read_backlog(connection: sa.Connection, *, failed_only: bool) -> list[Backlo
     at = _waiting_at(connection, found.keys() - again) if len(again) < len(found) else {}
     at |= {no: _failed_at(connection, no) for no in again}
     return [
-        _entry(found[no], shares[no], priority, failed_only=no in again)
+        _entry(
+            found[no], shares[no], priority, _number(connection, found[no], priority, at[no], again)
+        )
         for priority in _PRIORITIES
         for no in found
         if priority in at.get(no, ())
     ]
 
 
-def _entry(row: Any, share: _Share, priority: int, *, failed_only: bool) -> Backlog:
-    size, dispatch = share.block_size, share.dispatch
-    return Backlog(row.id, priority, row.n, size, row.job, dispatch, share.order, failed_only)
+def _number(
+    connection: sa.Connection, row: Any, priority: int, priorities: set[int], again: set[int]
+) -> tuple[int, bool]:
+    """How many wait, and whether only those count that failed before. Exact when they are
+    few, else at most what the whole run has."""
+    failed_only = row.no in again
+    if len(priorities) == 1 and not failed_only:
+        return row.n, False
+    some: sa.Select[Any] = sa.select(sa.literal_column("1")).select_from(requests)
+    some = some.where(requests.c.run == row.no, requests.c.priority == priority)
+    some = some.where(stored(RequestState.WAITING))
+    if failed_only:
+        some = some.where(FAILED_BEFORE)
+    counted = sa.select(sa.func.count()).select_from(some.limit(FEW).subquery())
+    number = int(connection.execute(counted).scalar_one())
+    return (number if number < FEW else row.n), failed_only
+
+
+def _entry(row: Any, share: _Share, priority: int, number: tuple[int, bool]) -> Backlog:
+    waiting, failed_only = number
+    size, dispatch, order = share.block_size, share.dispatch, share.order
+    return Backlog(row.id, priority, waiting, size, row.job, dispatch, order, failed_only)
 
 
 _BUSY_RUNS = (
