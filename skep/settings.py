@@ -264,6 +264,17 @@ class JobsSettings(_Room, frozen=True):
 
 
 class KeepSettings(_Room, frozen=True):
+    code: Annotated[
+        Literal["boxed", "always", "never"],
+        Meta(description="Run code of generators: where bubblewrap boxes it, always, never."),
+    ] = "boxed"
+    generator_processes: Annotated[
+        int, Meta(ge=1, le=1000, description="Most processes of generators at a time.")
+    ] = 8
+    test_seconds: Annotated[
+        float,
+        Meta(gt=0, le=600, description="Code of generators is tried so long before a job is kept."),
+    ] = 10.0
     """How long records of ended runs are kept, and how many; a job may say otherwise. Bodies
     are archived bytes; logs attempts and histories; rows requests, blocks and items."""
 

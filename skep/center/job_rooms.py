@@ -7,16 +7,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from skep.archive.ports import Archive
 from skep.center.auth import Auth, DriverPasses
+from skep.downloaders.egress import EgressPolicy
 from skep.jobs.book import JobBook
 from skep.jobs.definition import Checker
+from skep.jobs.feeding import Feeder
 from skep.jobs.fires import Firing
+from skep.jobs.generator_box import Boxes
+from skep.jobs.generator_sources import Sources
+from skep.jobs.generator_trial import Trials
 from skep.jobs.intake import Intake
 from skep.jobs.keeper import Keeper
 from skep.jobs.scheduler import StoreScheduler
 from skep.jobs.spider_process import Spawner
 from skep.jobs.starts import JobStarts
 from skep.jobs.validate import Validator
+from skep.runtime.backoff import Backoff
 from skep.runtime.clock import Clock
 from skep.settings import Settings
 from skep.store.ports import Store
@@ -31,12 +38,14 @@ class JobRooms:
     keeper: Keeper
     scheduler: StoreScheduler
     firing: Firing
+    feeder: Feeder
 
 
 def build_jobs(
     name: str,
     settings: Settings,
     store: Store,
+    archive: Archive,
     auth: Auth,
     validator: Validator,
     intake: Intake,
@@ -46,13 +55,20 @@ def build_jobs(
     """Nothing is started yet."""
     scheduler = StoreScheduler(store.fires, store.jobs, clock)
     data, folder = Path(settings.data).absolute(), Path(settings.jobs.folder or ".").absolute()
-    starts = JobStarts(name, store, intake, folder, clock, rng)
+    jobs = settings.jobs
+    egress = EgressPolicy(allow=settings.egress.allow, deny=settings.egress.deny)
+    boxes = Boxes(egress, clock, jobs.generator_processes, jobs.code)
+    sources = Sources(boxes, folder, os.environ, clock)
+    restart = Backoff(first=jobs.restart_first, cap=jobs.restart_cap)
+    feeder = Feeder(store, intake, archive, sources, clock, rng, restart)
+    starts = JobStarts(name, store, intake, feeder, clock, rng)
     keeper = Keeper(
         name,
         settings.jobs,
         store,
         intake,
         starts,
+        feeder,
         scheduler,
         Spawner(folder, data, os.environ),
         DriverPasses(auth, store),
@@ -61,6 +77,7 @@ def build_jobs(
         rng,
     )
     checker = Checker(validator, sorted(validator.downloaders), folder)
-    book = JobBook(store, checker, scheduler, clock)
+    trials = Trials(sources, validator, clock)
+    book = JobBook(store, checker, scheduler, clock, trials, jobs.test_seconds)
     firing = Firing(store.fires, starts, clock, name)
-    return JobRooms(book, starts, keeper, scheduler, firing)
+    return JobRooms(book, starts, keeper, scheduler, firing, feeder)

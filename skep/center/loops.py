@@ -153,6 +153,7 @@ class Loops:
     async def _retention(self) -> None:
         """At once when the disk is full, else every now and then."""
         services = self._services
+        await services.jobs.feeder.forget()
         await services.clock.sleep(RETENTION_FIRST)
         waited = 0.0
         deleted = await services.retention.step()

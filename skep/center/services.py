@@ -136,7 +136,7 @@ def build(
     validator = Validator((*SCHEMES, *known_schemes()), rng, known_kinds())
     guard = disk_guard(name, settings, store, clock)
     intake = Intake(store, validator, clock, nudge.ring, guard.check)
-    jobs = build_jobs(name, settings, store, auth, validator, intake, clock, rng)
+    jobs = build_jobs(name, settings, store, archive, auth, validator, intake, clock, rng)
     restart_at = jobs.keeper.restarts.get
 
     def disk_trouble() -> str:

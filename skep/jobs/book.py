@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from skep.errors import Conflict, InvalidJob, UnknownJob
 from skep.jobs.definition import Checker
 from skep.jobs.documents import difference
+from skep.jobs.generator_trial import Trials
 from skep.jobs.shape import Fault
 from skep.model.job import Job, KeptJob
 from skep.runtime.clock import Clock
@@ -21,6 +22,8 @@ from skep.store.ports import Store
 ALERT = "job_invalid"
 SUBJECT_LIMIT = 100
 DETAIL_LIMIT = 10_000
+#: URIs after which a generator that is tried out has shown enough.
+TRIED = 10
 
 
 class Scheduler(Protocol):
@@ -42,28 +45,48 @@ class Scheduler(Protocol):
 class JobBook:
     """Definitions of jobs, over the store."""
 
-    def __init__(self, store: Store, checker: Checker, scheduler: Scheduler, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: Store,
+        checker: Checker,
+        scheduler: Scheduler,
+        clock: Clock,
+        trials: Trials,
+        trial_seconds: float,
+    ) -> None:
+        self._trials = trials
+        self._trial_seconds = trial_seconds
         self._store = store
         self._checker = checker
         self._scheduler = scheduler
         self._clock = clock
 
-    async def check(self, document: Any) -> Job:
-        """The job that a document means; raises InvalidJob with every fault."""
+    async def check(self, document: Any, *, test: bool = True) -> Job:
+        """The job that a document means; raises InvalidJob with every fault. With `test` code
+        of generators that is new or has changed is tried out, when all the rest is right."""
         job, faults = await asyncio.to_thread(self._checker.judge, document)
         if job is not None:
             faults = [Fault(*flaw) for flaw in await self._scheduler.flaws(job)]
+        if job is not None and not faults and test:
+            known = await self._known(job.name)
+            faults = await self._trials.faults(job, known, self._trial_seconds, TRIED)
         if job is None or faults:
             raise InvalidJob("\n".join(map(str, faults)))
         return job
 
+    async def _known(self, name: str) -> Job | None:
+        try:
+            return (await self._store.jobs.get(name)).job
+        except UnknownJob:
+            return None
+
     async def put(
-        self, name: str, document: Any, expected: int | None, author: str
+        self, name: str, document: Any, expected: int | None, author: str, *, test: bool = True
     ) -> tuple[KeptJob, str]:
         """Keep a document: `created`, `changed` or `unchanged`. Raises InvalidJob, after
         leaving an alert, and Conflict when the job is not at `expected` any more."""
         try:
-            job = _named(await self.check(document), name)
+            job = _named(await self.check(document, test=test), name)
         except InvalidJob as error:
             detail = f"{author}: {error.detail}"[:DETAIL_LIMIT]
             now = self._clock.now()
@@ -73,9 +96,9 @@ class JobBook:
         await self._scheduler.planned(kept)
         return kept, what
 
-    async def try_out(self, document: Any) -> tuple[Job, str, str]:
+    async def try_out(self, document: Any, *, test: bool = True) -> tuple[Job, str, str]:
         """(job, what would happen, the difference) of a document that is only tried."""
-        job = await self.check(document)
+        job = await self.check(document, test=test)
         try:
             kept = await self._store.jobs.get(job.name)
         except UnknownJob:

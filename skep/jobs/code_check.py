@@ -56,7 +56,12 @@ def check_curl(options: tuple[str, ...]) -> None:
             raise InvalidInput(f"header {name[:50]!r} holds a control character, or has no name")
 
 
-def check_python(source: str) -> None:
+def check_generator(source: str) -> None:
+    """A module that can be parsed and has a `generate`."""
+    check_python(source, "generate", "generate(...)")
+
+
+def check_python(source: str, function: str = "run", shown: str = "run(uri, ...)") -> None:
     """A module that can be parsed and has a `run`."""
     try:
         with warnings.catch_warnings():
@@ -66,8 +71,8 @@ def check_python(source: str) -> None:
         raise InvalidInput(f"the Python code, line {error.lineno}: {error.msg}") from error
     except (ValueError, RecursionError, MemoryError, OverflowError) as error:
         raise InvalidInput(f"the Python code cannot be parsed: {error}") from error
-    if "run" not in set(_names(tree)):
-        raise InvalidInput("the Python code has no function `run(uri, ...)`")
+    if function not in set(_names(tree)):
+        raise InvalidInput(f"the Python code has no function `{shown}`")
 
 
 def _names(tree: ast.Module) -> Iterator[str]:

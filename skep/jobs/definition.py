@@ -18,10 +18,12 @@ from typing import Any
 import msgspec
 
 from skep.errors import InvalidInput, InvalidJob, SkepError
-from skep.jobs.code_check import check_python, check_shell
+from skep.jobs.code_check import check_generator, check_python, check_shell
 from skep.jobs.notices import flaws_of
 from skep.jobs.shape import Fault, fields_of
+from skep.jobs.sql_source import check_sql
 from skep.jobs.validate import Offered, Validator, check_header
+from skep.model.generation import PART_NAME
 from skep.model.job import (
     Downloader,
     Generator,
@@ -88,6 +90,7 @@ class Checker:
         for number, generator in _good(fields.get("generators", ())):
             self._generator(generator, f"generators[{number}]", faults)
         self._spider(fields.get("spider"), faults)
+        _generator_names(fields.get("generators", ()), faults)
         for number, sink in _good(fields.get("sinks", ())):
             _sink(sink, f"sinks[{number}]", faults)
         for number, rule in _good(fields.get("notices", ())):
@@ -139,18 +142,28 @@ class Checker:
             if not getattr(part, name)
         ]
         self._requests(part.uris, f"{path}.uris", faults)
-        _syntax(part.kind, part.code, f"{path}.code", faults)
+        checks: Mapping[str, Callable[[str], None]] = {
+            "python": check_generator,
+            "shell": check_shell,
+        }
+        if part.code and part.kind in checks:
+            _try(partial(checks[part.kind], part.code), f"{path}.code", faults)
+        if part.kind == "sql" and part.url and part.query:
+            _try(partial(check_sql, part), path, faults)
+        if part.kind == "sitemap" and part.url:
+            self._requests([part.url], f"{path}.url", faults)
         if part.cron:
             _try(lambda: cron_fields(part.cron), f"{path}.cron", faults)
         if part.path:
-            self._file(part.path, f"{path}.path", faults)
+            self._file(part.path, f"{path}.path", faults, most=1)
 
     def _spider(self, part: SpiderPart | None, faults: list[Fault]) -> None:
         if part is None:
             return
         if ".py" in part.path and _FILE.fullmatch(part.path):
             text = self._file(part.path.partition(":")[0], "spider.path", faults)
-            _syntax("python", text, "spider.path", faults)
+            if text:
+                _try(partial(_parse, text), "spider.path", faults)
         elif not _MODULE.fullmatch(part.path):
             faults.append(
                 Fault("spider.path", "must be package.module:Class, file.py or file.py:Class")
@@ -161,12 +174,13 @@ class Checker:
             if not name.isidentifier()
         ]
 
-    def _file(self, name: str, path: str, faults: list[Fault]) -> str:
+    def _file(self, name: str, path: str, faults: list[Fault], most: int = -1) -> str:
         """The text of a file in the folder for jobs; "" where there is no such folder."""
         if self._folder is None:
             return ""
         try:
-            return inside(self._folder, name).read_text()
+            with inside(self._folder, name).open() as file:
+                return file.read(most)
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
             faults.append(Fault(path, f"cannot read {name!r} in the folder for jobs: {why}"))
@@ -218,6 +232,19 @@ def _something_to_do(document: Mapping[str, Any], faults: list[Fault]) -> None:
 
 
 def _try(check: Callable[[], object], path: str, faults: list[Fault]) -> None:
+def _generator_names(parts: Sequence[Generator | None], faults: list[Fault]) -> None:
+    """By their names they are run, and their own cron lines are kept in the ledger."""
+    seen: set[str] = set()
+    for number, part in _good(parts):
+        path = f"generators[{number}].name"
+        if part.cron and not PART_NAME.fullmatch(part.name):
+            words = "1 to 16 letters, digits, `.`, `_` and `-`, the first one a letter or digit"
+            faults.append(Fault(path, f"a generator with a cron line has a name of {words}"))
+        if part.name and part.name in seen:
+            faults.append(Fault(path, f"there are two generators {part.name!r}"))
+        seen.add(part.name)
+
+
     try:
         check()
     except SkepError as error:
@@ -233,13 +260,6 @@ def _schedule(part: Schedule | None, job: str, faults: list[Fault]) -> None:
 
 def _sink(part: SinkPart, path: str, faults: list[Fault]) -> None:
     _try(lambda: open_sink(part.url, part.options, name="job"), path, faults)
-
-
-def _syntax(kind: str, code: str, path: str, faults: list[Fault]) -> None:
-    """Of code that is no downloader: no function is asked for."""
-    checks = {"python": _parse, "shell": check_shell}
-    if code and kind in checks:
-        _try(partial(checks[kind], code), path, faults)
 
 
 def _parse(code: str) -> None:

@@ -71,6 +71,10 @@ class Intake:
             self._on_accepted()
         return accepted
 
+    def wake(self) -> None:
+        """Requests were accepted by another way than `accept`."""
+        self._on_accepted()
+
     async def move(self, run_id: str, to: RunState, reason: str = "") -> Run:
         """Pause, continue, finish or cancel a run; `reason` is kept with it."""
         now = self._clock.now()

@@ -17,6 +17,7 @@ from typing import Protocol
 
 from skep.errors import ConfigurationError, Conflict, InvalidInput, SkepError
 from skep.jobs.book import Scheduler
+from skep.jobs.feeding import Feeder
 from skep.jobs.intake import Intake
 from skep.jobs.outflow import Outflow
 from skep.jobs.spider_process import Spawner, SpiderOrder, SpiderProcess
@@ -56,6 +57,7 @@ class Keeper:
         store: Store,
         intake: Intake,
         starts: JobStarts,
+        feeder: Feeder,
         scheduler: Scheduler,
         spawner: Spawner,
         passes: Passes,
@@ -68,6 +70,7 @@ class Keeper:
         self._store = store
         self._intake = intake
         self._starts = starts
+        self._feeder = feeder
         self._scheduler = scheduler
         self._spawner = spawner
         self._passes = passes
@@ -133,7 +136,7 @@ class Keeper:
         try:
             outflow.start(job.sinks if job.spider else ())
             if job.spider is None:
-                run, said = await self._follow(held, job), ""
+                run, said = await self._follow(held, job)
             else:
                 run, said = await self._drive(held, job, job.spider)
             if run.state in ENDED:
@@ -156,15 +159,30 @@ class Keeper:
 
     # -- runs of requests
 
-    async def _follow(self, held: JobRun, job: Job) -> Run:
-        """Until it rests or has ended; it ends by itself when nothing is left to do."""
-        while True:
-            run = await self._state(held, job)
-            if run.state is not RunState.RUNNING:
-                return run
-            if not (await self._store.ledgers.read(run.id)).open:
-                return await self._intake.move(run.id, RunState.FINISHED)
+    async def _follow(self, held: JobRun, job: Job) -> tuple[Run, str]:
+        """Until it rests or has ended, and why it failed; it ends by itself when its
+        generators are through and nothing is left to do."""
+        feeding = asyncio.create_task(self._feeder.feed(held, job))
+        try:
+            run, said = await self._followed(held, job, feeding)
+        finally:
+            feeding.cancel()
+            await asyncio.gather(feeding, return_exceptions=True)
+        await self._feeder.clear(held, job, run.state)
+        return run, said
+
+    async def _followed(
+        self, held: JobRun, job: Job, feeding: asyncio.Task[str]
+    ) -> tuple[Run, str]:
+        while (run := await self._state(held, job)).state is RunState.RUNNING:
+            if feeding.done() and (reason := feeding.result()):
+                await self._store.job_runs.note(held.run, self._center, outcome=reason)
+                return await self._fail(held, run, reason), reason
+            # Asked in this order: what a generator put in before its end is in the ledger.
+            if feeding.done() and not (await self._store.ledgers.read(run.id)).open:
+                return await self._intake.move(run.id, RunState.FINISHED), ""
             await self._clock.sleep(self._settings.keep_every)
+        return run, ""
 
     async def _state(self, held: JobRun, job: Job) -> Run:
         """The run as it is now; one that is over its time limit is stopped."""

@@ -12,8 +12,9 @@ from skep.errors import UnknownJob
 from skep.jobs.chains import chain_flaws
 from skep.jobs.fires import planned_from
 from skep.jobs.schedule import schedule_flaws
+from skep.model.generation import part_of, split_part
 from skep.model.job import Job, KeptJob
-from skep.model.schedule import Flaw
+from skep.model.schedule import Flaw, Schedule
 from skep.runtime.clock import Clock
 from skep.store.fire_ports import Fires
 from skep.store.job_ports import Jobs
@@ -33,7 +34,11 @@ class StoreScheduler:
         self._clock = clock
 
     async def flaws(self, job: Job) -> Sequence[Flaw]:
-        """What is wrong with the job's schedule by itself and among others."""
+        """What is wrong with the job's schedules by themselves and among others."""
+        own = _generator_flaws(job, self._clock.now())
+        return [*own, *await self._job_flaws(job)]
+
+    async def _job_flaws(self, job: Job) -> Sequence[Flaw]:
         if job.schedule is None:
             return ()
         flaws = schedule_flaws(job.schedule, job.name, self._clock.now())
@@ -49,11 +54,14 @@ class StoreScheduler:
 
     async def planned(self, kept: KeptJob) -> None:
         """A job was stored, or deleted. Told again it changes nothing."""
-        job, now = kept.job, self._clock.now()
-        if kept.deleted or not job.enabled or job.schedule is None:
-            await self._fires.unplan(job.name, now)
-        else:
-            await self._fires.plan(planned_from(job.name, job.schedule, now))
+        now, wanted = self._clock.now(), plans_of(kept)
+        for name in await self._fires.parts(kept.job.name):
+            if name not in wanted:
+                await self._fires.unplan(name, now)
+        for name, schedule in wanted.items():
+            await self._fires.plan(planned_from(name, schedule, now))
+        if kept.job.name not in wanted:
+            await self._fires.unplan(kept.job.name, now)
 
     async def succeeded(self, job: str, run: str) -> None:
         """Whoever runs after this job is due."""
@@ -67,13 +75,14 @@ class StoreScheduler:
 
     async def heal(self) -> None:
         """Plan what the jobs say, where a center died before it could."""
-        planned = {one.job: one.schedule for one in await self._fires.planned()}
+        planned: dict[str, dict[str, Schedule]] = {}
+        for one in await self._fires.planned():
+            planned.setdefault(split_part(one.job)[0], {})[one.job] = one.schedule
         after = ""
         while page := await self._jobs.all(PAGE, after, deleted=True):
             after = page[-1].job.name
             for kept in page:
-                wanted = None if kept.deleted or not kept.job.enabled else kept.job.schedule
-                if wanted != planned.get(kept.job.name):
+                if plans_of(kept) != planned.get(kept.job.name, {}):
                     # Read again: it may have been changed since the page was read.
                     await self.planned(await self._jobs.get(kept.job.name))
 
@@ -82,3 +91,25 @@ class StoreScheduler:
             return not (await self._jobs.get(name)).deleted
         except UnknownJob:
             return False
+
+
+def plans_of(kept: KeptJob) -> dict[str, Schedule]:
+    """Everything about a job that comes due: itself, and generators with a cron line."""
+    job = kept.job
+    if kept.deleted or not job.enabled:
+        return {}
+    plans = {} if job.schedule is None else {job.name: job.schedule}
+    zone = job.schedule.zone if job.schedule is not None else Schedule().zone
+    for part in job.generators:
+        if part.cron:
+            plans[part_of(job.name, part.name)] = Schedule(cron=part.cron, zone=zone)
+    return plans
+
+
+def _generator_flaws(job: Job, now: float) -> list[Flaw]:
+    flaws: list[Flaw] = []
+    for place, part in enumerate(job.generators):
+        if part.cron:
+            own = Schedule(cron=part.cron)
+            flaws += schedule_flaws(own, part_of(job.name, part.name), now, f"generators[{place}]")
+    return flaws

@@ -24,7 +24,10 @@ def hidden(job: Job) -> Job:
     rules = tuple(
         msgspec.structs.replace(rule, webhook=hidden_target(rule.webhook)) for rule in job.notices
     )
-    return msgspec.structs.replace(job, settings=settings, sinks=sinks, notices=rules)
+    parts = tuple(msgspec.structs.replace(one, url=_starred(one.url)) for one in job.generators)
+    return msgspec.structs.replace(
+        job, settings=settings, sinks=sinks, notices=rules, generators=parts
+    )
 
 
 def _setting(name: str, value: Any) -> Any:

@@ -6,34 +6,23 @@ center that dies over it leaves nothing half done.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator, Sequence
-from itertools import islice
-from pathlib import Path
+from collections.abc import Sequence
 from random import Random
 
-import msgspec
-
 from skep.errors import Conflict, InvalidInput, SkepError
-from skep.jobs.definition import inside
+from skep.jobs.feeding import Feeder
 from skep.jobs.intake import Intake, NewRun
-from skep.jobs.validate import Offered
-from skep.model.job import Generator, Job, JobRun, KeptJob
-from skep.model.request import NewRequest
+from skep.model.generation import fire_key_of, split_part
+from skep.model.job import JobRun, KeptJob
 from skep.model.run import Run, RunSettings
 from skep.model.states import RunState
 from skep.runtime.clock import Clock
 from skep.runtime.ids import new_id
 from skep.store.ports import Store
 
-BATCH = 5000
 KEY_LIMIT = 150
 #: For putting the requests in; then any center may see to it.
 START_SECONDS = 30.0
-#: Generators that this version can run.
-PLAIN = ("list", "file")
-
-_line = msgspec.json.Decoder(NewRequest)
 
 
 class JobStarts:
@@ -44,30 +33,33 @@ class JobStarts:
         center: str,
         store: Store,
         intake: Intake,
-        folder: Path,
+        feeder: Feeder,
         clock: Clock,
         rng: Random,
     ) -> None:
         self._center = center
         self._store = store
         self._intake = intake
-        self._folder = folder
+        self._feeder = feeder
         self._clock = clock
         self._rng = rng
 
     async def start_run(self, job: str, fire_key: str = "") -> str:
-        """The id of the run that this key started, now or before; "" is a new key.
+        """The id of the run that this key started, now or before; "" is a new key. Of
+        `job#generator` it is a run of that one generator.
 
         Raises UnknownJob, and Conflict for a job that is off or deleted.
         """
+        job, generator = split_part(job)
         if len(fire_key) > KEY_LIMIT or not fire_key.isprintable():
             raise InvalidInput(f"a key has at most {KEY_LIMIT} printable characters")
         kept = await self._store.jobs.get(job)
         now = self._clock.now()
         run = new_id(job, now, self._rng)
+        fire_key = fire_key_of(generator, fire_key or f"once {run}") if generator else fire_key
         if fire_key and (known := await self._store.job_runs.fired(job, fire_key)):
             return known.run
-        _check_startable(kept)
+        _check_startable(kept, generator)
         # Held from the first moment, so that no other center feeds it at the same time.
         begun = await self._store.job_runs.begin(
             JobRun(
@@ -91,37 +83,11 @@ class JobStarts:
             new = NewRun(job.name, job.run_settings(RunSettings()))
             await self._intake.open_run(begun.run, new)
             if not begun.fed and job.spider is None:
-                await self._feed(begun.run, job)
+                await self._feeder.requests(begun.run, job)
         except InvalidInput as error:
             await self._give_up(begun, error)
             raise
         await self._store.job_runs.note(begun.run, begun.holder, fed=True)
-
-    async def _feed(self, run: str, job: Job) -> None:
-        offered = iter(await asyncio.to_thread(self._offered, job))
-        while batch := list(islice(offered, BATCH)):
-            await self._intake.accept(run, batch)
-
-    def _offered(self, job: Job) -> list[Offered]:
-        """Everything that the job asks for by itself."""
-        offered: list[Offered] = list(job.requests)
-        for generator in job.generators:
-            if generator.kind not in PLAIN:
-                raise InvalidInput(f"generators of kind {generator.kind} cannot be run here yet")
-            offered += (_with_priority(one, generator) for one in self._yielded(generator))
-        return [_numbered(one, number) for number, one in enumerate(offered)]
-
-    def _yielded(self, generator: Generator) -> Iterator[Offered]:
-        if generator.kind == "list":
-            yield from generator.uris
-            return
-        try:
-            text = inside(self._folder, generator.path).read_text()
-        except (OSError, ValueError) as error:
-            raise InvalidInput(f"cannot read {generator.path!r}: {error}") from error
-        for number, line in enumerate(text.splitlines(), 1):
-            if line.strip() and not line.startswith("#"):
-                yield _request(line.strip(), f"{generator.path}:{number}")
 
     async def _give_up(self, begun: JobRun, error: SkepError) -> None:
         facts = {"open": False, "outcome": f"could not start: {error.detail}"}
@@ -144,8 +110,9 @@ class JobStarts:
     # -- what people and schedules ask about runs
 
     async def going(self, jobs: Sequence[str]) -> dict[str, list[str]]:
-        """Runs that have not ended, of those jobs that have any, newest first."""
-        return await self._store.job_runs.going(jobs)
+        """Runs that have not ended, of those jobs (or `job#generator`) that have any, newest
+        first. Runs of a generator alone are not the job's."""
+        return await self._store.job_runs.going(jobs, parts=True)
 
     async def stop_run(self, run: str, reason: str = "") -> None:
         """Cancel it; nothing happens when it has ended."""
@@ -171,7 +138,7 @@ class JobStarts:
         await self._store.jobs.get(job)
         reason = "" if to is RunState.RUNNING else f"{to} by message to job {job}"
         moved: list[Run] = []
-        for name in (await self.going([job])).get(job, []):
+        for name in (await self._store.job_runs.going([job])).get(job, []):
             run = await self._store.runs.get(name)
             if run.state in wanted:
                 moved.append(await self._intake.move(name, to, reason))
@@ -186,35 +153,11 @@ ENDED = frozenset({RunState.FINISHED, RunState.CANCELLED})
 RESTING = (RunState.PAUSED, RunState.FAILED)
 
 
-def _check_startable(kept: KeptJob) -> None:
+def _check_startable(kept: KeptJob, generator: str) -> None:
     name = kept.job.name
+    if generator and all(part.name != generator for part in kept.job.generators):
+        raise InvalidInput(f"job {name} has no generator {generator!r}")
     if kept.deleted:
         raise Conflict(f"job {name} is deleted; apply it again to bring it back")
     if not kept.job.enabled:
         raise Conflict(f"job {name} is switched off; set `enabled: true` first")
-
-
-def _numbered(offered: Offered, number: int) -> Offered:
-    """`again` means another time than the last; told twice by us it is still one request."""
-    if isinstance(offered, str) or not offered.again:
-        return offered
-    return msgspec.structs.replace(offered, again=False, fingerprint=f"again {number}")
-
-
-def _with_priority(offered: Offered, generator: Generator) -> Offered:
-    if generator.priority is None:
-        return offered
-    if isinstance(offered, str):
-        return NewRequest(offered, priority=generator.priority)
-    if offered.priority is not None:
-        return offered
-    return msgspec.structs.replace(offered, priority=generator.priority)
-
-
-def _request(line: str, where: str) -> Offered:
-    if not line.startswith("{"):
-        return line
-    try:
-        return _line.decode(line)
-    except msgspec.DecodeError as error:
-        raise InvalidInput(f"{where}: {error}") from error

@@ -22,6 +22,9 @@ class Fires(Protocol):
     async def planned(self, jobs: Sequence[str] | None = None) -> list[Planned]:
         """Of these jobs or of all, by name."""
 
+    async def parts(self, job: str) -> list[str]:
+        """Names of the schedules of a job's generators: `job#generator`."""
+
     async def due(self, now: float, limit: int) -> list[Planned]:
         """Whose time to be looked at has come, longest waiting first."""
 

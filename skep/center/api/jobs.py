@@ -38,9 +38,11 @@ class JobList(msgspec.Struct):
 
 
 class Putting(msgspec.Struct):
-    """`dry_run` only says what would happen; `author` is who changes it."""
+    """`dry_run` only says what would happen; `author` is who changes it; without `test` the
+    code of generators is not tried out."""
 
     dry_run: bool = False
+    test: bool = True
     author: Annotated[str, Meta(max_length=AUTHOR_LIMIT)] = ""
 
 
@@ -173,10 +175,10 @@ async def put_job(call: Call) -> JobPut:
     expected = _expected(call, document)
     document.setdefault("name", name)
     if call.query.dry_run:
-        job, what, diff = await book.try_out(document)
+        job, what, diff = await book.try_out(document, test=call.query.test)
         return JobPut(what, job, 0, diff)
     author = _author(call.who, call.query.author)
-    kept, what = await book.put(name, document, expected, author)
+    kept, what = await book.put(name, document, expected, author, test=call.query.test)
     return JobPut(what, kept.job, kept.revision)
 
 

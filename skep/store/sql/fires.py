@@ -13,6 +13,7 @@ import msgspec
 import sqlalchemy as sa
 
 from skep.model.fire import ON_THEIR_WAY, Fire, FireState, Planned, Step, key_of_chain
+from skep.model.generation import part_of
 from skep.model.schedule import Schedule
 from skep.store.sql.database import Database, Tx
 from skep.store.sql.fire_tables import OPEN, fires, followers, schedules
@@ -69,6 +70,11 @@ class SqlFires:
         if jobs is not None:
             query = query.where(schedules.c.job.in_(jobs))
         return await self._database.read(lambda c: [_planned(row) for row in c.execute(query)])
+
+    async def parts(self, job: str) -> list[str]:
+        names = schedules.c.job.startswith(part_of(job, ""), autoescape=True)
+        query = sa.select(schedules.c.job).where(names).order_by(schedules.c.job)
+        return await self._database.read(lambda c: list(c.execute(query).scalars()))
 
     async def due(self, now: float, limit: int) -> list[Planned]:
         bound = {"now": now, "n": limit}

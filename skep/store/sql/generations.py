@@ -101,7 +101,7 @@ def _begin(tx: Tx, new: Generation) -> Generation:
     again = msgspec.structs.replace(
         kept, state=GenerationState.RUNNING, starts=kept.starts + 1, recent=0, detail=""
     )
-    values = {"state": str(again.state), "starts": again.starts, "recent": 0, "detail": ""}
+    values = {"state": str(again.state), "starts": again.starts, "recent": 0}
     tx.execute(sa.update(generations).where(mine).values(**values, **_figures(Counts())))
     return again
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
+from skep.model.generation import generator_of, part_of, split_part
 from skep.model.job import JobRun
 from skep.model.run import RunSettings
 from skep.store.sql.database import Database, Tx
@@ -50,12 +51,17 @@ class SqlJobRuns:
         row = await self._database.read(lambda c: c.execute(query).first())
         return None if row is None else _job_run(row)
 
-    async def going(self, jobs: Sequence[str]) -> dict[str, list[str]]:
-        query = sa.select(job_runs.c.job, job_runs.c.run).where(job_runs.c.open == 1)
-        query = query.where(job_runs.c.job.in_(jobs)).order_by(job_runs.c.at.desc())
-        found: dict[str, list[str]] = {}
+    async def going(self, jobs: Sequence[str], *, parts: bool = False) -> dict[str, list[str]]:
+        columns = (job_runs.c.job, job_runs.c.run, job_runs.c.fire_key)
+        names = {split_part(name)[0] for name in jobs} if parts else jobs
+        query = sa.select(*columns).where(job_runs.c.open == 1, job_runs.c.job.in_(names))
+        query = query.order_by(job_runs.c.at.desc())
+        wanted, found = set(jobs), dict[str, list[str]]()
         for row in await self._database.read(lambda c: c.execute(query).all()):
-            found.setdefault(row.job, []).append(row.run)
+            generator = generator_of(row.fire_key) if parts else ""
+            name = part_of(row.job, generator) if generator else row.job
+            if name in wanted:
+                found.setdefault(name, []).append(row.run)
         return found
 
     async def of(self, job: str, limit: int, *, only_open: bool = False) -> list[JobRun]:
