@@ -261,9 +261,6 @@ class JobsSettings(_Room, frozen=True):
     fires_kept: Annotated[
         float, Meta(ge=3600, description="Seconds that the outcomes of due times are kept.")
     ] = 7_776_000.0
-
-
-class KeepSettings(_Room, frozen=True):
     code: Annotated[
         Literal["boxed", "always", "never"],
         Meta(description="Run code of generators: where bubblewrap boxes it, always, never."),
@@ -275,6 +272,9 @@ class KeepSettings(_Room, frozen=True):
         float,
         Meta(gt=0, le=600, description="Code of generators is tried so long before a job is kept."),
     ] = 10.0
+
+
+class KeepSettings(_Room, frozen=True):
     """How long records of ended runs are kept, and how many; a job may say otherwise. Bodies
     are archived bytes; logs attempts and histories; rows requests, blocks and items."""
 

@@ -89,8 +89,8 @@ class Checker:
         self._requests(fields.get("requests", ()), "requests", faults)
         for number, generator in _good(fields.get("generators", ())):
             self._generator(generator, f"generators[{number}]", faults)
-        self._spider(fields.get("spider"), faults)
         _generator_names(fields.get("generators", ()), faults)
+        self._spider(fields.get("spider"), faults)
         for number, sink in _good(fields.get("sinks", ())):
             _sink(sink, f"sinks[{number}]", faults)
         for number, rule in _good(fields.get("notices", ())):
@@ -231,7 +231,6 @@ def _something_to_do(document: Mapping[str, Any], faults: list[Fault]) -> None:
         faults.append(Fault("requests", "is missing; a job has requests, generators or a spider"))
 
 
-def _try(check: Callable[[], object], path: str, faults: list[Fault]) -> None:
 def _generator_names(parts: Sequence[Generator | None], faults: list[Fault]) -> None:
     """By their names they are run, and their own cron lines are kept in the ledger."""
     seen: set[str] = set()
@@ -245,6 +244,7 @@ def _generator_names(parts: Sequence[Generator | None], faults: list[Fault]) -> 
         seen.add(part.name)
 
 
+def _try(check: Callable[[], object], path: str, faults: list[Fault]) -> None:
     try:
         check()
     except SkepError as error:
