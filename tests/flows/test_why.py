@@ -263,3 +263,16 @@ async def test_the_command_line_says_why_and_what_it_took(
     assert "no agent has ever registered with this center" in listed
     shown = (await skep("runs", "show", "web"))[1]
     assert "waits     no agent has ever registered with this center  (skep why run:web)" in shown
+
+
+async def test_no_live_agent_with_the_label_of_a_run(center: RunningCenter) -> None:
+    """R5, C4: placement by labels; who is there is told, with what it lacks."""
+    await center.hand_agent().register()
+    await center.open_run("web", placement={"labels": {"zone": "eu"}})
+    await center.put("web", ["http://127.0.0.1/"])
+    await center.dispatched()
+    for kind, name in (("runs", "web"), ("requests", 1)):
+        found = await why(center, kind, name)
+        assert codes(found)[0] == "no_agent_fits"
+        text = "no live agent with label zone=eu (a1: label zone is missing, not eu)"
+        assert found["reasons"][0]["text"] == text

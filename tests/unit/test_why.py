@@ -11,10 +11,10 @@ from skep.lanes.why.blocks import View, why_block
 from skep.lanes.why.fleet import Fleet, Needs, needs_of, nobody, obstacles
 from skep.lanes.why.hosts import Asker, host_reasons, why_site
 from skep.lanes.why.requests import why_request
-from skep.lanes.why.words import counted, duration, moment, rate, up_to
 from skep.model.agent import AgentView, Registration
 from skep.model.lane import Lane
 from skep.model.manners import Manners, Site
+from skep.model.placement import Placement
 from skep.model.run import Run, RunSettings
 from skep.model.site import SiteRule
 from skep.model.states import BlockState, RequestState, RunState
@@ -96,23 +96,6 @@ def only(reasons: list[Reason]) -> Reason:
     return reason
 
 
-# -- words
-
-
-def test_moments_durations_and_counts_read_well() -> None:
-    assert moment(NOW + 245, NOW) == "12:04:05 UTC"
-    assert moment(NOW + 2 * 86400, NOW) == "2026-11-18 12:00:00 UTC"
-    assert [duration(s) for s in (-1, 40, 119, 120, 7200, 200_000)] == [
-        *("0 s", "40 s", "119 s", "2 min", "2 h", "2 d"),
-    ]
-    assert (counted(1, "block"), counted(2000, "block")) == ("1 block", "2,000 blocks")
-    assert (up_to(3, "request"), up_to(1000, "request")) == (
-        "3 requests",
-        "at least 1,000 requests",
-    )
-    assert (rate(0.5), rate(5.0)) == ("2/s", "1 in 5 s")
-
-
 # -- who could do it
 
 
@@ -137,22 +120,39 @@ def test_all_live_agents_are_disabled() -> None:
     assert reason.do[0] == "skep agents enable a1"
 
 
+def placed(chosen: frozenset[str] | None = None, **placement: Any) -> Needs:
+    return needs_of(RunSettings(placement=Placement(**placement)), chosen=chosen)
+
+
 def test_no_live_agent_with_a_label() -> None:
-    found = [agent("a1", labels={"eu": ""}, enabled=False), agent("a2", labels={"us": ""})]
-    reason = only(nobody(fleet(*found), Needs(labels={"eu": ""})))
+    found = [agent("a1", labels={"zone": "eu"}, enabled=False), agent("a2", labels={"zone": "us"})]
+    reason = only(nobody(fleet(*found), placed(labels={"zone": "eu"})))
     assert reason.code == "no_agent_fits"
-    assert reason.text.startswith("no live agent with label eu")
-    assert nobody(fleet(agent(labels={"eu": "1"})), Needs(labels={"eu": ""})) == []
-    wrong = only(nobody(fleet(agent(group="b", os="linux")), Needs(group="a", os="Windows")))
-    assert wrong.text.startswith("no live agent in group a and on Windows")
+    assert reason.text == "no live agent with label zone=eu (a2: label zone is us, not eu)"
+    assert nobody(fleet(agent(labels={"zone": "eu"})), placed(labels={"zone": "eu"})) == []
+    several = [agent("a", group="b"), agent("b", group="a", os="Linux 6.1")]
+    wrong = only(nobody(fleet(*several), placed(group="a", os="Windows", memory=1)))
+    assert wrong.text.startswith("no live agent in group a and on Windows (a: ")
+    assert wrong.facts["agents"] == {"a": "group", "b": "os"}
+
+
+def test_the_agents_that_were_chosen_are_gone() -> None:
+    found = [agent("mine", NOW - 60), agent("other")]
+    needs = placed(frozenset({"mine"}), strategy="fixed")
+    reason = only(nobody(fleet(*found), needs))
+    assert reason.code == "no_agent_fits"
+    assert "that was chosen for this run: mine, last heard 60 s ago" in reason.text
+    assert nobody(fleet(agent("mine"), agent("other")), needs) == []
 
 
 def test_no_live_agent_offers_the_downloader() -> None:
     found = [agent("a1"), agent("a2", NOW - 60, kinds=("shell",))]
-    reason = only(nobody(fleet(*found), needs_of(RunSettings(downloader="shell"))))
+    shell = needs_of(RunSettings(downloader="shell"))
+    reason = only(nobody(fleet(*found), shell))
     assert reason.code == "no_agent_offers"
-    assert reason.text.startswith("no live agent offers downloader shell: 1 agent could work")
-    assert nobody(fleet(agent(kinds=("http", "shell"))), Needs("shell")) == []
+    assert reason.text == "no live agent offers downloader shell: 1 agent could work, with http"
+    assert "none ever did" in only(nobody(fleet(agent()), shell)).text
+    assert nobody(fleet(agent(kinds=("http", "shell"))), shell) == []
 
 
 @pytest.mark.parametrize(
@@ -170,8 +170,8 @@ def test_the_one_agent_that_may_take_it(found: list[AgentView], words: str) -> N
 
 
 def test_targets_that_name_no_agent_are_not_taken_for_one() -> None:
-    assert needs_of(RunSettings(downloader="shell"), "kind:shell") == Needs("shell")
-    assert needs_of(RunSettings(), "run:7") == Needs("http")
+    assert needs_of(RunSettings(), "kind:shell") == needs_of(RunSettings(), "run:7") == Needs()
+    assert needs_of(RunSettings(), "t").target == "t"
     assert nobody(fleet(agent("t")), needs_of(RunSettings(), "t")) == []
 
 

@@ -11,6 +11,7 @@ from skep.lanes.why.care import Care
 from skep.lanes.why.fleet import Fleet
 from skep.lanes.why.jobs import JobWait, why_job
 from skep.lanes.why.runs import why_run
+from skep.lanes.why.words import counted, duration, moment, rate, up_to
 from skep.model.agent import AgentView, Registration
 from skep.model.fire import Fire, FireState, Planned
 from skep.model.job import Job, JobRun, KeptJob
@@ -49,6 +50,23 @@ def wait(ledger: Ledger, **fields: Any) -> RunWait:
 
 def codes(why: Why) -> list[str]:
     return [reason.code for reason in why.reasons]
+
+
+# -- words
+
+
+def test_moments_durations_and_counts_read_well() -> None:
+    assert moment(NOW + 245, NOW) == "12:04:05 UTC"
+    assert moment(NOW + 2 * 86400, NOW) == "2026-11-18 12:00:00 UTC"
+    assert [duration(s) for s in (-1, 40, 119, 120, 7200, 200_000)] == [
+        *("0 s", "40 s", "119 s", "2 min", "2 h", "2 d"),
+    ]
+    assert (counted(1, "block"), counted(2000, "block")) == ("1 block", "2,000 blocks")
+    assert (up_to(3, "request"), up_to(1000, "request")) == (
+        "3 requests",
+        "at least 1,000 requests",
+    )
+    assert (rate(0.5), rate(5.0)) == ("2/s", "1 in 5 s")
 
 
 # -- runs

@@ -31,6 +31,8 @@ class View(msgspec.Struct, frozen=True):
     manners: Manners
     #: Blocks in the lanes; None when nobody looked.
     in_lanes: frozenset[int] | None = None
+    #: Agents that were chosen for the run; None = nobody was, all may.
+    chosen: frozenset[str] | None = None
 
     @property
     def now(self) -> float:
@@ -54,7 +56,7 @@ def block_reasons(wait: BlockWait, view: View) -> list[Reason]:
         held = leased(wait.block, wait.ahead, view)
         rests = run_rests(wait.run, view.now)
         return [*held, *surroundings(view.fleet), *rests, *_hosts(wait, view)]
-    needs = needs_of(wait.run.settings, wait.block.target)
+    needs = needs_of(wait.run.settings, wait.block.target, view.chosen)
     blocking = [*run_rests(wait.run, view.now), *obstacles(view.fleet, needs)]
     return [*blocking, *_hosts(wait, view), *_in_lane(wait.block, view, alone=not blocking)]
 

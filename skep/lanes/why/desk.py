@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from skep.bus.ports import Bus
 from skep.errors import BusDown
 from skep.lanes.dispatch import lane_limits
@@ -21,6 +23,7 @@ from skep.lanes.why.runs import why_run
 from skep.model.fire import ON_THEIR_WAY, Fire
 from skep.model.lane import Lane
 from skep.model.manners import Manners
+from skep.model.run import Run
 from skep.model.states import CLAIMABLE, BlockState
 from skep.model.why import Why
 from skep.runtime.clock import Clock
@@ -30,6 +33,8 @@ from skep.store.wait_facts import BlockFacts
 
 #: Due times of a job that are looked at for the last one with an outcome.
 FIRES = 20
+#: Strategies by which a run has agents of its own.
+_CHOOSING = frozenset({"fixed", "chained"})
 
 
 class WhyDesk:
@@ -61,19 +66,19 @@ class WhyDesk:
         ahead = None
         if wait.block is not None and wait.block.state is BlockState.USING:
             ahead = (await self._store.waits.block(wait.block.id)).ahead
-        return why_request(wait, await self._view(wait.block), ahead)
+        return why_request(wait, await self._view(wait.run, wait.block), ahead)
 
     async def block(self, block_id: int) -> Why:
         """Raises UnknownBlock."""
         wait = await self._store.waits.block(block_id)
-        return why_block(wait, await self._view(wait.block))
+        return why_block(wait, await self._view(wait.run, wait.block))
 
     async def run(self, run_id: str) -> Why:
         """Raises UnknownRun."""
         wait = await self._store.waits.run(run_id)
         kept = await self._store.job_runs.get(run_id)
         care = None if kept is None else Care(kept, self._restart_at(run_id))
-        return why_run(wait, await self._view(), care)
+        return why_run(wait, await self._view(wait.run), care)
 
     async def site(self, host: str) -> Why:
         """Also for a host that nobody knows, which says so."""
@@ -98,12 +103,18 @@ class WhyDesk:
         )
         return why_job(wait, self._clock.now())
 
-    async def _view(self, block: BlockFacts | None = None) -> View:
-        """With a block that should be in a lane: also which blocks are."""
-        fleet = await self._fleet()
-        if block is None or block.state not in CLAIMABLE or fleet.lanes is None:
-            return View(fleet, self._manners)
-        return View(fleet, self._manners, frozenset(await self._bus.lanes.ids()))
+    async def _view(self, run: Run, block: BlockFacts | None = None) -> View:
+        """Around a run, and with a block that should be in a lane: which blocks are."""
+        view = View(await self._fleet(), self._manners, chosen=await self._chosen(run))
+        if block is None or block.state not in CLAIMABLE or view.fleet.lanes is None:
+            return view
+        return replace(view, in_lanes=frozenset(await self._bus.lanes.ids()))
+
+    async def _chosen(self, run: Run) -> frozenset[str] | None:
+        if run.settings.placement.strategy not in _CHOOSING:
+            return None
+        allocation = await self._store.allocations.get(run.id)
+        return frozenset(allocation.agents if allocation else ())
 
     async def _fleet(self) -> Fleet:
         agents = await self._store.agents.all()

@@ -6,35 +6,38 @@ and comes before whatever a single request waits for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from skep.lanes.why.words import counted, duration
 from skep.model.agent import AgentView
 from skep.model.lane import Lane
-from skep.model.placement import KIND, RUN
+from skep.model.placement import KIND, PLAIN_KIND, RUN, Placement
 from skep.model.run import RunSettings
 from skep.model.why import Reason
+from skep.placement.eligibility import Moment, Need, Verdict, judge
 
 _START = "skep agent --center URL"
+#: Agents that are named in a sentence.
+SHOWN = 3
 
 
 class Needs(msgspec.Struct, frozen=True):
-    """What an agent must be to take the work; "" and nothing = anything will do."""
+    """What an agent must be to take the work."""
 
-    downloader: str = ""
-    #: The one agent that may take it.
+    need: Need = Need(Placement(), PLAIN_KIND)
+    #: The one agent that may take it; "" = any that fits.
     target: str = ""
-    group: str = ""
-    os: str = ""
-    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
-def needs_of(settings: RunSettings, target: str = "") -> Needs:
-    """What the work of a run, in a block with this target, asks of an agent."""
+def needs_of(
+    settings: RunSettings, target: str = "", chosen: frozenset[str] | None = None
+) -> Needs:
+    """What the work of a run, in a block with this target, asks of an agent; `chosen` are the
+    agents of its allocation, None when it has none."""
     one = "" if target.startswith((KIND, RUN)) else target
-    return Needs(settings.downloader, one)
+    return Needs(Need(settings.placement, settings.downloader, chosen), one)
 
 
 class Fleet(msgspec.Struct, frozen=True):
@@ -110,10 +113,17 @@ def nobody(fleet: Fleet, needs: Needs) -> list[Reason]:
     enabled = [view for view in alive if view.enabled]
     if not enabled:
         return [_all_disabled(alive)]
-    fitting = [view for view in enabled if not _lacks(view, needs)]
-    if not fitting:
-        return [_none_fits(enabled, needs)]
-    return _kinds(fleet, fitting, needs)
+    return _unfit(fleet, enabled, needs.need)
+
+
+def _unfit(fleet: Fleet, enabled: Sequence[AgentView], need: Need) -> list[Reason]:
+    moment = Moment(fleet.now, fleet.alive_after)
+    verdicts = [judge(view, need, moment) for view in enabled]
+    if any(verdict.fits for verdict in verdicts):
+        return []
+    if all(verdict.rule == "capability" for verdict in verdicts):
+        return [_none_offers(fleet, enabled, need.kind)]
+    return [_none_fits(fleet, verdicts, need)]
 
 
 def _all_silent(fleet: Fleet) -> Reason:
@@ -141,56 +151,57 @@ def _all_disabled(alive: Sequence[AgentView]) -> Reason:
     )
 
 
-def _lacks(view: AgentView, needs: Needs) -> list[str]:
-    """What the agent is not, in words."""
-    about = view.registration
-    lacking = []
-    if needs.group and about.group != needs.group:
-        lacking.append(f"in group {needs.group}")
-    if needs.os and about.os.lower() != needs.os.lower():
-        lacking.append(f"on {needs.os}")
-    lacking += [
-        f"with label {name}={value}" if value else f"with label {name}"
-        for name, value in needs.labels.items()
-        if name not in about.labels or (value and about.labels[name] != value)
-    ]
-    return lacking
-
-
-def _none_fits(enabled: Sequence[AgentView], needs: Needs) -> Reason:
-    wanted = _lacks(min(enabled, key=lambda view: len(_lacks(view, needs))), needs)
+def _none_fits(fleet: Fleet, verdicts: Sequence[Verdict], need: Need) -> Reason:
+    failed = {verdict.rule for verdict in verdicts}
+    wanted = [words for rule, words in _wishes(fleet, need) if rule in failed]
+    others = "; ".join(f"{one.agent}: {one.detail}" for one in verdicts[:SHOWN])
+    more = f"; and {len(verdicts) - SHOWN} more" if len(verdicts) > SHOWN else ""
     return Reason(
         "no_agent_fits",
-        f"no live agent {' and '.join(wanted)}: {counted(len(enabled), 'agent')} that could work"
-        " may not take this",
+        f"no live agent {' and '.join(wanted) or 'fits'} ({others}{more})",
         "it goes on when a fitting agent comes",
         do=("skep agents", _START),
         facts={
-            "agents": len(enabled),
-            "group": needs.group,
-            "os": needs.os,
-            "labels": dict(needs.labels),
+            "placement": need.placement.in_words(),
+            "chosen": sorted(need.chosen or ()),
+            "agents": {one.agent: one.rule for one in verdicts[:100]},
         },
     )
 
 
-def _kinds(fleet: Fleet, fitting: Sequence[AgentView], needs: Needs) -> list[Reason]:
-    kind = needs.downloader
-    if not kind or any(kind in view.registration.kinds for view in fitting):
-        return []
-    offered = sorted({name for view in fitting for name in view.registration.kinds})
+def _wishes(fleet: Fleet, need: Need) -> Iterator[tuple[str, str]]:
+    """(rule, words) for everything that a run asks of an agent."""
+    asked = need.placement
+    yield "capability", f"with downloader {need.kind}"
+    yield "group", f"in group {asked.group}"
+    yield "os", f"on {asked.os}"
+    labels = ", ".join(f"{name}={value}" for name, value in sorted(asked.labels.items()))
+    yield "labels", f"with label {labels}"
+    yield "memory", f"with {asked.memory} MB of free memory"
+    chosen = ", ".join(_chosen(fleet, name) for name in sorted(need.chosen or ())[:SHOWN])
+    yield "chosen", f"that was chosen for this run: {chosen or 'none'}"
+
+
+def _chosen(fleet: Fleet, name: str) -> str:
+    view = fleet.find(name)
+    if view is None:
+        return name
+    off = "" if view.enabled else ", disabled"
+    return f"{name}, last heard {duration(fleet.now - view.seen_at)} ago{off}"
+
+
+def _none_offers(fleet: Fleet, enabled: Sequence[AgentView], kind: str) -> Reason:
+    offered = sorted({name for view in enabled for name in view.registration.kinds})
     ever = any(kind in view.registration.kinds for view in fleet.agents)
     never = "" if ever else "; none ever did, so whoever takes it will refuse it"
-    return [
-        Reason(
-            "no_agent_offers",
-            f"no live agent offers downloader {kind}: {counted(len(fitting), 'agent')} could work,"
-            f" with {', '.join(offered) or 'none at all'}{never}",
-            f"it can be done when an agent that offers {kind} comes",
-            do=("skep agents", _START),
-            facts={"downloader": kind, "offered": offered, "agents": len(fitting)},
-        )
-    ]
+    return Reason(
+        "no_agent_offers",
+        f"no live agent offers downloader {kind}: {counted(len(enabled), 'agent')} could work,"
+        f" with {', '.join(offered) or 'none at all'}{never}",
+        f"it can be done when an agent that offers {kind} comes",
+        do=("skep agents", _START),
+        facts={"downloader": kind, "offered": offered, "agents": len(enabled)},
+    )
 
 
 def _target(fleet: Fleet, agent: str) -> list[Reason]:

@@ -38,7 +38,7 @@ def _open(wait: RequestWait, view: View, ahead: InHand | None) -> list[Reason]:
         known = [wait.host] if wait.host.known else []
         return block_reasons(BlockWait(wait.block, wait.run, known, ahead), view)
     rests = run_rests(wait.run, view.now)
-    missing = obstacles(view.fleet, needs_of(wait.run.settings))
+    missing = obstacles(view.fleet, needs_of(wait.run.settings, chosen=view.chosen))
     special = _delayed(wait, view) if wait.state is RequestState.DELAYED else _waiting(wait, view)
     return [*rests, *missing, *special]
 

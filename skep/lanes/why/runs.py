@@ -63,7 +63,7 @@ def _stuck(wait: RunWait, view: View, care: Care | None) -> Iterable[Reason]:
     if not ledger.open:
         yield from _nothing_open(wait, view.now, care)
         return
-    yield from obstacles(view.fleet, needs_of(wait.run.settings))
+    yield from obstacles(view.fleet, needs_of(wait.run.settings, chosen=view.chosen))
     yield from _waiting(wait, view)
     yield from _delayed(wait, view)
     if ledger.queued:
