@@ -67,8 +67,9 @@ class LocalCenter:
     async def _adopt_tokens(self) -> None:
         """Before anybody is answered: to an agent "not known" means that it may go home."""
         auth = self.center.services.auth
-        await auth.adopt(self.admin_token, Role.ADMIN)
-        await auth.adopt(self.agent_token, Role.AGENT)
+        name = self.center.services.name
+        await auth.adopt(self.admin_token, Role.ADMIN, note=f"{ADMIN_TOKEN} of {name}")
+        await auth.adopt(self.agent_token, Role.AGENT, note=f"{AGENT_TOKEN} of {name}")
 
     def _leave_address(self) -> None:
         """Where the commands of this machine find the center."""
@@ -110,9 +111,14 @@ class LocalAgent:
         )
 
     async def ended(self) -> None:
-        """Returns when a person ended the agent; raises what made it fail."""
-        if self._task is not None:
+        """Returns when a person ended the agent; raises what made it fail. One that was told
+        to restart is started again."""
+        while self._task is not None and self._launched is not None:
             await asyncio.shield(self._task)
+            if not self._launched.agent.restarting:
+                return
+            await self._launched.close()
+            await self.start()
 
     async def stop(self) -> None:
         """Drain: what runs may end, what ended is reported, the rest is given back."""

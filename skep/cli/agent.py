@@ -1,24 +1,34 @@
-"""`skep agent`: leases work from a center, downloads it and reports. It only dials out."""
+"""`skep agent`: leases work from a center, downloads it and reports. It only dials out.
+
+Below it: `token`, on the center's side, and `join`, on a machine that wants to be an agent.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from skep.cli.options import dial_options, process_options
+from skep.cli.exits import Exit
+from skep.cli.options import dial_options, json_option, place_options, process_options
+from skep.cli.output import say, show, show_json
+from skep.cli.reach import Reach, reaches_center
+from skep.cli.spans import SPAN
 from skep.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
+    from skep.cli.joining import Look
     from skep.settings import Settings
 
 
-@click.command("agent")
+@click.group("agent", invoke_without_command=True)
 @dial_options
 @process_options
 @click.option("--name", help="Name shown to people; the host's by default.")
@@ -26,7 +36,9 @@ if TYPE_CHECKING:
 @click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", help="A label; repeatable.")
 @click.option("--processes", type=click.IntRange(1, 256), help="Processes, each an agent.")
 @click.option("--concurrency", type=click.IntRange(1, 4096), help="Downloads at the same time.")
+@click.pass_context
 def command(
+    context: click.Context,
     center: str | None,
     token_file: Path | None,
     data: Path | None,
@@ -44,6 +56,9 @@ def command(
     It keeps its identity and its unsent results in the data folder. Ctrl-C or SIGTERM lets
     running downloads end and gives the rest back; a second one ends it at once.
     """
+    if context.invoked_subcommand is not None:
+        context.obj = Reach(center, token_file, data, config)
+        return 0
     import uvloop
 
     from skep.cli.config import read_settings, split_pair
@@ -64,10 +79,17 @@ def command(
     urls = addresses(center, folder)
     token = find_token(token_file, folder / "agent.token")
     pairs = dict(split_pair(text, "--label") for text in labels)
-    return uvloop.run(_work(settings, urls, token, pairs))
+    code, again = uvloop.run(_work(settings, urls, token, pairs))
+    if again:
+        # The same command in the same process: what was upgraded on disk is loaded now.
+        os.execv(sys.executable, [sys.executable, "-m", "skep", *sys.argv[1:]])  # noqa: S606 - ourselves
+    return code
 
 
-async def _work(settings: Settings, urls: list[str], token: str, labels: Mapping[str, str]) -> int:
+async def _work(
+    settings: Settings, urls: list[str], token: str, labels: Mapping[str, str]
+) -> tuple[int, bool]:
+    """(exit code, whether it was told to restart)."""
     from skep.agent.app import run_until_signalled
     from skep.agent.launch import LaunchedAgent
 
@@ -75,7 +97,7 @@ async def _work(settings: Settings, urls: list[str], token: str, labels: Mapping
     folder = Path(settings.data) / "agent"
     launched = LaunchedAgent(settings, urls, token, folder, labels, clock, rng)
     try:
-        return await run_until_signalled(launched.agent)
+        return await run_until_signalled(launched.agent), launched.agent.restarting
     finally:
         await launched.close()
 
@@ -87,12 +109,23 @@ async def _supervise(settings: Settings) -> int:
 
     def argv(number: int) -> list[str]:
         """The same command again, as one process with a folder and a name of its own."""
-        mine = ["--processes", "1", "--data", str(folder / f"process-{number}")]
+        place = folder / f"process-{number}"
+        _name_child(folder, place, number)
+        mine = ["--processes", "1", "--data", str(place)]
         if settings.agent.name:
             mine += ["--name", f"{settings.agent.name}-{number}"]
         return [sys.executable, "-m", "skep", *sys.argv[1:], *mine, *_place(folder)]
 
     return await supervise(argv, settings.agent.processes, SystemClock(), Random())  # noqa: S311
+
+
+def _name_child(folder: Path, place: Path, number: int) -> None:
+    """The processes of an agent that has joined go by its id and their number: one credential
+    is good for all of them."""
+    known, mine = folder / "agent" / "agent-id", place / "agent" / "agent-id"
+    if known.exists() and not mine.exists():
+        mine.parent.mkdir(parents=True, exist_ok=True)
+        mine.write_text(f"{known.read_text().strip()}.{number}\n")
 
 
 def _place(folder: Path) -> list[str]:
@@ -104,3 +137,133 @@ def _place(folder: Path) -> list[str]:
     if given["token_file"] is None and (folder / "agent.token").exists():
         found += ["--token-file", str(folder / "agent.token")]
     return found
+
+
+@command.command("token")
+@click.option("--agent", default="", help="The id that it must have; taken over when in use.")
+@click.option("--group", default="", help="Its group, whatever it says itself.")
+@click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", help="A label; repeatable.")
+@click.option("--name", default="", help="A note for people, shown by `skep token ls`.")
+@click.option("--expires", type=SPAN, default="1h", help="Good for so long; 1h unless set.")
+@json_option
+@reaches_center
+def token(
+    reach: Reach,
+    agent: str,
+    group: str,
+    labels: tuple[str, ...],
+    name: str,
+    expires: float,
+    as_json: bool,
+) -> None:
+    """Make a token with which one machine can join, once.
+
+    Run this where the center is, with an admin's token. Only a digest of it is kept.
+    """
+    from skep.cli.config import split_pair
+
+    pairs = dict(split_pair(text, "--label") for text in labels)
+    wish = {"agent": agent, "group": group, "labels": pairs, "name": name, "seconds": expires}
+    answer = asyncio.run(_make_token(reach, wish))
+    if as_json:
+        show_json(answer)
+        return
+    show(answer["token"])
+    say(f"on the new machine: skep agent join {reach.urls()[0]} --token {answer['token']}")
+
+
+async def _make_token(reach: Reach, wish: dict[str, Any]) -> dict[str, Any]:
+    async with reach.client() as client:
+        answer: dict[str, Any] = await client.call("POST", "/api/v1/join-tokens", wish, dict)
+        return answer
+
+
+@command.command("join")
+@click.argument("url")
+@click.option("--token", envvar="SKEP_JOIN_TOKEN", help="From `skep agent token`; used once.")
+@click.option("--id", "wanted", default="", help="The id to have; a new one unless set.")
+@click.option(
+    "--try", "pages", multiple=True, metavar="URL", help="Download this to see; repeatable."
+)
+@click.option("--check", is_flag=True, help="Only look; the token is not used.")
+@click.option("--again", is_flag=True, help="Replace the credential of this folder.")
+@json_option
+@place_options
+def join(
+    url: str,
+    token: str | None,
+    wanted: str,
+    pages: tuple[str, ...],
+    check: bool,
+    again: bool,
+    as_json: bool,
+    data: Path | None,
+    config: Path | None,
+) -> int:
+    """Make this machine an agent of the center at URL.
+
+    It looks first (reach, TLS, version, clock, egress, token) and says what is wrong. Then it
+    uses the token up and keeps a credential of its own in the data folder, with which
+    `skep agent` starts from then on. Several addresses are given with commas.
+    """
+    from skep.cli.config import read_settings
+
+    if not token:
+        raise click.UsageError("--token is missing; make one with `skep agent token`")
+    outer = click.get_current_context().find_object(Reach)
+    if outer is not None:
+        data, config = data or outer.data, config or outer.config
+    settings = read_settings(config, data)
+    looks, joined = asyncio.run(_join(settings, url, token, wanted, pages, check, again))
+    if as_json:
+        show_json({"ok": joined is not None or check, "checks": looks, "joined": joined})
+    else:
+        _tell(looks, joined, Path(settings.data))
+    well = all(look.finding.ok for look in looks if look.needed)
+    return Exit.OK if well else Exit.FAILED
+
+
+async def _join(
+    settings: Settings,
+    url: str,
+    token: str,
+    wanted: str,
+    pages: tuple[str, ...],
+    check: bool,
+    again: bool,
+) -> tuple[list[Look], Any]:
+    from skep.cli.checkups import Finding
+    from skep.cli.joining import Folder, Look, egress, fetched, look_at, use_token
+    from skep.cli.reach import addresses
+    from skep.errors import SkepError
+
+    folder = Folder(Path(settings.data))
+    folder.check(again=again)
+    urls = [each.rstrip("/") for each in addresses(url, folder.folder)]
+    looks = [look for each in urls for look in await look_at(each)]
+    looks += egress(settings)
+    looks += [await fetched(settings, page) for page in pages]
+    if not all(look.finding.ok for look in looks if look.needed):
+        return looks, None
+    agent, secret = folder.prepare(wanted)
+    try:
+        await use_token(urls, token, agent, secret, dry=True)
+    except SkepError as error:
+        fix = "make a new one with `skep agent token` and try again"
+        return [*looks, Look(Finding("token", False, error.detail, fix))], None
+    looks.append(Look(Finding("token", True, f"good for agent {agent}")))
+    if check:
+        return looks, None
+    joined = await use_token(urls, token, agent, secret, dry=False)
+    folder.keep(urls)
+    return looks, joined
+
+
+def _tell(looks: list[Look], joined: Any, folder: Path) -> None:
+    from skep.cli.doctor import line_of
+
+    for look in looks:
+        show(line_of(look.finding, warns=not look.needed))
+    if joined is not None:
+        group = f" in group {joined.grant.group}" if joined.grant.group else ""
+        show(f"joined  as {joined.agent}{group}\nnext    skep agent --data {folder}")

@@ -1,4 +1,4 @@
-"""`skep agents`: who works for the center, and what can be done to one of them."""
+"""`skep agents`: who works for the center, how one is, and what it is told to do."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from urllib.parse import quote
 
 import click
 
+from skep.cli.config import split_pair
 from skep.cli.options import json_option
 from skep.cli.output import age, show, show_json, table
 from skep.cli.reach import Reach, reaches_center
+from skep.runtime.clock import SystemClock
 
+#: What the agent itself must do, and what needs other words than its state.
+TOLD = ("drain", "restart", "exit")
+SAID = {"revoke": "has no credential any more"}
 HEAD = ("AGENT", "NAME", "GROUP", "STATE", "LAST BEAT", "ACTIVE", "RATE", "OUTBOX", "VERSION")
 
 
@@ -20,7 +25,7 @@ HEAD = ("AGENT", "NAME", "GROUP", "STATE", "LAST BEAT", "ACTIVE", "RATE", "OUTBO
 @reaches_center
 @click.pass_context
 def command(context: click.Context, reach: Reach, as_json: bool) -> None:
-    """List agents; enable, disable or end one; make tokens."""
+    """List agents; show, label, cordon, drain, restart, end or revoke one."""
     context.obj = reach
     if context.invoked_subcommand is None:
         answer = asyncio.run(_call(reach, "GET", "/api/v1/agents"))
@@ -36,15 +41,15 @@ async def _call(reach: Reach, method: str, path: str, body: Any = None) -> dict[
 def agents_table(lines: list[dict[str, Any]]) -> str:
     """For people."""
     if not lines:
-        return "no agents yet; `skep agent --center URL --token-file FILE` starts one"
+        return "no agents yet; `skep agent token` makes a token with which one can join"
     return table(HEAD, [_row(line) for line in lines])
 
 
 def state_of(line: dict[str, Any]) -> str:
-    """alive or dead by the center's clock; disabled is a person's wish."""
+    """alive or dead by the center's clock; the others are a person's wish."""
     if not line["alive"]:
         return "dead"
-    return "alive" if line["agent"]["enabled"] else "disabled"
+    return "alive" if line["agent"]["enabled"] else line["agent"]["aside"] or "disabled"
 
 
 def _row(line: dict[str, Any]) -> tuple[object, ...]:
@@ -70,13 +75,89 @@ def _verb(name: str, text: str) -> None:
     def act(reach: Reach, agent: str, as_json: bool) -> None:
         path = f"/api/v1/agents/{quote(agent, safe='')}/{name}"
         answer = asyncio.run(_call(reach, "POST", path))
-        done = "was told to exit" if name == "exit" else f"is {state_of(answer)}"
+        told = f"was told to {name}; `skep agents show` says whether it has"
+        done = told if name in TOLD else SAID.get(name) or f"is {state_of(answer)}"
         show_json(answer) if as_json else show(f"{agent} {done}")
 
 
 _verb("enable", "Give it work again.")
 _verb("disable", "Give it no more work; what it holds it may finish.")
+_verb("cordon", "As disable, for a while: it keeps what it has, and its runs.")
+_verb("drain", "Give it no more work, and take back what it has not begun.")
+_verb("restart", "Tell it to drain and start again.")
 _verb("exit", "Tell it to drain and end.")
+_verb("revoke", "End its credential and give it no more work.")
+
+
+@command.command("show")
+@click.argument("agent")
+@json_option
+@reaches_center
+def show_one(reach: Reach, agent: str, as_json: bool) -> None:
+    """Show one agent: how it is, and what it was told to do."""
+    answer = asyncio.run(_call(reach, "GET", f"/api/v1/agents/{quote(agent, safe='')}"))
+    show_json(answer) if as_json else show(agent_sheet(answer, SystemClock().now()))
+
+
+@command.command("label")
+@click.argument("agent")
+@click.argument("changes", nargs=-1, required=True, metavar="NAME=VALUE|NAME-...")
+@json_option
+@reaches_center
+def label(reach: Reach, agent: str, changes: tuple[str, ...], as_json: bool) -> None:
+    """Set labels (NAME=VALUE) or take them away (NAME-)."""
+    labels: dict[str, str | None] = {}
+    for text in changes:
+        name, value = (text[:-1], None) if text.endswith("-") else split_pair(text, "label")
+        labels[name] = value
+    path = f"/api/v1/agents/{quote(agent, safe='')}/labels"
+    answer = asyncio.run(_call(reach, "PUT", path, {"labels": labels}))
+    show_json(answer) if as_json else show(_pairs(answer["agent"]["registration"]["labels"]))
+
+
+def _pairs(labels: dict[str, str]) -> str:
+    return " ".join(f"{name}={value}" for name, value in sorted(labels.items())) or "no labels"
+
+
+def agent_sheet(line: dict[str, Any], now: float) -> str:
+    """One agent for people."""
+    view, who = line["agent"], line["agent"]["registration"]
+    vitals = view["vitals"]
+    rows = (
+        ("agent", who["id"]),
+        ("name", who["name"]),
+        ("state", f"{state_of(line)}, last beat {age(line['last_beat_age'])} ago"),
+        ("group", who["group"]),
+        ("labels", _pairs(who["labels"])),
+        ("kinds", " ".join(who["kinds"])),
+        ("machine", f"{who['os']}, {who['cpus']} processors, {_mib(who['memory'])} memory"),
+        ("load", f"{vitals['load']:.2f}, cpu {vitals['cpu']:.0%}"),
+        ("free", f"{_mib(vitals['free_memory'])} memory, {_mib(vitals['free_disk'])} disk"),
+        ("work", f"{vitals['active']} downloads, {vitals['rate']:.0f}/s"),
+        ("outbox", f"{vitals['outbox']} results, {vitals['dropped']} dropped"),
+        ("version", who["version"] or "-"),
+        ("session", f"{view['session']}, its {'own' if view['bound'] else 'shared'} token"),
+    )
+    sheet = "\n".join(f"{name:<8}  {value}" for name, value in rows)
+    return sheet + ("\n\n" + _orders(line["orders"], now) if line["orders"] else "")
+
+
+def _orders(orders: list[dict[str, Any]], now: float) -> str:
+    rows = [
+        (order["no"], order["name"], f"{age(now - order['made_at'])} ago", _outcome(order, now))
+        for order in orders
+    ]
+    return table(("ORDER", "TO", "GIVEN", "STATE"), rows)
+
+
+def _outcome(order: dict[str, Any], now: float) -> str:
+    if order["ended_at"] is None:
+        return "open: repeated until it is obeyed"
+    return f"{order['outcome']}, {age(now - order['ended_at'])} ago"
+
+
+def _mib(size: int) -> str:
+    return f"{size // 2**20} MiB"
 
 
 @command.command("token")

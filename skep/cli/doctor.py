@@ -35,11 +35,13 @@ def command(reach: Reach, as_json: bool) -> int:
     if as_json:
         show_json({"ok": well, "checks": findings})
     else:
-        show("\n".join(_line(finding) for finding in findings))
+        show("\n".join(line_of(finding) for finding in findings))
     return Exit.OK if well else Exit.FAILED
 
 
-def _line(finding: Finding) -> str:
-    mark = colored("ok   ", "green") if finding.ok else colored("wrong", "red")
+def line_of(finding: Finding, *, warns: bool = False) -> str:
+    """For people. What only `warns` is not in the way of anything."""
+    bad = colored("look ", "yellow") if warns else colored("wrong", "red")
+    mark = colored("ok   ", "green") if finding.ok else bad
     fix = f"\n       to mend it: {finding.fix}" if not finding.ok else ""
     return f"{mark}  {finding.name}: {finding.detail}{fix}"

@@ -58,7 +58,7 @@ def addresses(given: str | None, folder: Path) -> list[str]:
     if given:
         return [url if "://" in url else f"http://{url}" for url in given.split(",") if url]
     try:
-        return [(folder / "center.url").read_text().strip()]
+        return (folder / "center.url").read_text().strip().split(",")
     except OSError:
         raise CenterUnreachable(
             f"there is no center in {folder}; start one with `skep up`, or say where it is "

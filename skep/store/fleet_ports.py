@@ -79,7 +79,8 @@ class Tokens(Protocol):
         """Keep a token; adding the same digest again changes nothing."""
 
     async def find(self, digest: bytes) -> FoundToken | None:
-        """A token that was not revoked or used up. Whether its time is over, the caller sees."""
+        """A token that was not revoked. Whether its time is over, the caller sees; whether a
+        one-time token was used, `join` says."""
 
     async def join(
         self, digest: bytes, agent: str, credential: bytes, now: float, *, dry: bool = False

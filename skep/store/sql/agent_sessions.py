@@ -28,6 +28,6 @@ def new_session(row: Any, came: Arrival, now: float) -> dict[str, object]:
     if row.mark and came.mark and row.mark not in {came.mark, *came.known} and alive:
         raise Fenced(
             f"agent {row.id} lives elsewhere, and this folder is an older copy of its folder;"
-            " stop the other one, or remove `agent/agent-id` here to be an agent of its own"
+            " stop the other one, or join from here with a new token and an empty folder"
         )
     return {"session": current + 1, "mark": came.mark or None}

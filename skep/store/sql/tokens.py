@@ -43,7 +43,10 @@ class SqlTokens:
         await self._database.write(lambda tx: _insert(tx, row))
 
     async def find(self, digest: bytes) -> FoundToken | None:
-        query = sa.select(tokens).where(tokens.c.digest == digest, tokens.c.revoked == 0)
+        # A used one is found too: its user may have lost the answer, and others hear why not.
+        used = sa.and_(tokens.c.role == JOIN, tokens.c.used_by.is_not(None))
+        good = sa.or_(tokens.c.revoked == 0, used)
+        query = sa.select(tokens).where(tokens.c.digest == digest, good)
         row = await self._database.read(lambda c: c.execute(query).first())
         if row is None:
             return None

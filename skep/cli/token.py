@@ -1,0 +1,80 @@
+"""`skep token`: who may call the centers. A token is shown once, when it is made."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from skep.cli.options import json_option
+from skep.cli.output import age, show, show_json, table
+from skep.cli.reach import Reach, reaches_center
+from skep.cli.spans import SPAN
+from skep.runtime.clock import SystemClock
+
+HEAD = ("TOKEN", "ROLE", "FOR", "NAME", "STATE", "MADE", "EXPIRES")
+
+
+@click.group("token")
+def command() -> None:
+    """Make, list and revoke tokens of people and agents.
+
+    viewer sees everything, operator works with runs and jobs, admin does the rest. Tokens
+    with which agents join are made by `skep agent token`.
+    """
+
+
+async def _call(reach: Reach, method: str, path: str, body: Any = None) -> dict[str, Any]:
+    async with reach.client() as client:
+        answer: dict[str, Any] = await client.call(method, path, body, dict)
+        return answer
+
+
+@command.command("add")
+@click.option("--role", type=click.Choice(["viewer", "operator", "admin"]), required=True,
+              help="What its owner may do.")  # fmt: skip
+@click.option("--name", default="", help="Whose it is.")
+@click.option("--expires", type=SPAN, help="Good for so long, such as 30d; else until revoked.")
+@json_option
+@reaches_center
+def add(reach: Reach, role: str, name: str, expires: float | None, as_json: bool) -> None:
+    """Make a token for a person or a program; only its digest is kept."""
+    wish = {"role": role, "name": name, "seconds": expires}
+    answer = asyncio.run(_call(reach, "POST", "/api/v1/tokens", wish))
+    show_json(answer) if as_json else show(answer["token"])
+
+
+@command.command("ls")
+@click.option("--all", "everything", is_flag=True, help="Used, revoked and expired ones too.")
+@json_option
+@reaches_center
+def ls(reach: Reach, everything: bool, as_json: bool) -> None:
+    """List tokens, without those of runs."""
+    answer = asyncio.run(_call(reach, "GET", "/api/v1/tokens"))
+    items = [line for line in answer["items"] if everything or line["state"] == "live"]
+    show_json({"items": items}) if as_json else show(tokens_table(items, SystemClock().now()))
+
+
+@command.command("revoke")
+@click.argument("token")
+@json_option
+@reaches_center
+def revoke(reach: Reach, token: str, as_json: bool) -> None:
+    """Shut a token out, by the name that `skep token ls` gives: within 5 s, everywhere."""
+    answer = asyncio.run(_call(reach, "DELETE", f"/api/v1/tokens/{quote(token, safe='')}"))
+    show_json(answer) if as_json else show(f"{token} is {answer['state']}")
+
+
+def tokens_table(lines: list[dict[str, Any]], now: float) -> str:
+    """For people."""
+    return table(HEAD, [_row(line["token"], line["state"], now) for line in lines])
+
+
+def _row(token: dict[str, Any], state: str, now: float) -> tuple[object, ...]:
+    expires = token["expires_at"]
+    left = "-" if expires is None else f"in {age(expires - now)}" if expires > now else "over"
+    whose = token["used_by"] or token["subject"] or "-"
+    made = f"{age(now - token['created_at'])} ago"
+    return token["id"], token["role"], whose, token["note"] or "-", state, made, left
