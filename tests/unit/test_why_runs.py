@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
+from skep.cli.main import skep
 from skep.lanes.why.blocks import View
 from skep.lanes.why.care import Care
 from skep.lanes.why.fleet import Fleet
@@ -266,3 +270,31 @@ def test_due_times_on_their_way_and_the_last_one() -> None:
     assert codes(why) == ["scheduled", "fire_skipped"]
     assert "was skipped: run web was still going" in why.reasons[1].text
     assert codes(why_job(job(planned=planned(), last=fire(FireState.FIRED)), NOW)) == ["scheduled"]
+
+
+# -- what is promised
+
+ROOT = Path(__file__).parents[2]
+SOURCE = "\n".join(path.read_text() for path in sorted((ROOT / "skep/lanes/why").glob("*.py")))
+
+
+def test_the_page_lists_every_code_and_no_other() -> None:
+    """Programs rely on codes: a new one is written down, an old one stays."""
+    page = (ROOT / "docs/how-to/why.md").read_text().partition("## The codes")[2]
+    rows = re.findall(r"^\| (`[^|]+) \|", page, flags=re.MULTILINE)
+    listed = {code for row in rows for code in re.findall(r"`(\w+)`", row)}
+    made = {f"run_{state}" for state in RunState if state is not RunState.RUNNING}
+    made |= {"done", "dead", "cancelled", "expired"}
+    made |= {"fire_skipped", "fire_missed", "fire_coalesced"}
+    assert listed == set(re.findall(r'Reason\(\s*"(\w+)"', SOURCE)) | made | {"leased"}
+
+
+def test_every_command_that_is_offered_exists() -> None:
+    told = set(re.findall(r'"skep ([a-z]+) ?([a-z]+)?', SOURCE))
+    assert len(told) > 10
+    context = click.Context(skep)
+    for name, verb in sorted(told):
+        command = skep.get_command(context, name)
+        assert command is not None, name
+        if verb and isinstance(command, click.Group):
+            assert command.get_command(context, verb) is not None, f"{name} {verb}"
