@@ -30,16 +30,12 @@ class CenterSettings(_Room, frozen=True):
     host: Annotated[str, Meta(description="Address to bind; anything but loopback needs auth.")] = (
         "127.0.0.1"
     )
-    port: Annotated[int, Meta(ge=0, le=65535, description="Port to bind; 0 takes a free one.")] = (
-        8420
-    )
+    port: Annotated[int, Meta(ge=0, le=65535, description="Port to bind; 0 is a free one.")] = 8420
     auth: Annotated[bool, Meta(description="Ask for a token on every route but health.")] = True
     body_limit: Annotated[
         int, Meta(gt=0, description="Largest body of one call, in bytes, after decompression.")
     ] = 64 * 2**20
-    heartbeat_every: Annotated[
-        float, Meta(gt=0, description="Seconds between an agent's beats.")
-    ] = 3.0
+    heartbeat_every: Annotated[float, Meta(gt=0, description="Seconds between two beats.")] = 3.0
     alive_after: Annotated[
         float, Meta(gt=0, description="An agent is dead when its last beat is older, in seconds.")
     ] = 11.0
@@ -81,9 +77,7 @@ class BusSettings(_Room, frozen=True):
 class ArchiveSettings(_Room, frozen=True):
     """Where bodies are kept."""
 
-    url: Annotated[str, Meta(description="A folder; empty takes `archive` in the data folder.")] = (
-        ""
-    )
+    url: Annotated[str, Meta(description="A folder; empty: `archive` in the data folder.")] = ""
     segment_bytes: Annotated[
         int, Meta(gt=0, description="A segment is closed when it is larger, in bytes.")
     ] = 256 * 2**20
@@ -135,16 +129,12 @@ class SiteSettings(_Room, frozen=True):
     """How hosts are treated, over all agents and runs. Loopback and private addresses are
     one's own: they get a pace and robots.txt only by a rule of their own (`skep sites`)."""
 
-    rate: Annotated[float, Meta(ge=0, description="Requests per second to one host; 0 = any.")] = (
-        2.0
-    )
+    rate: Annotated[float, Meta(ge=0, description="Requests a second to one host; 0 = any.")] = 2.0
     concurrency: Annotated[
         int, Meta(ge=1, le=1000, description="Downloads from one host at the same time.")
     ] = 4
     robots: Annotated[bool, Meta(description="Obey robots.txt.")] = True
-    adaptive: Annotated[
-        bool, Meta(description="Slow down when a host answers slowly or refuses.")
-    ] = True
+    adaptive: Annotated[bool, Meta(description="Slow down when a host is slow or refuses.")] = True
     window: Annotated[
         float, Meta(gt=0, le=600, description="Seconds of a host's work in one block.")
     ] = 10.0
@@ -167,9 +157,7 @@ class AgentSettings(_Room, frozen=True):
 
     name: Annotated[str, Meta(description="Name shown to people; empty takes the host's.")] = ""
     group: Annotated[str, Meta(description="Group for placement.")] = "default"
-    processes: Annotated[
-        int, Meta(ge=1, le=256, description="Processes, each an agent of its own.")
-    ] = 1
+    processes: Annotated[int, Meta(ge=1, le=256, description="Processes, each one an agent.")] = 1
     ahead: Annotated[
         int, Meta(ge=1, le=64, description="Blocks held beyond those being downloaded.")
     ] = 2
@@ -226,9 +214,7 @@ class EgressSettings(_Room, frozen=True):
         tuple[str, ...],
         Meta(description="Networks that are allowed although they are not public (CIDR)."),
     ] = ()
-    deny: Annotated[
-        tuple[str, ...], Meta(description="Networks that are never allowed (CIDR).")
-    ] = ()
+    deny: Annotated[tuple[str, ...], Meta(description="Networks that are not allowed (CIDR).")] = ()
 
 
 class JobsSettings(_Room, frozen=True):
@@ -294,11 +280,9 @@ class NoticeSettings(_Room, frozen=True):
     webhooks: Annotated[tuple[str, ...], Meta(description="Addresses that take a POST.")] = ()
     mails: Annotated[tuple[str, ...], Meta(description="Mail addresses.")] = ()
     on: Annotated[tuple[str, ...], Meta(description="finished, failed, cancelled.")] = ("failed",)
-    secret: Annotated[
-        str, Meta(description="Name of the secret (file in DATA/secrets) that signs webhooks.")
-    ] = ""
+    secret: Annotated[str, Meta(description="Signs webhooks: a file's name in DATA/secrets.")] = ""
     mail_server: Annotated[
-        str, Meta(description="smtp://, smtp+starttls:// or smtps://, then USER@HOST:PORT.")
+        str, Meta(description="smtp[+starttls]:// or smtps://USER@HOST:PORT.")
     ] = ""
     mail_secret: Annotated[str, Meta(description="Name of the secret of the mail's user.")] = ""
     mail_from: Annotated[str, Meta(description="Sender of mails.")] = "skep@localhost"

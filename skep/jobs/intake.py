@@ -75,6 +75,10 @@ class Intake:
         """Requests were accepted by another way than `accept`."""
         self._on_accepted()
 
+    def nudge(self) -> None:
+        """Requests wait again: tell the dispatcher."""
+        self._on_accepted()
+
     async def move(self, run_id: str, to: RunState, reason: str = "") -> Run:
         """Pause, continue, finish or cancel a run; `reason` is kept with it."""
         now = self._clock.now()

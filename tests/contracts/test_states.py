@@ -61,9 +61,10 @@ def test_every_state_but_the_first_can_be_reached(
 
 
 def test_a_final_request_has_no_way_out_but_by_hand_from_dead() -> None:
-    """A dead request can be sent again; done, cancelled and expired are for good."""
+    """A dead request can be sent again or given up; the other ends are for good."""
     ways_out = {state: REQUEST_CHANGES[state] for state in FINAL_STATES}
-    assert ways_out.pop(RequestState.DEAD) == {RequestState.WAITING}
+    by_hand = {RequestState.WAITING, RequestState.CANCELLED}
+    assert ways_out.pop(RequestState.DEAD) == by_hand
     assert set(ways_out.values()) == {frozenset()}
 
 
@@ -90,7 +91,8 @@ def test_only_what_can_be_used_next_is_claimable() -> None:
 
 def test_the_ledger_has_a_count_for_every_state() -> None:
     fields = set(Ledger.__struct_fields__)
-    assert fields == {"accepted"} | {state.name.lower() for state in RequestState}
+    states = {state.name.lower() for state in RequestState}
+    assert fields == {"accepted", "forgotten"} | states
 
 
 def test_a_hopeless_failure_is_a_failure() -> None:

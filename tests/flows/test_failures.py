@@ -14,6 +14,7 @@ from skep.cli.main import run as command_line
 from skep.model.block import BlockReport
 from skep.model.ledger import Ledger
 from skep.model.request import Outcome
+from skep.model.states import RunState
 from skep.testing.centers import RunningCenter, running_center, works_of
 
 EVIL = "<script>alert(1)</script> =cmd()"
@@ -160,3 +161,25 @@ async def test_the_command_line(center: RunningCenter, capsys: pytest.CaptureFix
     assert "15" in await cli(center, capsys, "request", "cancel", "--run", "r", "--yes")
     arguments = ["failures", "retry", "--data", str(center.folder)]
     assert await asyncio.to_thread(command_line, arguments) == 2
+
+
+async def test_the_dead_of_a_jobs_run_get_another_round(tmp_path: Path) -> None:
+    """Issue 4.6, job-level retry: once all others have ended, and so often, not for ever."""
+    flags = {"jobs_keep_every": 0.05, "jobs_restart_first": 0.01, "jobs_restart_cap": 0.01}
+    async with running_center(tmp_path, **flags) as center, asyncio.timeout(20):
+        document = {
+            "name": "j",
+            "requests": [f"http://127.0.0.1:9/{n}" for n in range(3)],
+            "settings": {"run_retries": 2, "robots": False},
+        }
+        assert (await center.admin.put("/api/v1/jobs/j", document)).status < 300
+        started = (await center.admin.post("/api/v1/jobs/j/run")).json()
+        agent = center.hand_agent()
+        await agent.register()
+        run, rounds = started["run"], 0
+        while (await center.services.store.runs.get(run)).state is RunState.RUNNING:
+            for block in await agent.lease(1, wait=0.2):
+                rounds += 1
+                await agent.finish(block, "network", 0)
+        assert rounds == 3
+        assert await center.ledger(run) == Ledger(accepted=3, dead=3)

@@ -154,6 +154,28 @@ class ArchiveConformance:
         await read_all_back(archive, places, blobs)
         await archive.close()
 
+    async def test_segments_are_deleted_but_for_the_newest(self, backend: ArchiveBackend) -> None:
+        """D8: what was deleted is gone, the rest is whole, and no number comes again."""
+        archive = backend.make(segment_bytes=1)
+        await archive.open(committed())
+        blobs = pages(3)
+        places = [(await archive.append([blob]))[0] for blob in blobs]
+        assert (await archive.delete(places[0].segment) or 0) > len(blobs[0])
+        assert await archive.delete(places[0].segment) == 0, "it was gone already"
+        assert await archive.delete(places[2].segment) is None, "the newest stays"
+        assert await archive.delete("another-00000001.warc.zst") is None, "not ours to judge"
+        for name in NOT_SEGMENTS:
+            assert await archive.delete(name) is None
+        with pytest.raises(NotFound):
+            await archive.read(places[0].segment, places[0].offset, len(blobs[0]))
+        await read_all_back(archive, places[1:], blobs[1:])
+        await archive.close()
+        again = backend.make(segment_bytes=1)
+        await again.open(committed(*zip(places, blobs, strict=True)))
+        (place,) = await again.append(blobs[:1])
+        assert place.segment > places[2].segment
+        await again.close()
+
     async def test_it_goes_on_after_a_restart(self, backend: ArchiveBackend) -> None:
         blobs = pages(4)
         archive = backend.make()
