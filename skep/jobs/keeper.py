@@ -20,6 +20,7 @@ from skep.jobs.book import Scheduler
 from skep.jobs.feeding import Feeder
 from skep.jobs.intake import Intake
 from skep.jobs.outflow import Outflow
+from skep.jobs.second_chance import SecondChances
 from skep.jobs.spider_process import Spawner, SpiderOrder, SpiderProcess
 from skep.jobs.starts import ENDED, JobStarts
 from skep.model.job import Job, JobRun, SpiderPart
@@ -78,6 +79,7 @@ class Keeper:
         self._clock = clock
         self._rng = rng
         self._restart = Backoff(first=settings.restart_first, cap=settings.restart_cap)
+        self._chances = SecondChances(center, store, self._restart, clock, rng)
         #: Where children find this center; without it they are left to others.
         self.address = ""
         self._cares: dict[str, asyncio.Task[None]] = {}
@@ -179,7 +181,10 @@ class Keeper:
                 await self._store.job_runs.note(held.run, self._center, outcome=reason)
                 return await self._fail(held, run, reason), reason
             # Asked in this order: what a generator put in before its end is in the ledger.
-            if feeding.done() and not (await self._store.ledgers.read(run.id)).open:
+            if feeding.done() and not (ledger := await self._store.ledgers.read(run.id)).open:
+                if await self._chances.another_round(held, job, ledger.dead):
+                    self._intake.nudge()
+                    continue
                 return await self._intake.move(run.id, RunState.FINISHED), ""
             await self._clock.sleep(self._settings.keep_every)
         return run, ""
