@@ -24,6 +24,7 @@
     │   ├── StoreDown           503
     │   ├── BusDown             503
     │   └── DiskFull            507
+    ├── NotEnoughAgents         409  a run needs agents that are not there, and did not start
     ├── CenterUnreachable        -   raised by clients, never sent
     └── ConfigurationError       -   this process cannot start as configured
 
@@ -174,6 +175,12 @@ class DiskFull(Unavailable):
     code = "disk_full"
     status = 507
     title = "No space left to keep what you send"
+
+
+class NotEnoughAgents(SkepError):
+    code = "not_enough_agents"
+    status = 409
+    title = "The run needs agents that are not there"
 
 
 class CenterUnreachable(SkepError):

@@ -45,6 +45,9 @@ class CenterSettings(_Room, frozen=True):
     roster_every: Annotated[
         float, Meta(gt=0, description="Seconds between refreshes of the view of all agents.")
     ] = 15.0
+    allocate_wait: Annotated[
+        float, Meta(ge=0, le=60, description="Seconds that a run waits for enough agents to start.")
+    ] = 5.0
     vitals_kept: Annotated[float, Meta(gt=0, description="Seconds of heartbeat history.")] = 86400.0
     wrong_tokens: Annotated[
         int, Meta(ge=1, description="Wrong tokens a minute from one address; then it must wait.")
@@ -97,9 +100,6 @@ class LaneSettings(_Room, frozen=True):
     dispatch_limit: Annotated[
         int, Meta(ge=1, description="Most requests that one dispatch moves into lanes.")
     ] = 7000
-    lease_seconds: Annotated[
-        float, Meta(gt=0, description="A lease that is not renewed for so long is taken back.")
-    ] = 30.0
     dispatch_seconds: Annotated[
         float, Meta(gt=0, description="A dispatch that takes longer is given up and logged.")
     ] = 300.0
@@ -113,6 +113,9 @@ class LaneSettings(_Room, frozen=True):
     log_kept: Annotated[
         float, Meta(gt=0, description="Seconds that rows of the dispatch log are kept.")
     ] = 259_200.0
+    lease_seconds: Annotated[
+        float, Meta(gt=0, description="A lease that is not renewed for so long is taken back.")
+    ] = 30.0
     lease_limit: Annotated[
         int, Meta(ge=1, description="A block lost so often is failed, its requests are dead.")
     ] = 10

@@ -51,6 +51,7 @@ class Loops:
             ("dispatch", self._dispatch),
             ("sweep", self._every(settings.center.sweep_every, self._sweep)),
             ("reconcile", self._every(settings.lanes.reconcile_every, self._reconcile)),
+            ("placement", self._every(settings.center.sweep_every, self._placement)),
             ("drivers", self._drivers),
             ("roster", self._every(settings.center.roster_every, self._roster)),
             ("housekeeping", self._every(HOUSEKEEPING_EVERY, self._housekeeping)),
@@ -123,6 +124,9 @@ class Loops:
         for item in freed:
             log.info("block %d is free again: %s", item.block, item.reason)
 
+    async def _placement(self) -> None:
+        await self._services.placement.overseer.step()
+
     async def _reconcile(self) -> None:
         found = await self._services.dispatcher.reconcile()
         if found:
@@ -149,11 +153,11 @@ class Loops:
         await services.store.notices.forget_told(services.clock.now() - NOTICES_KEPT)
         await services.jobs.scheduler.heal()
         await services.jobs.scheduler.forget(services.settings.jobs.fires_kept)
+        await services.jobs.feeder.forget()
 
     async def _retention(self) -> None:
         """At once when the disk is full, else every now and then."""
         services = self._services
-        await services.jobs.feeder.forget()
         await services.clock.sleep(RETENTION_FIRST)
         waited = 0.0
         deleted = await services.retention.step()

@@ -15,6 +15,7 @@ from skep.center.disk import DiskGuard, disk_guard
 from skep.center.job_rooms import JobRooms, build_jobs
 from skep.center.live import Hub
 from skep.center.metrics import Metrics
+from skep.center.placement_rooms import PlacementRooms, build_placement
 from skep.center.telling import build_notifier
 from skep.downloaders.schemes import known_kinds, known_schemes
 from skep.jobs.intake import Intake
@@ -52,6 +53,8 @@ class Services:
     hub: Hub
     metrics: Metrics
     roster: Roster
+    #: Who may take what.
+    placement: PlacementRooms
     intake: Intake
     dispatcher: Dispatcher
     leases: Leases
@@ -99,7 +102,9 @@ class Services:
                 return []
             if await gone() or self.disk.trouble:
                 return []
-            blocks = await self.leases.lease(agent, want, self.roster.targets(agent, kinds))
+            blocks = await self.leases.lease(
+                agent, want, self.placement.placer.targets(agent, kinds)
+            )
             if blocks:
                 # Room in the lanes: the dispatcher may go on.
                 self.nudge.ring()
@@ -127,15 +132,32 @@ def build(
         work.ring()
         announce.ring()
 
+    def look_again() -> None:
+        nudge.ring()
+        pages.ring()
+
     manners = Manners(settings.sites)
+    hub, pages = Hub(bus, clock, name), Bell()
+    roster = Roster(settings.center, store, clock, known_kinds())
+    placement = build_placement(
+        settings, store, bus, hub, roster, clock, rng, there_is_work, look_again
+    )
     dispatcher = Dispatcher(
-        settings.lanes, store, bus, clock, name, there_is_work, manners, host=platform.node()
+        settings.lanes,
+        store,
+        bus,
+        clock,
+        name,
+        there_is_work,
+        manners,
+        host=platform.node(),
+        placer=placement.placer,
     )
     wrong_tokens = settings.center.wrong_tokens
     auth = Auth(store, clock, enabled=settings.center.auth, wrong_tokens=wrong_tokens)
     validator = Validator((*SCHEMES, *known_schemes()), rng, known_kinds())
     guard = disk_guard(name, settings, store, clock)
-    intake = Intake(store, validator, clock, nudge.ring, guard.check)
+    intake = Intake(store, validator, clock, nudge.ring, guard.check, placement.allocator)
     jobs = build_jobs(name, settings, store, archive, auth, validator, intake, clock, rng)
     restart_at = jobs.keeper.restarts.get
 
@@ -151,16 +173,17 @@ def build(
         clock=clock,
         rng=rng,
         auth=auth,
-        hub=Hub(bus, clock, name),
+        hub=hub,
         metrics=Metrics(),
-        roster=Roster(settings.center, store, clock, known_kinds()),
+        roster=roster,
+        placement=placement,
         intake=intake,
         dispatcher=dispatcher,
         leases=Leases(settings.lanes, store, bus, clock, dispatcher, manners),
         manners=manners,
         ingest=Ingest(settings.lanes, store, archive, clock, rng, manners),
         work=work,
-        pages=Bell(),
+        pages=pages,
         nudge=nudge,
         announce=announce,
         disk=guard,

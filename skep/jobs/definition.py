@@ -56,6 +56,7 @@ _FILE = re.compile(r"(?!/)[^\0:]+\.py(:[A-Za-z_]\w*)?")
 ELSEWHERE = {
     "priority": "at the top of the document",
     "downloader": "at the top of the document",
+    "placement": "at the top of the document",
     "code": "under `downloader`",
     "curl": "under `downloader`, as `options`",
 }

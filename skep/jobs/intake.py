@@ -13,6 +13,7 @@ import msgspec
 from skep.jobs.validate import Offered, Validator, check_job
 from skep.model.run import Run, RunId, RunSettings
 from skep.model.states import RunState
+from skep.placement.allocator import Allocator
 from skep.runtime.clock import Clock
 from skep.store.facts import Accepted, RequestRow
 from skep.store.ports import Store
@@ -35,7 +36,9 @@ class Intake:
         clock: Clock,
         on_accepted: Callable[[], None],
         has_room: Callable[[], None] = lambda: None,
+        allocator: Allocator | None = None,
     ) -> None:
+        self._allocator = allocator
         self._store = store
         self._validator = validator
         self._clock = clock
@@ -43,8 +46,12 @@ class Intake:
         #: Raises DiskFull when nothing more is to be taken.
         self.has_room = has_room
 
-    async def open_run(self, run_id: RunId, new: NewRun) -> tuple[Run, bool]:
-        """(run, whether it is new). Opening a run twice gives the one that is there."""
+    async def open_run(self, run_id: RunId, new: NewRun, wait: float = 0.0) -> tuple[Run, bool]:
+        """(run, whether it is new). Opening a run twice gives the one that is there.
+
+        A run that needs agents gets them now, after `wait` seconds at most; raises
+        NotEnoughAgents, and then there is no run.
+        """
         if new.settings.code is None:
             self._validator.check_settings(new.settings)
         else:  # a shell reads scripts, which takes some milliseconds
@@ -52,9 +59,19 @@ class Intake:
         job = new.job or run_id
         check_job(job)
         run = Run(run_id, job, RunState.RUNNING, new.settings, self._clock.now())
-        if await self._store.runs.create(run):
-            return run, True
-        return await self._store.runs.get(run_id), False
+        agents: list[str] = []
+        if self._allocator is not None:
+            agents = await self._allocator.choose(run_id, new.settings, wait)
+        is_new = await self._store.runs.create(run)
+        kept = run if is_new else await self._store.runs.get(run_id)
+        if self._allocator is not None and kept.settings == new.settings:
+            await self._allocator.keep(kept, agents)
+        return kept, is_new
+
+    async def allocate(self, run: Run) -> None:
+        """Agents for a run whose settings were changed after it was opened."""
+        if self._allocator is not None and run.state is RunState.RUNNING:
+            await self._allocator.ensure(run)
 
     def check(self, offered: Sequence[Offered], priority: int, now: float) -> list[RequestRow]:
         """Requests as they would be kept; raises InvalidInput that says which is wrong."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from skep.errors import Conflict, InvalidInput, SkepError
+from skep.errors import Conflict, InvalidInput, NotEnoughAgents, SkepError
 from skep.jobs.feeding import Feeder
 from skep.jobs.intake import Intake, NewRun
 from skep.model.generation import fire_key_of, split_part
@@ -84,7 +84,7 @@ class JobStarts:
             await self._intake.open_run(begun.run, new)
             if not begun.fed and job.spider is None:
                 await self._feeder.requests(begun.run, job)
-        except InvalidInput as error:
+        except (InvalidInput, NotEnoughAgents) as error:
             await self._give_up(begun, error)
             raise
         await self._store.job_runs.note(begun.run, begun.holder, fed=True)

@@ -108,6 +108,7 @@ class Validator:
             priority if item.priority is None else item.priority,
             _arguments(item),
             None if item.expires_in is None else now + item.expires_in,
+            item.parent,
         )
 
     def _uri(self, text: str) -> tuple[str, str]:

@@ -22,9 +22,11 @@ from skep.model.block import BlockRef
 from skep.model.dispatch import DispatchReport, DispatchRow
 from skep.model.lane import Lane
 from skep.model.manners import Manners
+from skep.placement.placer import Placer
 from skep.runtime.clock import Clock
 from skep.settings import LaneSettings
-from skep.store.facts import Packing, PackPlan
+from skep.store.facts import Backlog, Packing, PackPlan
+from skep.store.placement_ports import Placing
 from skep.store.ports import Store
 
 log = logging.getLogger(__name__)
@@ -63,7 +65,10 @@ class Dispatcher:
         manners: Manners,
         *,
         host: str = "",
+        placer: Placer | None = None,
     ) -> None:
+        self._placer = placer
+        self._placings: dict[str, Placing] = {}
         self._settings = settings
         self._manners = manners
         self._store = store
@@ -141,6 +146,7 @@ class Dispatcher:
         if not dry_run:
             await self._sweep(now)
         backlog = await self._store.requests.backlog(failed_only=failed_only)
+        backlog = await self._placeable(backlog)
         if not backlog:
             return [], []
         self._scribe.learn(backlog)
@@ -167,7 +173,7 @@ class Dispatcher:
         if not plans:
             return Packing([]), []
         try:
-            return await self._store.requests.pack(plans, now, self._manners), []
+            return await self._packed(plans, now), []
         except Unavailable:
             raise
         except Exception as error:  # noqa: BLE001 - told below, with the run to blame
@@ -181,7 +187,7 @@ class Dispatcher:
         parked, failed = 0, []
         for plan in plans:
             try:
-                one = await self._store.requests.pack([plan], now, self._manners)
+                one = await self._packed([plan], now)
             except Unavailable:
                 raise
             except Exception as error:
@@ -192,6 +198,18 @@ class Dispatcher:
             blocks += one.blocks
             parked += one.parked
         return Packing(blocks, parked), failed
+
+    async def _packed(self, plans: Sequence[PackPlan], now: float) -> Packing:
+        return await self._store.requests.pack(plans, now, self._manners, self._placings)
+
+    async def _placeable(self, backlog: list[Backlog]) -> list[Backlog]:
+        """Without runs whose agents are not there: their blocks would only fill the lanes."""
+        if self._placer is None or not backlog:
+            return backlog
+        found = await self._placer.look(list(dict.fromkeys(entry.run for entry in backlog)))
+        self._placings = {run: placing for run, placing in found.items() if placing is not None}
+        nobody = found.keys() - self._placings.keys()
+        return [entry for entry in backlog if entry.run not in nobody]
 
     async def offer(self, refs: Sequence[BlockRef]) -> None:
         """Put blocks into lanes. One that does not fit stays ready in the store."""

@@ -15,6 +15,7 @@ from msgspec import Meta
 from skep.model.code import SOURCE_LIMIT, Code, CodeLimits
 from skep.model.exits import ExitRules
 from skep.model.notice import NoticeRule
+from skep.model.placement import AskedPlacement, Placement
 from skep.model.request import DEFAULT_PRIORITY, NewRequest
 from skep.model.run import RunSettings
 from skep.model.schedule import Schedule
@@ -121,22 +122,8 @@ class SpiderPart(_Part, frozen=True):
     restarts: Annotated[int, Meta(ge=0, le=1000)] = 5
 
 
-class PlacementPart(_Part, frozen=True):
-    """Which agents may take the requests. It is checked and kept; agents are chosen by it
-    as soon as the center knows the strategy."""
-
-    #: `any`, `fixed`, `chained` or `hashed`.
-    strategy: Literal["any", "fixed", "chained", "hashed"] = "any"
-    #: Agents, for `fixed` and `chained`.
-    n: Annotated[int, Meta(ge=1, le=10_000)] = 1
-    #: What is hashed, for `hashed`.
-    key: Literal["host", "uri"] = "host"
-    #: Agents of this group only.
-    group: Annotated[str, Meta(max_length=64)] = ""
-    #: Agents on this operating system only.
-    os: Annotated[str, Meta(max_length=64)] = ""
-    #: Agents with all of these labels only.
-    labels: dict[str, str] = msgspec.field(default_factory=dict)
+class PlacementPart(AskedPlacement, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Which agents may take the requests."""
 
 
 class SinkPart(_Part, frozen=True):
@@ -219,6 +206,8 @@ class Job(_Part, frozen=True):
             fields["priority"] = self.priority
         if self.downloader != Downloader():
             fields |= self._downloading(chosen.memory_limit)
+        if self.placement != PlacementPart():
+            fields["placement"] = Placement(**msgspec.structs.asdict(self.placement))
         return RunSettings(**fields)
 
     def _downloading(self, megabytes: int) -> dict[str, Any]:

@@ -36,6 +36,8 @@ class NewRequest(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True)
     again: bool = False
     #: The identity that it belongs to, by any name; "" takes one of the run's.
     session: Annotated[str, Meta(max_length=SESSION_LIMIT)] = ""
+    #: The request on whose page it was found: in a chained run both go to one agent.
+    parent: Annotated[int, Meta(ge=1, le=2**63 - 1)] | None = None
 
 
 class Work(msgspec.Struct, array_like=True, omit_defaults=True):

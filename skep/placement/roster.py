@@ -78,6 +78,11 @@ class Roster:
         view = self._views[agent] = await self._store.agents.get(agent)
         return session >= view.session
 
+    @property
+    def views(self) -> list[AgentView]:
+        """Everybody, as of the last look."""
+        return list(self._views.values())
+
     def view(self, agent: str) -> AgentView | None:
         """As of the last look; None when nobody knows it."""
         return self._views.get(agent)

@@ -61,6 +61,8 @@ class Harvester:
         self._deepest = spider.options.depth_limit
         self._domains = tuple(domain.lower() for domain in spider.allowed_domains)
         self._callbacks: set[str] = {""}
+        #: Requests tell on which page they were found: the run is chained.
+        self.chained = False
 
     def page(self, results: Iterable[Any], request_id: int, depth: int, first: int = 0) -> Harvest:
         """Of a callback's results; raises InvalidInput for what is neither item nor request.
@@ -113,7 +115,10 @@ class Harvester:
             return
         harvest.bytes += self._check(request)
         request.depth = depth
-        harvest.requests.append(sealed(request, place))
+        new = sealed(request, place)
+        if self.chained and isinstance(place[0], int):
+            new.parent = place[0]
+        harvest.requests.append(new)
         harvest.bytes += len(url) + 2 * len(request.body) + REQUEST_BYTES
 
     def _is_wanted(self, request: Request, depth: int) -> bool:

@@ -74,7 +74,8 @@ class Allocations(Protocol):
     """Asked by `placement`. A run without a rule of its own has no allocation."""
 
     async def allocate(self, run_id: str, agents: Sequence[str], now: float) -> Allocation:
-        """Keep a choice; when the run has one already, that one is kept and given back.
+        """Keep a choice; when the run has one already, that one is kept and given back, and
+        is open again if it was released.
 
         Raises UnknownRun.
         """

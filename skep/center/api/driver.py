@@ -121,8 +121,10 @@ async def drive(call: Call) -> Driving:
     """Open a run, or take it over from whoever drove it."""
     name = run_name(call.path["identity"])
     message: NewDriver = call.body
-    run, _ = await call.services.intake.open_run(name, message)
+    wait = call.services.settings.center.allocate_wait
+    run, _ = await call.services.intake.open_run(name, message, wait)
     run = await call.services.jobs.starts.driven(run, message.settings)
+    await call.services.intake.allocate(run)
     now = call.services.clock.now()
     token = await call.services.store.turns.take_over(name, message.patience, now)
     return Driving(without_secrets(run), token)

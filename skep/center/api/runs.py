@@ -74,7 +74,8 @@ async def open_run(call: Call) -> RunView:
     """Open a run under a name of the caller's. Doing it twice changes nothing."""
     asked: OpenRun = call.body
     new = NewRun(asked.job, asked.settings.checked())
-    run, _ = await call.services.intake.open_run(run_name(call.path["run"]), new)
+    wait = call.services.settings.center.allocate_wait
+    run, _ = await call.services.intake.open_run(run_name(call.path["run"]), new, wait)
     return await _view(call, run)
 
 

@@ -40,6 +40,9 @@ class SqlAllocations:
             if tx.dialect.insert_new(tx.connection, allocations, _COLUMNS, [row]):
                 seats = [(run.no, agent, slot, now, "") for slot, agent in enumerate(agents)]
                 tx.dialect.insert_many(tx.connection, allocation_agents, _SEATS, seats)
+            else:
+                mine = sa.update(allocations).where(allocations.c.run == run.no)
+                tx.execute(mine.values(released_at=None))
             (found,) = _read(tx.connection, allocations.c.run == run.no)
             return found
 

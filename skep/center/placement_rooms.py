@@ -1,0 +1,55 @@
+"""The rooms of placement put together for one center. Assembly only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from skep.bus.ports import Bus
+from skep.center.live import Hub
+from skep.placement.allocator import Allocator
+from skep.placement.overseer import Overseer
+from skep.placement.placer import Placer
+from skep.placement.roster import Roster
+from skep.runtime.clock import Clock
+from skep.settings import Settings
+from skep.store.ports import Store
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementRooms:
+    """Who may take what, who is chosen, and what becomes of runs whose agents are gone."""
+
+    placer: Placer
+    allocator: Allocator
+    overseer: Overseer
+
+
+def build_placement(
+    settings: Settings,
+    store: Store,
+    bus: Bus,
+    hub: Hub,
+    roster: Roster,
+    clock: Clock,
+    rng: Random,
+    there_is_work: Callable[[], None],
+    look_again: Callable[[], None],
+) -> PlacementRooms:
+    """Nothing is started yet. `there_is_work` wakes agents that wait, `look_again` the
+    dispatcher and the drivers of runs."""
+    placer = Placer(settings.center, store, roster, clock, rng, there_is_work)
+    allocator = Allocator(store, roster, placer, clock, rng, hub.send)
+    overseer = Overseer(
+        settings.center,
+        store,
+        roster,
+        placer,
+        allocator,
+        clock,
+        rng,
+        bus.lanes.remove,
+        look_again,
+    )
+    return PlacementRooms(placer, allocator, overseer)

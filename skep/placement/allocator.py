@@ -1,0 +1,101 @@
+"""Allocation: a starting run asks for agents and waits for the answer (C4). Centers only.
+
+The agents that are needed are counted, chosen at random among those that are alive and fit,
+saved, and told. Asking twice gives the first choice again. A run that cannot have them does
+not start, and the reason names what is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from random import Random
+
+import msgspec
+
+from skep.errors import NotEnoughAgents, UnknownRun
+from skep.model.run import Run, RunSettings
+from skep.placement.eligibility import explain, shortfall
+from skep.placement.placer import Placer, need_of
+from skep.placement.roster import Roster
+from skep.runtime.clock import Clock
+from skep.store.placement_ports import Allocation
+from skep.store.ports import Store
+from skep.wire.messages import Command
+
+#: Seconds between two looks while a run waits for agents.
+LOOK_AGAIN = 0.25
+
+Tell = Callable[[str, Command], Awaitable[None]]
+
+
+class Allocator:
+    """Chooses agents. `tell` sends a command to one of them."""
+
+    def __init__(
+        self, store: Store, roster: Roster, placer: Placer, clock: Clock, rng: Random, tell: Tell
+    ) -> None:
+        self._store = store
+        self._roster = roster
+        self._placer = placer
+        self._clock = clock
+        self._rng = rng
+        self._tell = tell
+
+    async def choose(self, run: str, settings: RunSettings, wait: float = 0.0) -> list[str]:
+        """Agents for a run that is about to start, without keeping anything.
+
+        Waits up to `wait` seconds for enough of them; raises NotEnoughAgents.
+        """
+        if settings.placement.plain or await self._known(run) is not None:
+            return []
+        deadline = self._clock.monotonic() + wait
+        while True:
+            try:
+                return await self._pick(run, settings)
+            except NotEnoughAgents:
+                if self._clock.monotonic() >= deadline:
+                    raise
+                await self._clock.sleep(LOOK_AGAIN)
+
+    async def _known(self, run: str) -> Allocation | None:
+        try:
+            return await self._store.allocations.get(run)
+        except UnknownRun:
+            return None
+
+    async def _pick(self, run: str, settings: RunSettings) -> list[str]:
+        placement = settings.placement
+        views = await self._roster.refresh()
+        verdicts = explain(views, need_of(settings), self._placer.moment)
+        fit = sorted(verdict.agent for verdict in verdicts if verdict.fits)
+        if len(fit) < placement.wanted:
+            why = shortfall(placement.wanted, verdicts)
+            raise NotEnoughAgents(f"run {run} cannot start as {placement.in_words()}: {why}")
+        picks = placement.strategy in {"fixed", "chained"}
+        return self._rng.sample(fit, placement.wanted) if picks else []
+
+    async def keep(self, run: Run, agents: Sequence[str]) -> Allocation | None:
+        """Save the choice and tell the agents; None for a run that needs none. When there is
+        one already, that one counts, even if the run had ended in between."""
+        if run.settings.placement.plain:
+            return None
+        known = await self._known(run.id)
+        if known is not None and known.released_at is None:
+            return known
+        kept = await self._store.allocations.allocate(run.id, agents, self._clock.now())
+        self._placer.learn(kept)
+        await self.tell(kept, "allocate")
+        return kept
+
+    async def ensure(self, run: Run) -> Allocation | None:
+        """The same for a run that is there: chosen now, if nobody was chosen before."""
+        return await self.keep(run, await self.choose(run.id, run.settings))
+
+    async def tell(self, allocation: Allocation, verb: str) -> None:
+        """`allocate` or `release` to every agent of an allocation; who does not hear it gets
+        the settings with its first block, and nobody waits for it."""
+        detail = ""
+        if verb == "allocate":
+            detail = msgspec.json.encode(allocation.settings).decode()
+        for agent in allocation.agents:
+            await self._tell(agent, Command(verb, allocation.run, detail))

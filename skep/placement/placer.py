@@ -1,0 +1,177 @@
+"""The placer: who may take what, just now. Run by centers only.
+
+It remembers the open allocations and looks at the roster. The dispatcher asks it for whom a
+run's requests are, a lease asks it which targets an agent may take. Both ask often, so the
+store is read at most every `LOOK_EVERY` seconds; whoever changes something says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+
+from skep.model.agent import AgentView
+from skep.model.placement import KIND, PLAIN_KIND, RUN
+from skep.model.run import RunSettings
+from skep.placement.eligibility import Moment, Need, fitting, judge
+from skep.placement.ring import Ring
+from skep.placement.roster import Roster
+from skep.placement.strategies import Chained, Hashed, Shared
+from skep.runtime.clock import Clock
+from skep.settings import CenterSettings
+from skep.store.placement_ports import Allocation, Placing
+from skep.store.ports import Store
+
+#: Seconds for which a look at the store is good enough.
+LOOK_EVERY = 0.5
+
+
+def need_of(settings: RunSettings, allocation: Allocation | None = None) -> Need:
+    """What a run asks of agents; with an allocation, of those that were chosen."""
+    picks = settings.placement.strategy in {"fixed", "chained"}
+    chosen = frozenset(allocation.agents) if allocation is not None and picks else None
+    return Need(settings.placement, settings.downloader, chosen)
+
+
+class Placer:
+    """What this center knows about placement. `on_change`: agents may ask again."""
+
+    def __init__(
+        self,
+        settings: CenterSettings,
+        store: Store,
+        roster: Roster,
+        clock: Clock,
+        rng: Random,
+        on_change: Callable[[], None],
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._roster = roster
+        self._clock = clock
+        self._rng = rng
+        self._on_change = on_change
+        self._open: dict[str, Allocation] = {}
+        self._rules: dict[str, RunSettings] = {}
+        self._ring = Ring(())
+        self._read_at = -math.inf
+        #: Runs that wait for agents and never got any: somebody died over their start.
+        self.unallocated: set[str] = set()
+
+    @property
+    def open(self) -> list[Allocation]:
+        """Allocations that are not released, as of the last look."""
+        return list(self._open.values())
+
+    @property
+    def moment(self) -> Moment:
+        return Moment(self._clock.now(), self._settings.alive_after)
+
+    def learn(self, allocation: Allocation) -> None:
+        """One was made here, or changed."""
+        self._open[allocation.run] = allocation
+        self._on_change()
+
+    async def refresh(self) -> None:
+        """Look at the store again."""
+        before = self._open
+        self._open = {one.run: one for one in await self._store.allocations.open()}
+        if self._open:
+            await self._roster.refresh()
+        self._read_at = self._clock.monotonic()
+        if _outline(before) != _outline(self._open):
+            self._on_change()
+
+    async def look(self, runs: Sequence[str]) -> dict[str, Placing | None]:
+        """Whom the requests of these runs are for; None = nobody can take them now. A run
+        that anybody may work for is absent."""
+        await self._learn_rules(runs)
+        placed = [run for run in runs if not self._rules[run].placement.plain]
+        stale = self._clock.monotonic() - self._read_at >= LOOK_EVERY
+        if placed and (stale or any(run not in self._open for run in placed)):
+            await self.refresh()
+        self.unallocated = {run for run in placed if run not in self._open}
+        found: dict[str, Placing | None] = {
+            run: self.placing(self._open[run]) if run in self._open else None for run in placed
+        }
+        for run in runs:
+            if run not in found and not self.offered(self._rules[run].downloader):
+                found[run] = None
+        return found
+
+    async def _learn_rules(self, runs: Sequence[str]) -> None:
+        """A run's settings do not change once it has requests."""
+        unknown = [run for run in runs if run not in self._rules]
+        if unknown:
+            self._rules |= await self._store.runs.settings_of(unknown)
+        self._rules = {run: self._rules.get(run, RunSettings()) for run in runs}
+
+    def offered(self, kind: str) -> bool:
+        """Is somebody there who does this kind? Where nobody ever did, whoever asks answers
+        for it (D6)."""
+        if kind == PLAIN_KIND or not self._roster.may_judge:
+            return True
+        views = [view for view in self._roster.views if kind in view.registration.kinds]
+        return not views or any(self.present(view.id) for view in views)
+
+    def present(self, agent: str) -> bool:
+        """Known, alive and not switched off."""
+        view = self._roster.view(agent)
+        if view is None or not view.enabled or self._roster.given_up(agent):
+            return False
+        return view.alive(self._clock.now(), self._settings.alive_after)
+
+    def placing(self, allocation: Allocation) -> Placing | None:
+        """None when nobody can take its requests."""
+        match allocation.settings.placement.strategy:
+            case "chained":
+                present = [agent for agent in allocation.agents if self.present(agent)]
+                return Chained(present, self._rng) if present else None
+            case "fixed":
+                anybody = any(self.present(agent) for agent in allocation.agents)
+                return Shared(allocation.target) if anybody else None
+            case "hashed":
+                ring = self._ring_of(self.fitting(allocation.settings))
+                return Hashed(ring, allocation.settings.placement.key) if ring.agents else None
+            case "any":
+                return Shared(allocation.target) if self.fitting(allocation.settings) else None
+
+    def fitting(self, settings: RunSettings) -> list[AgentView]:
+        """Agents that a run could be given, by its rules alone."""
+        return fitting(self._roster.views, need_of(settings), self.moment)
+
+    def _ring_of(self, views: Sequence[AgentView]) -> Ring:
+        """The last one is kept: making one takes longer than asking it a thousand times."""
+        agents = tuple(sorted(view.id for view in views))
+        if self._ring.agents != agents:
+            self._ring = Ring(agents)
+        return self._ring
+
+    def targets(self, agent: str, kinds: Sequence[str] | None = None) -> list[str]:
+        """Targets of the blocks that an agent which asks for work may take."""
+        found = self._roster.targets(agent, kinds)
+        view = self._roster.view(agent)
+        if view is not None and self._open:
+            found += [one.target for one in self._open.values() if self._admits(one, view)]
+        return found
+
+    def _admits(self, allocation: Allocation, view: AgentView) -> bool:
+        strategy = allocation.settings.placement.strategy
+        if strategy == "fixed":
+            return view.id in allocation.agents
+        # It asks, so it lives.
+        asking = Moment(self._clock.now(), math.inf)
+        return strategy == "any" and judge(view, need_of(allocation.settings), asking).fits
+
+    def reachable(self, target: str) -> bool:
+        """Is anybody there who could take a block with this target?"""
+        if target.startswith(KIND):
+            return self.offered(target.removeprefix(KIND))
+        if target.startswith(RUN):
+            return all(self.placing(one) for one in self._open.values() if one.target == target)
+        return not target or self.present(target)
+
+
+def _outline(allocations: Mapping[str, Allocation]) -> list[object]:
+    return [(one.run, one.state, one.agents) for one in allocations.values()]

@@ -1,0 +1,276 @@
+"""Placement with a real center and agents by hand: any, fixed, chained, hashed (C4 to C6)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from skep.model.agent import Registration, Vitals
+from skep.model.block import BlockReport, Leased
+from skep.model.request import Outcome
+from skep.testing.centers import HandAgent, RunningCenter, running_center, works_of
+from skep.wire.messages import Command, Heartbeat, LeaseAsk, LeaseReply, Register
+
+SITE = "http://127.0.0.1"
+
+
+@pytest.fixture
+async def center(tmp_path: Path) -> AsyncIterator[RunningCenter]:
+    """Agents are dead after a second; nobody waits for agents that do not come."""
+    async with running_center(
+        tmp_path, center_alive_after=1.0, center_sweep_every=0.1, center_allocate_wait=0.0
+    ) as running:
+        yield running
+
+
+class Hand:
+    """An agent by hand that beats until it is let go, as a real one would."""
+
+    def __init__(self, center: RunningCenter, name: str, **about: Any) -> None:
+        self.hand: HandAgent = center.hand_agent(name)
+        self.about = Registration(name, name, **about)
+        self.vitals = Vitals(free_memory=2**30)
+        self._beats: asyncio.Task[None] | None = None
+
+    async def start(self) -> Hand:
+        assert (await self.hand.call("register", Register(self.about))).status == 200
+        await self._beat()
+        self._beats = asyncio.create_task(self._go_on())
+        return self
+
+    async def _beat(self) -> None:
+        holding = [block.held for block in self.hand.held.values()]
+        await self.hand.call("heartbeat", Heartbeat(self.hand.id, self.vitals, holding))
+
+    async def _go_on(self) -> None:
+        while True:
+            await asyncio.sleep(0.2)
+            await self._beat()
+
+    async def die(self) -> None:
+        if self._beats is not None:
+            self._beats.cancel()
+            await asyncio.gather(self._beats, return_exceptions=True)
+            self._beats = None
+
+    async def lease(self, want: int = 20, wait: float = 0.0) -> list[Leased]:
+        ask = LeaseAsk(self.hand.id, want, wait, self.about.kinds)
+        blocks = (await self.hand.call("lease", ask)).read(LeaseReply).blocks
+        self.hand.held.update({block.id: block for block in blocks})
+        return blocks
+
+    async def uris(self, blocks: Sequence[Leased]) -> list[str]:
+        return [work.uri for block in blocks for work in works_of(block)]
+
+    async def finish(self, block: Leased) -> list[int]:
+        """Everything in it is done; the ids of its requests."""
+        ids = [work.id for work in works_of(block)]
+        outcomes = [Outcome(number, status=200) for number in ids]
+        self.hand.held.pop(block.id, None)
+        verdicts = await self.hand.report(BlockReport(block.id, block.token, outcomes))
+        assert verdicts == ["stored"]
+        return ids
+
+
+@pytest.fixture
+async def fleet(center: RunningCenter) -> AsyncIterator[Callable[..., Awaitable[Hand]]]:
+    hands: list[Hand] = []
+
+    async def join(name: str, **about: Any) -> Hand:
+        hand = await Hand(center, name, **about).start()
+        hands.append(hand)
+        return hand
+
+    yield join
+    for hand in hands:
+        await hand.die()
+
+
+async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 15.0) -> float:
+    """For what the center's own loops do; how long it took."""
+    began = asyncio.get_running_loop().time()
+    async with asyncio.timeout(seconds):
+        while not await condition():  # noqa: ASYNC110  (said above)
+            await asyncio.sleep(0.02)
+    return asyncio.get_running_loop().time() - began
+
+
+async def open_run(center: RunningCenter, run: str, placement: Any, **settings: Any) -> Any:
+    body = {"settings": {"placement": placement, "block_size": 5, **settings}}
+    return await center.admin.put(f"/api/v1/runs/{run}", body)
+
+
+async def fill(center: RunningCenter, run: str, count: int = 20) -> None:
+    await center.put(run, [f"{SITE}/{run}/{n}" for n in range(count)])
+    await center.dispatched()
+
+
+async def state_of(center: RunningCenter, run: str) -> dict[str, Any]:
+    view: dict[str, Any] = (await center.admin.get(f"/api/v1/runs/{run}")).json()["run"]
+    return view
+
+
+async def agents_of(center: RunningCenter, run: str) -> list[str]:
+    allocation = await center.services.store.allocations.get(run)
+    return allocation.agents if allocation else []
+
+
+async def test_fixed_agents_keep_the_run(center: RunningCenter, fleet: Any) -> None:
+    """C4, C5: two of four are chosen, saved, told, and only they get its work."""
+    hands = {name: await fleet(name) for name in ("a", "b", "c", "d")}
+    assert (await open_run(center, "r", {"strategy": "fixed", "n": 2})).status == 200
+    chosen = await agents_of(center, "r")
+    assert len(chosen) == 2
+    await fill(center, "r")
+    others = [hands[name] for name in hands if name not in chosen]
+    assert [await hand.lease() for hand in others] == [[], []]
+    first = await hands[chosen[0]].lease(want=2)
+    second = await hands[chosen[1]].lease(want=20)
+    assert len(first) == len(second) == 2
+
+
+async def test_opening_twice_allocates_once(center: RunningCenter, fleet: Any) -> None:
+    """C4, fault 2: the run's name is the key; one row, the same agents, no orphans."""
+    for name in ("a", "b", "c"):
+        await fleet(name)
+    asked = {"strategy": "fixed", "n": 1}
+    answers = await asyncio.gather(*(open_run(center, "r", asked) for _ in range(8)))
+    assert {answer.status for answer in answers} == {200}
+    allocations = await center.services.store.allocations.open()
+    assert [(one.run, len(one.agents)) for one in allocations] == [("r", 1)]
+
+
+async def test_a_run_that_cannot_have_its_agents_does_not_start(
+    center: RunningCenter, fleet: Any
+) -> None:
+    """C4, fault 20: the reason names the shortfall, and there is no run."""
+    await fleet("a", group="eu")
+    await fleet("b", group="us")
+    answer = await open_run(center, "r", {"strategy": "fixed", "n": 3, "group": "eu"})
+    problem = answer.problem()
+    assert (problem.status, problem.code) == (409, "not_enough_agents")
+    assert "3 agents are needed and 1 of 2 can be had" in problem.detail
+    assert "b (group: it is in group us, not in eu)" in problem.detail
+    assert (await center.admin.get("/api/v1/runs/r")).status == 404
+
+
+async def test_a_starting_run_waits_for_its_agents(tmp_path: Path) -> None:
+    """C4: it asks and waits; the agent comes in time."""
+    async with running_center(tmp_path, center_allocate_wait=20.0) as center:
+        asking = asyncio.create_task(open_run(center, "r", {"strategy": "fixed", "n": 1}))
+        await asyncio.sleep(0.3)
+        assert not asking.done()
+        hand = await Hand(center, "a").start()
+        assert (await asking).status == 200
+        assert await agents_of(center, "r") == ["a"]
+        await hand.die()
+
+
+async def test_any_with_wishes_goes_to_those_who_fit(center: RunningCenter, fleet: Any) -> None:
+    """C4, C5: group, system, labels and free memory; nobody is allocated, all who fit may."""
+    fits = await fleet("fits", group="eu", os="Linux 6.1", labels={"site": "köln"})
+    more = await fleet("more", group="eu", os="Linux", labels={"site": "köln", "x": "y"})
+    poor = await fleet("poor", group="eu", os="Linux", labels={"site": "köln"})
+    poor.vitals = Vitals(free_memory=2**20)
+    other = await fleet("other", group="us", os="Linux", labels={"site": "köln"})
+    wishes = {"group": "eu", "os": "linux", "labels": {"site": "köln"}, "memory": 100}
+    assert (await open_run(center, "r", wishes)).status == 200
+    await asyncio.sleep(0.5)
+    await fill(center, "r")
+    assert await other.lease() == []
+    assert await poor.lease() == []
+    assert len(await fits.lease(want=1)) == 1
+    assert len(await more.lease()) == 3
+
+
+async def test_a_run_without_agents_does_not_fill_the_lanes(
+    center: RunningCenter, fleet: Any
+) -> None:
+    """C5: requests that nobody can take wait in the backlog; others go on."""
+    await fleet("a", group="us")
+    assert (await open_run(center, "r", {"group": "eu"})).status == 200
+    await fill(center, "r", 50)
+    ledger = await center.ledger("r")
+    assert (ledger.waiting + ledger.delayed, ledger.queued) == (50, 0)
+    late = await fleet("late", group="eu")
+    blocks = await late.lease(wait=10.0)
+    assert len(await late.uris(blocks)) >= 5
+
+
+async def test_what_a_dead_agent_held_goes_to_the_others(center: RunningCenter, fleet: Any) -> None:
+    """C6, fault 17: fixed agents; after the detection nothing is sent to the dead one."""
+    a, b = await fleet("a"), await fleet("b")
+    assert (await open_run(center, "r", {"strategy": "fixed", "n": 2})).status == 200
+    await fill(center, "r", 10)
+    held = await a.lease(want=1)
+    await a.die()
+    await until(lambda: _free(center, held[0].id))
+    assert await a.lease() == []
+    blocks = await b.lease(want=20, wait=5.0)
+    blocks += await b.lease(want=20, wait=1.0)
+    assert len(await b.uris(blocks)) == 10
+
+
+async def _free(center: RunningCenter, block: int) -> bool:
+    return (await center.services.store.blocks.get(block)).agent == ""
+
+
+async def test_hashed_hosts_have_their_agents(center: RunningCenter, fleet: Any) -> None:
+    """C5: one host is one agent's; when it dies its hosts go to others, and no other moves."""
+    hands = {name: await fleet(name) for name in ("a", "b", "c")}
+    assert (await open_run(center, "r", {"strategy": "hashed", "key": "host"})).status == 200
+    hosts = [f"http://127.0.0.{n}/" for n in range(1, 60)]
+    await center.put("r", hosts)
+    await center.dispatched()
+    owner: dict[str, str] = {}
+    for name, hand in hands.items():
+        for uri in await hand.uris(await hand.lease(want=20)):
+            owner[uri] = name
+    assert set(owner) == set(hosts)
+    assert set(owner.values()) == {"a", "b", "c"}
+    await center.put("r", [f"{host}again" for host in hosts])
+    await hands["c"].die()
+    await until(lambda: _gone(center, "c"))
+    moved = {}
+    async with asyncio.timeout(20):
+        while len(moved) < len(hosts):
+            for name in ("a", "b"):
+                for uri in await hands[name].uris(await hands[name].lease(want=20)):
+                    moved[uri.removesuffix("again")] = name
+            await asyncio.sleep(0.05)
+    stayed = {host: name for host, name in owner.items() if name != "c"}
+    assert {host: moved[host] for host in stayed} == stayed
+
+
+async def _gone(center: RunningCenter, agent: str) -> bool:
+    return center.services.roster.given_up(agent)
+
+
+async def test_release_reaches_the_agents(center: RunningCenter, fleet: Any) -> None:
+    """A2, A4: allocate with the settings when the run starts, release when it has ended."""
+    a = await fleet("a")
+    async with a.hand.caller.socket("a") as socket:
+        await until(lambda: _connected(center, "a"))
+        assert (await open_run(center, "r", {"strategy": "fixed", "n": 1})).status == 200
+        told = await _told(socket, "allocate")
+        assert msgspec.json.decode(told.detail)["placement"]["strategy"] == "fixed"
+        await center.admin.post("/api/v1/runs/r/finish")
+        assert (await _told(socket, "release")).run == "r"
+    assert await center.services.store.allocations.open() == []
+
+
+async def _connected(center: RunningCenter, agent: str) -> bool:
+    return agent in center.services.hub.connected
+
+
+async def _told(socket: Any, name: str) -> Command:
+    async with asyncio.timeout(10):
+        while True:
+            command = msgspec.msgpack.decode(await socket.receive_bytes(), type=Command)
+            if command.name == name:
+                return command
