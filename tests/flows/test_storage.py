@@ -275,4 +275,5 @@ async def test_a_disk_that_is_full_to_the_last_byte(
         await center.services.disk.look()
         assert not center.services.disk.trouble
         assert (await center.put("r", many))["new"] == 1000
-        assert (await center.ledger("r")).waiting + (await center.ledger("r")).queued == 1000
+        await center.dispatched()
+        assert await center.ledger("r") == Ledger(accepted=1000, queued=1000)
