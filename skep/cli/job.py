@@ -33,19 +33,26 @@ def command(context: click.Context, reach: Reach) -> None:
 @command.command("apply")
 @_files
 @click.option("--dry-run", is_flag=True, help="Say what would change; keep nothing.")
+@click.option("--no-test", is_flag=True, help="Do not try the code of generators out first.")
 @json_option
 @reaches_center
-def apply(reach: Reach, files: tuple[Path, ...], dry_run: bool, as_json: bool) -> int:
+def apply(
+    reach: Reach, files: tuple[Path, ...], dry_run: bool, no_test: bool, as_json: bool
+) -> int:
     """Check job documents and keep them.
 
     FILES are YAML (several documents with `---` between them, or a list) or JSON; `-` is
     stdin. Every document is checked before the first one is sent: what is wrong is told with
     file, job and path, and then nothing is kept. Applying the same files again changes
-    nothing. A document with a field `revision` is kept only over that revision.
+    nothing. A document with a field `revision` is kept only over that revision. Code of
+    generators that is new or has changed is run for a moment by the center, in its box, and
+    the document is refused when that fails.
     """
     from skep.cli.job_files import apply_files
 
-    return asyncio.run(apply_files(reach, files, dry_run=dry_run, as_json=as_json))
+    return asyncio.run(
+        apply_files(reach, files, dry_run=dry_run, test=not no_test, as_json=as_json)
+    )
 
 
 @command.command("lint")

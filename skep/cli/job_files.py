@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 #: A field that is for the center, and no part of the job.
 REVISION = "revision"
+#: The center tries the code of generators out before it answers.
+PUT_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,9 @@ def _tell(judged: Sequence[tuple[Document, list[str]]]) -> None:
             say(f"{document.where}: {fault}")
 
 
-async def apply_files(reach: Reach, files: Sequence[Path], *, dry_run: bool, as_json: bool) -> int:
+async def apply_files(
+    reach: Reach, files: Sequence[Path], *, dry_run: bool, test: bool, as_json: bool
+) -> int:
     """The exit code; what became of each document is shown."""
     documents = read_files(files)
     judged = [(document, document.faults()) for document in documents]
@@ -103,7 +107,9 @@ async def apply_files(reach: Reach, files: Sequence[Path], *, dry_run: bool, as_
     async with reach.client() as client:
         for document in documents:
             try:
-                answer = await put_document(client, document.name, document.data, dry_run=dry_run)
+                answer = await put_document(
+                    client, document.name, document.data, dry_run=dry_run, test=test
+                )
             except SkepError as error:
                 errors.append(error)
                 for line in error.detail.splitlines():
@@ -120,10 +126,16 @@ async def apply_files(reach: Reach, files: Sequence[Path], *, dry_run: bool, as_
 
 
 async def put_document(
-    client: CenterClient, name: str, data: dict[str, Any], *, dry_run: bool = False
+    client: CenterClient,
+    name: str,
+    data: dict[str, Any],
+    *,
+    dry_run: bool = False,
+    test: bool = True,
 ) -> dict[str, Any]:
     path = f"{job_path(name)}?author={author()}&dry_run={str(dry_run).lower()}"
-    answer: dict[str, Any] = await client.call("PUT", path, data, dict, seconds=60.0)
+    path += f"&test={str(test).lower()}"
+    answer: dict[str, Any] = await client.call("PUT", path, data, dict, seconds=PUT_SECONDS)
     return answer
 
 

@@ -29,6 +29,7 @@ COMMANDS: dict[str, str] = {
     "replay": "Parse the archived pages of a run again, and compare the items.",
     "data": "Take items and pages out of a run.",
     "job": "Keep jobs, show them, run them.",
+    "generator": "Try out generators of jobs; show what they did in a run.",
     "submit": "Put requests into a run.",
     "info": "Show the state of everything on one screen.",
     "runs": "List runs; show, pause, continue, restart, finish, cancel or revive one.",

@@ -269,7 +269,7 @@ class Feed:
                 await self._clock.sleep(AGAIN_SECONDS)
                 continue
             if taken.new:
-                self._intake.wake()
+                self._intake.nudge()
             return taken
 
 

@@ -88,12 +88,8 @@ class Intake:
             self._on_accepted()
         return accepted
 
-    def wake(self) -> None:
-        """Requests were accepted by another way than `accept`."""
-        self._on_accepted()
-
     def nudge(self) -> None:
-        """Requests wait again: tell the dispatcher."""
+        """Requests wait, again or by another way than `accept`: tell the dispatcher."""
         self._on_accepted()
 
     async def move(self, run_id: str, to: RunState, reason: str = "") -> Run:

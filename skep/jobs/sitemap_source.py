@@ -56,10 +56,11 @@ def maps_run(run: str, place: int) -> str:
 
 
 def maps_settings(job: Job) -> RunSettings:
-    """As the job's own, but for whole pages by plain HTTP."""
+    """As the job's own, but for whole pages by plain HTTP, from any agent that fits."""
     said = job.run_settings(RunSettings())
     return msgspec.structs.replace(
         said,
+        placement=msgspec.structs.replace(said.placement, strategy="any"),
         downloader="http",
         code=None,
         curl=(),
@@ -135,7 +136,7 @@ class SitemapSource:
         rows = self._intake.check(more[: max(MAPS_LIMIT - accepted, 0)], 0, now)
         await self._store.turns.turn(self._run, driver, [block], [], rows, now)
         if rows:
-            self._intake.wake()
+            self._intake.nudge()
 
     async def _pages(self, page: UnreadPage, more: list[NewRequest]) -> Batches:
         depth = int(page.meta.get(_DEPTH, 0))

@@ -28,10 +28,16 @@ from skep.testing.conformance.store_endings import (
 from skep.testing.conformance.store_failures import FailurePromises, FilteredRequestPromises
 from skep.testing.conformance.store_fires import FirePromises, SchedulePromises
 from skep.testing.conformance.store_fleet import OrderPromises, SessionPromises, TokenPromises
+from skep.testing.conformance.store_generators import GeneratorPromises
 from skep.testing.conformance.store_ground import assert_accounted
 from skep.testing.conformance.store_jobs import JobPromises, JobRunPromises
 from skep.testing.conformance.store_keeping import KeepingPromises, NoticePromises
 from skep.testing.conformance.store_pages import PagePromises
+from skep.testing.conformance.store_placement import (
+    AllocationPromises,
+    ChainPromises,
+    TargetPromises,
+)
 from skep.testing.conformance.store_requests import (
     AcceptPromises,
     PackPromises,
@@ -70,6 +76,7 @@ class StoreConformance(
     DeskPromises,
     JobPromises,
     JobRunPromises,
+    GeneratorPromises,
     SchedulePromises,
     FirePromises,
     FailurePromises,
@@ -82,6 +89,9 @@ class StoreConformance(
     RulePromises,
     SiteRacePromises,
     WaitPromises,
+    AllocationPromises,
+    TargetPromises,
+    ChainPromises,
     WalkPromises,
     RacePromises,
 ):

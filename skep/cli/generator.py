@@ -1,0 +1,82 @@
+"""`skep generator`: tries generators of jobs out, and shows what they did in runs."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import click
+
+from skep.cli.options import json_option
+from skep.cli.output import show, show_json, table
+from skep.cli.reach import Reach, reaches_center
+
+HEAD = ("GENERATOR", "KIND", "STATE", "YIELDED", "TAKEN", "KNOWN", "BAD", "SECONDS", "STARTS")
+
+
+@click.group("generator")
+@reaches_center
+@click.pass_context
+def command(context: click.Context, reach: Reach) -> None:
+    """Try out generators of jobs; show what they did in a run."""
+    context.obj = reach
+
+
+@command.command("test")
+@click.argument("source")
+@click.argument("name", required=False, default="")
+@click.option("-n", "count", type=click.IntRange(1, 10_000), default=10, help="URIs to show.")
+@click.option("--seconds", type=click.FloatRange(0.1, 3600), default=30.0, help="Time for each.")
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path(),
+    help="Where files of generators are found.",
+)
+@json_option
+@reaches_center
+def test(
+    reach: Reach, source: str, name: str, count: int, seconds: float, folder: Path, as_json: bool
+) -> int:
+    """Run generators on this machine, in their box, and show what they yield.
+
+    SOURCE is a file with job documents, or the name of a job that a center keeps; NAME is one
+    of its generators, by name or number. Each is ended when it has yielded enough. Nothing is
+    stored, and no page is fetched but sitemaps. The exit code is 1 when one of them fails.
+    """
+    from skep.cli.generator_trials import test_generators
+
+    asked = test_generators(reach, source, name, count, seconds, folder, as_json=as_json)
+    return asyncio.run(asked)
+
+
+@command.command("ls")
+@click.argument("run")
+@json_option
+@reaches_center
+def ls(reach: Reach, run: str, as_json: bool) -> None:
+    """Show what the generators of a run did."""
+    answer = asyncio.run(_figures(reach, run))
+    if as_json:
+        show_json(answer)
+    elif not answer["items"]:
+        show("this run has no generators")
+    else:
+        show(table(HEAD, [_row(one) for one in answer["items"]]))
+        for one in answer["items"]:
+            if one["detail"]:
+                show(f"{one['name']}: {one['detail']}")
+
+
+def _row(one: dict[str, Any]) -> tuple[object, ...]:
+    names = ("name", "kind", "state", "yielded", "taken", "known", "bad")
+    return (*(one[name] for name in names), f"{one['seconds']:.1f}", one["starts"])
+
+
+async def _figures(reach: Reach, run: str) -> dict[str, Any]:
+    from skep.cli.reach import run_path
+
+    async with reach.client() as client:
+        found: dict[str, Any] = await client.call("GET", f"{run_path(run)}/generators", None, dict)
+        return found
