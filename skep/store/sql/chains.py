@@ -29,8 +29,12 @@ CHUNK = 500
 class Origin(NamedTuple):
     """Where a request was found."""
 
-    agent: str | None
-    root: int
+    #: "" when nobody has fetched it.
+    agent: str
+    root: int | None
+
+
+NOWHERE = Origin("", None)
 
 
 def origins(tx: Tx, run: int, parents: Iterable[int]) -> dict[int, Origin]:
@@ -45,7 +49,7 @@ def origins(tx: Tx, run: int, parents: Iterable[int]) -> dict[int, Origin]:
         " ORDER BY request, at, token"
     )
     by = {row.request: row.agent for row in fetched}
-    return {parent: Origin(by.get(parent), root) for parent, root in roots.items()}
+    return {parent: Origin(by.get(parent, ""), root) for parent, root in roots.items()}
 
 
 def belonging(connection: sa.Connection, run: int, agent: str) -> int:

@@ -61,7 +61,7 @@ def _places_of(connection: sa.Connection, ids: Sequence[int]) -> dict[int, str]:
     if not ids:
         return {}
     rows = connection.exec_driver_sql(
-        f"SELECT id, place FROM requests WHERE id IN ({id_list(ids)}) AND place IS NOT NULL"  # noqa: S608 - integers
+        f"SELECT id, place FROM requests WHERE id IN ({id_list(ids)}) AND place <> ''"  # noqa: S608 - integers
     )
     return {row.id: row.place for row in rows}
 

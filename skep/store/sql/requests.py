@@ -21,7 +21,7 @@ from skep.store.facts import Accepted, Backlog, Packing, PackPlan, RequestRow, R
 from skep.store.placement_ports import Placing
 from skep.store.sql.backlog import read_backlog
 from skep.store.sql.cancel import cancel_open, change_all
-from skep.store.sql.chains import origins
+from skep.store.sql.chains import NOWHERE, origins
 from skep.store.sql.conditions import MORTAL, stored
 from skep.store.sql.database import ACCEPTED, Database, Tx
 from skep.store.sql.dialect import id_list
@@ -151,7 +151,7 @@ def _insert(tx: Tx, run: HeldRun, rows: Sequence[RequestRow], now: float) -> int
         return tx.dialect.insert_new(tx.connection, requests, _COLUMNS, values)
     found = origins(tx, run.no, parents)
     placed = [
-        (*value, *found.get(row.parent or 0, (None, None)))
+        (*value, *found.get(row.parent or 0, NOWHERE))
         for value, row in zip(values, rows, strict=True)
     ]
     return tx.dialect.insert_new(tx.connection, requests, (*_COLUMNS, "place", "root"), placed)
