@@ -37,6 +37,8 @@ class Roster:
         self._drift = clock.now() - clock.monotonic()
         self._views: dict[str, AgentView] = {}
         self._given_up: set[str] = set()
+        #: The newest order that each agent has obeyed, as its process has told us.
+        self._obeyed: dict[str, int] = {}
 
     async def register(
         self, registration: Registration, arrival: Arrival | None = None
@@ -45,6 +47,7 @@ class Roster:
         came = replace(arrival or Arrival(), alive_after=self._settings.alive_after)
         view = await self._store.agents.register(registration, self._clock.now(), came)
         self._views[view.id] = view
+        self._obeyed.pop(view.id, None)
         self._given_up.discard(view.id)
         return view
 
@@ -82,6 +85,14 @@ class Roster:
     def views(self) -> list[AgentView]:
         """Everybody, as of the last look."""
         return list(self._views.values())
+
+    async def note_obeyed(self, agent: str, order: int) -> None:
+        """A beat says that every order up to this one is done. Written once, whether or not
+        this center has heard of the order: another one may have given it a moment ago."""
+        if order and self._obeyed.get(agent) != order:
+            await self._store.agents.obeyed(agent, order, self._clock.now())
+            self._obeyed[agent] = order
+            await self.look(agent)
 
     def view(self, agent: str) -> AgentView | None:
         """As of the last look; None when nobody knows it."""

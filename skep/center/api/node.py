@@ -118,13 +118,11 @@ async def heartbeat(call: Call) -> HeartbeatReply:
 
 async def _orders(services: Services, message: Heartbeat) -> list[Command]:
     """What the agent was told to do and has not done, once more."""
+    await services.roster.note_obeyed(message.agent, message.obeyed)
     view = services.roster.view(message.agent)
     if view is None or not view.pending:
         return []
     agents = services.store.agents
-    if message.obeyed:
-        await agents.obeyed(message.agent, message.obeyed, services.clock.now())
-        await services.roster.look(message.agent)
     open_ = [order for order in await agents.orders(message.agent) if order.ended_at is None]
     return [Command(order.name, order=order.no) for order in reversed(open_)]
 

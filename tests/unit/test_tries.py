@@ -1,0 +1,115 @@
+"""Wrong tokens: who has to wait, and who goes on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from skep.center.auth import Auth, Identity, Role
+from skep.center.tries import ADDRESSES, Tries, household
+from skep.errors import TooManyTries, Unauthorized
+from skep.model.token import Grant
+from skep.settings import StoreSettings
+from skep.store.ports import Store
+from skep.store.registry import open_store
+from skep.testing.clock import ManualClock
+
+HERE, THERE = "198.51.100.7", "198.51.100.8"
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    opened = open_store(f"sqlite:///{tmp_path / 'skep.db'}", StoreSettings())
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def auth(store: Store, clock: ManualClock) -> Auth:
+    return Auth(store, clock, enabled=True, wrong_tokens=5)
+
+
+async def guess(auth: Auth, number: int, origin: str = HERE) -> str:
+    """What became of a wrong token."""
+    try:
+        await auth.identify(f"Bearer skep_admin_{number}", Role.ADMIN, "", origin)
+    except (TooManyTries, Unauthorized) as error:
+        return error.code
+    return "in"
+
+
+async def test_of_many_guesses_few_are_looked_up(auth: Auth, clock: ManualClock) -> None:
+    """Fault 71: 10,000 tries over 100 seconds; the others cost no look into the store."""
+    codes = []
+    for number in range(10_000):
+        codes.append(await guess(auth, number))
+        clock.advance(0.01)
+    assert codes.count("in") == 0
+    assert codes.count("unauthorized") == 10, "5 in each minute that began"
+    assert await guess(auth, 1, THERE) == "unauthorized", "others need not wait"
+
+
+async def test_who_has_a_good_token_goes_on_from_there(auth: Auth, clock: ManualClock) -> None:
+    """Fault 71: agents behind the same address as a guesser keep working."""
+    token = await auth.issue(Role.AGENT, "a1")
+    await auth.identify(f"Bearer {token}", Role.AGENT, "", HERE)
+    for number in range(20):
+        await guess(auth, number)
+    for _ in range(10):
+        clock.advance(4)
+        await auth.identify(f"Bearer {token}", Role.AGENT, "", HERE)
+        await guess(auth, 1)
+    fresh = await auth.issue(Role.AGENT, "a2")
+    with pytest.raises(TooManyTries):
+        await auth.identify(f"Bearer {fresh}", Role.AGENT, "", HERE)
+    clock.advance(61)
+    await auth.identify(f"Bearer {fresh}", Role.AGENT, "", HERE)
+
+
+def test_addresses_are_bounded(clock: ManualClock) -> None:
+    tries = Tries(clock, 1)
+    for number in range(ADDRESSES + 10):
+        tries.failed(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
+    assert len(tries._failures) == ADDRESSES
+
+
+@pytest.mark.parametrize(
+    ("origin", "same"),
+    [
+        ("2001:db8::1", "2001:db8::ffff"),
+        ("2001:db8::1%eth0", "2001:db8::2"),
+        ("::ffff:198.51.100.7", HERE),
+        ("testclient", "testclient"),
+        ("::1", "::1"),
+    ],
+)
+def test_a_household_is_one(origin: str, same: str) -> None:
+    """Fault 71: whoever has one IPv6 address has a great many."""
+    assert household(origin) == household(same)
+    assert household(origin) != household("2001:db8:1::1")
+
+
+async def test_a_token_ends_with_its_time(auth: Auth, clock: ManualClock) -> None:
+    """Also one that was used a moment before."""
+    token = await auth.issue(Role.VIEWER, "", "zoë", 10.0, Grant("home"))
+    clock.advance(9.5)
+    who = await auth.identify(f"Bearer {token}", Role.VIEWER)
+    assert who == Identity(Role.VIEWER, "", Grant("home"))
+    clock.advance(0.5)
+    with pytest.raises(Unauthorized, match="expired"):
+        await auth.identify(f"Bearer {token}", Role.VIEWER)
+
+
+def test_one_credential_is_good_for_the_processes_of_its_agent() -> None:
+    """Fault 65: `attic` may be `attic.2`, and nothing that only looks like it."""
+    attic = Identity(Role.AGENT, "attic")
+    for mine in ("attic", "attic.1", "attic.256"):
+        attic.may_be(mine)
+    for other in ("attic.", "attic.x", "attic.1.2", "attic2", "a", "attic.1234", "attic.1\n"):
+        with pytest.raises(Exception, match="not for"):
+            attic.may_be(other)
+    with pytest.raises(Exception, match="not for"):
+        Identity(Role.AGENT, "attic.1").may_be("attic")
