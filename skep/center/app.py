@@ -29,6 +29,7 @@ from skep.center.api import (
     jobs,
     joining,
     node,
+    placement,
     queue,
     request_acts,
     requests,
@@ -84,6 +85,7 @@ def api_table() -> tuple[Endpoint, ...]:
         *agents.ENDPOINTS,
         *tokens.ENDPOINTS,
         *sites.ENDPOINTS,
+        *placement.ENDPOINTS,
         *why.ENDPOINTS,
     ]
     return tuple(described)

@@ -94,8 +94,10 @@ _verb("revoke", "End its credential and give it no more work.")
 @json_option
 @reaches_center
 def show_one(reach: Reach, agent: str, as_json: bool) -> None:
-    """Show one agent: how it is, and what it was told to do."""
-    answer = asyncio.run(_call(reach, "GET", f"/api/v1/agents/{quote(agent, safe='')}"))
+    """Show one agent: how it is, what it was told to do, which runs have chosen it."""
+    path = f"/api/v1/agents/{quote(agent, safe='')}"
+    answer = asyncio.run(_call(reach, "GET", path))
+    answer["allocations"] = asyncio.run(_call(reach, "GET", f"{path}/allocations"))["items"]
     show_json(answer) if as_json else show(agent_sheet(answer, SystemClock().now()))
 
 
@@ -139,7 +141,30 @@ def agent_sheet(line: dict[str, Any], now: float) -> str:
         ("session", f"{view['session']}, its {'own' if view['bound'] else 'shared'} token"),
     )
     sheet = "\n".join(f"{name:<8}  {value}" for name, value in rows)
-    return sheet + ("\n\n" + _orders(line["orders"], now) if line["orders"] else "")
+    parts = [sheet]
+    if line["orders"]:
+        parts.append(_orders(line["orders"], now))
+    if line.get("allocations"):
+        parts.append(_allocations(line["allocations"], now))
+    return "\n\n".join(parts)
+
+
+def _allocations(found: list[dict[str, Any]], now: float) -> str:
+    rows = [
+        (
+            one["run"],
+            one["state"],
+            one["placement"],
+            f"{age(now - one['since'])} ago",
+            _end(one, now),
+        )
+        for one in found
+    ]
+    return table(("CHOSEN BY RUN", "STATE", "PLACEMENT", "SINCE", "UNTIL"), rows)
+
+
+def _end(one: dict[str, Any], now: float) -> str:
+    return "-" if one["until"] is None else f"{age(now - one['until'])} ago"
 
 
 def _orders(orders: list[dict[str, Any]], now: float) -> str:

@@ -40,6 +40,7 @@ COMMANDS: dict[str, str] = {
     "schedule": "Show when jobs run by themselves; try out a cron line.",
     "agents": "List agents; show, label, cordon, drain, restart, end or revoke one.",
     "token": "Make, list and revoke tokens of people and agents.",
+    "placement": "Show who works for a run and why others do not; what would move.",
     "dispatch": "Dispatch one round by hand, or show the log of dispatches.",
     "sites": "List hosts; show how one is treated, set or clear its rule.",
     "doctor": "Check this machine and the center, and say how to mend what is wrong.",

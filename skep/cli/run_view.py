@@ -22,6 +22,8 @@ def in_words(view: dict[str, Any], now: float) -> str:
         lines.append(f"reason    {run['reason']}")
     if view.get("waits_for"):
         lines.append(f"waits     {view['waits_for']}  (skep why run:{run['id']})")
+    if view.get("chosen"):
+        lines.append(f"chosen    {_chosen(view['chosen'])}  (skep placement show {run['id']})")
     ended = {"success": "done", "failed": "dead", "cancelled": "cancelled", "expired": "expired"}
     counts = ", ".join(f"{ledger[state]:,} {word}" for word, state in ended.items())
     lines += [
@@ -36,6 +38,10 @@ def in_words(view: dict[str, Any], now: float) -> str:
     if view["unaccounted"]:
         lines.append(f"UNACCOUNTED {view['unaccounted']}")
     return "\n".join(lines)
+
+
+def _chosen(seats: list[dict[str, Any]]) -> str:
+    return ", ".join(f"{seat['agent']} ({seat['state']})" for seat in seats)
 
 
 def _counts(counts: dict[str, int]) -> str:

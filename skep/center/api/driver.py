@@ -16,7 +16,7 @@ from skep.archive.ports import Archive
 from skep.center.api.names import RUN_NAMES, run_name
 from skep.center.auth import Role
 from skep.center.endpoint import Call, Endpoint
-from skep.errors import Conflict, DiskFull, InvalidInput, UnknownRun
+from skep.errors import Conflict, DiskFull, InvalidInput, NotEnoughAgents, UnknownRun
 from skep.jobs.intake import NewRun
 from skep.model.run import Run, without_secrets
 from skep.model.states import RunState
@@ -286,7 +286,7 @@ def _row_of(path: str, handler: Any, summary: str, takes: Any, gives: Any) -> En
         summary,
         takes,
         gives,
-        errors=(InvalidInput, UnknownRun, Conflict, DiskFull),
+        errors=(InvalidInput, UnknownRun, Conflict, DiskFull, NotEnoughAgents),
         tag="runs",
         parameters=RUN_NAMES,
         for_driver=True,

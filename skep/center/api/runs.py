@@ -8,9 +8,10 @@ import msgspec
 from msgspec import Meta
 
 from skep.center.api.names import RUN_NAMES, run_name
+from skep.center.api.placement import SeatLine, seats_of
 from skep.center.auth import Role
 from skep.center.endpoint import Call, Endpoint
-from skep.errors import Conflict, InvalidInput, NotFound, UnknownRun
+from skep.errors import Conflict, InvalidInput, NotEnoughAgents, NotFound, UnknownRun
 from skep.jobs.intake import NewRun
 from skep.lanes.dispatch import try_reconcile
 from skep.model.figures import RunFigures
@@ -54,6 +55,8 @@ class RunView(msgspec.Struct):
     ledger: Ledger
     unaccounted: int
     figures: RunFigures
+    #: The agents that were chosen for it; none when anybody may work for it.
+    chosen: list[SeatLine] = msgspec.field(default_factory=list)
 
 
 class Revived(msgspec.Struct):
@@ -119,7 +122,8 @@ async def _view(call: Call, run: Run) -> RunView:
     services = call.services
     ledger = await services.store.ledgers.read(run.id)
     figures = await services.store.figures.read(run.id, services.clock.now())
-    return RunView(without_secrets(run), ledger, ledger.unaccounted, figures)
+    seats = await seats_of(call, run)
+    return RunView(without_secrets(run), ledger, ledger.unaccounted, figures, seats)
 
 
 ENDPOINTS = (
@@ -141,7 +145,7 @@ ENDPOINTS = (
         "Open a run",
         OpenRun,
         RunView,
-        errors=(InvalidInput,),
+        errors=(InvalidInput, NotEnoughAgents),
         tag="runs",
         parameters=RUN_NAMES,
         notes="Opening a run that is there gives it back as it is, with its first settings.",

@@ -1,0 +1,246 @@
+"""Who works for a run and why nobody else does; what would move if agents left or came."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from skep.center.api.names import AGENT_IDS, RUN_NAMES, run_name
+from skep.center.auth import Role, check_agent_id
+from skep.center.endpoint import Call, Endpoint
+from skep.errors import InvalidInput, UnknownRun
+from skep.model.placement import Placement
+from skep.model.run import Run, RunSettings
+from skep.placement.eligibility import Verdict, explain
+from skep.placement.keys import key_of
+from skep.placement.placer import need_of
+from skep.placement.preview import Preview, preview
+from skep.store.placement_ports import Allocation
+
+#: Keys that a preview is made with: the newest of a run, or made up.
+SAMPLE = 10_000
+ALLOCATIONS_LIMIT = 100
+
+
+class SeatLine(msgspec.Struct):
+    """An agent that was chosen for a run."""
+
+    agent: str
+    #: present, away (dead or switched off) or given up.
+    state: str
+    since: float
+    until: float | None = None
+    why: str = ""
+
+
+class PlacementView(msgspec.Struct):
+    """A run's placement: its rule, who was chosen, and every agent with what it lacks."""
+
+    run: str
+    placement: Placement
+    words: str
+    agents: list[SeatLine]
+    #: Each agent, with the first rule that it fails; `rule` is "" when it may take work.
+    verdicts: list[Verdict]
+    allocated_at: float | None = None
+    released_at: float | None = None
+
+
+class Change(msgspec.Struct):
+    """Agents, separated by commas, that would leave or come; a run, or none for all keys."""
+
+    remove: Annotated[str, Meta(max_length=2000)] = ""
+    add: Annotated[str, Meta(max_length=2000)] = ""
+    run: Annotated[str, Meta(max_length=64)] = ""
+
+
+class RunEffect(msgspec.Struct):
+    """What it would mean for a run that has chosen its agents."""
+
+    run: str
+    placement: str
+    effect: str
+
+
+class PreviewView(msgspec.Struct):
+    """Of hashed placement what would move; of the others what would happen."""
+
+    hashed: Preview
+    runs: list[RunEffect]
+    #: What the keys are: of a run, or made up.
+    of: str
+
+
+class AllocationLine(msgspec.Struct):
+    """A run that an agent works for."""
+
+    run: str
+    state: str
+    placement: str
+    since: float
+    until: float | None = None
+
+
+class AllocationsOf(msgspec.Struct):
+    """Newest first."""
+
+    items: list[AllocationLine]
+
+
+async def seats_of(call: Call, run: Run) -> list[SeatLine]:
+    """The agents that were chosen for a run."""
+    if run.settings.placement.plain:
+        return []
+    allocation = await call.services.store.allocations.get(run.id)
+    return _seats(call, allocation)
+
+
+def _seats(call: Call, allocation: Allocation | None) -> list[SeatLine]:
+    present = call.services.placement.placer.present
+    lines: list[SeatLine] = []
+    for seat in allocation.seats if allocation else ():
+        state = "given up" if seat.until else "present" if present(seat.agent) else "away"
+        lines.append(SeatLine(seat.agent, state, seat.since, seat.until, seat.why))
+    return lines
+
+
+async def show_placement(call: Call) -> PlacementView:
+    """Why (not) this agent?"""
+    services = call.services
+    run = await services.store.runs.get(run_name(call.path["run"]))
+    views = await services.roster.refresh()
+    allocation = await services.store.allocations.get(run.id)
+    placement = run.settings.placement
+    moment = services.placement.placer.moment
+    return PlacementView(
+        run.id,
+        placement,
+        placement.in_words(),
+        _seats(call, allocation),
+        explain(views, need_of(run.settings, allocation), moment),
+        allocation.at if allocation else None,
+        allocation.released_at if allocation else None,
+    )
+
+
+async def show_preview(call: Call) -> PreviewView:
+    """What would move if agents left or came."""
+    query: Change = call.query
+    services = call.services
+    remove, add = _names(query.remove), _names(query.add)
+    if not remove and not add:
+        raise InvalidInput("say which agents: remove=A or add=B")
+    await services.roster.refresh()
+    settings, keys, of = await _keys(call, query.run)
+    now = [view.id for view in services.placement.placer.fitting(settings)]
+    then = sorted({*now, *add} - set(remove))
+    effects = [await _effect(call, agent) for agent in remove]
+    runs = [effect for found in effects for effect in found]
+    return PreviewView(preview(now, then, keys), runs, of)
+
+
+def _names(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        check_agent_id(name)
+    return names
+
+
+async def _keys(call: Call, name: str) -> tuple[RunSettings, list[str], str]:
+    """The keys of a run's newest requests; without a run, or in an empty one, made up."""
+    settings = RunSettings()
+    if name:
+        run = await call.services.store.runs.get(run_name(name))
+        settings = run.settings
+        if settings.placement.strategy != "hashed":
+            words = settings.placement.in_words()
+            raise InvalidInput(f"run {name} is placed as {words}; keys move in hashed runs alone")
+        sample = await call.services.store.allocations.sample(name, SAMPLE)
+        if sample:
+            keys = [key_of(wanted, settings.placement.key) for wanted in sample]
+            return settings, keys, f"{len(keys)} newest requests of run {name}"
+    return settings, [f"key-{n}" for n in range(SAMPLE)], f"{SAMPLE} made-up keys"
+
+
+async def _effect(call: Call, agent: str) -> list[RunEffect]:
+    store = call.services.store
+    found = await store.allocations.of_agent(agent, ALLOCATIONS_LIMIT)
+    effects: list[RunEffect] = []
+    for one in found:
+        if one.released_at is not None or agent not in one.agents:
+            continue
+        belonging = 0
+        if one.settings.placement.strategy == "chained":
+            belonging = await store.allocations.belonging(one.run, agent)
+        words = one.settings.placement.in_words()
+        effects.append(RunEffect(one.run, words, _consequence(one, agent, belonging)))
+    return effects
+
+
+def _consequence(allocation: Allocation, agent: str, belonging: int) -> str:
+    placement = allocation.settings.placement
+    left = len([one for one in allocation.agents if one != agent])
+    if placement.strategy == "fixed":
+        return f"{left} agents go on with it" if left else "it waits until the agent is back"
+    if not belonging and left:
+        return f"nothing belongs to the agent; {left} others go on"
+    then = {
+        "stop": "the run stops",
+        "wait": f"they wait {placement.patience:g} s for it, then the run stops",
+        "restart": "their chains begin again on another agent",
+    }
+    return f"{belonging} open requests belong to the agent: {then[placement.when_gone]}"
+
+
+async def list_allocations(call: Call) -> AllocationsOf:
+    """The runs that an agent was chosen for."""
+    agent = call.path["agent"]
+    check_agent_id(agent)
+    found = await call.services.store.allocations.of_agent(agent, ALLOCATIONS_LIMIT)
+    lines: list[AllocationLine] = []
+    for one in found:
+        seat = next(seat for seat in one.seats if seat.agent == agent)
+        words = one.settings.placement.in_words()
+        until = seat.until or one.released_at
+        lines.append(AllocationLine(one.run, one.state, words, seat.since, until))
+    return AllocationsOf(lines)
+
+
+ENDPOINTS = (
+    Endpoint(
+        "GET",
+        "/api/v1/runs/{run}/placement",
+        Role.VIEWER,
+        show_placement,
+        "Show who may work for a run, and why others may not",
+        gives=PlacementView,
+        errors=(InvalidInput, UnknownRun),
+        tag="placement",
+        parameters=RUN_NAMES,
+    ),
+    Endpoint(
+        "GET",
+        "/api/v1/placement/preview",
+        Role.VIEWER,
+        show_preview,
+        "Show what would move if agents left or came",
+        gives=PreviewView,
+        asks=Change,
+        errors=(InvalidInput, UnknownRun),
+        tag="placement",
+        notes="Nothing is changed.",
+    ),
+    Endpoint(
+        "GET",
+        "/api/v1/agents/{agent}/allocations",
+        Role.VIEWER,
+        list_allocations,
+        "List the runs that an agent was chosen for",
+        gives=AllocationsOf,
+        errors=(InvalidInput,),
+        tag="placement",
+        parameters=AGENT_IDS,
+    ),
+)

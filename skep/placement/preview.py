@@ -1,0 +1,58 @@
+"""What would move? Two rings compared over the same keys. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from skep.placement.ring import Ring, imbalance, moved
+
+
+class Move(msgspec.Struct, frozen=True):
+    """Keys that one agent would hand to another."""
+
+    source: str
+    to: str
+    keys: int
+
+
+class Share(msgspec.Struct, frozen=True):
+    """Keys of one agent, now and then."""
+
+    agent: str
+    before: int
+    after: int
+
+
+class Preview(msgspec.Struct, frozen=True):
+    """What a change of agents would do to hashed placement."""
+
+    keys: int
+    moved: int
+    #: The least that has to move: the shares of those who leave or come.
+    ideal: float
+    #: The largest share over the mean; 1 is perfect.
+    imbalance_before: float
+    imbalance_after: float
+    shares: list[Share]
+    moves: list[Move]
+
+
+def preview(before: Sequence[str], after: Sequence[str], keys: Sequence[str]) -> Preview:
+    """Every key counts once for each time that it is given."""
+    old, new = Ring(before), Ring(after)
+    had, has = old.shares(keys), new.shares(keys)
+    moves = moved(old, new, keys)
+    agents = sorted({*old.agents, *new.agents})
+    leave, come = set(old.agents) - set(new.agents), set(new.agents) - set(old.agents)
+    ideal = len(keys) * (len(leave) / max(1, len(old.agents)) + len(come) / max(1, len(new.agents)))
+    return Preview(
+        len(keys),
+        moves.total(),
+        ideal,
+        imbalance(had),
+        imbalance(has),
+        [Share(agent, had[agent], has[agent]) for agent in agents],
+        [Move(source, to, count) for (source, to), count in moves.most_common()],
+    )

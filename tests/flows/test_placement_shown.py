@@ -1,0 +1,109 @@
+"""Placement as people see it: by the API and on the command line (C4, fault 40)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from skep.cli.main import skep
+from skep.testing.centers import RunningCenter, running_center
+from skep.testing.hands import Hand, agents_of, open_run
+
+
+@pytest.fixture
+async def center(tmp_path: Path) -> AsyncIterator[RunningCenter]:
+    async with running_center(tmp_path, center_allocate_wait=0.0) as running:
+        yield running
+
+
+@pytest.fixture
+async def hands(center: RunningCenter) -> AsyncIterator[dict[str, Hand]]:
+    names = {"a": "eu", "b": "eu", "c": "us"}
+    joined = {name: await Hand(center, name, group=group).start() for name, group in names.items()}
+    yield joined
+    for hand in joined.values():
+        await hand.die()
+
+
+async def said(center: RunningCenter, *words: str) -> str:
+    """The output of a command, run beside this loop."""
+    token = center.folder / "for-the-cli.token"
+    token.write_text(center.admin.token)
+    where = ["--center", center.url, "--token-file", str(token)]
+    result = await asyncio.to_thread(CliRunner().invoke, skep, [*words, *where])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+async def test_why_not_this_agent(center: RunningCenter, hands: dict[str, Hand]) -> None:
+    """C4: each agent with the first rule that it fails."""
+    await open_run(center, "r", {"strategy": "fixed", "n": 1, "group": "eu"})
+    (chosen,) = await agents_of(center, "r")
+    view = (await center.admin.get("/api/v1/runs/r/placement")).json()
+    rules = {one["agent"]: one["rule"] for one in view["verdicts"]}
+    other = next(name for name in ("a", "b") if name != chosen)
+    assert rules == {chosen: "", other: "chosen", "c": "group"}
+    assert [(seat["agent"], seat["state"]) for seat in view["agents"]] == [(chosen, "present")]
+    text = await said(center, "placement", "show", "r")
+    assert "fixed(1) group=eu" in text
+    assert "it is in group us, not in eu" in text
+
+
+async def test_runs_and_agents_show_allocations(
+    center: RunningCenter, hands: dict[str, Hand]
+) -> None:
+    """C4: saved, and shown from both sides."""
+    await open_run(center, "r", {"strategy": "fixed", "n": 1, "group": "us"})
+    assert "chosen    c (present)" in await said(center, "runs", "show", "r")
+    assert "fixed(1) group=us" in await said(center, "agents", "show", "c")
+    assert "fixed(1)" not in await said(center, "agents", "show", "a")
+
+
+async def test_a_preview_moves_only_what_must(
+    center: RunningCenter, hands: dict[str, Hand]
+) -> None:
+    """Fault 40: by made-up keys, and by the requests of a hashed run."""
+    answer = await center.admin.get("/api/v1/placement/preview?remove=a")
+    found: dict[str, Any] = answer.json()["hashed"]
+    assert {move["source"] for move in found["moves"]} == {"a"}
+    assert found["moved"] / found["ideal"] <= 1.15
+    await open_run(center, "h", {"strategy": "hashed", "key": "uri", "group": "eu"})
+    await center.put("h", [f"http://127.0.0.1/{n}" for n in range(500)])
+    text = await said(center, "placement", "preview", "h", "--remove", "a")
+    assert "500 newest requests of run h" in text
+    assert "KEYS THEN" in text
+    before = (await center.admin.get("/api/v1/placement/preview?remove=a&run=h")).json()
+    assert [share["agent"] for share in before["hashed"]["shares"]] == ["a", "b"]
+
+
+async def test_a_preview_tells_what_happens_to_runs(
+    center: RunningCenter, hands: dict[str, Hand]
+) -> None:
+    """C6: by the policy of each run that has chosen the agent."""
+    wishes = {"group": "us", "when_gone": "wait", "patience": 7}
+    await open_run(center, "r", {"strategy": "chained", "n": 1, **wishes})
+    await open_run(center, "f", {"strategy": "fixed", "n": 1, "group": "us"})
+    view = (await center.admin.get("/api/v1/placement/preview?remove=c")).json()
+    effects = {one["run"]: one["effect"] for one in view["runs"]}
+    assert effects == {
+        "r": "0 open requests belong to the agent: they wait 7 s for it, then the run stops",
+        "f": "it waits until the agent is back",
+    }
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/placement/preview",
+        "/api/v1/placement/preview?remove=a&run=plain",
+        "/api/v1/runs/%20/placement",
+    ],
+)
+async def test_what_cannot_be_asked(center: RunningCenter, path: str) -> None:
+    await center.open_run("plain")
+    assert (await center.admin.get(path)).problem().status == 400
