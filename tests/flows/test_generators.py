@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 
 from skep.embed import LocalAgent
+from skep.jobs.documents import read_documents
 from skep.jobs.sitemap_source import maps_run
 from skep.model.generation import Generation
 from skep.runtime.clock import SystemClock
 from skep.testing.centers import RunningCenter, running_center
 from skep.testing.site import DemoSite
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 SECONDS = 60.0
 QUICK: dict[str, Any] = {
     "egress_allow": ["127.0.0.0/8"],
@@ -357,3 +359,21 @@ async def test_a_sitemap_that_is_not_there(with_agent: RunningCenter) -> None:
         await until(failed)
         stopped = await with_agent.admin.post("/api/v1/jobs/j/stop")
         assert stopped.status == 200, stopped.content
+
+
+async def test_the_example(with_agent: RunningCenter) -> None:
+    """Four ways to the same pages: each is taken once, and only once within the window."""
+    async with DemoSite(pages=30) as site:
+        text = (EXAMPLES / "generators.yaml").read_text()
+        (document,) = read_documents(text.replace("http://127.0.0.1:8421", site.url), "example")
+        answer = await with_agent.admin.put("/api/v1/jobs/demo-generators", document)
+        assert answer.status == 200, answer.content
+        found = await through(with_agent, await fired(with_agent, "demo-generators"))
+        assert [(one.name, one.yielded) for one in found] == [
+            ("numbers", 20),
+            ("more", 15),
+            ("map", 30),
+        ]
+        assert sum(one.taken for one in found) == 30
+        again = await through(with_agent, await fired(with_agent, "demo-generators"))
+        assert sum(one.taken for one in again) == 0
