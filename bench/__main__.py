@@ -26,6 +26,7 @@ BENCHES: dict[str, tuple[str, str]] = {
     "fetch": ("bench.fetch", "how much CPU does a downloaded page cost?"),
     "crawl": ("bench.crawl", "how fast is a site crawled, beside Scrapy?"),
     "jobs": ("bench.jobs", "how fast is user code run, boxed, beside job queues?"),
+    "backlog": ("bench.backlog", "is it as quick with ten million waiting requests as with ten?"),
     "kill": ("bench.kill.bench", "is anything lost when processes are killed with -9?"),
     "survive": ("bench.survive.bench", "does a crawl survive the death of its processes?"),
     "polite": ("bench.polite", "is a host ever asked more often than its rule allows?"),
@@ -43,7 +44,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--kills", type=int, default=default.kills, help="for kill, per set-up")
     parser.add_argument("--requests", type=int, default=default.requests, help="for kill")
     parser.add_argument("--seed", type=int, default=default.seed, help="for kill")
-    parser.add_argument("--set", action="append", default=[], help="for kill: one set-up only")
+    parser.add_argument("--backlog", type=int, default=default.backlog, help="for backlog")
+    parser.add_argument(
+        "--set", action="append", default=[], help="one set-up (kill) or database (backlog) only"
+    )
     chosen = parser.parse_args(arguments)
     if chosen.rounds < 3:
         parser.error("fewer than three rounds say nothing")
@@ -63,7 +67,14 @@ def main(arguments: Sequence[str]) -> int:
     if chosen.list:
         print("\n".join(f"{name:<8}  {question}" for name, (_, question) in BENCHES.items()))
         return 0
-    options = Options(chosen.rounds, chosen.kills, chosen.requests, chosen.seed, tuple(chosen.set))
+    options = Options(
+        rounds=chosen.rounds,
+        kills=chosen.kills,
+        requests=chosen.requests,
+        seed=chosen.seed,
+        backlog=chosen.backlog,
+        sets=tuple(chosen.set),
+    )
     names = list(BENCHES) if chosen.name == "all" else [chosen.name]
     found = []
     for name in names:

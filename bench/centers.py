@@ -38,6 +38,8 @@ class CenterDoor:
 
     url: str
     token: str
+    #: Of its process; 0 when it is not ours.
+    pid: int = 0
 
     def call(self, method: str, path: str, body: Any = None, seconds: float = 30.0) -> Any:
         """One call on a connection of its own; raises Refused or OSError."""
@@ -89,7 +91,7 @@ def door_of(folder: Path, child: subprocess.Popen[bytes]) -> CenterDoor:
             raise Wrong("the center did not start")
         time.sleep(0.01)
     token = (folder / "admin.token").read_text().strip()
-    return CenterDoor((folder / "center.url").read_text().strip(), token)
+    return CenterDoor((folder / "center.url").read_text().strip(), token, child.pid)
 
 
 def _is_written(file: Path) -> bool:

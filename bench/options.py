@@ -13,5 +13,7 @@ class Options:
     kills: int = 50
     requests: int = 10_000
     seed: int = 1
-    #: Set-ups of the kill bench; empty takes all.
+    #: Requests of the backlog bench, in each database.
+    backlog: int = 10_000_000
+    #: Set-ups of the kill bench and databases of the backlog bench; empty takes all.
     sets: tuple[str, ...] = ()

@@ -28,10 +28,10 @@ def own(module: str, *arguments: str) -> dict[str, Any]:
     return answer([sys.executable, "-m", module, *arguments])
 
 
-def answer(command: Sequence[str]) -> dict[str, Any]:
+def answer(command: Sequence[str], seconds: float = CHILD_SECONDS) -> dict[str, Any]:
     """The JSON object on the last line that the command prints."""
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=CHILD_SECONDS, cwd=ROOT, check=False
+        command, capture_output=True, text=True, timeout=seconds, cwd=ROOT, check=False
     )
     if done.returncode:
         raise Wrong(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr[-3000:]}")

@@ -46,6 +46,9 @@ class Untouched:
     async def read(self, _segment: str, _offset: int, _length: int) -> bytes:
         raise AssertionError("the archive was read")
 
+    async def delete(self, _segment: str) -> int | None:
+        raise AssertionError("the archive was deleted from")
+
     async def close(self) -> None:
         raise AssertionError("the archive was closed")
 
