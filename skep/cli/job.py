@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import click
 
@@ -136,19 +137,29 @@ async def _called(
 @command.command("run")
 @click.argument("job")
 @click.option("--key", default="", help="Started once per key: the same key gives the same run.")
+@click.option("--generator", default="", help="Run this one generator of the job alone.")
 @click.option("--wait", is_flag=True, help="Wait until the run has ended.")
 @click.option("--timeout", type=float, help="With --wait: give up after so many seconds.")
 @json_option
 @reaches_center
-def run(reach: Reach, job: str, key: str, wait: bool, timeout: float | None, as_json: bool) -> int:
+def run(
+    reach: Reach,
+    job: str,
+    key: str,
+    generator: str,
+    wait: bool,
+    timeout: float | None,
+    as_json: bool,
+) -> int:
     """Start a run of a job.
 
     With --wait the exit code is 0 when everything is done, 7 when requests are dead, 1 when
     the run was stopped or rests, 8 when the time was over.
     """
-    from skep.cli.job_calls import run_job
+    from skep.cli.job_calls import job_path, run_job
 
-    return asyncio.run(run_job(reach, job, key, wait=wait, seconds=timeout, as_json=as_json))
+    path = job_path(job, "run") + (f"?generator={quote(generator, safe='')}" if generator else "")
+    return asyncio.run(run_job(reach, path, key, wait=wait, seconds=timeout, as_json=as_json))
 
 
 def _verb(name: str, text: str) -> None:

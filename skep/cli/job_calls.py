@@ -64,12 +64,12 @@ def document_of(view: dict[str, Any]) -> str:
 
 
 async def run_job(
-    reach: Reach, job: str, key: str, *, wait: bool, seconds: float | None, as_json: bool
+    reach: Reach, path: str, key: str, *, wait: bool, seconds: float | None, as_json: bool
 ) -> int:
     """Start a run, and with `wait` stay until it has ended; the exit code."""
     headers = {"Idempotency-Key": key} if key else {}
     async with reach.client() as client:
-        started = await client.call("POST", job_path(job, "run"), None, dict, headers=headers)
+        started = await client.call("POST", path, None, dict, headers=headers)
         if not wait:
             show_json(started) if as_json else show(started["run"])
             return Exit.OK

@@ -15,6 +15,7 @@ import click
 from skep.cli.options import json_option
 from skep.cli.output import show, show_json, table
 from skep.cli.reach import Reach, reaches_center
+from skep.model.generation import split_part
 from skep.runtime.clock import SystemClock
 
 LIST_HEAD = ("JOB", "WHEN", "ZONE", "OVERLAP", "NEXT")
@@ -90,7 +91,8 @@ def following(reach: Reach, job: str, count: int, as_json: bool) -> None:
 @reaches_center
 def fires(reach: Reach, job: str, count: int, as_json: bool) -> None:
     """Show what became of a job's due times, newest first."""
-    path = f"/api/v1/jobs/{quote(job, safe='')}/fires?limit={count}"
+    name, generator = split_part(job)
+    path = f"/api/v1/jobs/{quote(name, safe='')}/fires?limit={count}&generator={quote(generator)}"
     answer = asyncio.run(_get(reach, path))
     show_json(answer) if as_json else show(fires_table(answer["items"]))
 

@@ -13,6 +13,7 @@ from skep.errors import Conflict, InvalidInput, InvalidJob, NotFound, UnknownJob
 from skep.jobs.schedule import next_fires
 from skep.jobs.secrets import hidden
 from skep.lanes.dispatch import try_reconcile
+from skep.model.generation import part_of
 from skep.model.job import JOB_NAME, NAME_WORDS, Job, JobName, JobRun, KeptJob
 from skep.model.run import Run, without_secrets
 
@@ -98,6 +99,12 @@ class Diff(msgspec.Struct):
     """A unified diff of two documents in YAML; "" when they are the same."""
 
     diff: str
+
+
+class Starting(msgspec.Struct):
+    """With `generator` a run of that one generator."""
+
+    generator: Annotated[str, Meta(max_length=100)] = ""
 
 
 class Started(msgspec.Struct):
@@ -204,7 +211,8 @@ async def run_job(call: Call) -> Started:
     """Start a run, once per Idempotency-Key."""
     key = call.headers.get("idempotency-key", "")
     name = job_name(call)
-    run = await call.services.jobs.starts.start_run(name, f"key {key}" if key else "")
+    part = part_of(name, call.query.generator) if call.query.generator else name
+    run = await call.services.jobs.starts.start_run(part, f"key {key}" if key else "")
     return Started(run, name)
 
 
@@ -294,6 +302,7 @@ ENDPOINTS = (
         run_job,
         "Start a run of a job",
         gives=Started,
+        asks=Starting,
         errors=_CHANGES,
         notes="For external schedulers: calls with the same `Idempotency-Key` are one run, "
         "whenever and at whichever center they are made.",

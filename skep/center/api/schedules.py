@@ -13,6 +13,7 @@ from skep.center.endpoint import Call, Endpoint
 from skep.errors import InvalidInput
 from skep.jobs.schedule import next_fires
 from skep.model.fire import Fire, Planned
+from skep.model.generation import part_of
 from skep.model.schedule import Schedule
 
 SHOWN = 5
@@ -20,10 +21,12 @@ NAME_LIMIT = 64
 
 
 class FirePage(msgspec.Struct):
-    """How much of the ledger; `before` is an instant in seconds, for the next page."""
+    """How much of the ledger; `before` is an instant in seconds, for the next page;
+    `generator` is one with a cron line of its own, instead of the job."""
 
     limit: Annotated[int, Meta(ge=1, le=1000)] = 50
     before: Annotated[int, Meta(ge=0, le=2**62)] | None = None
+    generator: Annotated[str, Meta(max_length=NAME_LIMIT)] = ""
 
 
 class FireLines(msgspec.Struct):
@@ -56,7 +59,9 @@ class SchedulePage(msgspec.Struct):
 async def fires(call: Call) -> FireLines:
     """The ledger of one job."""
     page: FirePage = call.query
-    found = await call.services.store.fires.of_job(job_name(call), page.limit, page.before)
+    name = job_name(call)
+    name = part_of(name, page.generator) if page.generator else name
+    found = await call.services.store.fires.of_job(name, page.limit, page.before)
     return FireLines(found)
 
 
