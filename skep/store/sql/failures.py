@@ -105,7 +105,9 @@ def _of_run(run: str, job: str) -> list[sa.ColumnElement[bool]]:
 
 
 def _fitting(query: sa.Select[Any], wanted: FailureFilter) -> sa.Select[Any]:
-    conditions = [stored(RequestState.DEAD), *_of_run(wanted.run, wanted.job)]
+    # Who is dead has a fault; where an index holds every row, this keeps most of them out.
+    died = (stored(RequestState.DEAD), requests.c.fault.is_not(None))
+    conditions = [*died, *_of_run(wanted.run, wanted.job)]
     if wanted.group:
         conditions += _of_group(wanted.group)
     if wanted.host:

@@ -131,14 +131,15 @@ sa.Index(
     postgresql_where=_DELAYED,
 )
 
-# Everything that a list of failures needs, so that it never touches the rows.
+# Everything that a list of failures needs, so that it never touches the rows. The state comes
+# last: PostgreSQL drops what the predicate says anyway, and could not begin with it.
 sa.Index(
     "requests_dead",
-    requests.c.state,
     requests.c.run,
     requests.c.fault,
     requests.c.host,
     requests.c.died_at,
+    requests.c.state,
     sqlite_where=_DEAD,
     postgresql_where=_DEAD,
 )

@@ -42,7 +42,7 @@ def upgrade() -> None:
     op.create_index(
         "requests_dead",
         "requests",
-        ["state", "run", "fault", "host", "died_at"],
+        ["run", "fault", "host", "died_at", "state"],
         sqlite_where=DEAD,
         postgresql_where=DEAD,
         if_not_exists=True,
