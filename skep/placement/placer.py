@@ -145,7 +145,7 @@ class Placer:
         """The last one is kept: making one takes longer than asking it a thousand times."""
         agents = tuple(sorted(view.id for view in views))
         if self._ring.agents != agents:
-            self._ring = Ring(agents)
+            self._ring = Ring(agents, before=self._ring)
         return self._ring
 
     def targets(self, agent: str, kinds: Sequence[str] | None = None) -> list[str]:

