@@ -28,7 +28,6 @@ from skep.runtime.clock import SystemClock
 from skep.settings import load
 from skep.store.registry import open_store
 from skep.store.sql.store import SqlStore
-from skep.store.sql.tables import requests
 
 RUNS, HOSTS, CHUNK = 40, 97, 500_000
 #: One dispatch moves what all lanes hold together.
@@ -81,29 +80,30 @@ def fill_sqlite(line: sa.Connection, count: int) -> None:
 
 def fill_postgres(line: sa.Connection, count: int) -> None:
     """Indexes are made at the end, as a restored dump would make them."""
-    there = {index["name"] for index in sa.inspect(line).get_indexes("requests")}
-    indexes = [index for index in requests.indexes if index.name in there]
-    for index in indexes:
-        index.drop(line)
+    indexes = line.exec_driver_sql(
+        "SELECT indexname, indexdef FROM pg_indexes WHERE tablename = 'requests'"
+        " AND indexdef NOT LIKE 'CREATE UNIQUE%%'"
+    ).all()
+    for name, _ in indexes:
+        line.exec_driver_sql(f"DROP INDEX {name}")
     line.exec_driver_sql("ALTER TABLE requests DROP CONSTRAINT requests_once")
     digest = "decode(md5(n::text), 'hex')"
     values = VALUES.format(digest=digest, empty="''::bytea", now=time.time())
+    values = values.replace("%", "%%")  # the driver reads a single one as a parameter
     series = f"generate_series(0, {count - 1}) AS s (n)"
     line.exec_driver_sql(f"INSERT INTO requests ({COLUMNS}) SELECT {values} FROM {series}")
     line.exec_driver_sql(
         "ALTER TABLE requests ADD CONSTRAINT requests_once UNIQUE (run, fingerprint)"
     )
-    for index in indexes:
-        index.create(line)
+    for _, definition in indexes:
+        line.exec_driver_sql(definition.replace("%", "%%"))
     line.exec_driver_sql(TALLIES)
     line.commit()
     # As the server does by itself, some minutes after such a load.
     line.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql("VACUUM ANALYZE requests")
 
 
-async def fill(url: str, count: int) -> dict[str, float]:
-    services = assemble(url)
-    await services.store.open()
+async def fill(services: Services, count: int) -> dict[str, Any]:
     for number in range(RUNS):
         await services.intake.open_run(f"run-{number}", NewRun(job=f"job-{number}"))
     begun = time.perf_counter()
@@ -116,7 +116,6 @@ async def fill(url: str, count: int) -> dict[str, float]:
     audit = await services.store.ledgers.audit()
     check(await services.store.ledgers.read(), audit, "the two ledgers")
     check((count, 0), (audit.accepted, audit.unaccounted), "accepted and unaccounted")
-    await services.store.close()
     return {"seconds": seconds, "waiting": audit.waiting}
 
 
@@ -136,10 +135,8 @@ async def dispatch(services: Services) -> float:
     return seconds
 
 
-async def measure(url: str, _count: int) -> dict[str, Any]:
-    services = assemble(url)
+async def measure(services: Services, _count: int) -> dict[str, Any]:
     store, now = services.store, time.time()
-    await store.open()
     calls: dict[str, Callable[[], Awaitable[Any]]] = {
         "backlog": store.requests.backlog,
         "wake": lambda: store.requests.wake(now, SWEEP_LIMIT),
@@ -152,10 +149,18 @@ async def measure(url: str, _count: int) -> dict[str, Any]:
     found: dict[str, Any] = {"dispatch": [await dispatch(services) for _ in range(TIMES)]}
     for name, call in calls.items():
         found[name] = [await seconds_of(call) for _ in range(TIMES)]
-    await store.close()
     return found
 
 
+async def main(act: str, url: str, count: int) -> dict[str, Any]:
+    services = assemble(url)
+    await services.store.open()
+    try:
+        return await {"fill": fill, "measure": measure}[act](services, count)
+    finally:
+        # Its threads would keep a process that met an error alive.
+        await services.store.close()
+
+
 if __name__ == "__main__":
-    chosen = {"fill": fill, "measure": measure}[sys.argv[1]]
-    print(json.dumps(uvloop.run(chosen(sys.argv[2], int(sys.argv[3])))))
+    print(json.dumps(uvloop.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))))

@@ -16,7 +16,7 @@ from alembic.script import ScriptDirectory
 from skep.errors import ConfigurationError
 from skep.store.sql.migrate import HEAD, SCRIPTS, upgrade
 from skep.store.sql.store import SqlStore
-from skep.store.sql.tables import metadata
+from skep.store.sql.tables import PARTIAL, metadata
 from skep.testing.conformance.store_ground import assert_accounted, new_run, rows
 
 #: Opens a store and dies, as by a power cut, just before its n-th statement that changes
@@ -130,9 +130,10 @@ async def test_a_start_that_dies_while_migrating_resumes(store_url: str, fatal: 
         await new_run(store)
         assert (await store.requests.accept("run", rows(3), 1.0)).new == 3
         await assert_accounted(store)
-        assert await store.database.read(index_names) == {
-            str(index.name) for table in metadata.sorted_tables for index in table.indexes
-        }
+        wanted = {str(index.name) for table in metadata.sorted_tables for index in table.indexes}
+        if store.database.dialect.name not in PARTIAL:
+            wanted -= {"requests_again"}
+        assert await store.database.read(index_names) == wanted
     finally:
         await store.close()
 

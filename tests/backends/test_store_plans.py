@@ -67,6 +67,11 @@ def _past(engine: str) -> list[str]:
             f"INSERT INTO requests ({requests}, not_before, expires_at, created_at)"
             f" SELECT {of_request}, 1, 1, 1 FROM {series}"
         ),
+        (  # Hosts that wait for their turn.
+            f"INSERT INTO requests ({requests}, not_before, expires_at, created_at)"
+            f" SELECT 3, {digest}, 'http://p/', 'p' || n, 5, {digest}, 3, 0, NULL, 9e9, NULL, 1"
+            f" FROM {series}"
+        ),
         (
             f"INSERT INTO blocks ({blocks}, failed, collected, created_at)"
             f" SELECT {of_block}, 0, 1, 1 FROM {series}"
@@ -80,7 +85,7 @@ async def plans(store: SqlStore, ask: Callable[[], Awaitable[Any]]) -> str:
     asked: list[tuple[str, Any]] = []
 
     def listen(_c: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
-        if statement.lstrip().startswith("SELECT") and "FROM runs \n" not in statement:
+        if statement.lstrip().startswith(("SELECT", "WITH")) and "FROM runs \n" not in statement:
             asked.append((statement, parameters))
 
     sa.event.listen(store.database.engine, "before_cursor_execute", listen)
@@ -144,7 +149,9 @@ async def test_why_is_answered_by_indexes(store: SqlStore) -> None:
         plan = await plans(store, ask)
         for table in ("requests", "blocks", "attempts", "block_history"):
             assert f"SCAN {table}'" not in plan, f"{question}:\n{plan}"
-            assert f"SCAN {table} " not in plan, f"{question}:\n{plan}"
+            # The first few of an index in its own order are no reading of a table.
+            read = plan.replace("SCAN requests USING INDEX requests_delayed", "")
+            assert f"SCAN {table} " not in read, f"{question}:\n{plan}"
         for table in ("requests", "blocks"):
             assert f"Seq Scan on {table}" not in plan, f"{question}:\n{plan}"
         assert "blocks_of_run" not in plan, f"{question}:\n{plan}"

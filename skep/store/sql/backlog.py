@@ -6,7 +6,6 @@ million: only ends of indexes are looked at, never rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -41,7 +40,7 @@ def read_backlog(connection: sa.Connection, *, failed_only: bool) -> list[Backlo
     found = {row.no: row for row in connection.execute(_BUSY_RUNS)}
     shares = {no: _share.decode(row.settings) for no, row in found.items()}
     again = {no for no, share in shares.items() if failed_only or share.failed_only}
-    at = _waiting_at(connection, found.keys() - again) if len(again) < len(found) else {}
+    at = _waiting_at(connection) if len(again) < len(found) else {}
     at |= {no: _failed_at(connection, no) for no in again}
     return [
         _entry(
@@ -86,55 +85,38 @@ _BUSY_RUNS = (
 )
 
 
-def _waiting_at(connection: sa.Connection, numbers: Iterable[int]) -> dict[int, set[int]]:
-    if connection.dialect.name in MYSQL:
-        return _by_groups(connection)
-    return _by_looks(connection, set(numbers))
-
-
-def _by_groups(connection: sa.Connection) -> dict[int, set[int]]:
-    """MySQL jumps from group to group in the index, and is slow with many subqueries."""
-    groups = connection.exec_driver_sql(
-        f"SELECT run, priority FROM requests WHERE state = {RequestState.WAITING:d}"  # noqa: S608
-        " GROUP BY run, priority"
-    )
+def _waiting_at(connection: sa.Connection) -> dict[int, set[int]]:
+    """run -> priorities at which something waits."""
+    query = _BY_GROUPS if connection.dialect.name in MYSQL else _BY_LOOKS
     found: dict[int, set[int]] = {}
-    for run, priority in groups:
+    for run, priority in connection.exec_driver_sql(query):
         found.setdefault(run, set()).add(priority)
     return found
 
 
-def _by_looks(connection: sa.Connection, numbers: set[int]) -> dict[int, set[int]]:
-    """Seven looks into the index for each run that has something waiting.
-
-    As columns, because PostgreSQL would turn a join with the priorities into a plan that
-    takes seconds with a thousand runs.
-    """
-    query = (
-        sa.select(runs.c.no, *map(_waits_at, _PRIORITIES))
-        .join(tallies, tallies.c.run == runs.c.no)
-        .where(tallies.c.state == int(RequestState.WAITING), tallies.c.n > 0)
-        .where(runs.c.state == str(RunState.RUNNING))
+#: MySQL jumps from group to group in the index by itself, and is slow with many subqueries.
+_BY_GROUPS = "SELECT run, priority FROM requests WHERE state = 0 GROUP BY run, priority"
+#: For each run a look at its first priority in the index, then at the next one, and so on. The
+#: order by priority AND id is what no other index has: without it PostgreSQL reads the whole
+#: table for a first row, and an EXISTS it would answer from a hash of all that waits.
+_BY_LOOKS = f"""
+WITH RECURSIVE waits (run, priority) AS (
+    SELECT runs.no, (
+        SELECT priority FROM requests WHERE state = 0 AND requests.run = runs.no
+        ORDER BY priority, id LIMIT 1
     )
-    rows = connection.execute(query).all()
-    return {
-        row.no: {priority for place, priority in enumerate(_PRIORITIES, start=1) if row[place]}
-        for row in rows
-        if row.no in numbers
-    }
-
-
-def _waits_at(priority: int) -> sa.ColumnElement[bool]:
-    # EXISTS and no LIMIT: for the first row PostgreSQL would rather read the whole table.
-    return (
-        sa.select(sa.literal_column("1"))
-        .where(requests.c.run == runs.c.no)
-        .where(stored(RequestState.WAITING))
-        .where(requests.c.priority == sa.literal_column(str(priority)))
-        .correlate(runs)
-        .exists()
-        .label(f"at_{priority + 1}")
+    FROM runs JOIN tallies ON tallies.run = runs.no
+    WHERE tallies.state = 0 AND tallies.n > 0 AND runs.state = '{RunState.RUNNING}'
+    UNION ALL
+    SELECT waits.run, (
+        SELECT priority FROM requests
+        WHERE state = 0 AND requests.run = waits.run AND requests.priority > waits.priority
+        ORDER BY priority, id LIMIT 1
     )
+    FROM waits WHERE waits.priority IS NOT NULL
+)
+SELECT run, priority FROM waits WHERE priority IS NOT NULL
+"""  # noqa: S608 - our own words
 
 
 def _failed_at(connection: sa.Connection, run: int) -> set[int]:

@@ -8,12 +8,16 @@ of `model/states.py`.
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
 metadata = sa.MetaData()
 
 MYSQL = ("mysql", "mariadb")
+#: Engines whose indexes can leave rows out.
+PARTIAL = ("sqlite", "postgresql")
 
 
 def name_of(length: int) -> sa.String:
@@ -82,54 +86,40 @@ _DELAYED = sa.text("state = 3")
 _DEAD = sa.text("state = 5")
 _MORTAL = sa.text("expires_at IS NOT NULL AND state IN (0, 3)")
 
-# MySQL has no partial indexes and takes the state as first column instead: there the same
-# index holds every row, which is the price of that engine.
-sa.Index(
-    "requests_waiting",
-    requests.c.state,
-    requests.c.run,
-    requests.c.priority,
-    requests.c.id,
-    sqlite_where=_WAITING,
-    postgresql_where=_WAITING,
-)
 _AGAIN = sa.text("state = 0 AND failures > 0")
 
-# What waits and has failed before, for dispatches of those alone. Small where indexes can be
-# partial; MySQL goes without, because there it would hold every row once more.
+
+def _can_be_partial(*_: Any, dialect: sa.Dialect, **__: Any) -> bool:
+    return dialect.name in PARTIAL
+
+
+def _is_whole(*_: Any, dialect: sa.Dialect, **__: Any) -> bool:
+    return dialect.name in MYSQL
+
+
+def _where(name: str, predicate: sa.TextClause, *columns: sa.Column[Any]) -> None:
+    """An index of the requests that fit, without the state: PostgreSQL takes what a predicate
+    says out of the search, and would then read an index that begins with it from end to end.
+    MySQL has no partial indexes: there it begins with the state and holds every row."""
+    partial = sa.Index(name, *columns, sqlite_where=predicate, postgresql_where=predicate)
+    partial.ddl_if(callable_=_can_be_partial)
+    sa.Index(name, requests.c.state, *columns).ddl_if(callable_=_is_whole)
+
+
+_where("requests_waiting", _WAITING, requests.c.run, requests.c.priority, requests.c.id)
+_where("requests_delayed", _DELAYED, requests.c.not_before)
+_where("requests_mortal", _MORTAL, requests.c.expires_at)
+_where("requests_parked", _DELAYED, requests.c.host, requests.c.priority, requests.c.not_before)
+# What waits and has failed before, for dispatches of those alone; MySQL goes without, because
+# there it would hold every row once more.
 sa.Index(
     "requests_again",
-    requests.c.state,
     requests.c.run,
     requests.c.priority,
     requests.c.id,
     sqlite_where=_AGAIN,
     postgresql_where=_AGAIN,
-).ddl_if(dialect=("sqlite", "postgresql"))
-sa.Index(
-    "requests_delayed",
-    requests.c.state,
-    requests.c.not_before,
-    sqlite_where=_DELAYED,
-    postgresql_where=_DELAYED,
-)
-sa.Index(
-    "requests_mortal",
-    requests.c.state,
-    requests.c.expires_at,
-    sqlite_where=_MORTAL,
-    postgresql_where=_MORTAL,
-)
-
-sa.Index(
-    "requests_parked",
-    requests.c.state,
-    requests.c.host,
-    requests.c.priority,
-    requests.c.not_before,
-    sqlite_where=_DELAYED,
-    postgresql_where=_DELAYED,
-)
+).ddl_if(callable_=_can_be_partial)
 
 # Everything that a list of failures needs, so that it never touches the rows. The state comes
 # last: PostgreSQL drops what the predicate says anyway, and could not begin with it.
