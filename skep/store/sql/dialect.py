@@ -6,6 +6,7 @@ more than the insert itself. Run by centers only; never holds state of its own.
 
 from __future__ import annotations
 
+import functools
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -291,13 +292,15 @@ class PostgresDialect(Dialect):
         return getattr(error.orig, "sqlstate", None)
 
     def _type(self, table: sa.Table, column: str) -> str:
-        return table.c[column].type.compile(dialect=_postgres_types())
+        return _postgres_type(table, column)
 
 
-def _postgres_types() -> sa.Dialect:
+@functools.cache
+def _postgres_type(table: sa.Table, column: str) -> str:
     from sqlalchemy.dialects import postgresql
 
-    return postgresql.dialect()  # type: ignore[no-untyped-call]
+    dialect: sa.Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+    return table.c[column].type.compile(dialect=dialect)
 
 
 class MysqlDialect(Dialect):

@@ -119,13 +119,14 @@ def _look_inside(tx: Tx, found: list[_Block], now: float) -> None:
         return
     members = members_of(tx.connection, [block.id for block in found])
     of = hold_runs(tx, {block.run for block in found})
+    times = {number: answer_by(run, now) for number, run in of.items()}
     for block in found:
         block.members = frozenset(members[block.id])
         block.begun = block.open < block.size
         run = of[block.run]
         block.ended = run.ended
         if not block.ended:
-            block.answer_by = answer_by(run, now)
+            block.answer_by = times[block.run]
 
 
 def _settle(
