@@ -17,6 +17,7 @@ from skep.store.sql.tables import attempts, requests
 from skep.testing.faultproxy import TO_CALLER, TO_SERVER, FaultProxy
 from skep.testing.fleet import Fleet, tell
 from skep.testing.processes import QUICK
+from skep.testing.servers import Postgres
 
 FEW_AT_ONCE = {"SKEP_AGENT_CONCURRENCY": "8"}
 #: What a busy machine may add to any time that is measured here.
@@ -84,7 +85,7 @@ async def chosen(fleet: Fleet) -> list[str]:
 
 def strays(store_url: str) -> tuple[int, int]:
     """(requests that belong to an agent, those of them that another one fetched)."""
-    engine = sa.create_engine(store_url)
+    engine = sa.create_engine(store_url.replace("postgresql://", "postgresql+psycopg://"))
     try:
         with engine.connect() as connection:
             both = sa.select(requests.c.place, attempts.c.agent)
@@ -185,6 +186,36 @@ async def test_fixed_agents_lose_one_and_the_others_go_on(tmp_path: Path) -> Non
     assert code == 0, said
     assert len(pages) == 400
     assert view["unaccounted"] == 0
+
+
+async def test_chains_over_two_centers_of_which_one_dies(
+    tmp_path: Path, postgres_server: Postgres, redis_url: str
+) -> None:
+    """C6, C9, fault 15: chosen by one center, leased by the other, which knows the same."""
+    env = {
+        "SKEP_STORE_URL": postgres_server.fresh_database(),
+        "SKEP_BUS_URL": redis_url,
+        "SKEP_ARCHIVE_URL": str(tmp_path / "archive"),
+    }
+    async with Fleet(tmp_path, env, pages=400, latency=0.03) as fleet:
+        second = await fleet.another_center("second")
+        urls = [fleet.center.url, second.url]
+        for name in ("a", "b", "c"):
+            await fleet.agent(name, FEW_AT_ONCE, urls[::-1])
+        await fleet.reach(second, fleet.center)
+        process = await spider(fleet, {"strategy": "chained", "n": 2}, ",".join(urls))
+        await fleet.wait_for(lambda: _at_least(fleet, 60))
+        await asyncio.to_thread(fleet.center.kill)
+        await fleet.wait_for(lambda: _at_least(fleet, 150))
+        await asyncio.to_thread(fleet.center.start)
+        code, said = await ended(process)
+        view = await view_of(fleet)
+        belonging, astray = await asyncio.to_thread(strays, fleet.center.store_url)
+    used = set(view["figures"]["agents"])
+    tell("15", strategy="chained", belonging=belonging, astray=astray, agents=len(used))
+    assert code == 0, said
+    assert used <= {seat["agent"] for seat in view["chosen"]}
+    assert (view["ledger"]["done"], astray, view["unaccounted"]) == (400, 0, 0)
 
 
 @pytest.mark.parametrize("agents", [0, 1])

@@ -51,7 +51,7 @@ async def find(center: RunningCenter, parents: list[int], each: int = 3) -> None
 
 async def roots(center: RunningCenter, hands: dict[str, Hand], count: int) -> dict[int, str]:
     """First requests, all of them fetched: id -> by whom."""
-    await center.put("r", [f"{SITE}/root/{n}" for n in range(count)])
+    await center.put("r", [f"{SITE}/first/{n}" for n in range(count)])
     await center.dispatched()
     fetched: dict[int, str] = {}
     for name, hand in hands.items():
@@ -177,7 +177,7 @@ async def test_chains_begin_again_on_another_agent(center: RunningCenter, fleet:
     assert held
     await hands[name].die()
     (first,) = await _leased(hands[other], 1)
-    assert await hands[other].uris([first]) == [f"{SITE}/root/0"]
+    assert await hands[other].uris([first]) == [f"{SITE}/first/0"]
     assert await agents_of(center, "r") == [other]
     await asyncio.sleep(0.5)
     assert await hands[other].lease() == [], "what was open waits for the first request"
