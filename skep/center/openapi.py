@@ -17,6 +17,7 @@ from skep.errors import (
     Malformed,
     SkepError,
     TooLarge,
+    TooManyTries,
     Unauthorized,
     Unavailable,
 )
@@ -123,7 +124,7 @@ def _responses(row: Endpoint, known: dict[str, Any]) -> dict[str, Any]:
 def _errors(row: Endpoint) -> list[type[SkepError]]:
     errors: list[type[SkepError]] = list(row.errors)
     if row.role is not Role.PUBLIC:
-        errors += [Unauthorized, Forbidden, Unavailable]
+        errors += [Unauthorized, Forbidden, TooManyTries, Unavailable]
     if row.takes is not None:
         errors += [Malformed, TooLarge]
     if row.asks is not None:
