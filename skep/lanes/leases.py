@@ -66,7 +66,8 @@ class Leases:
     async def _pop(self, targets: Sequence[str], want: int) -> list[BlockRef]:
         self._tick += 1
         first = floor_lane(self._tick, self._settings.floor_every)
-        refs = await self._bus.lanes.pop((first,), targets, 1) if first is not None else []
+        # A whole lease, not one block of it: a lane of small blocks would get hardly anything.
+        refs = await self._bus.lanes.pop((first,), targets, want) if first is not None else []
         if len(refs) < want:
             refs += await self._bus.lanes.pop(STRICT, targets, want - len(refs))
         return refs
