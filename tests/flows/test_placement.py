@@ -200,3 +200,46 @@ async def _told(socket: Any, name: str) -> Command:
             command = msgspec.msgpack.decode(await socket.receive_bytes(), type=Command)
             if command.name == name:
                 return command
+
+
+async def test_a_job_whose_agents_are_missing_could_not_start(
+    center: RunningCenter, fleet: Any
+) -> None:
+    """C4, fault 20: the job's run has ended before it began, and says why."""
+    await fleet("a")
+    job = {"name": "j", "requests": [f"{SITE}/1"], "placement": {"strategy": "fixed", "n": 2}}
+    assert (await center.admin.put("/api/v1/jobs/j", job)).status in {200, 201}
+    problem = (await center.admin.post("/api/v1/jobs/j/run")).problem()
+    assert problem.code == "not_enough_agents"
+    (run,) = await center.services.store.job_runs.of("j", 10)
+    assert not run.open
+    assert "2 agents are needed and 1 of 1 can be had" in run.outcome
+    await fleet("b")
+    started = await center.admin.post("/api/v1/jobs/j/run")
+    assert started.status < 300, started.content
+    newest = (await center.services.store.job_runs.of("j", 1))[0]
+    assert sorted(await agents_of(center, newest.run)) == ["a", "b"]
+
+
+async def test_a_finished_run_that_goes_on_has_its_agents_again(
+    center: RunningCenter, fleet: Any
+) -> None:
+    """C4: released at its end, and the same agents when a person continues it."""
+    for name in ("a", "b", "c"):
+        await fleet(name)
+    await open_run(center, "r", {"strategy": "fixed", "n": 1})
+    chosen = await agents_of(center, "r")
+    await center.admin.post("/api/v1/runs/r/finish")
+    await until(lambda: _released(center))
+    assert (await center.admin.post("/api/v1/runs/r/continue")).status == 200
+    await center.put("r", [f"{SITE}/more"])
+    await until(lambda: _reopened(center))
+    assert await agents_of(center, "r") == chosen
+
+
+async def _released(center: RunningCenter) -> bool:
+    return await center.services.store.allocations.open() == []
+
+
+async def _reopened(center: RunningCenter) -> bool:
+    return not await _released(center)
