@@ -37,8 +37,10 @@ SWEEP_LIMIT = 5000
 UNPACK_LIMIT = 500
 #: A center that died in its turn holds the others up for so long.
 TURN_SECONDS = 2.0
-#: Seconds before the same lane is complained about again.
+#: Seconds before the same run may complain about the same lane again, and complaints that
+#: one dispatch writes; its log has all of them.
 ALERT_EVERY = 10.0
+ALERTS_AT_ONCE = 20
 
 
 def lane_limits(settings: LaneSettings) -> dict[Lane, int]:
@@ -84,7 +86,7 @@ class Dispatcher:
         self._turn = 0
         self._epoch = ""
         self._missing: set[int] = set()
-        self._alerted: dict[Lane, float] = {}
+        self._alerted: dict[tuple[str, Lane], float] = {}
         self.log = DispatchLog(store, clock, settings.log_kept)
 
     async def dispatch(self) -> int:
@@ -163,7 +165,7 @@ class Dispatcher:
         waiting = blocked(backlog, room, plans)
         filled = {lane: self._limits[lane] - room[lane] for lane in Lane}
         if waiting and not dry_run:
-            await self._complain({lane for _, lane in waiting}, filled, now)
+            await self._complain(waiting, filled, now)
         rows = self._scribe.blocked(waiting, self._limits, now)
         return plans, rows
 
@@ -256,13 +258,16 @@ class Dispatcher:
         sizes = await self._bus.lanes.sizes()
         return {lane: limit - sizes.get(lane, 0) for lane, limit in self._limits.items()}
 
-    async def _complain(self, lanes: set[Lane], filled: dict[Lane, int], now: float) -> None:
-        for lane in sorted(lanes):
-            if now - self._alerted.get(lane, -ALERT_EVERY) < ALERT_EVERY:
-                continue
-            self._alerted[lane] = now
-            detail = f"lane {lane.label} full {filled[lane]}/{self._limits[lane]}; requests wait"
-            await self._store.alerts.raise_("lane_full", lane.label, detail, now)
+    async def _complain(
+        self, waiting: Sequence[tuple[str, Lane]], filled: dict[Lane, int], now: float
+    ) -> None:
+        recent = {key: at for key, at in self._alerted.items() if now - at < ALERT_EVERY}
+        due = [pair for pair in waiting if pair not in recent][:ALERTS_AT_ONCE]
+        self._alerted = recent | dict.fromkeys(due, now)
+        for run, lane in due:
+            state = f"{filled[lane]}/{self._limits[lane]}"
+            detail = f"lane {lane.label} full {state}; its requests wait"
+            await self._store.alerts.raise_("lane_full", run, detail, now)
 
 
 async def dispatch_in_time(dispatcher: Dispatcher, seconds: float) -> int:
