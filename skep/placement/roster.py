@@ -36,6 +36,8 @@ class Roster:
         self._hearing_since = clock.monotonic()
         self._drift = clock.now() - clock.monotonic()
         self._views: dict[str, AgentView] = {}
+        #: Kinds that any of them offers.
+        self._offered: set[str] = set()
         self._given_up: set[str] = set()
         #: The newest order that each agent has obeyed, as its process has told us.
         self._obeyed: dict[str, int] = {}
@@ -47,6 +49,7 @@ class Roster:
         came = replace(arrival or Arrival(), alive_after=self._settings.alive_after)
         view = await self._store.agents.register(registration, self._clock.now(), came)
         self._views[view.id] = view
+        self._offered.update(view.registration.kinds)
         self._obeyed.pop(view.id, None)
         self._given_up.discard(view.id)
         return view
@@ -117,6 +120,7 @@ class Roster:
         """Look at all agents again; other centers hear some of them."""
         views = await self._store.agents.all()
         self._views = {view.id: view for view in views}
+        self._offered = {kind for view in views for kind in view.registration.kinds}
         return views
 
     def deaf(self) -> None:
@@ -169,8 +173,8 @@ class Roster:
         if kinds is None:
             view = self._views.get(agent)
             kinds = view.registration.kinds if view else (PLAIN_KIND,)
-        offered = {kind for view in self._views.values() for kind in view.registration.kinds}
-        nobodys = [kind for kind in self._kinds if kind not in offered]
+        # Every lease asks this: nobody goes through a thousand agents for it.
+        nobodys = [kind for kind in self._kinds if kind not in self._offered]
         able = dict.fromkeys((*kinds, *nobodys))
         return [*own_target(agent), *map(kind_target, able)]
 
