@@ -142,7 +142,9 @@ class SiteGate(Generic[Item]):
             # A probe: the host was in trouble, one more failure shows that it still is.
             site.failures = max(site.failures, self._breaker_after - 1)
         site.resting = False
-        site.ahead = max(1, int(SOON / site.spacing)) if site.spacing else site.concurrency
+        # A learnt spacing may be as near to nothing as floats go.
+        every = max(site.spacing, SOON / REMEMBERED)
+        site.ahead = max(1, int(SOON / every)) if site.spacing else site.concurrency
         self.ripe += site.ripe
         self.settle(site)
         return site

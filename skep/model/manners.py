@@ -12,6 +12,8 @@ from skep.model.run import RunSettings
 from skep.model.site import MARGIN, Pace, SiteRule, is_own
 from skep.settings import SiteSettings
 
+#: A host may ask for patience (Retry-After), but not for ever.
+ASKED_CAP = 86_400.0
 #: Doublings of a rest beyond which every cap is met.
 _DOUBLINGS = 40
 
@@ -58,14 +60,16 @@ class Manners:
         """How many requests of the host go into one block; one when it is a probe."""
         if pace.strikes:
             return 1
-        if not pace.spacing:
+        # Compared before the division: a spacing may be as near to nothing as floats go.
+        if pace.spacing * block_size <= self._settings.window:
             return block_size
-        return max(1, min(block_size, int(self._settings.window / pace.spacing)))
+        return max(1, int(self._settings.window / pace.spacing))
 
     def rest(self, strikes: int, cool: float | None) -> float:
         """Seconds for which a host is left alone after its `strikes`th trouble in a row."""
-        if cool is None:
-            cool = self._settings.cooling_first * 2 ** min(max(strikes, 1) - 1, _DOUBLINGS)
+        if cool is not None:
+            return min(cool, ASKED_CAP)
+        cool = self._settings.cooling_first * 2 ** min(max(strikes, 1) - 1, _DOUBLINGS)
         return min(cool, self._settings.cooling_cap)
 
     @staticmethod
