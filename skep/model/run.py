@@ -55,7 +55,7 @@ class RunSettings(msgspec.Struct, frozen=True):
     redirects: Annotated[int, Meta(ge=0, le=50)] = 10
     #: Connections to one host from one agent.
     host_concurrency: Annotated[int, Meta(ge=1, le=1000)] = 16
-    #: Seconds between two starts on one host from one agent.
+    #: Seconds between two starts on one host, over all agents.
     host_delay: Annotated[float, Meta(ge=0, le=3600)] = 0.0
     #: Sent with every request of the run; a request's own headers win.
     headers: dict[str, str] = msgspec.field(default_factory=dict)

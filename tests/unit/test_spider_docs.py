@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import skep
+from skep.model.placement import Placement
 from skep.model.run import RunSettings
 from skep.spiders import stats
 from skep.spiders.load import load_spider
@@ -29,7 +30,9 @@ def code_blocks(page: str) -> list[str]:
 def test_the_reference_has_every_setting_with_its_default(kind: Any) -> None:
     rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \| [^|]+ \|$", REFERENCE, flags=re.MULTILINE))
     for name in kind.__struct_fields__:
-        shown = f"{getattr(kind(), name)}".removesuffix(".0").lower()
+        default = getattr(kind(), name)
+        words = default.in_words() if isinstance(default, Placement) else f"{default}"
+        shown = words.removesuffix(".0").lower()
         assert rows.get(name, "").strip() == shown, name
 
 
