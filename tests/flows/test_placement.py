@@ -162,7 +162,7 @@ async def test_hashed_hosts_have_their_agents(center: RunningCenter, fleet: Any)
     await center.put("r", [f"{host}again" for host in hosts])
     await hands["c"].die()
     await until(lambda: _gone(center, "c"))
-    moved = {}
+    moved: dict[str, str] = {}
     async with asyncio.timeout(20):
         while len(moved) < len(hosts):
             for name in ("a", "b"):

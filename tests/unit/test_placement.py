@@ -160,5 +160,5 @@ def test_words() -> None:
     assert not Placement(group="eu").plain
     assert ASKED.in_words() == "fixed(2) group=eu os=linux site=köln memory>=256MB"
     assert Placement("hashed", key="git").in_words() == "hashed(git)"
-    wanted = [Placement(kind).wanted for kind in ("any", "hashed")]  # type: ignore[arg-type]
+    wanted = [Placement(kind).wanted for kind in ("any", "hashed")]
     assert wanted == [0, 1]

@@ -47,7 +47,7 @@ class GeneratorPromises:
         (one,) = await store.generations.of("run")
         assert (one.state, one.taken, one.known) == ("running", 9, 0)
 
-    async def test_a_run_that_has_ended_takes_nothing(self, store: Store) -> None:
+    async def test_a_generator_adds_nothing_to_a_run_that_has_ended(self, store: Store) -> None:
         await new_run(store)
         begun = await store.generations.begin(NEW)
         await store.runs.move("run", RunState.CANCELLED)

@@ -42,6 +42,9 @@ class MemoryArchive:
     async def close(self) -> None:
         """Nothing to close."""
 
+    async def delete(self, segment: str) -> int | None:
+        raise NotImplementedError
+
     async def usage(self) -> tuple[int, int]:
         return 1, self.size
 
