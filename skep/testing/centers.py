@@ -147,10 +147,12 @@ class HandAgent:
         message = Register(Registration(self.id, self.id), list(holding), **more)
         return (await self.call("register", message)).read(Registered)
 
-    async def beat(self, want: int = 0, age: float = 0.0, vitals: Vitals | None = None) -> Any:
+    async def beat(
+        self, want: int = 0, age: float = 0.0, vitals: Vitals | None = None, obeyed: int = 0
+    ) -> Any:
         """With everything that it holds."""
         holding = [block.held for block in self.held.values()]
-        message = Heartbeat(self.id, vitals or Vitals(), holding, want, age)
+        message = Heartbeat(self.id, vitals or Vitals(), holding, want, age, obeyed=obeyed)
         reply = (await self.call("heartbeat", message)).read(HeartbeatReply)
         self._take(reply.lease.blocks if reply.lease else [])
         return reply

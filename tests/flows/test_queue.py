@@ -343,7 +343,7 @@ async def test_a_caller_that_hung_up_takes_no_block(center: RunningCenter) -> No
 
 
 async def test_commands_arrive_over_the_socket(center: RunningCenter) -> None:
-    """A2, C8: pushed at once, and not told a second time with the beat."""
+    """A2, C8: pushed at once; an order is told again with each beat until it is obeyed."""
     agent = center.hand_agent()
     await agent.register()
     async with center.agent.socket("a1") as socket:
@@ -351,17 +351,21 @@ async def test_commands_arrive_over_the_socket(center: RunningCenter) -> None:
             await center.admin.post(f"/api/v1/agents/a1/{verb}")
             data = await asyncio.wait_for(socket.receive_bytes(), 10)
             assert msgspec.msgpack.decode(data, type=Command).name == verb
-        assert (await agent.beat()).commands == []
+        (order,) = (await agent.beat()).commands
+        assert order.name == "exit"
+        assert (await agent.beat(obeyed=order.order)).commands == []
 
 
 async def test_commands_rest_until_the_next_beat(center: RunningCenter) -> None:
-    """A2: without a socket they are told once, in order."""
+    """A2: without a socket they are told in order; `wake` once, an order until obeyed."""
     agent = center.hand_agent()
     await agent.register()
     await center.admin.post("/api/v1/agents/a1/wake")
     await center.admin.post("/api/v1/agents/a1/exit")
     assert [command.name for command in (await agent.beat()).commands] == ["wake", "exit"]
-    assert (await agent.beat()).commands == []
+    (order,) = (await agent.beat()).commands
+    assert order.name == "exit"
+    assert (await agent.beat(obeyed=order.order)).commands == []
 
 
 async def test_a_socket_that_was_closed_is_forgotten(center: RunningCenter) -> None:

@@ -45,6 +45,7 @@ CHANGES = {
     ("PUT", "/api/v1/sites/{host}"): Role.OPERATOR,
     ("DELETE", "/api/v1/sites/{host}"): Role.OPERATOR,
     ("PUT", "/api/v1/runs/{run}"): Role.OPERATOR,
+    ("POST", "/api/v1/dispatches"): Role.OPERATOR,
     ("POST", "/api/v1/failures/retry"): Role.OPERATOR,
     ("POST", "/api/v1/failures/cancel"): Role.OPERATOR,
     ("POST", "/api/v1/failures/forget"): Role.OPERATOR,
