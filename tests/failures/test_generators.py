@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 import psutil
+import pytest
 
 from skep.runtime.clock import SystemClock
 from skep.testing.centers import running_center
@@ -127,6 +128,7 @@ async def test_a_center_that_is_killed_goes_on_when_it_is_back(tmp_path: Path) -
         assert (await world.ledger(run))["accepted"] == COUNT
 
 
+@pytest.mark.slow
 async def test_another_center_takes_over(
     tmp_path: Path, postgres_server: Postgres, redis_url: str
 ) -> None:

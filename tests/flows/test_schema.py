@@ -53,7 +53,8 @@ def judge(output: str, operations: int) -> None:
 
 async def test_the_api_of_people_keeps_to_its_description(tmp_path: Path) -> None:
     """Fault 73: no 5xx, no undocumented status, every answer fits its schema; C8."""
-    async with running_center(tmp_path / "center") as center:
+    # There are no agents to wait for.
+    async with running_center(tmp_path / "center", center_allocate_wait=0.01) as center:
         await center.open_run("r1")
         await center.put("r1", ["http://a/", "http://b/"])
         paths = ("--exclude-path-regex", "^/node/")
@@ -64,7 +65,8 @@ async def test_the_api_of_people_keeps_to_its_description(tmp_path: Path) -> Non
 
 async def test_the_api_of_agents_keeps_to_its_description(tmp_path: Path) -> None:
     """Fault 73: JSON as agents may send it, with an agent's token; C8."""
-    async with running_center(tmp_path / "center") as center:
+    # There are no agents to wait for.
+    async with running_center(tmp_path / "center", center_allocate_wait=0.01) as center:
         await center.open_run("r1")
         await center.put("r1", ["http://a/", "http://b/"])
         paths = ("--include-path-regex", "^/node/")
