@@ -15,7 +15,8 @@ import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Match, Route
+from starlette.types import Scope
 
 from skep.center.auth import REMEMBER_SECONDS
 from skep.center.endpoint import Call, Endpoint, Raw
@@ -56,7 +57,16 @@ def routes(services: Services, table: Sequence[Endpoint]) -> list[BaseRoute]:
     for row in table:
         by_path.setdefault(row.path, {})[row.method] = _adapter(services, row)
     paths = sorted(by_path, key=_fixed_first)
-    return [Route(path, _by_method(by_path[path]), methods=list(by_path[path])) for path in paths]
+    return [_Path(path, _by_method(by_path[path]), methods=list(by_path[path])) for path in paths]
+
+
+class _Path(Route):
+    """A path of the table: who comes with another method gets a 405, and is not passed on
+    to a path with a parameter in the same place."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        match, child = super().matches(scope)
+        return (Match.FULL if match is Match.PARTIAL else match), child
 
 
 def _fixed_first(path: str) -> list[bool]:

@@ -6,10 +6,13 @@ import asyncio
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 from skep.testing.centers import RunningCenter, running_center
 
 EXAMPLES = 8
+#: There are no agents to wait for, and the fuzzer tries many wrong tokens.
+PATIENT: dict[str, Any] = {"center_allocate_wait": 0.01, "center_wrong_tokens": 100_000}
 CHECKS = (
     "not_a_server_error",
     "status_code_conformance",
@@ -44,17 +47,16 @@ async def fuzz(center: RunningCenter, folder: Path, token: str, *paths: str) -> 
 
 
 def judge(output: str, operations: int) -> None:
-    assert "Failures:" not in output, output[-8000:]
-    assert "Errors:" not in output, output[-8000:]
+    assert "Failures:" not in output, output[:4000] + output[-4000:]
+    assert "Errors:" not in output, output[:4000] + output[-4000:]
     tested = re.search(r"Tested: (\d+)", output)
-    assert tested, output[-8000:]
+    assert tested, output[:4000] + output[-4000:]
     assert int(tested[1]) >= operations, output[-3000:]
 
 
 async def test_the_api_of_people_keeps_to_its_description(tmp_path: Path) -> None:
     """Fault 73: no 5xx, no undocumented status, every answer fits its schema; C8."""
-    # There are no agents to wait for.
-    async with running_center(tmp_path / "center", center_allocate_wait=0.01) as center:
+    async with running_center(tmp_path / "center", **PATIENT) as center:
         await center.open_run("r1")
         await center.put("r1", ["http://a/", "http://b/"])
         paths = ("--exclude-path-regex", "^/node/")
@@ -65,8 +67,7 @@ async def test_the_api_of_people_keeps_to_its_description(tmp_path: Path) -> Non
 
 async def test_the_api_of_agents_keeps_to_its_description(tmp_path: Path) -> None:
     """Fault 73: JSON as agents may send it, with an agent's token; C8."""
-    # There are no agents to wait for.
-    async with running_center(tmp_path / "center", center_allocate_wait=0.01) as center:
+    async with running_center(tmp_path / "center", **PATIENT) as center:
         await center.open_run("r1")
         await center.put("r1", ["http://a/", "http://b/"])
         paths = ("--include-path-regex", "^/node/")
