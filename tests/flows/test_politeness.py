@@ -367,7 +367,7 @@ async def test_notes_of_an_outage_come_with_their_reports(
     async with start() as agent:
         center.fail("block", CenterUnreachable("cut off"), times=3)
         await until(lambda: agent.outbox.results > 0)
-        await center.until(lambda: center.blocks[1].ended)
+        await center.until(lambda: center.blocks[1].ended, 40)
     note = total(center)
     assert (note.requests, note.left) == (20, True)
 

@@ -29,7 +29,7 @@ def broken(
     numbers: list[int], detail: str, failure: str = "network", status: int = 0
 ) -> list[Outcome]:
     # A used database has larger numbers than an address can hold.
-    details = {n: detail.format(n=n % 250) for n in numbers}
+    details = {n: detail.format(n=n, part=n % 250) for n in numbers}
     return [Outcome(n, failure=failure, status=status, detail=details[n]) for n in numbers]
 
 
@@ -37,7 +37,7 @@ async def dead(store: Store, run: str = "run") -> list[int]:
     """Ten requests: six that broke, three that were refused, one that is done."""
     block = await leased_one(store, 10, run)
     numbers = ids(block)
-    outcomes = broken(numbers[:6], "TLS handshake with 10.0.0.{n}:443 failed after {n} ms")
+    outcomes = broken(numbers[:6], "TLS handshake with 10.0.0.{part}:443 failed after {n} ms")
     outcomes += broken(numbers[6:9], "answered 403", "status", 403)
     outcomes.append(Outcome(numbers[9], status=200))
     assert await settle(store, settlement(block, outcomes)) == ["stored"]
@@ -96,7 +96,7 @@ class FailurePromises:
         assert [item.id for item in page] == numbers[:4]
         assert (
             page[0].detail
-            == f"TLS handshake with 10.0.0.{numbers[0]}:443 failed after {numbers[0]} ms"
+            == f"TLS handshake with 10.0.0.{numbers[0] % 250}:443 failed after {numbers[0]} ms"
         )
         assert (page[0].run, page[0].agent, page[0].failures) == ("run", "agent", 1)
         rest = await store.failures.find(ALL, page[-1].id, 100)
