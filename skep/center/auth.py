@@ -99,6 +99,12 @@ class Auth:
         self._enabled = enabled
         self._known: dict[bytes, _Known] = {}
         self._tries = Tries(clock, wrong_tokens)
+        self._revocations = 0
+
+    def forget(self) -> None:
+        """Tokens were revoked here: none is believed before the store was asked again."""
+        self._revocations += 1
+        self._known.clear()
 
     async def identify(
         self, authorization: str, needed: Role, driven: str = "", origin: str = ""
@@ -125,6 +131,7 @@ class Auth:
         if known is not None and now - known.at < REMEMBER_SECONDS:
             return known.identity(self._clock.now())
         self._tries.check(origin, familiar=known is not None)
+        revocations = self._revocations
         found = await self._store.tokens.find(digest)
         if found is None:
             self._known.pop(digest, None)
@@ -133,7 +140,9 @@ class Auth:
         if len(self._known) >= REMEMBER_COUNT:
             self._known.clear()
         who = Identity(Role(found.role), found.subject, found.grant)
-        known = self._known[digest] = _Known(now, who, found.expires_at)
+        known = _Known(now, who, found.expires_at)
+        if revocations == self._revocations:  # else it may be older than a revocation
+            self._known[digest] = known
         return known.identity(self._clock.now())
 
     async def adopt(self, token: str, role: Role, subject: str = "", note: str = "") -> None:

@@ -107,6 +107,7 @@ async def command_agent(call: Call) -> AgentLine:
         await services.roster.enable(agent, enabled, aside)
     if verb == "revoke":
         await services.store.tokens.revoke(agent)
+        services.auth.forget()
         await services.roster.enable(agent, False)
     if verb in ORDERS:
         order = await services.store.agents.order(agent, verb, services.clock.now())

@@ -106,6 +106,7 @@ async def list_tokens(call: Call) -> Tokens:
 async def revoke_token(call: Call) -> TokenLine:
     """Out on every center within seconds."""
     view = await call.services.store.tokens.revoke_one(call.path["token"])
+    call.services.auth.forget()
     return TokenLine(view, view.state(call.services.clock.now()))
 
 
