@@ -118,6 +118,10 @@ class CenterDouble:
         """The next calls of that route (`lease`, `block`, ...) answer with this error."""
         self._faults.setdefault(route, deque()).extend([error] * times)
 
+    def heal(self, route: str) -> None:
+        """That route fails no more."""
+        self._faults.pop(route, None)
+
     def lose_answer(self, route: str) -> None:
         """The next call of that route is done, and its connection cut before the answer."""
         self._cut_off.append(route)

@@ -166,7 +166,14 @@ class MariaDB(Database):
         data = self.folder / "data"
         if not (data / "mysql").exists():
             flags = ["--auth-root-authentication-method=normal", "--skip-test-db", *self._user()]
-            self._tool("mariadb-install-db", "--no-defaults", f"--datadir={data}", *flags)
+            place = [f"--datadir={data}", self._tmpdir()]
+            self._tool("mariadb-install-db", "--no-defaults", *place, *flags)
+
+    def _tmpdir(self) -> str:
+        """Its own: a starting MariaDB removes the temporary tables of every other one there."""
+        folder = self.folder / "tmp"
+        folder.mkdir(exist_ok=True)
+        return f"--tmpdir={folder}"
 
     def _user(self) -> list[str]:
         return ["--user=root"] if os.geteuid() == 0 else []
@@ -177,6 +184,7 @@ class MariaDB(Database):
             "--no-defaults",
             *self._user(),
             f"--datadir={self.folder / 'data'}",
+            self._tmpdir(),
             f"--port={port}",
             f"--bind-address={HOST}",
             f"--socket={self.folder / 'socket'}",

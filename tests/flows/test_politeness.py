@@ -364,9 +364,10 @@ async def test_notes_of_an_outage_come_with_their_reports(
     """They lie in the outbox with them, and are sent when a center answers."""
     center.sites = [Pace(ONE, 0.02, 2)]
     center.add("r", works(web, ONE, 20))
+    center.fail("block", CenterUnreachable("cut off"), times=1000)
     async with start() as agent:
-        center.fail("block", CenterUnreachable("cut off"), times=3)
         await until(lambda: agent.outbox.results > 0)
+        center.heal("block")
         await center.until(lambda: center.blocks[1].ended, 40)
     note = total(center)
     assert (note.requests, note.left) == (20, True)
