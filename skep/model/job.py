@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from skep.model.app import AppPart
 from skep.model.code import SOURCE_LIMIT, Code, CodeLimits
 from skep.model.exits import ExitRules
 from skep.model.notice import NoticeRule
@@ -154,7 +155,8 @@ class KeepPart(_Part, frozen=True):
 
 
 class Job(_Part, frozen=True):
-    """What to collect, how, when and for whom. It has requests and generators, or a spider."""
+    """What to collect, how, when and for whom. It has requests and generators, a
+    spider, or an application."""
 
     #: 1 to 46 letters, digits, `.`, `_` and `-`, the first one a letter or digit.
     name: JobName
@@ -174,9 +176,11 @@ class Job(_Part, frozen=True):
     generators: Annotated[tuple[Generator, ...], Meta(max_length=100)] = ()
     #: The spider that the job runs, instead of requests and generators.
     spider: SpiderPart | None = None
+    #: The application that the job runs, instead of requests, generators and a spider.
+    app: AppPart | None = None
     #: When it runs by itself.
     schedule: Schedule | None = None
-    #: Which agents may take its requests.
+    #: Which agents may take its requests, or run its application.
     placement: PlacementPart = PlacementPart()
     #: Where the items of its runs go.
     sinks: Annotated[tuple[SinkPart, ...], Meta(max_length=50)] = ()

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from skep.model.agent import Registration, Vitals
+from skep.model.app import AppSpec, InstanceState
 from skep.model.block import BlockReport, Held, Leased
 from skep.model.run import RunSettings
 from skep.model.site import Pace
@@ -94,7 +95,8 @@ class Joined(msgspec.Struct):
 
 class Command(msgspec.Struct):
     """Pushed over the WebSocket and repeated in heartbeat answers: allocate, release,
-    pause, resume, drain, restart, exit. `wake` asks for a lease call now."""
+    pause, resume, drain, restart, exit. `wake` asks for a lease call now, `apps` for a call
+    about applications."""
 
     name: str
     run: str = ""
@@ -180,3 +182,73 @@ class GivenBack(msgspec.Struct):
     """How many were taken back; the others were not this agent's any more."""
 
     blocks: int
+
+
+class AppReport(msgspec.Struct, frozen=True):
+    """How an instance is, on the agent that has it."""
+
+    run: str
+    no: int
+    token: int
+    state: InstanceState
+    round: int = 0
+    #: Processes of it that this agent began under this token.
+    starts: int = 0
+    exit_code: int | None = None
+    reason: Annotated[str, Meta(max_length=2000)] = ""
+
+
+class AppsAsk(msgspec.Struct):
+    """POST /node/apps: all instances that the agent has; told after every change, with every
+    beat while it has any, and when it hears the command `apps`. On disk when answered."""
+
+    agent: str
+    instances: Annotated[list[AppReport], Meta(max_length=1000)] = msgspec.field(
+        default_factory=list
+    )
+
+
+class AppWish(msgspec.Struct, frozen=True):
+    """What an agent shall do about one instance."""
+
+    run: str
+    no: int
+    token: int
+    spec: AppSpec
+    #: `running`, `paused` or `stopped`.
+    state: InstanceState = InstanceState.RUNNING
+    round: int = 0
+
+
+class AppsReply(msgspec.Struct):
+    """Everything that is the agent's. An instance that is not here is not (or no more) its
+    own: it is ended and forgotten. One that has ended is here until its end was told."""
+
+    wanted: list[AppWish] = msgspec.field(default_factory=list)
+
+
+class AppLog(msgspec.Struct):
+    """POST /node/app-log. A piece of what an instance wrote; on disk when it is answered.
+
+    Offsets count bytes since the instance was placed under this token, so that a piece that is
+    sent twice is kept once. Pieces have at most APP_LOG_PIECE bytes.
+    """
+
+    agent: str
+    run: str
+    no: int
+    token: int
+    offset: Annotated[int, Meta(ge=0, le=2**62)]
+    data: bytes
+    #: Bytes before `offset` that the agent had to drop: its own room for them is bounded.
+    dropped: Annotated[int, Meta(ge=0, le=2**62)] = 0
+
+
+class AppLogReply(msgspec.Struct):
+    """From where on the center wants to hear; everything before is on disk."""
+
+    next: int
+
+
+#: Most bytes of log in one call.
+APP_LOG_PIECE = 256 * 1024
