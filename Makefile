@@ -16,7 +16,7 @@ ARGS ?=
 PYTEST := SKEP_TESTS_NEED_SERVERS=1 $(BIN)/pytest -q -n $(WORKERS) --dist loadgroup \
 	-o faulthandler_timeout=180
 
-.PHONY: help setup run check test test-all bench docs requirements servers clean
+.PHONY: help setup run check test test-all faults bench docs requirements servers clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,11 @@ test: setup servers ## Every test but the slow ones, on real servers
 
 test-all: setup servers ## Every test
 	@$(PYTEST) $(ARGS)
+
+# Only some rows: make faults ROWS=1-21. Figures show in their true size on an idle machine.
+ROWS ?=
+faults: setup servers ## Every test of a fault, slow ones too, and the table with their figures
+	@$(PYTEST) -m fault --faults --fault-rows=$(ROWS) $(ARGS)
 
 bench: setup servers ## Measure, and compare with peers in the same run
 	@$(BIN)/python -m bench $(ARGS)

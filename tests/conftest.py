@@ -21,6 +21,8 @@ import pytest
 from skep.testing import servers
 from skep.testing.clock import ManualClock
 
+#: The table of faults: `make faults`.
+pytest_plugins = ["skep.testing.figures"]
 AnyServer = TypeVar("AnyServer", bound=servers.Server)
 TRUE = {"1", "true", "yes"}
 
