@@ -7,7 +7,6 @@ reference page in `docs/reference/settings.md` is generated from the structs bel
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
@@ -16,6 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from skep.errors import ConfigurationError
+from skep.runtime.sources import BadSource, from_environment, put, read_toml
 
 PREFIX = "SKEP"
 
@@ -208,6 +208,25 @@ class AgentSettings(_Room, frozen=True):
     code_network: Annotated[
         bool, Meta(description="Let code that asks for it reach the network, by the egress rules.")
     ] = True
+    containers: Annotated[
+        bool,
+        Meta(description="Run images of applications; whoever may start one is as good as root."),
+    ] = False
+    container_options: Annotated[
+        tuple[str, ...], Meta(description="Options of podman or docker itself, before its command.")
+    ] = ()
+    app_memory: Annotated[
+        int, Meta(ge=0, description="Most megabytes of an application's process; 0 = any.")
+    ] = 0
+    app_processes: Annotated[
+        int, Meta(ge=0, description="Most processes and threads of an application; 0 = any.")
+    ] = 512
+    app_log_bytes: Annotated[
+        int, Meta(ge=2**20, description="Disk for one application's unsent log; then oldest go.")
+    ] = 16 * 2**20
+    packages_bytes: Annotated[
+        int, Meta(ge=2**20, description="Disk for packages of applications; the unused go first.")
+    ] = 2 * 2**30
 
 
 class EgressSettings(_Room, frozen=True):
@@ -343,53 +362,29 @@ def load(
 
     `flags` uses dotted names: `{"center.port": 8420, "data": "x"}`; None means not given.
     """
-    merged: dict[str, Any] = _read_toml(file) if file else {}
-    for name, value in _from_environment(environment or {}):
-        _put(merged, name, value)
-    for name, value in (flags or {}).items():
-        if value is not None:
-            _put(merged, name, value)
     try:
+        merged = read_toml(file) if file else {}
+        for name, text in from_environment(environment or {}, _variables()):
+            if text or name != "data":  # an empty folder's name is none
+                put(merged, name, _parse(text, name))
+        for name, value in (flags or {}).items():
+            if value is not None:
+                put(merged, name, value)
         return msgspec.convert(merged, Settings, strict=False)
+    except BadSource as error:
+        raise ConfigurationError(str(error)) from error
     except msgspec.ValidationError as error:
         raise ConfigurationError(f"{error}. See docs/reference/settings.md.") from error
 
 
-def _read_toml(file: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(file.read_text())
-    except OSError as error:
-        raise ConfigurationError(f"cannot read {file}: {error.strerror}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"{file} is not TOML: {error}") from error
+def _variables() -> dict[str, str]:
+    known = {
+        f"{PREFIX}_{room}_{field}".upper(): f"{room}.{field}" for room, field, *_ in documented()
+    }
+    return {f"{PREFIX}_DATA": "data", **known}
 
 
-def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
-    known = {f"{PREFIX}_{room}_{field}".upper(): (room, field) for room, field, *_ in documented()}
-    if data := environment.get(f"{PREFIX}_DATA"):
-        yield "data", data
-    for variable, (room, field) in known.items():
-        if variable in environment:
-            yield f"{room}.{field}", _parse(environment[variable], room, field)
-        elif path := environment.get(f"{variable}_FILE"):
-            yield f"{room}.{field}", _parse(_read_secret(path, f"{variable}_FILE"), room, field)
-
-
-def _read_secret(path: str, variable: str) -> str:
-    try:
-        return Path(path).read_text().strip()
-    except OSError as error:
-        raise ConfigurationError(f"{variable}: cannot read {path}: {error.strerror}") from error
-
-
-def _parse(text: str, room: str, field: str) -> Any:
-    default = getattr(getattr(Settings(), room), field)
-    return [part for part in text.split(",") if part] if isinstance(default, tuple) else text
-
-
-def _put(merged: dict[str, Any], name: str, value: Any) -> None:
+def _parse(text: str, name: str) -> Any:
     room, _, field = name.rpartition(".")
-    target = merged.setdefault(room, {}) if room else merged
-    if not isinstance(target, dict):
-        raise ConfigurationError(f"`{room}` must be a table in the file, not a value")
-    target[field] = value
+    default = getattr(getattr(Settings(), room), field) if room else ""
+    return [part for part in text.split(",") if part] if isinstance(default, tuple) else text
