@@ -229,8 +229,14 @@ class RunningCenter:
 
     async def ledger(self, run: str | None = None) -> Ledger:
         """As it is now; counted twice, and the two must agree."""
-        counted = await self.services.store.ledgers.audit(run)
-        running = await self.services.store.ledgers.read(run)
+        ledgers = self.services.store.ledgers
+        running = await ledgers.read(run)
+        while True:
+            # The dispatcher goes on meanwhile: only what stood still can be compared.
+            before, counted = running, await ledgers.audit(run)
+            running = await ledgers.read(run)
+            if running == before:
+                break
         assert counted == running, f"{counted.line()} is not {running.line()}"
         assert running.unaccounted == 0, running.line()
         return running

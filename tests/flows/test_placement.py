@@ -20,9 +20,9 @@ SITE = "http://127.0.0.1"
 
 @pytest.fixture
 async def center(tmp_path: Path) -> AsyncIterator[RunningCenter]:
-    """Agents are dead after a second; nobody waits for agents that do not come."""
+    """Agents are dead after three seconds; nobody waits for agents that do not come."""
     async with running_center(
-        tmp_path, center_alive_after=1.0, center_sweep_every=0.1, center_allocate_wait=0.0
+        tmp_path, center_alive_after=3.0, center_sweep_every=0.1, center_allocate_wait=0.0
     ) as running:
         yield running
 

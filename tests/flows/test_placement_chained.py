@@ -13,7 +13,10 @@ from skep.testing.centers import RunningCenter, running_center, works_of
 from skep.testing.hands import Hand, agents_of, open_run, until
 
 SITE = "http://127.0.0.1"
-ALIVE_AFTER = 1.0
+#: Long enough for a machine that is busy with other things.
+ALIVE_AFTER = 3.0
+#: What noticing and deciding may take beyond it; far less than a lease or a patience.
+SOON = 10.0
 
 
 @pytest.fixture
@@ -104,7 +107,7 @@ async def test_the_run_stops_when_its_agent_is_gone(center: RunningCenter, fleet
     (name,) = mine
     await hands[name].die()
     took = await until(lambda: is_failed(center))
-    assert took < ALIVE_AFTER + 1.5
+    assert took < ALIVE_AFTER + SOON
     _, reason = await state_of(center)
     assert f"agent {name} is gone" in reason
     assert "6 open requests belong to it" in reason
@@ -159,7 +162,7 @@ async def test_patience_comes_to_an_end(center: RunningCenter, fleet: Any) -> No
     await find(center, list(await roots(center, {"a": a}, 1)))
     await a.die()
     took = await until(lambda: is_failed(center))
-    assert 1.5 < took < ALIVE_AFTER + 1.5 + 1.5
+    assert 1.5 < took < ALIVE_AFTER + 1.5 + SOON
     assert "waited 1.5 s for it" in (await state_of(center))[1]
 
 
