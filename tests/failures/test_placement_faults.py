@@ -21,7 +21,7 @@ from skep.testing.servers import Postgres
 
 FEW_AT_ONCE = {"SKEP_AGENT_CONCURRENCY": "8"}
 #: What a busy machine may add to any time that is measured here.
-SLACK = 3.0
+SLACK = 8.0
 SPIDER = """
 import skep
 

@@ -157,7 +157,7 @@ async def test_an_endless_loop(opened: Open) -> None:
     assert (outcome.failure, outcome.detail) == (
         Failure.TIMEOUT, "the code had no result within 1 s",
     )  # fmt: skip
-    assert 1_000_000 <= outcome.elapsed_us < 3_000_000
+    assert 1_000_000 <= outcome.elapsed_us < 10_000_000
     await survives(downloader)
 
 

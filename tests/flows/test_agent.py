@@ -175,7 +175,7 @@ async def test_a_drain_reports_what_ended_and_gives_back_the_rest(
     began = asyncio.get_running_loop().time()
     async with start(toy, AgentSettings(concurrency=4, report_every=5, drain_seconds=0.3)) as agent:
         await until(lambda: agent.holding.active == 2 and len(toy.started) >= 4)
-    assert asyncio.get_running_loop().time() - began < 3
+    assert asyncio.get_running_loop().time() - began < 15
     given = {held.block for message in center.returned for held in message.blocks}
     assert given | {b.id for b in center.blocks.values() if b.ended} == {1, 2, 3}
     assert 1 in given
