@@ -30,6 +30,7 @@ BENCHES: dict[str, tuple[str, str]] = {
     "kill": ("bench.kill.bench", "is anything lost when processes are killed with -9?"),
     "survive": ("bench.survive.bench", "does a crawl survive the death of its processes?"),
     "polite": ("bench.polite", "is a host ever asked more often than its rule allows?"),
+    "fleet": ("bench.fleet", "how soon is a heartbeat answered among a thousand agents?"),
     "start": ("bench.start", "how soon does it answer, and how large is it at rest?"),
 }
 
@@ -45,6 +46,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--requests", type=int, default=default.requests, help="for kill")
     parser.add_argument("--seed", type=int, default=default.seed, help="for kill")
     parser.add_argument("--backlog", type=int, default=default.backlog, help="for backlog")
+    parser.add_argument("--agents", type=int, default=default.agents, help="for fleet")
     parser.add_argument(
         "--set", action="append", default=[], help="one set-up (kill) or database (backlog) only"
     )
@@ -73,6 +75,7 @@ def main(arguments: Sequence[str]) -> int:
         requests=chosen.requests,
         seed=chosen.seed,
         backlog=chosen.backlog,
+        agents=chosen.agents,
         sets=tuple(chosen.set),
     )
     names = list(BENCHES) if chosen.name == "all" else [chosen.name]

@@ -15,5 +15,7 @@ class Options:
     seed: int = 1
     #: Requests of the backlog bench, in each database.
     backlog: int = 10_000_000
+    #: Simulated agents of the fleet bench.
+    agents: int = 1000
     #: Set-ups of the kill bench and databases of the backlog bench; empty takes all.
     sets: tuple[str, ...] = ()
