@@ -13,6 +13,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from skep.model.states import RunState
+
 #: What an agent offers (in `Registration.kinds`) that runs packages, and that runs images.
 APP_KIND, IMAGE_KIND = "app", "image"
 
@@ -135,3 +137,22 @@ class Instance(msgspec.Struct, frozen=True):
     placed_at: float = 0.0
     #: When it came into its state.
     changed_at: float = 0.0
+    #: A person said that it shall not run.
+    halted: bool = False
+    #: Bytes that it wrote, as far as they came here; how many of them, the oldest, were
+    #: deleted again; and how many an agent had to drop.
+    log_end: int = 0
+    log_start: int = 0
+    log_lost: int = 0
+
+    @property
+    def ended(self) -> bool:
+        return self.state in INSTANCE_ENDS
+
+
+def wish_for(run: RunState, halted: bool) -> InstanceState:
+    """What an instance shall be. It follows from the run alone, so that nobody can forget to
+    pass on a pause; a run that has failed rests, and nothing of it goes on meanwhile."""
+    if halted or run not in {RunState.RUNNING, RunState.PAUSED}:
+        return InstanceState.STOPPED
+    return InstanceState.PAUSED if run is RunState.PAUSED else InstanceState.RUNNING

@@ -20,6 +20,7 @@ from skep.model.ledger import Ledger
 from skep.model.manners import Manners
 from skep.model.run import Run, RunSettings
 from skep.model.states import RunState
+from skep.store.app_ports import Apps, Packages
 from skep.store.dispatch_ports import Dispatches
 from skep.store.facts import (
     Accepted,
@@ -343,6 +344,10 @@ class Store(Protocol):
     def keeping(self) -> Keeping: ...
     @property
     def notices(self) -> Notices: ...
+    @property
+    def apps(self) -> Apps: ...
+    @property
+    def packages(self) -> Packages: ...
 
     async def open(self) -> None:
         """Connect and bring the schema to this version, under a lock."""

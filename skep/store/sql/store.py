@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from skep.store.sql.agents import SqlAgents
 from skep.store.sql.allocations import SqlAllocations
+from skep.store.sql.apps import SqlApps
 from skep.store.sql.blocks import SqlBlocks
 from skep.store.sql.database import PATIENCE, Database
 from skep.store.sql.desk import SqlAlerts, SqlSegments
@@ -23,6 +24,7 @@ from skep.store.sql.keeping import SqlKeeping
 from skep.store.sql.ledgers import SqlLedgers
 from skep.store.sql.migrate import bring_up_to_date
 from skep.store.sql.notices import SqlNotices
+from skep.store.sql.packages import SqlPackages
 from skep.store.sql.requests import SqlRequests
 from skep.store.sql.runs import SqlRuns
 from skep.store.sql.sites import SqlSites
@@ -70,6 +72,8 @@ class SqlStore:
         self.failures = SqlFailures(self.database)
         self.keeping = SqlKeeping(self.database)
         self.notices = SqlNotices(self.database)
+        self.apps = SqlApps(self.database)
+        self.packages = SqlPackages(self.database)
 
     async def open(self) -> None:
         if self._inline:

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from skep.store.ports import Store
+from skep.testing.conformance.store_apps import AppLogPromises, AppPromises, PackagePromises
 from skep.testing.conformance.store_blocks import (
     FinishedPromises,
     LeasePromises,
@@ -77,6 +78,9 @@ class StoreConformance(
     JobPromises,
     JobRunPromises,
     GeneratorPromises,
+    AppPromises,
+    AppLogPromises,
+    PackagePromises,
     SchedulePromises,
     FirePromises,
     FailurePromises,
