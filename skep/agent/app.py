@@ -321,6 +321,8 @@ class Agent:
                 self.stop()
             case _:
                 log.warning("the center sent a command that is not known: %r", command.name)
+        if command.ticket:
+            self.heart.answer(command.ticket)
 
     async def _allocate(self, command: Command) -> None:
         """With settings in `detail` they are remembered; without, they come with a block."""
@@ -336,6 +338,8 @@ class Agent:
     def _hand_over(self, run: str | None) -> None:
         """Unstarted work of a paused run goes back to the center, which keeps it: an agent
         that held it would need to hear of the end of the pause."""
+        if run is not None:
+            self.leaser.refuse(run)
         self.holding.withdraw(run)
         self.reporter.report_now()
         self.pump.poke()

@@ -38,6 +38,8 @@ REGISTER = Backoff(first=0.5, cap=30.0)
 BEAT_CAP = 10.0
 #: What a beat may take beyond its interval, before a new connection is tried.
 BEAT_MARGIN = 1.0
+#: Tickets that wait for a beat; older ones are nobody's concern any more.
+TICKETS_KEPT = 500
 #: So long before a center may call us dead, nothing is asked any more of hosts that another
 #: agent would get.
 FENCE = 1.0
@@ -86,6 +88,8 @@ class Heart:
         #: The newest order that was obeyed, and the newest that a center knows of.
         self._obeyed = 0
         self._told = 0
+        #: Of commands that were obeyed and that no center knows of.
+        self._tickets: list[str] = []
 
     def obeyed(self, order: int) -> bool:
         """An order was obeyed; False when that is no news. The next beat says so, at once."""
@@ -94,6 +98,11 @@ class Heart:
         self._obeyed = order
         self.beat_now()
         return True
+
+    def answer(self, ticket: str) -> None:
+        """A command was obeyed, and somebody waits to hear so."""
+        self._tickets = [*self._tickets[-TICKETS_KEPT:], ticket]
+        self.beat_now()
 
     def beat_now(self) -> None:
         """Something happened that a center should hear before the next beat is due."""
@@ -191,7 +200,10 @@ class Heart:
         deaf = sent - self._heard
         obeyed = self._obeyed
         vitals = self._pulse.vitals()
-        beat = Heartbeat(self._registration.id, vitals, held, deaf=deaf, obeyed=obeyed)
+        tickets = self._tickets
+        beat = Heartbeat(
+            self._registration.id, vitals, held, deaf=deaf, obeyed=obeyed, tickets=tickets
+        )
         try:
             reply = await self._client.heartbeat(beat, seconds)
         except UnknownAgent:
@@ -204,6 +216,7 @@ class Heart:
             return False
         self.beats += 1
         self._told = max(self._told, obeyed)
+        self._tickets = self._tickets[len(tickets) :]
         self._in_touch()
         if not reply.known:
             await self.register()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from math import inf
 from random import Random
 
 import msgspec
@@ -26,7 +27,7 @@ from skep.runtime.bell import Nudge
 from skep.runtime.clock import Clock
 from skep.settings import AgentSettings
 from skep.wire.client import CenterClient
-from skep.wire.messages import LeaseAsk, LeaseReply
+from skep.wire.messages import LEASE_WAIT_MAX, LeaseAsk, LeaseReply
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +38,8 @@ EMPTY_PAUSE = 0.5
 GATED_LIMIT = 20_000
 #: A block of slow hosts counts as so many requests at least, or too many would be asked for.
 SMALLEST_BLOCK = 10
+#: Beyond what a lease call may wait, before nothing can be on its way any more.
+REFUSED_MARGIN = 60.0
 
 _works = msgspec.msgpack.Decoder(list[Work])
 
@@ -73,6 +76,8 @@ class Leaser:
         #: A call is under way: blocks may be on their way to us.
         self.asking = False
         self.pace = Pace(clock.monotonic())
+        #: Runs whose unstarted work was given back, and when.
+        self._refused: dict[str, float] = {}
 
     def want(self) -> int:
         """How many blocks to ask for now."""
@@ -96,6 +101,14 @@ class Leaser:
     def wake(self) -> None:
         """A center has something, or is back: do not sit out the pause."""
         self._wake.ring()
+
+    def refuse(self, run: str) -> None:
+        """A run was paused or released: a block of it may be on its way to us, leased before
+        the center knew. What answers a call from before this moment is given back."""
+        now = self._clock.monotonic()
+        oldest = now - LEASE_WAIT_MAX - REFUSED_MARGIN
+        self._refused = {name: at for name, at in self._refused.items() if at > oldest}
+        self._refused[run] = now
 
     async def run(self) -> None:
         """Until the agent drains."""
@@ -141,7 +154,10 @@ class Leaser:
             return
         paced = {pace.host: self._holding.gate.learn(pace, now) for pace in reply.sites}
         for leased in reply.blocks:
-            self._add(leased, paced)
+            if asked <= self._refused.get(leased.run, -inf):
+                self._holding.add(leased, [], keep=False)
+            else:
+                self._add(leased, paced)
         if reply.blocks:
             self._arrived()
 

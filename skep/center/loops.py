@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from skep.center.control import CHANNEL as RUNS
 from skep.center.live import CHANNEL, WORK, Addressed
 from skep.center.services import Services
 from skep.errors import SkepError, Unavailable
@@ -55,7 +56,7 @@ class Loops:
             ("drivers", self._drivers),
             ("roster", self._every(settings.center.roster_every, self._roster)),
             ("housekeeping", self._every(HOUSEKEEPING_EVERY, self._housekeeping)),
-            ("jobs", self._every(settings.jobs.keep_every, self._services.jobs.keeper.step)),
+            ("jobs", self._jobs),
             ("schedules", self._every(settings.jobs.schedule_every, self._fire)),
             ("disk", self._every(DISK_EVERY, self._services.disk.look)),
             ("retention", self._retention),
@@ -170,14 +171,22 @@ class Loops:
         while await self._services.notifier.step():
             pass
 
+    async def _jobs(self) -> None:
+        keeper = self._services.jobs.keeper
+        await keeper.step()
+        await keeper.nudge.wait(self._services.settings.jobs.keep_every)
+
     async def _fire(self) -> None:
         await self._services.jobs.firing.step()
 
     async def _listen(self) -> None:
         services = self._services
-        async for channel, payload in services.bus.signals.listen(CHANNEL, WORK):
+        async for channel, payload in services.bus.signals.listen(CHANNEL, WORK, RUNS):
             if channel == WORK:
                 services.work.ring()
+                continue
+            if channel == RUNS:
+                await services.control.hear(payload)
                 continue
             try:
                 message = _addressed.decode(payload)

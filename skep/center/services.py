@@ -11,6 +11,7 @@ from random import Random
 from skep.archive.ports import Archive
 from skep.bus.ports import Bus
 from skep.center.auth import Auth
+from skep.center.control import Control
 from skep.center.disk import DiskGuard, disk_guard
 from skep.center.job_rooms import JobRooms, build_jobs
 from skep.center.live import Hub
@@ -51,6 +52,8 @@ class Services:
     rng: Random
     auth: Auth
     hub: Hub
+    #: Words to the processes of runs.
+    control: Control
     metrics: Metrics
     roster: Roster
     #: Who may take what.
@@ -136,6 +139,10 @@ def build(
         nudge.ring()
         pages.ring()
 
+    def wake_run(run: str) -> None:
+        pages.ring()
+        jobs.keeper.poke(run)
+
     manners = Manners(settings.sites)
     hub, pages = Hub(bus, clock, name), Bell()
     roster = Roster(settings.center, store, clock, known_kinds())
@@ -157,8 +164,12 @@ def build(
     auth = Auth(store, clock, enabled=settings.center.auth, wrong_tokens=wrong_tokens)
     validator = Validator((*SCHEMES, *known_schemes()), rng, known_kinds())
     guard = disk_guard(name, settings, store, clock)
-    intake = Intake(store, validator, clock, nudge.ring, guard.check, placement.allocator)
+    control = Control(name, store, bus, hub, roster, clock, rng, wake_run)
+    intake = Intake(
+        store, validator, clock, nudge.ring, guard.check, placement.allocator, control.moved
+    )
     jobs = build_jobs(name, settings, store, archive, auth, validator, intake, clock, rng)
+    jobs.keeper.obeyed = control.obeyed
     restart_at = jobs.keeper.restarts.get
 
     def disk_trouble() -> str:
@@ -174,6 +185,7 @@ def build(
         rng=rng,
         auth=auth,
         hub=hub,
+        control=control,
         metrics=Metrics(),
         roster=roster,
         placement=placement,

@@ -9,10 +9,12 @@ from urllib.parse import quote
 
 import click
 
+from skep.cli import steering
 from skep.cli.exits import Exit
 from skep.cli.options import json_option
 from skep.cli.output import age, show, show_json, table
 from skep.cli.reach import Reach, reaches_center
+from skep.cli.steering import wait_option
 from skep.runtime.clock import SystemClock
 
 HEAD = ("JOB", "REVISION", "ON", "PRIORITY", "WHAT", "WHEN", "CUSTOMER", "CHANGED")
@@ -125,11 +127,15 @@ def show_one(reach: Reach, job: str, as_json: bool) -> None:
 
 
 async def _called(
-    reach: Reach, method: str, path: str, headers: dict[str, str] | None = None
+    reach: Reach,
+    method: str,
+    path: str,
+    headers: dict[str, str] | None = None,
+    seconds: float = 60.0,
 ) -> dict[str, Any]:
     async with reach.client() as client:
         answer: dict[str, Any] = await client.call(
-            method, path, None, dict, headers=headers, seconds=60.0
+            method, path, None, dict, headers=headers, seconds=seconds
         )
         return answer
 
@@ -165,19 +171,23 @@ def run(
 def _verb(name: str, text: str) -> None:
     @command.command(name, help=text, short_help=text)
     @click.argument("job")
+    @wait_option
     @json_option
     @reaches_center
-    def act(reach: Reach, job: str, as_json: bool) -> None:
+    def act(reach: Reach, job: str, wait: float, as_json: bool) -> int:
         from skep.cli.job_calls import job_path
 
-        answer = asyncio.run(_called(reach, "POST", job_path(job, name)))
+        path = f"{job_path(job, name)}?wait={wait:g}"
+        answer = asyncio.run(_called(reach, "POST", path, seconds=wait + steering.MARGIN))
         if as_json:
             show_json(answer)
-            return
+            return steering.exit_of(answer["reached"], wait)
         for moved in answer["runs"]:
             show(f"{moved['id']} is {moved['state']}")
         if answer.get("started"):
             show(f"{answer['started']} started")
+        show(steering.in_words(answer["reached"], wait))
+        return steering.exit_of(answer["reached"], wait)
 
 
 _verb("pause", "Pause its runs: nothing more is handed out, its spiders end.")

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from skep.cli import steering
 from skep.cli.options import json_option
 from skep.cli.output import age, show, show_json, table
 from skep.cli.reach import Reach, reaches_center, run_path
 from skep.cli.run_view import OPEN_STATES, in_words
+from skep.cli.steering import wait_option
 from skep.cli.why import waits_for
 from skep.runtime.clock import SystemClock
 
@@ -84,29 +86,41 @@ async def _one(reach: Reach, run: str) -> dict[str, Any]:
 def _verb(name: str, text: str) -> None:
     @command.command(name, help=text, short_help=text)
     @click.argument("run")
+    @wait_option
     @json_option
     @reaches_center
-    def act(reach: Reach, run: str, as_json: bool) -> None:
-        answer = asyncio.run(_act(reach, run, name))
+    def act(reach: Reach, run: str, wait: float, as_json: bool) -> int:
+        answer = asyncio.run(_act(reach, run, f"{name}?wait={wait:g}", wait))
         if as_json:
             show_json(answer)
-        elif "requests" in answer:
-            show(f"{answer['requests']} dead requests of {run} wait again")
         else:
             show(f"{run} is {answer['run']['state']}")
+            show(steering.in_words(answer["reached"], wait))
+        return steering.exit_of(answer["reached"], wait)
 
 
-async def _act(reach: Reach, run: str, verb: str) -> dict[str, Any]:
+async def _act(reach: Reach, run: str, verb: str, wait: float = 0.0) -> dict[str, Any]:
     async with reach.client() as client:
         answer: dict[str, Any] = await client.call(
-            "POST", run_path(run, verb), None, dict, seconds=60.0
+            "POST", run_path(run, verb), None, dict, seconds=wait + steering.MARGIN
         )
         return answer
 
 
-_verb("pause", "Hand out no more of its requests.")
+_verb("pause", "Hand out no more of its requests; downloads that run may end.")
 _verb("continue", "Go on with a paused, failed or finished run.")
 _verb("restart", "Start the process of its spider anew; the run goes on.")
 _verb("finish", "End it well; what is still open is cancelled.")
-_verb("cancel", "Cancel every request that has not ended.")
-_verb("revive", "Send its dead requests again.")
+_verb("cancel", "Cancel every request that has not ended; agents drop what they do for it.")
+
+
+@command.command("revive")
+@click.argument("run")
+@json_option
+@reaches_center
+def revive(reach: Reach, run: str, as_json: bool) -> None:
+    """Send its dead requests again."""
+    answer = asyncio.run(_act(reach, run, "revive"))
+    show_json(answer) if as_json else show(
+        f"{answer['requests']} dead requests of {run} wait again"
+    )

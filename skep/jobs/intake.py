@@ -1,12 +1,13 @@
 """The door: runs are opened here and requests are accepted. Run by centers only.
 
-When `accept` returns, the requests are on disk. `on_accepted` tells the dispatcher.
+When `accept` returns, the requests are on disk. `on_accepted` tells the dispatcher, `moved`
+everybody who works for a run that is in another state now.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
@@ -37,7 +38,9 @@ class Intake:
         on_accepted: Callable[[], None],
         has_room: Callable[[], None] = lambda: None,
         allocator: Allocator | None = None,
+        moved: Callable[[Run], Awaitable[None]] | None = None,
     ) -> None:
+        self._moved = moved
         self._allocator = allocator
         self._store = store
         self._validator = validator
@@ -100,4 +103,6 @@ class Intake:
             await self._store.requests.cancel(run_id, now)
         if to is RunState.RUNNING:
             self._on_accepted()
+        if self._moved is not None:
+            await self._moved(run)
         return run

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -27,6 +28,7 @@ from skep.model.job import Job, JobRun, SpiderPart
 from skep.model.run import Run
 from skep.model.states import RunState
 from skep.runtime.backoff import Backoff
+from skep.runtime.bell import Nudge
 from skep.runtime.clock import Clock
 from skep.settings import JobsSettings
 from skep.store.ports import Store
@@ -38,6 +40,13 @@ GOOD, HOPELESS = 0, frozenset({1, 2})
 #: A process that lived so long did not die of its start.
 STEADY_SECONDS = 60.0
 ALERT = "job_failed"
+
+
+Obeyed = Callable[[str, str, str], Awaitable[None]]
+
+
+async def _nobody(_run: str, _kind: str, _what: str) -> None:
+    """Nobody waits for an answer."""
 
 
 class Passes(Protocol):
@@ -87,6 +96,17 @@ class Keeper:
         self.children: dict[str, SpiderProcess] = {}
         #: When crashed spiders are started again, by run.
         self.restarts: dict[str, float] = {}
+        #: Rings when there may be something to claim.
+        self.nudge = Nudge(clock)
+        self._pokes: dict[str, Nudge] = {}
+        #: Who hears when a process of a run has begun or ended: (run, kind, what).
+        self.obeyed: Obeyed = _nobody
+
+    def poke(self, run: str) -> None:
+        """A word about a run: whoever sees to it looks now, or somebody may claim it."""
+        if run in self._pokes:
+            self._pokes[run].ring()
+        self.nudge.ring()
 
     async def step(self) -> None:
         """Claim what there is to see to, begin with what is new, let go of what is lost."""
@@ -96,6 +116,7 @@ class Keeper:
         held = await self._store.job_runs.claim(self._center, now, until, limit)
         for job_run in held:
             if job_run.run not in self._cares:
+                self._pokes[job_run.run] = Nudge(self._clock)
                 task = asyncio.create_task(self._care(job_run))
                 self._cares[job_run.run] = task
         mine = {job_run.run for job_run in held}
@@ -126,7 +147,7 @@ class Keeper:
         except Exception:
             log.exception("run %s of job %s met a bug", held.run, held.job)
         finally:
-            del self._cares[held.run]
+            del self._cares[held.run], self._pokes[held.run]
 
     async def _see_to(self, held: JobRun) -> None:
         if not held.fed:
@@ -165,11 +186,13 @@ class Keeper:
         """Until it rests or has ended, and why it failed; it ends by itself when its
         generators are through and nothing is left to do."""
         feeding = asyncio.create_task(self._feeder.feed(held, job))
+        await self.obeyed(held.run, "generators", "began")
         try:
             run, said = await self._followed(held, job, feeding)
         finally:
             feeding.cancel()
             await asyncio.gather(feeding, return_exceptions=True)
+            await self.obeyed(held.run, "generators", "ended")
         await self._feeder.clear(held, job, run.state)
         return run, said
 
@@ -186,7 +209,7 @@ class Keeper:
                     self._intake.nudge()
                     continue
                 return await self._intake.move(run.id, RunState.FINISHED), ""
-            await self._clock.sleep(self._settings.keep_every)
+            await self._pokes[held.run].wait(self._settings.keep_every)
         return run, ""
 
     async def _state(self, held: JobRun, job: Job) -> Run:
@@ -224,7 +247,7 @@ class Keeper:
             log.warning("spider of run %s ended with %s; again in %.1f s", held.run, code, delay)
             self.restarts[held.run] = self._clock.now() + delay
             try:
-                await self._clock.sleep(delay)
+                await self._pokes[held.run].wait(delay)
             finally:
                 del self.restarts[held.run]
         return run, ""
@@ -245,11 +268,12 @@ class Keeper:
             del self.children[held.run]
             await child.kill()
             await self._passes.withdraw(held.run)
+            await self.obeyed(held.run, "spider", "ended")
 
     async def _watched(self, held: JobRun, job: Job, child: SpiderProcess) -> int:
         """Its exit code. When the run rests or has ended, it gets a while to end."""
         deadline: float | None = None
-        while (code := await child.ended_within(self._settings.keep_every)) is None:
+        while (code := await self._ended(held, child)) is None:
             if deadline is not None and self._clock.monotonic() > deadline:
                 await child.kill()
             elif deadline is None and (state := await self._state_if_known(held, job)):
@@ -259,6 +283,17 @@ class Keeper:
                 if state not in ENDED:  # of an end it hears by itself
                     child.ask_to_end()
         return code
+
+    async def _ended(self, held: JobRun, child: SpiderProcess) -> int | None:
+        """Its exit code; None when it runs on after a while, or there is a word about it."""
+        ending = asyncio.create_task(child.ended_within(self._settings.keep_every))
+        poked = asyncio.create_task(self._pokes[held.run].wait())
+        try:
+            await asyncio.wait((ending, poked), return_when=asyncio.FIRST_COMPLETED)
+            return ending.result() if ending.done() else None
+        finally:
+            ending.cancel()
+            poked.cancel()
 
     async def _state_if_known(self, held: JobRun, job: Job) -> RunState | None:
         try:

@@ -85,6 +85,11 @@ class Roster:
         return session >= view.session
 
     @property
+    def alive_after(self) -> float:
+        """Seconds after its last beat for which an agent counts as alive."""
+        return self._settings.alive_after
+
+    @property
     def views(self) -> list[AgentView]:
         """Everybody, as of the last look."""
         return list(self._views.values())

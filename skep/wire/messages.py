@@ -103,6 +103,8 @@ class Command(msgspec.Struct):
     detail: str = ""
     #: Over 0: an order that is told again until a heartbeat says that it was obeyed.
     order: int = 0
+    #: Told back with the next heartbeat, at once, when it was obeyed; "" asks for nothing.
+    ticket: Annotated[str, Meta(max_length=64)] = ""
 
 
 class LeaseAsk(msgspec.Struct):
@@ -137,6 +139,10 @@ class Heartbeat(msgspec.Struct):
     deaf: float = 0.0
     #: The newest order that this process has obeyed.
     obeyed: Annotated[int, Meta(ge=0, le=2**62)] = 0
+    #: Tickets of commands that were obeyed since the last beat.
+    tickets: Annotated[list[Annotated[str, Meta(max_length=64)]], Meta(max_length=1000)] = (
+        msgspec.field(default_factory=list)
+    )
 
 
 class HeartbeatReply(msgspec.Struct):

@@ -15,6 +15,7 @@ from msgspec import Meta
 from skep.archive.ports import Archive
 from skep.center.api.names import RUN_NAMES, run_name
 from skep.center.auth import Role
+from skep.center.control import BEGAN
 from skep.center.endpoint import Call, Endpoint
 from skep.errors import Conflict, DiskFull, InvalidInput, NotEnoughAgents, UnknownRun
 from skep.jobs.intake import NewRun
@@ -30,6 +31,8 @@ READ_WAIT_MAX = 30.0
 READ_BYTES = 32 * 2**20
 #: Another center may have stored a block: the waiting reader looks by itself that often.
 LOOK_EVERY = 0.5
+#: States after which a driver reads no more.
+ENDS = frozenset({RunState.FINISHED, RunState.CANCELLED, RunState.FAILED})
 #: Bytes between two pages of a segment that are read along rather than skipped.
 GAP = 64 * 1024
 
@@ -127,6 +130,7 @@ async def drive(call: Call) -> Driving:
     await call.services.intake.allocate(run)
     now = call.services.clock.now()
     token = await call.services.store.turns.take_over(name, message.patience, now)
+    await call.services.control.obeyed(name, "spider", BEGAN)
     return Driving(without_secrets(run), token)
 
 
@@ -146,6 +150,7 @@ async def read(call: Call) -> Reading:
     services = call.services
     name = run_name(call.path["identity"])
     deadline = services.clock.monotonic() + message.wait
+    await services.control.driver_knows(name, message.state)
     while True:
         ticket = services.pages.ticket()
         # First what is open, then what has ended: the other way round a block that ends in
@@ -158,6 +163,8 @@ async def read(call: Call) -> Reading:
         if found or news or not ledger.open or left <= 0 or services.closing.is_set():
             break
         await within(ticket, min(left, LOOK_EVERY))
+    if orders.state in ENDS:  # it will not ask again
+        await services.control.driver_knows(name, orders.state)
     fitting = _fitting(found) if message.bodies else found
     blocks = [await _with_bytes(services.archive, block, message.bodies) for block in fitting]
     return Reading(blocks, ledger.open, orders.state, ledger.delayed, orders.reason, orders.asked)

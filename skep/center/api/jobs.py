@@ -7,7 +7,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from skep.center.api.runs import Waiting
 from skep.center.auth import Identity, Role
+from skep.center.control import Reached
 from skep.center.endpoint import Call, Endpoint
 from skep.errors import Conflict, InvalidInput, InvalidJob, NotFound, UnknownJob
 from skep.jobs.schedule import next_fires
@@ -16,9 +18,15 @@ from skep.lanes.dispatch import try_reconcile
 from skep.model.generation import part_of
 from skep.model.job import JOB_NAME, NAME_WORDS, Job, JobName, JobRun, KeptJob
 from skep.model.run import Run, without_secrets
+from skep.model.states import RunState
 
 JOB_NAMES: dict[str, Any] = {"job": {"type": "string", "pattern": JOB_NAME.removesuffix(r"(?!\n)")}}
-VERBS = ("pause", "resume", "stop", "restart")
+VERBS = {
+    "pause": RunState.PAUSED,
+    "resume": RunState.RUNNING,
+    "stop": RunState.CANCELLED,
+    "restart": RunState.CANCELLED,
+}
 RUNS_SHOWN = 10
 AUTHOR_LIMIT = 100
 
@@ -119,6 +127,8 @@ class Moved(msgspec.Struct):
 
     runs: list[Run]
     started: str | None = None
+    #: Every process of these runs, and whether it has obeyed.
+    reached: list[Reached] = msgspec.field(default_factory=list)
 
 
 def job_name(call: Call) -> str:
@@ -213,33 +223,47 @@ async def run_job(call: Call) -> Started:
     name = job_name(call)
     part = part_of(name, call.query.generator) if call.query.generator else name
     run = await call.services.jobs.starts.start_run(part, f"key {key}" if key else "")
+    call.services.jobs.keeper.poke(run)
     return Started(run, name)
 
 
 async def change_job(call: Call) -> Moved:
     """pause, resume, stop or restart its runs."""
-    name, verb, starts = job_name(call), call.path["verb"], call.services.jobs.starts
-    if verb == "restart":
-        return await _restart(call, name)
+    name, verb, control = job_name(call), call.path["verb"], call.services.control
     if verb not in VERBS:
         raise NotFound(f"{verb[:50]!r} is none of run, {', '.join(VERBS)}")
+    going = (await call.services.store.job_runs.going([name])).get(name, [])
+    with control.listening(going) as ear:
+        for run in going:
+            await control.expect(ear, run, VERBS[verb])
+        act = _restart if verb == "restart" else _move
+        moved = await act(call, name, verb)
+        if moved.started:
+            await control.expect(ear, moved.started, RunState.RUNNING)
+        ear.only({run.id for run in moved.runs} | {moved.started or ""})
+        moved.reached = await ear.gathered(call.query.wait)
+        return moved
+
+
+async def _move(call: Call, name: str, verb: str) -> Moved:
+    starts = call.services.jobs.starts
     move = {"pause": starts.pause, "resume": starts.resume, "stop": starts.stop}[verb]
     moved = await move(name)
-    call.services.pages.ring()
     if verb == "resume":
         await try_reconcile(call.services.dispatcher)
     return Moved([without_secrets(run) for run in moved])
 
 
-async def _restart(call: Call, name: str) -> Moved:
+async def _restart(call: Call, name: str, _verb: str) -> Moved:
     """Stop what runs, if anything does, and start anew."""
     starts = call.services.jobs.starts
     try:
         stopped = await starts.stop(name)
     except Conflict:
         stopped = []
-    call.services.pages.ring()
-    return Moved([without_secrets(run) for run in stopped], await starts.start_run(name))
+    started = await starts.start_run(name)
+    call.services.jobs.keeper.poke(started)
+    return Moved([without_secrets(run) for run in stopped], started)
 
 
 def _row(method: str, path: str, role: Role, handler: Any, summary: str, **more: Any) -> Endpoint:
@@ -314,6 +338,7 @@ ENDPOINTS = (
         change_job,
         "Pause, resume, stop or restart the runs of a job",
         gives=Moved,
+        asks=Waiting,
         errors=_CHANGES,
         parameters={**JOB_NAMES, "verb": {"enum": list(VERBS)}},
     ),

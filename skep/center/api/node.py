@@ -102,6 +102,7 @@ async def heartbeat(call: Call) -> HeartbeatReply:
     session = check_agent(call, message.agent)
     age = max(message.age, message.deaf)
     known = await services.roster.beat(message.agent, message.vitals, age, session)
+    await services.control.tickets(message.tickets)
     if not known or not services.roster.fresh(age):
         # What waited too long says nothing about now: it renews no lease either (C10). Nor
         # does an agent live that does not hear us; it does after it has heard this.

@@ -10,6 +10,7 @@ from msgspec import Meta
 from skep.center.api.names import RUN_NAMES, run_name
 from skep.center.api.placement import SeatLine, seats_of
 from skep.center.auth import Role
+from skep.center.control import Reached
 from skep.center.endpoint import Call, Endpoint
 from skep.errors import Conflict, InvalidInput, NotEnoughAgents, NotFound, UnknownRun
 from skep.jobs.intake import NewRun
@@ -19,6 +20,8 @@ from skep.model.ledger import Ledger
 from skep.model.run import AskedSettings, Run, without_secrets
 from skep.model.states import RunState
 
+#: Seconds for which an answer may be waited for.
+WAIT_MAX = 60.0
 VERBS = {
     "pause": RunState.PAUSED,
     "continue": RunState.RUNNING,
@@ -59,6 +62,18 @@ class RunView(msgspec.Struct):
     chosen: list[SeatLine] = msgspec.field(default_factory=list)
 
 
+class Waiting(msgspec.Struct):
+    """Seconds to wait until every process of the run has obeyed; 0 waits for nobody."""
+
+    wait: Annotated[float, Meta(ge=0, le=WAIT_MAX)] = 0.0
+
+
+class Steered(RunView):
+    """A run that was told something, and the processes that it was told to."""
+
+    reached: list[Reached] = msgspec.field(default_factory=list)
+
+
 class Revived(msgspec.Struct):
     """How many dead requests wait again."""
 
@@ -87,7 +102,7 @@ async def show_run(call: Call) -> RunView:
     return await _view(call, await call.services.store.runs.get(run_name(call.path["run"])))
 
 
-async def change_run(call: Call) -> RunView:
+async def change_run(call: Call) -> Steered:
     """pause, continue, finish or cancel."""
     verb = VERBS.get(call.path["verb"])
     if verb is None:
@@ -95,20 +110,32 @@ async def change_run(call: Call) -> RunView:
         raise NotFound(f"{call.path['verb'][:50]!r} is none of {known}, restart, revive")
     name = run_name(call.path["run"])
     reason = "" if verb is RunState.RUNNING else f"{verb} by message"
-    run = await call.services.intake.move(name, verb, reason)
-    # Whoever drives the run waits for pages, and hears of it now.
-    call.services.pages.ring()
-    if verb is RunState.RUNNING:
-        await try_reconcile(call.services.dispatcher)
-    return await _view(call, run)
+    control = call.services.control
+    with control.listening([name]) as ear:
+        # What a driver does itself it need not be told.
+        if call.who.role is not Role.DRIVER:
+            await control.expect(ear, name, verb)
+        run = await call.services.intake.move(name, verb, reason)
+        if verb is RunState.RUNNING:
+            await try_reconcile(call.services.dispatcher)
+        return await _steered(call, run, await ear.gathered(call.query.wait))
 
 
-async def restart(call: Call) -> RunView:
+async def restart(call: Call) -> Steered:
     """Ask the process that drives a run to end and to start anew; the run goes on."""
     name = run_name(call.path["run"])
-    await call.services.store.turns.ask(name, "restart")
-    call.services.pages.ring()
-    return await show_run(call)
+    control, store = call.services.control, call.services.store
+    with control.listening([name]) as ear:
+        await control.expect(ear, name, None)
+        await store.turns.ask(name, "restart")
+        await control.look_again(name)
+        reached = await ear.gathered(call.query.wait)
+    return await _steered(call, await store.runs.get(name), reached)
+
+
+async def _steered(call: Call, run: Run, reached: list[Reached]) -> Steered:
+    view = await _view(call, run)
+    return Steered(view.run, view.ledger, view.unaccounted, view.figures, view.chosen, reached)
 
 
 async def revive(call: Call) -> Revived:
@@ -179,7 +206,8 @@ ENDPOINTS = (
         Role.OPERATOR,
         restart,
         "Start the process that drives a run anew",
-        gives=RunView,
+        gives=Steered,
+        asks=Waiting,
         errors=(InvalidInput, UnknownRun, Conflict),
         tag="runs",
         parameters=RUN_NAMES,
@@ -191,7 +219,8 @@ ENDPOINTS = (
         Role.OPERATOR,
         change_run,
         "Pause, continue, finish or cancel a run",
-        gives=RunView,
+        gives=Steered,
+        asks=Waiting,
         errors=(InvalidInput, UnknownRun, Conflict),
         tag="runs",
         parameters={**RUN_NAMES, "verb": {"enum": list(VERBS)}},
