@@ -46,6 +46,7 @@ COMMANDS: dict[str, str] = {
     "doctor": "Check this machine and the center, and say how to mend what is wrong.",
     "center": "Start a center alone.",
     "agent": "Start an agent that works for a center.",
+    "cluster": "Try several centers on this machine.",
     "completion": "Print the completion script for a shell.",
     "version": "Show the version.",
 }

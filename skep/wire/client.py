@@ -183,8 +183,8 @@ class CenterClient:
     ) -> T:
         """Try each address once, beginning with the one that worked last."""
         failure: SkepError | None = None
-        for _ in self._urls:
-            url = self.address + path
+        for at in self._in_turn():
+            url = self._urls[at] + path
             sent = {**headers, **self._agent_headers()}
             try:
                 return await self._once(method, url, data, sent, reply, seconds)
@@ -194,8 +194,18 @@ class CenterClient:
                 if not error.retryable:
                     raise
                 failure = error
-            self._at = (self._at + 1) % len(self._urls)
+            self._leave(at)
         raise failure or CenterUnreachable("no address of a center was given")
+
+    def _in_turn(self) -> list[int]:
+        count = len(self._urls)
+        return [(self._at + step) % count for step in range(count)]
+
+    def _leave(self, at: int) -> None:
+        """The next call begins elsewhere. Calls that failed side by side leave one address
+        once: two steps among two addresses would lead back to the dead one."""
+        if self._at == at:
+            self._at = (at + 1) % len(self._urls)
 
     async def _once(
         self,
