@@ -4,7 +4,9 @@ It runs on the event loop of a test. Put its address where the server's would st
 switch faults on and off while calls are under way:
 
     async with FaultProxy(center_port) as proxy:
-        proxy.latency = 0.2                    # seconds, each way
+        proxy.latency, proxy.jitter = 0.2, 0.1 # seconds, each way; jitter by chance on top
+        proxy.bandwidth = 20_000               # bytes a second, each way of each connection
+        proxy.slices = 7                       # no more bytes than that at once
         proxy.hold(TO_SERVER)                  # one-way partition; `hold()` is a black hole
         proxy.heal()                           # what was held arrives late, as TCP does it
         proxy.cut(TO_CALLER, when=b"POST /x")  # the server did it, its answer is lost
@@ -22,10 +24,13 @@ import struct
 import time
 from dataclasses import dataclass
 from enum import StrEnum
+from random import Random
 from typing import Self
 
 CHUNK = 65536
 HOST = "127.0.0.1"
+#: Between two slices, so that they stay apart on their way.
+SLICE_PAUSE = 0.001
 #: Linger for no time: close with RST and forget what was not sent.
 _ABORTIVE = struct.pack("ii", 1, 0)
 
@@ -54,13 +59,25 @@ class _Rule:
 
 
 class FaultProxy:
-    """Stands before the server at `target`, a port of this machine."""
+    """Stands before the server at `target`, a port of this machine; `host` is the address
+    at which callers find it, and `rng` decides about jitter."""
 
-    def __init__(self, target: int, port: int = 0) -> None:
+    def __init__(
+        self, target: int, port: int = 0, *, host: str = HOST, rng: Random | None = None
+    ) -> None:
         self.target = target
         self.port = port
-        #: Seconds that everything is delayed, each way.
+        self.host = host
+        #: Seconds that everything is delayed, each way, and the most that chance may add.
         self.latency = 0.0
+        self.jitter = 0.0
+        #: Bytes a second, each way of each connection; 0 is no limit.
+        self.bandwidth = 0
+        #: The most bytes that are passed on at once; 0 is as they came.
+        self.slices = 0
+        #: Addresses from which callers came.
+        self.peers: set[str] = set()
+        self._rng = rng or Random(1)  # noqa: S311 - a test repeats
         #: Moments (monotonic) at which callers connected, refused ones too.
         self.arrivals: list[float] = []
         #: How often a rule of `cut` or `hold_calls` struck.
@@ -73,7 +90,7 @@ class FaultProxy:
 
     @property
     def url(self) -> str:
-        return f"http://{HOST}:{self.port}"
+        return f"http://{self.host}:{self.port}"
 
     @property
     def connections(self) -> int:
@@ -86,7 +103,7 @@ class FaultProxy:
         return len(self._links)
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._accept, HOST, self.port)
+        self._server = await asyncio.start_server(self._accept, self.host, self.port)
         self.port = int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
@@ -129,7 +146,7 @@ class FaultProxy:
         self._rules.append(_Rule(way, when, after, times, holds=False))
 
     def heal(self) -> None:
-        """End every fault but `latency`. What was held goes on its way now."""
+        """End every fault; the line stays as slow as it was. What was held goes on its way."""
         self._refusing = False
         self._held.clear()
         self._rules.clear()
@@ -154,6 +171,20 @@ class FaultProxy:
             self.heal()
             await asyncio.sleep(up)
 
+    def delay(self) -> float:
+        """Seconds before the next bytes go on."""
+        return self.latency + self.jitter * self._rng.random() if self.jitter else self.latency
+
+    def pieces(self, data: bytes) -> list[tuple[bytes, float]]:
+        """What goes at once, and the pause before each."""
+        size = self.slices or (max(1, self.bandwidth // 20) if self.bandwidth else len(data))
+        pause = SLICE_PAUSE if self.slices else 0.0
+        parts = [data[at : at + size] for at in range(0, len(data), max(1, size))]
+        return [(one, max(pause, self._seconds_for(one))) for one in parts]
+
+    def _seconds_for(self, part: bytes) -> float:
+        return len(part) / self.bandwidth if self.bandwidth else 0.0
+
     def holds(self, way: Way) -> bool:
         return way in self._held
 
@@ -167,6 +198,7 @@ class FaultProxy:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.arrivals.append(time.monotonic())
+        self.peers.add(str(writer.get_extra_info("peername")[0]))
         link = _Link(self, reader, writer)
         self._links.add(link)
         try:
@@ -242,14 +274,18 @@ class _Link:
         await self._write(data[allowed:], writer)
 
     async def _write(self, data: bytes, writer: asyncio.StreamWriter) -> None:
-        if data and not writer.is_closing():
-            writer.write(data)
+        for piece, pause in self._proxy.pieces(data):
+            if pause:
+                await asyncio.sleep(pause)
+            if writer.is_closing():
+                return
+            writer.write(piece)
             await writer.drain()
 
     async def _permitted(self, way: Way) -> None:
         """Return when bytes may go that way, or never will."""
-        if self._proxy.latency:
-            await asyncio.sleep(self._proxy.latency)
+        if delay := self._proxy.delay():
+            await asyncio.sleep(delay)
         while not self._closed and (way in self._held or self._proxy.holds(way)):
             self._wake.clear()
             await self._wake.wait()

@@ -40,6 +40,10 @@ class ServerFailed(RuntimeError):
     """A server did not start, or one of its tools reported an error."""
 
 
+class NotPermitted(RuntimeError):
+    """This machine does not let us (a mount, a network namespace); says why."""
+
+
 class Server:
     """One private server: `start`, `stop`, `kill`, `pause`, `resume`, in any order."""
 

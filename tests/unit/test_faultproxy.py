@@ -17,12 +17,14 @@ class Shouter:
 
     def __init__(self) -> None:
         self.heard = b""
+        self.pieces: list[int] = []
         self.ended = asyncio.Event()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while data := await reader.read(1000):
                 self.heard += data
+                self.pieces.append(len(data))
                 writer.write(data.upper())
         except ConnectionResetError:
             pass
@@ -82,6 +84,39 @@ async def test_latency_holds_up_both_ways(proxy: FaultProxy) -> None:
     began = loop.time()
     assert await say(streams, b"a") == b"A"
     assert loop.time() - began >= 0.1
+    streams[1].close()
+
+
+async def test_jitter_comes_on_top_by_chance(proxy: FaultProxy) -> None:
+    proxy.latency, proxy.jitter = 0.01, 0.05
+    delays = [proxy.delay() for _ in range(200)]
+    assert 0.01 <= min(delays) < 0.02
+    assert 0.05 < max(delays) <= 0.06
+    streams = await dial(proxy)
+    assert await say(streams, b"a") == b"A"
+    streams[1].close()
+
+
+async def test_a_narrow_line_takes_its_time(proxy: FaultProxy, shouter: Shouter) -> None:
+    loop = asyncio.get_running_loop()
+    proxy.bandwidth = 10_000
+    streams = await dial(proxy)
+    began = loop.time()
+    streams[1].write(b"a" * 1500)
+    async with asyncio.timeout(5):
+        assert await streams[0].readexactly(1500) == b"A" * 1500
+    assert loop.time() - began >= 0.15
+    streams[1].close()
+
+
+async def test_slices_come_one_by_one_and_in_order(proxy: FaultProxy, shouter: Shouter) -> None:
+    proxy.slices = 3
+    streams = await dial(proxy)
+    streams[1].write(b"abcdefgh")
+    async with asyncio.timeout(5):
+        assert await streams[0].readexactly(8) == b"ABCDEFGH"
+    assert shouter.heard == b"abcdefgh"
+    assert shouter.pieces == [3, 3, 2]
     streams[1].close()
 
 
