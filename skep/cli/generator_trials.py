@@ -61,7 +61,7 @@ async def test_generators(
     done: list[Trial] = []
     for job, place, part in found:
         maps = sitemap(settings, job, part, boxes) if part.kind == "sitemap" else None
-        trial = await trials.run(part, seconds, count, maps)
+        trial = await trials.run(part, seconds, count, maps, job.downloader.kind)
         trial.name = part.name or f"{part.kind} {place}"
         done.append(trial)
         if not as_json:

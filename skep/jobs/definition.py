@@ -22,7 +22,7 @@ from skep.jobs.code_check import check_generator, check_python, check_shell
 from skep.jobs.notices import flaws_of
 from skep.jobs.shape import Fault, fields_of
 from skep.jobs.sql_source import check_sql
-from skep.jobs.validate import Offered, Validator, check_header
+from skep.jobs.validate import PLAIN, Offered, Validator, check_header
 from skep.model.generation import PART_NAME
 from skep.model.job import (
     Downloader,
@@ -87,9 +87,10 @@ class Checker:
         fields = fields_of(_spelled_out(document), Job, "", faults)
         self._downloader(fields.get("downloader"), faults)
         self._settings(fields, faults)
-        self._requests(fields.get("requests", ()), "requests", faults)
+        kind = _kind_of(fields)
+        self._requests(fields.get("requests", ()), "requests", faults, kind)
         for number, generator in _good(fields.get("generators", ())):
-            self._generator(generator, f"generators[{number}]", faults)
+            self._generator(generator, f"generators[{number}]", faults, kind)
         _generator_names(fields.get("generators", ()), faults)
         self._spider(fields.get("spider"), faults)
         for number, sink in _good(fields.get("sinks", ())):
@@ -132,17 +133,20 @@ class Checker:
         # Plain data, as it comes back from the store.
         fields["settings"] = msgspec.json.decode(msgspec.json.encode(good))
 
-    def _requests(self, offered: Sequence[Offered], path: str, faults: list[Fault]) -> None:
+    def _requests(
+        self, offered: Sequence[Offered], path: str, faults: list[Fault], kind: str = PLAIN
+    ) -> None:
         for number, request in _good(offered):
-            _try(partial(self._validator.rows, [request], 0, 0.0), f"{path}[{number}]", faults)
+            check = partial(self._validator.rows, [request], 0, 0.0, kind)
+            _try(check, f"{path}[{number}]", faults)
 
-    def _generator(self, part: Generator, path: str, faults: list[Fault]) -> None:
+    def _generator(self, part: Generator, path: str, faults: list[Fault], kind: str) -> None:
         faults += [
             Fault(f"{path}.{name}", f"is missing; {part.kind} needs it")
             for name in NEEDS[part.kind]
             if not getattr(part, name)
         ]
-        self._requests(part.uris, f"{path}.uris", faults)
+        self._requests(part.uris, f"{path}.uris", faults, kind)
         checks: Mapping[str, Callable[[str], None]] = {
             "python": check_generator,
             "shell": check_shell,
@@ -222,6 +226,12 @@ def _made(fields: dict[str, Any]) -> Job:
 
 def _good(values: Sequence[Any]) -> list[tuple[int, Any]]:
     return [(number, value) for number, value in enumerate(values) if value is not None]
+
+
+def _kind_of(fields: Mapping[str, Any]) -> str:
+    """Of the downloader, as far as it can be read."""
+    part = fields.get("downloader")
+    return part.kind if isinstance(part, Downloader) else PLAIN
 
 
 def _something_to_do(document: Mapping[str, Any], faults: list[Fault]) -> None:

@@ -252,7 +252,7 @@ class Feed:
             settled(request_of(raw), self._generator, place, number)
             for number, raw in enumerate(batch, first)
         ]
-        return self._intake.check(offered, self._priority, now)
+        return self._intake.check(offered, self._priority, now, self._job.downloader.kind)
 
     async def _take(self, rows: Sequence[RequestRow]) -> Taken:
         seconds = self._generator.dedup or self._job.chosen.dedup

@@ -21,7 +21,7 @@ from skep.jobs.generating import (
 )
 from skep.jobs.generator_sources import Sources
 from skep.jobs.shape import Fault
-from skep.jobs.validate import Offered, Validator
+from skep.jobs.validate import PLAIN, Offered, Validator
 from skep.model.job import Generator, Job
 from skep.model.request import NewRequest
 from skep.runtime.clock import Clock
@@ -61,16 +61,22 @@ class Trials:
         found: list[Fault] = []
         for place, generator in enumerate(job.generators):
             if generator.kind in WITH_CODE and generator not in before:
-                trial = await self.run(generator, seconds, count)
+                trial = await self.run(generator, seconds, count, kind=job.downloader.kind)
                 problem = trial.error or _only_bad(trial)
                 if problem:
                     found.append(Fault(f"generators[{place}].code", f"its test failed: {problem}"))
         return found
 
     async def run(
-        self, generator: Generator, seconds: float, count: int, batches: Batches | None = None
+        self,
+        generator: Generator,
+        seconds: float,
+        count: int,
+        batches: Batches | None = None,
+        kind: str = PLAIN,
     ) -> Trial:
-        """Until it has yielded `count`, has ended, or `seconds` are over."""
+        """Until it has yielded `count`, has ended, or `seconds` are over; `kind` is that of
+        the downloader for what it yields."""
         limits = msgspec.structs.replace(
             generator.limits, time=min(seconds, generator.limits.time or seconds)
         )
@@ -80,7 +86,7 @@ class Trials:
         try:
             reading = batches or self._sources.open(short)
             async with aclosing(reading):
-                trial.whole = await self._read(reading, generator, count, trial)
+                trial.whole = await self._read(reading, generator, count, trial, kind)
         except (GeneratorFailed, GeneratorCrashed) as error:
             late = "took longer" in str(error) and trial.yielded
             # One that has shown that it works may take its time.
@@ -88,19 +94,21 @@ class Trials:
         trial.seconds = round(self._clock.monotonic() - began, 3)
         return trial
 
-    async def _read(self, batches: Batches, generator: Generator, count: int, trial: Trial) -> bool:
+    async def _read(
+        self, batches: Batches, generator: Generator, count: int, trial: Trial, kind: str
+    ) -> bool:
         async for batch in batches:
             for raw in batch:
-                self._note(raw, generator, count, trial)
+                self._note(raw, generator, count, trial, kind)
             if trial.yielded >= count:
                 return False
         return True
 
-    def _note(self, raw: Raw, generator: Generator, count: int, trial: Trial) -> None:
+    def _note(self, raw: Raw, generator: Generator, count: int, trial: Trial, kind: str) -> None:
         trial.yielded += 1
         try:
             offered: Offered = settled(request_of(raw), generator, 0, trial.yielded)
-            self._validator.rows([offered], 0, 0.0)
+            self._validator.rows([offered], 0, 0.0, kind)
         except SkepError as error:
             if len(trial.bad) < BAD_SHOWN:
                 trial.bad.append(error.detail.removeprefix("request 0: "))

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from skep.jobs.validate import Offered, Validator, check_job
+from skep.jobs.validate import PLAIN, Offered, Validator, check_job
 from skep.model.run import Run, RunId, RunSettings
 from skep.model.states import RunState
 from skep.placement.allocator import Allocator
@@ -76,16 +76,18 @@ class Intake:
         if self._allocator is not None and run.state is RunState.RUNNING:
             await self._allocator.ensure(run)
 
-    def check(self, offered: Sequence[Offered], priority: int, now: float) -> list[RequestRow]:
+    def check(
+        self, offered: Sequence[Offered], priority: int, now: float, downloader: str = PLAIN
+    ) -> list[RequestRow]:
         """Requests as they would be kept; raises InvalidInput that says which is wrong."""
-        return self._validator.rows(offered, priority, now)
+        return self._validator.rows(offered, priority, now, downloader)
 
     async def accept(self, run_id: str, offered: Sequence[Offered]) -> Accepted:
         """Keep the requests of a run; raises before anything is stored."""
         self.has_room()
         run = await self._store.runs.get(run_id)
         now = self._clock.now()
-        rows = self.check(offered, run.settings.priority, now)
+        rows = self.check(offered, run.settings.priority, now, run.settings.downloader)
         accepted = await self._store.requests.accept(run_id, rows, now)
         if accepted.new:
             self._on_accepted()

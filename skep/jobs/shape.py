@@ -57,6 +57,8 @@ def fields_of(data: Any, kind: type[Any], path: str, faults: list[Fault]) -> dic
 def convert(data: Any, kind: Any, path: str, faults: list[Fault]) -> Any:
     """The value as its type; None, and a fault, when it is not one."""
     bare = _bare(kind)
+    if isinstance(data, Mapping):
+        bare = _struct_among(bare)
     if data is not None and _is_struct(bare):
         before = len(faults)
         fields = fields_of(data, bare, path, faults)
@@ -92,6 +94,14 @@ def _bare(kind: Any) -> Any:
         kinds = [one for one in get_args(kind) if one is not NoneType]
         return _bare(kinds[0]) if len(kinds) == 1 else kind
     return kind
+
+
+def _struct_among(kind: Any) -> Any:
+    """The one struct that a mapping can be meant as; else the kind itself."""
+    if get_origin(kind) not in {Union, UnionType}:
+        return kind
+    structs = [bare for one in get_args(kind) if _is_struct(bare := _bare(one))]
+    return structs[0] if len(structs) == 1 else kind
 
 
 def _meta(kind: Any, name: str) -> Any:

@@ -50,6 +50,9 @@ _PORT_LIMIT = 65_535
 EXPIRY_LIMIT = 100 * 365 * 86_400.0
 JOB_LIMIT = 200
 _CUTS_CONTENT = frozenset({"http", "curl"})
+#: User code makes of a URI what it likes, so any scheme will do.
+_ANY_SCHEME = frozenset({"python", "shell"})
+PLAIN = "http"
 
 Offered = NewRequest | str
 
@@ -83,23 +86,26 @@ class Validator:
         if settings.content is not None:
             check_content(settings.content, settings.downloader)
 
-    def rows(self, offered: Sequence[Offered], priority: int, now: float) -> list[RequestRow]:
+    def rows(
+        self, offered: Sequence[Offered], priority: int, now: float, downloader: str = PLAIN
+    ) -> list[RequestRow]:
         """Every request as it will be kept; raises InvalidInput that says which is wrong."""
+        anything = downloader in _ANY_SCHEME
         if len(offered) > BATCH_LIMIT:
             raise TooLarge(f"{len(offered)} requests in one call; send at most {BATCH_LIMIT}")
         rows: list[RequestRow] = []
         for place, item in enumerate(offered):
             try:
-                rows.append(self._row(item, priority, now))
+                rows.append(self._row(item, priority, now, anything))
             except SkepError as error:
                 raise type(error)(f"request {place}: {error.detail}") from None
         return rows
 
-    def _row(self, item: Offered, priority: int, now: float) -> RequestRow:
+    def _row(self, item: Offered, priority: int, now: float, anything: bool) -> RequestRow:
         if isinstance(item, str):
-            uri, host = self._uri(item)
+            uri, host = self._uri(item, anything)
             return RequestRow(fingerprint_of(uri), uri, host, priority, b"")
-        uri, host = self._uri(item.uri)
+        uri, host = self._uri(item.uri, anything)
         _check(item)
         return RequestRow(
             self._fingerprint(item, uri),
@@ -111,7 +117,7 @@ class Validator:
             item.parent,
         )
 
-    def _uri(self, text: str) -> tuple[str, str]:
+    def _uri(self, text: str, anything: bool) -> tuple[str, str]:
         """(URI in ASCII without fragment, the site that its host belongs to)."""
         if len(text) > URI_LIMIT:
             raise TooLarge(f"the URL has {len(text)} characters; {URI_LIMIT} is the limit")
@@ -120,7 +126,7 @@ class Validator:
             raise NotAUrl(f"{text[:200]!r} is not a URL; write it as scheme://host/path")
         scheme, authority, rest = found.groups()
         scheme = scheme.lower()
-        if scheme not in self._schemes:
+        if not anything and scheme not in self._schemes:
             known = ", ".join(sorted(self._schemes))
             raise UnknownScheme(f"no downloader takes {scheme}://; known are {known}")
         try:

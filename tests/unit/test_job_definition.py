@@ -60,7 +60,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         "settings",
     ),
     "a request that is no URL": ({"requests": ["http://a/", "nonsense"]}, "requests[1]"),
-    "a request with a misspelt field": ({"requests": [{"url": "http://a/"}]}, "requests[0]"),
+    "a request with a misspelt field": ({"requests": [{"url": "http://a/"}]}, "requests[0].url"),
     "an unknown generator": ({"generators": [{"kind": "magic"}]}, "generators[0].kind"),
     "a list without entries": ({"generators": [{"kind": "list"}]}, "generators[0].uris"),
     "a generator's cron line": (
@@ -247,3 +247,13 @@ def test_the_examples_are_good(file: Path) -> None:
     assert documents
     names = [linter().check(document).name for document in documents]
     assert len(set(names)) == len(names)
+
+
+def test_a_strange_field_of_a_request_is_named() -> None:
+    """D1: the path leads to the field, also inside a request."""
+    document = {"name": "j", "requests": ["http://a.b/", {"uri": "http://a.b/1", "metta": 1}]}
+    job, faults = linter().judge(document)
+    assert job is None
+    assert [str(fault) for fault in faults] == [
+        "requests[1].metta: there is no such field; did you mean 'meta'?"
+    ]

@@ -248,3 +248,15 @@ def test_jobs_have_plain_names() -> None:
     for name in ("a\nb", "\x1b[2J", "x" * 201):
         with pytest.raises(InvalidInput):
             check_job(name)
+
+
+@pytest.mark.parametrize("kind", ["python", "shell"])
+def test_code_takes_any_scheme(kind: str) -> None:
+    """D6: what a URI means is up to the code; everybody else needs a downloader for it."""
+    validator = Validator(("http", "https"), Random(1))
+    (row,) = validator.rows(["registry://one/2"], 0, 0.0, kind)
+    assert (row.uri, row.host) == ("registry://one/2", "one")
+    with pytest.raises(UnknownScheme, match="registry"):
+        validator.rows(["registry://one/2"], 0, 0.0)
+    with pytest.raises(NotAUrl):
+        validator.rows(["not a uri"], 0, 0.0, kind)

@@ -231,7 +231,8 @@ async def turn(call: Call) -> TurnDone:
     name = run_name(call.path["identity"])
     run = await services.store.runs.get(name)
     now = services.clock.now()
-    rows = services.intake.check(message.requests, run.settings.priority, now)
+    settings = run.settings
+    rows = services.intake.check(message.requests, settings.priority, now, settings.downloader)
     found = [_row(item) for item in message.items]
     kept = await services.store.turns.turn(name, message.driver, message.blocks, found, rows, now)
     if kept.requests.new:
