@@ -18,6 +18,7 @@ from skep.errors import ConfigurationError
 from skep.runtime.sources import BadSource, from_environment, put, read_toml
 
 PREFIX = "SKEP"
+_URL = r"^(https?://[^/?#\s@]+(/[A-Za-z0-9._~-]+)*/?)?$"
 
 
 class _Room(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -32,6 +33,9 @@ class CenterSettings(_Room, frozen=True):
     )
     port: Annotated[int, Meta(ge=0, le=65535, description="Port to bind; 0 is a free one.")] = 8420
     auth: Annotated[bool, Meta(description="Ask for a token on every route but health.")] = True
+    public_url: Annotated[
+        str, Meta(pattern=_URL, description="Where a proxy offers it: https://example.org/skep.")
+    ] = ""
     body_limit: Annotated[
         int, Meta(gt=0, description="Largest body of one call, in bytes, after decompression.")
     ] = 64 * 2**20
@@ -269,6 +273,7 @@ class JobsSettings(_Room, frozen=True):
     fires_kept: Annotated[
         float, Meta(ge=3600, description="Seconds that the outcomes of due times are kept.")
     ] = 7_776_000.0
+    package_bytes: Annotated[int, Meta(gt=0, description="Largest package.")] = 256 * 2**20
     code: Annotated[
         Literal["boxed", "always", "never"],
         Meta(description="Run code of generators: where bubblewrap boxes it, always, never."),

@@ -47,6 +47,7 @@ from skep.center.guard import App, Guard
 from skep.center.http import no_such_route, routes
 from skep.center.loops import Loops
 from skep.center.openapi import describe
+from skep.center.prefix import Prefix, host_of, root_of
 from skep.center.services import Services, build
 from skep.lanes.dispatch import lane_limits
 from skep.runtime.clock import Clock
@@ -61,8 +62,9 @@ def api_table() -> tuple[Endpoint, ...]:
     """Every route of the API, this description included."""
     described: list[Endpoint] = []
 
-    async def openapi(_call: Call) -> Raw:
-        return Raw(msgspec.json.encode(describe(described)), "application/json")
+    async def openapi(call: Call) -> Raw:
+        page = describe(described, call.services.settings.center.public_url)
+        return Raw(msgspec.json.encode(page), "application/json")
 
     page = Endpoint("GET", "/openapi.json", Role.PUBLIC, openapi, "This description", tag="health")
     described += [
@@ -106,7 +108,9 @@ class Center:
     ) -> None:
         self.services: Services = build(name, settings, store, bus, archive, clock, rng)
         self._loops = Loops(self.services)
-        self.app: App = Guard(self._starlette(), settings.center.host)
+        public = settings.center.public_url
+        inner = Prefix(self._starlette(), root_of(public))
+        self.app: App = Guard(inner, settings.center.host, host_of(public))
 
     @classmethod
     def from_settings(cls, name: str, settings: Settings, clock: Clock, rng: Random) -> Center:

@@ -45,9 +45,11 @@ def is_loopback(host: str) -> bool:
 class Guard:
     """Wraps the application; lets everything else through untouched."""
 
-    def __init__(self, app: App, bound_to: str) -> None:
+    def __init__(self, app: App, bound_to: str, public: str = "") -> None:
         self._app = app
         self._loopback_only = is_loopback(bound_to)
+        #: The name under which a proxy is called, which passes it on.
+        self._public = public
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan" or self._welcome(scope):
@@ -64,7 +66,8 @@ class Guard:
         if len(hosts) != 1 or len(origins) > 1:
             return False
         host = hosts[0].lower()
-        if self._loopback_only and not is_loopback(_name(host)):
+        known = is_loopback(_name(host)) or (self._public and host == self._public)
+        if self._loopback_only and not known:
             return False
         return not origins or _place(origins[0]) == host
 

@@ -217,7 +217,8 @@ def no_such_route(services: Services) -> Callable[[Request, Exception], Awaitabl
         status = error.status_code if isinstance(error, HTTPException) else 500
         kind = {404: NotFound, 405: WrongMethod}.get(status, SkepError)
         called = f"{request.method} {request.url.path}"
-        told = problem(services, kind(f"{called} is not part of the API; see /openapi.json"))
+        page = f"{request.scope.get('root_path', '')}/openapi.json"
+        told = problem(services, kind(f"{called} is not part of the API; see {page}"))
         told.headers.update(getattr(error, "headers", None) or {})
         return told
 

@@ -27,8 +27,8 @@ REF = "#/components/schemas/{name}"
 _PARAMETER = re.compile(r"{(\w+)(?::\w+)?}")
 
 
-def describe(table: Sequence[Endpoint]) -> dict[str, Any]:
-    """The whole document."""
+def describe(table: Sequence[Endpoint], public_url: str = "") -> dict[str, Any]:
+    """The whole document; behind a proxy it says where the paths begin."""
     kinds = [kind for row in table for kind in _kinds(row)]
     schemas, components = msgspec.json.schema_components([*kinds, Problem], ref_template=REF)
     known = dict(zip([repr(kind) for kind in [*kinds, Problem]], schemas, strict=True))
@@ -44,6 +44,7 @@ def describe(table: Sequence[Endpoint]) -> dict[str, Any]:
             "version": __version__,
             "description": "Every error is application/problem+json with a stable `code`.",
         },
+        **({"servers": [{"url": public_url.rstrip("/")}]} if public_url else {}),
         "paths": paths,
         "components": {
             "schemas": components,

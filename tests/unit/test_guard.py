@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from skep.center.guard import Guard, is_loopback
+from skep.center.prefix import Prefix, host_of, root_of
 from skep.errors import Forbidden
 from skep.wire.problem import Problem
 
@@ -16,7 +17,10 @@ Sent = list[MutableMapping[str, Any]]
 
 
 async def call(
-    headers: list[tuple[str, str]], bound: str = "127.0.0.1", kind: str = "http"
+    headers: list[tuple[str, str]],
+    bound: str = "127.0.0.1",
+    kind: str = "http",
+    public: str = "",
 ) -> Sent:
     """What goes out; the application behind the guard says `through`."""
     sent: Sent = []
@@ -31,7 +35,7 @@ async def call(
         sent.append(message)
 
     raw = [(name.encode(), value.encode("latin-1")) for name, value in headers]
-    await Guard(app, bound)({"type": kind, "headers": raw}, receive, send)
+    await Guard(app, bound, public)({"type": kind, "headers": raw}, receive, send)
     return sent
 
 
@@ -125,3 +129,46 @@ def test_what_loopback_is() -> None:
         assert is_loopback(host)
     for host in ("0.0.0.0", "::", "128.0.0.1", "", "localhost.", "local", "::ffff:10.0.0.1"):
         assert not is_loopback(host)
+
+
+@pytest.mark.parametrize(
+    ("host", "welcome"),
+    [
+        ("skep.example", True),
+        ("SKEP.example", True),
+        ("127.0.0.1:8420", True),
+        ("skep.example:8420", False),
+        ("evil.skep.example", False),
+        ("evil.example", False),
+        ("", False),
+    ],
+)
+async def test_behind_a_proxy_its_public_name_is_welcome_too(host: str, welcome: bool) -> None:
+    """Fault 52: that name and no other."""
+    sent = await call([("host", host)], public=host_of("https://skep.example/skep"))
+    assert (sent == [{"type": "through"}]) is welcome
+
+
+@pytest.mark.parametrize(
+    ("path", "seen"),
+    [
+        ("/livez", "/skep/livez"),
+        ("/skep/livez", "/skep/livez"),
+        ("/skep", "/skep"),
+        ("/skeptic", "/skep/skeptic"),
+    ],
+)
+async def test_a_call_is_seen_below_the_public_path(path: str, seen: str) -> None:
+    """Whether the proxy takes the path away or not."""
+    found: list[Any] = []
+
+    async def app(scope: Any, _receive: Any, _send: Any) -> None:
+        found.append((scope["root_path"], scope["path"]))
+
+    async def nothing(*_: Any) -> Any:
+        return None
+
+    await Prefix(app, root_of("https://skep.example/skep/"))(
+        {"type": "http", "path": path}, nothing, nothing
+    )
+    assert found == [("/skep", seen)]
