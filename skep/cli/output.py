@@ -37,9 +37,22 @@ def colored(text: str, color: str) -> str:
     return text if os.environ.get("NO_COLOR") else click.style(text, fg=color)
 
 
+def harmless(text: str) -> str:
+    """What others wrote: nothing in it moves the cursor, colors or turns the line around."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+
+
+def harmless_lines(data: bytes) -> str:
+    """The same for text of several lines."""
+    lines = data.decode("utf-8", "backslashreplace").split("\n")
+    return "\n".join(harmless(line.rstrip("\r").expandtabs()) for line in lines)
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Columns as wide as their longest cell, two spaces apart."""
-    cells = [[str(cell) for cell in row] for row in [head, *rows]]
+    cells = [[harmless(str(cell)) for cell in row] for row in [head, *rows]]
     widths = [max(len(row[place]) for row in cells) for place in range(len(head))]
     lines = (
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import sys
+from typing import IO, Any
 from urllib.parse import urlencode
 
 import click
@@ -11,7 +12,7 @@ import click
 from skep.cli.bulk import act_on_all, asked, moment, show_outcome
 from skep.cli.failures import said
 from skep.cli.options import json_option, stacked
-from skep.cli.output import age, show, show_json, table
+from skep.cli.output import age, harmless, harmless_lines, show, show_json, table
 from skep.cli.reach import Reach, reaches_center
 from skep.runtime.clock import SystemClock
 
@@ -48,6 +49,29 @@ def show_request(reach: Reach, number: int, as_json: bool) -> None:
     show_json(view) if as_json else show(request_text(view))
 
 
+@command.command("body")
+@click.argument("number", type=click.IntRange(0), metavar="ID")
+@click.option("-o", "file", type=click.File("wb"), help="Write it to this file.")
+@reaches_center
+def show_body(reach: Reach, number: int, file: IO[bytes] | None) -> None:
+    """Print the newest body that was archived for a request.
+
+    A pipe and a file get the bytes as they came; a terminal gets them as harmless text.
+    """
+    data = asyncio.run(_body(reach, number))
+    if file is not None:
+        file.write(data)
+    elif sys.stdout.isatty():
+        show(harmless_lines(data))
+    else:
+        sys.stdout.buffer.write(data)
+
+
+async def _body(reach: Reach, number: int) -> bytes:
+    async with reach.client() as client:
+        return await client.call("GET", f"{PATH}/{number}/body", None, bytes, seconds=60.0)
+
+
 async def _get(reach: Reach, path: str) -> dict[str, Any]:
     async with reach.client() as client:
         answer: dict[str, Any] = await client.call("GET", path, None, dict, seconds=60.0)
@@ -60,7 +84,7 @@ def request_text(view: dict[str, Any]) -> str:
     since = f"accepted {age(now - request['created_at'])} ago"
     lines = [
         f"request {request['id']} of {request['run']}: {request['state']}",
-        request["uri"],
+        harmless(request["uri"]),
         f"priority {request['priority']}, {request['failures']} failures, {since}",
     ]
     rows = [_attempt(attempt, now) for attempt in view["attempts"]]

@@ -180,6 +180,12 @@ def test_submit_takes_json_lines_from_a_file(up: Path, site: str, tmp_path: Path
     assert answer(up, *arguments)["ledger"]["done"] == 2
     shown = answer(up, "info", "--run", "lines")
     assert shown["runs"][0]["run"]["settings"]["block_size"] == 1
+    number = answer(up, "request", "ls", "--run", "lines")["items"][0]["id"]
+    page = skep(up, "request", "body", str(number))
+    assert (page.returncode, "<html" in page.stdout.lower()) == (0, True), page.stderr
+    kept = tmp_path / "page.html"
+    assert skep(up, "request", "body", str(number), "-o", str(kept)).returncode == 0
+    assert kept.read_text() == page.stdout
 
 
 def test_a_bad_line_is_named_and_nothing_is_stored(up: Path, site: str) -> None:

@@ -20,7 +20,7 @@ from skep.cli.checkups import data_folder, newest_segment, python, readiness, to
 from skep.cli.config import read_settings
 from skep.cli.exits import MEANINGS, Exit, code_of
 from skep.cli.main import COMMANDS, run, skep
-from skep.cli.output import age, table
+from skep.cli.output import age, harmless_lines, table
 from skep.cli.progress import Progress
 from skep.cli.reach import Reach, addresses, find_token, reaches_center
 from skep.errors import ConfigurationError, InvalidInput, NotAUrl
@@ -172,6 +172,13 @@ def test_progress_shows_the_speed_of_now_and_in_the_end_of_the_whole() -> None:
 def test_a_table_is_neither_boxed_nor_cut() -> None:
     long = "x" * 300
     assert table(("A", "BB"), [(1, long), ("22", "y")]) == f"A   BB\n1   {long}\n22  y"
+
+
+def test_what_others_wrote_moves_no_cursor() -> None:
+    """Hostile content is shown as text: no escapes, no bells, no turned lines."""
+    evil = "a\x1b[2J\u202e\x9bb"
+    assert table(("X",), [(evil,)]) == "X\na\\x1b[2J\\u202e\\x9bb"
+    assert harmless_lines(b"\xff\x1b]0;t\x07\r\nb\tc") == "\\xff\\x1b]0;t\\x07\nb       c"
 
 
 @pytest.mark.parametrize(
