@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 from random import Random
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
 import aiohttp
 
-from skep.errors import CenterUnreachable, InvalidInput, Malformed, SkepError
+from skep.errors import CenterUnreachable, InvalidInput, Malformed, SkepError, TooLarge
 from skep.runtime.backoff import Backoff
 from skep.runtime.clock import Clock
 from skep.wire import codec
@@ -24,6 +25,10 @@ from skep.wire.messages import (
     PROTOCOL,
     PROTOCOL_HEADER,
     SESSION_HEADER,
+    AppLog,
+    AppLogReply,
+    AppsAsk,
+    AppsReply,
     Command,
     GiveBack,
     GivenBack,
@@ -57,6 +62,8 @@ PING_SECONDS = 16.0
 KEEPALIVE_SECONDS = 4.0
 #: Largest answer that is read.
 ANSWER_LIMIT = 256 * 2**20
+#: Of a file that is read piece by piece.
+PIECE = 1024 * 1024
 #: A command connection that lasted so long was a good one.
 STEADY_SECONDS = 30.0
 RECONNECT = Backoff(first=0.5, cap=30.0)
@@ -126,6 +133,31 @@ class CenterClient:
         """Unfinished blocks go to others at once."""
         return await self._node("giveback", message, GivenBack)
 
+    async def apps(self, message: AppsAsk) -> AppsReply:
+        """What the agent's instances are, and what they shall be."""
+        return await self._node("apps", message, AppsReply)
+
+    async def app_log(self, message: AppLog) -> AppLogReply:
+        """On disk when it returns. Raises StaleToken when the instance is another agent's."""
+        return await self._node("app-log", message, AppLogReply, REPORT_SECONDS)
+
+    async def package(self, digest: str, file: Path, limit: int) -> None:
+        """The bytes of a package, into a file; raises TooLarge when they are over `limit`.
+        Whether they are the right ones is for the caller to see."""
+
+        async def attempt(url: str) -> None:
+            sent = {**self._agent_headers(), "Accept-Encoding": "identity"}
+            timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=REPORT_SECONDS)
+            async with self._open_session().get(
+                url, headers=sent, timeout=timeout, allow_redirects=False
+            ) as response:
+                if response.status >= 300:  # noqa: PLR2004  (everything beyond success)
+                    kind = response.headers.get("Content-Type", "")
+                    raise error_from(response.status, kind, await _content(response))
+                await _save(response, file, limit)
+
+        await self._each(f"/node/packages/{digest}", attempt)
+
     async def _node(
         self,
         name: str,
@@ -181,13 +213,19 @@ class CenterClient:
         reply: type[T],
         seconds: float,
     ) -> T:
+        async def attempt(url: str) -> T:
+            sent = {**headers, **self._agent_headers()}
+            return await self._once(method, url, data, sent, reply, seconds)
+
+        return await self._each(path, attempt)
+
+    async def _each(self, path: str, attempt: Callable[[str], Awaitable[T]]) -> T:
         """Try each address once, beginning with the one that worked last."""
         failure: SkepError | None = None
         for at in self._in_turn():
             url = self._urls[at] + path
-            sent = {**headers, **self._agent_headers()}
             try:
-                return await self._once(method, url, data, sent, reply, seconds)
+                return await attempt(url)
             except _NETWORK_ERRORS as error:
                 failure = failure or CenterUnreachable(f"{url}: {_words(error)}")
             except SkepError as error:
@@ -290,6 +328,16 @@ async def _content(response: aiohttp.ClientResponse) -> bytes:
     content = await response.read()
     encoding = response.headers.get("Content-Encoding", "")
     return codec.decompress(content, encoding, ANSWER_LIMIT)
+
+
+async def _save(response: aiohttp.ClientResponse, file: Path, limit: int) -> None:
+    size = 0
+    with file.open("wb") as target:
+        async for piece in response.content.iter_chunked(PIECE):
+            size += len(piece)
+            if size > limit:
+                raise TooLarge(f"the package is over {limit} bytes")
+            await asyncio.to_thread(target.write, piece)
 
 
 def _decoded(content: bytes, reply: type[T], kind: str, url: str) -> T:

@@ -11,7 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
@@ -30,7 +30,7 @@ _START = (
     "import sys; sys.path.insert(0, {shelf!r}); "
     "from skep.downloaders.code.inside.main import main; main()"
 )
-_APART = ("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts")
+_APART = ("--unshare-ipc", "--unshare-pid", "--unshare-uts")
 ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
 
 
@@ -87,20 +87,24 @@ def detect(program: str = "bwrap") -> Isolation:
     return Isolation(found, "", own_user=root)
 
 
-def box_arguments(scratch: int, *, root: bool) -> list[str]:
-    """Everything before the command. What is not named here is not there inside."""
+def box_arguments(
+    scratch: int, *, root: bool, network: bool = False, also: Iterable[tuple[str, str]] = ()
+) -> list[str]:
+    """Everything before the command. What is not named here is not there inside; `also` are
+    more pairs of what is shown, read-only, and where."""
     user = ("--unshare-user", "--uid", NOBODY, "--gid", NOBODY)
     # Root needs these two to become somebody else; they end with that.
     rights = ("--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID")
     return [
         *_APART,
+        *(() if network else ("--unshare-net",)),
         "--unshare-cgroup-try",
         "--die-with-parent",
         "--new-session",
         *(rights if root else user),
         # First of all: Python itself may be installed somewhere below it.
         "--perms", "1777", "--size", str(scratch), "--tmpfs", SCRATCH,
-        *_file_system(),
+        *_file_system([*_shown(), *also]),
         "--proc", "/proc",
         "--dev", "/dev",
         # Last of all: what was made for the mounts above is read-only from here on.
@@ -110,9 +114,8 @@ def box_arguments(scratch: int, *, root: bool) -> list[str]:
     ]  # fmt: skip
 
 
-def _file_system() -> list[str]:
+def _file_system(shown: list[tuple[str, str]]) -> list[str]:
     arguments: list[str] = []
-    shown = list(_shown())
     for parent in _parents(place for _, place in shown):
         arguments += ["--perms", "0755", "--dir", parent]
     for source, place in shown:
