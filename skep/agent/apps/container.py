@@ -1,0 +1,240 @@
+"""Applications as containers of podman or docker, whichever this machine has.
+
+Runs on the agent's event loop. The engine is called by argument vectors, and secrets are
+never among them. A container is named for its agent and instance; one that its agent left
+behind is removed by a guard that waits for the agent's end, and at the next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from skep.agent.apps.running import CannotRun, Ending, NotNow, Start, ended
+from skep.agent.apps.tool import run_tool, tool_environment
+from skep.settings import AgentSettings
+
+log = logging.getLogger(__name__)
+
+ENGINES = ("podman", "docker")
+LABEL = "skep.agent"
+ANSWER_SECONDS = 30.0
+PULL_SECONDS = 900.0
+#: Ends what is named behind it when its standard input ends, as it does with the agent.
+GUARD = 'read -r _; exec "$@" >/dev/null 2>&1'
+_UNFIT = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """How to call it."""
+
+    program: str
+    options: tuple[str, ...]
+    agent: str
+
+    def command(self, *words: str) -> list[str]:
+        return [self.program, *self.options, *words]
+
+    @property
+    def podman(self) -> bool:
+        return Path(self.program).name == "podman"
+
+    def name(self, start: Start) -> str:
+        """Of the container of an instance."""
+        return _UNFIT.sub("_", f"skep-{self.agent}-{start.run}-{start.no}-{start.token}")
+
+    def call(self, words: Sequence[str], seconds: float = ANSWER_SECONDS) -> tuple[int, str]:
+        """(exit code, what it said). Blocks."""
+        try:
+            done = subprocess.run(  # noqa: S603 - our own arguments
+                self.command(*words),
+                env=tool_environment(),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=seconds,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return -1, str(error)
+        said = done.stdout if done.returncode == 0 else done.stderr or done.stdout
+        return done.returncode, said.decode(errors="replace").strip()[-1000:]
+
+    def sweep(self) -> None:
+        """Remove what an earlier life of this agent has left. Blocks."""
+        label = f"label={LABEL}={self.agent}"
+        code, said = self.call(["ps", "--all", "--filter", label, "--format", "{{.Names}}"])
+        names = said.split() if code == 0 else []
+        if names:
+            log.warning("removing %d containers that an earlier agent left", len(names))
+            self.call(["rm", "--force", *names], PULL_SECONDS)
+
+
+def find_engine(settings: AgentSettings, agent: str) -> Engine | str:
+    """The one that answers, podman first; or why there is none. Blocks."""
+    if not settings.containers:
+        return "agent.containers is off"
+    said = ""
+    for name in ENGINES:
+        program = shutil.which(name)
+        if program is None:
+            continue
+        engine = Engine(program, settings.container_options, agent)
+        code, said = engine.call(["ps", "--quiet"])
+        if code == 0:
+            return engine
+        said = f"{name} does not answer: {said}"
+    return said or "neither podman nor docker is installed"
+
+
+class Containers:
+    """Starts images with the engine of this machine."""
+
+    def __init__(self, engine: Engine, settings: AgentSettings) -> None:
+        self._engine = engine
+        self._settings = settings
+
+    async def have(self, image: str) -> None:
+        """Pull it when it is not here: that may take long, and is no part of its running."""
+        if not image or image.startswith("-"):
+            raise CannotRun(f"{image[:200]!r} is no name of an image")
+        look = self._engine.command("image", "inspect", "--", image)
+        if (await run_tool(look, ANSWER_SECONDS))[0] == 0:
+            return
+        pull = self._engine.command("pull", "--quiet", "--", image)
+        code, said = await run_tool(pull, PULL_SECONDS)
+        if code:
+            raise CannotRun(f"cannot pull image {image[:200]!r}: {said}")
+
+    async def start(self, start: Start) -> Container:
+        """An image that is here. Raises CannotRun and NotNow."""
+        file = start.folder / "environment"
+        await asyncio.to_thread(_write_variables, file, start.variables)
+        name = self._engine.name(start)
+        await asyncio.to_thread(self._engine.call, ["rm", "--force", name])
+        process, output = self._spawn(self._run(start, name, file))
+        return Container(self._engine, name, process, output, self._guard(name), file)
+
+    def _spawn(self, words: list[str]) -> tuple[subprocess.Popen[bytes], int]:
+        output, write = os.pipe()
+        try:
+            process = subprocess.Popen(  # noqa: S603 - our own arguments
+                self._engine.command(*words),
+                env=tool_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=write,
+                stderr=write,
+                start_new_session=True,
+            )
+        except OSError as error:
+            os.close(output)
+            raise NotNow(f"cannot start {self._engine.program}: {error}") from error
+        finally:
+            os.close(write)
+        return process, output
+
+    def _run(self, start: Start, name: str, file: Path) -> list[str]:
+        spec, limits = start.spec, start.spec.limits
+        words = ["run", "--rm", "--name", name, "--label", f"{LABEL}={start.agent}"]
+        words += ["--env-file", str(file), "--log-driver", "none"]
+        words += ["--security-opt", "no-new-privileges"]
+        if self._engine.podman:
+            words += ["--http-proxy=false"]  # the agent's own way out is not the application's
+        if memory := limits.memory or self._settings.app_memory:
+            words += ["--memory", f"{memory}m"]
+        if limits.cpus:
+            words += ["--cpus", str(limits.cpus)]
+        if processes := limits.processes or self._settings.app_processes:
+            words += ["--pids-limit", str(processes)]
+        if limits.files:
+            words += ["--ulimit", f"nofile={limits.files}:{limits.files}"]
+        if not spec.network:
+            words += ["--network", "none"]
+        return [*words, "--", spec.image, *spec.command]
+
+    def _guard(self, name: str) -> subprocess.Popen[bytes]:
+        """The engine's containers do not end with us by themselves."""
+        remove = self._engine.command("rm", "--force", name)
+        return subprocess.Popen(  # noqa: S603 - our own script and arguments
+            ["/bin/sh", "-c", GUARD, "guard", *remove],
+            env=tool_environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+
+@dataclass(slots=True)
+class Container:
+    """A container that was started."""
+
+    _engine: Engine
+    _name: str
+    _process: subprocess.Popen[bytes]
+    output: int
+    _guard: subprocess.Popen[bytes]
+    #: Its variables.
+    _file: Path
+    over: bool = False
+    _paused: bool = False
+    _ended: asyncio.Future[Ending] | None = None
+
+    async def wait(self) -> Ending:
+        if self._ended is None:
+            self._ended = asyncio.ensure_future(self._wait())
+        return await asyncio.shield(self._ended)
+
+    async def _wait(self) -> Ending:
+        ending = await ended(self._process)
+        self.over = True
+        # Its own end may have been the client's alone.
+        await self._tell("rm", "--force")
+        await asyncio.to_thread(self._dismiss_guard)
+        self._file.unlink(missing_ok=True)
+        return ending
+
+    def _dismiss_guard(self) -> None:
+        self._guard.kill()
+        self._guard.communicate()
+
+    async def terminate(self) -> None:
+        await self.resume()  # one that stands still would never hear of it
+        await self._tell("kill", "--signal", "TERM")
+
+    async def kill(self) -> None:
+        await self._tell("rm", "--force")
+
+    async def pause(self) -> str:
+        trouble = await self._tell("pause")
+        self._paused = not trouble
+        return trouble
+
+    async def resume(self) -> str:
+        if not self._paused:
+            return ""
+        self._paused = False
+        return await self._tell("unpause")
+
+    async def _tell(self, *words: str) -> str:
+        """What was wrong, "" when nothing was."""
+        code, said = await asyncio.to_thread(self._engine.call, [*words, self._name])
+        return said if code else ""
+
+
+def _write_variables(file: Path, variables: dict[str, str]) -> None:
+    """For no eyes but ours: secrets are among them."""
+    for name, value in variables.items():
+        if "\n" in value or "\r" in value:
+            raise CannotRun(f"variable {name} has a line break, which an image cannot be given")
+    file.unlink(missing_ok=True)
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as stream:
+        stream.writelines(f"{name}={value}\n" for name, value in variables.items())

@@ -1,0 +1,60 @@
+"""What this agent can run: packages where user code is allowed, images where the operator
+said so. Looked at once, when an agent starts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from skep.agent.apps.container import Containers, Engine, find_engine
+from skep.agent.apps.process import Processes
+from skep.downloaders.code.isolation import Isolation, detect
+from skep.downloaders.registry import code_refusal
+from skep.model.app import APP_KIND, IMAGE_KIND
+from skep.settings import AgentSettings
+
+_OFF = "the kind {!r} is switched off on this agent (agent.kinds_off)"
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The ways to run an application, or why there is none."""
+
+    isolation: Isolation
+    no_packages: str
+    engine: Engine | None
+    no_images: str
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """As centers are told."""
+        packages = () if self.no_packages else (APP_KIND,)
+        return packages if self.no_images else (*packages, IMAGE_KIND)
+
+    def processes(self, settings: AgentSettings) -> Processes | str:
+        return self.no_packages or Processes(self.isolation, settings)
+
+    def containers(self, settings: AgentSettings) -> Containers | str:
+        if self.engine is None or self.no_images:
+            return self.no_images
+        return Containers(self.engine, settings)
+
+
+#: Of an agent that runs nothing but downloads.
+NOTHING = Offer(Isolation("", "not looked for", own_user=False), "not offered", None, "not offered")
+
+
+def look(settings: AgentSettings, agent: str) -> Offer:
+    """Tries the box and the engine; blocks for a moment."""
+    isolation = Isolation("", "not looked for", own_user=False)
+    if settings.code != "never":
+        isolation = detect()
+    no_packages = code_refusal(settings, isolation)
+    if APP_KIND in settings.kinds_off:
+        no_packages = _OFF.format(APP_KIND)
+    engine = find_engine(settings, agent)
+    no_images = engine if isinstance(engine, str) else ""
+    if IMAGE_KIND in settings.kinds_off:
+        no_images = _OFF.format(IMAGE_KIND)
+    found = None if isinstance(engine, str) else engine
+    return Offer(isolation, no_packages, found, no_images)
