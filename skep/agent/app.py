@@ -225,6 +225,7 @@ class Agent:
         log.info("draining: %d downloads are running", self.holding.active)
         self.holding.closing = True
         self.holding.withdraw()
+        self.downloaders.recall(None)
         self.reporter.report_now()
         await self._until_idle(self._settings.drain_seconds)
         await self.downloaders.close_all()
@@ -341,6 +342,7 @@ class Agent:
         if run is not None:
             self.leaser.refuse(run)
         self.holding.withdraw(run)
+        self.downloaders.recall(run)
         self.reporter.report_now()
         self.pump.poke()
 

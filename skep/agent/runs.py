@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from skep.downloaders.ports import Downloader, Fetched, Kind, OnLine
+from skep.downloaders.ports import Downloader, Fetched, Kind, OnLine, Recallable
 from skep.model.request import Outcome, Work
 from skep.model.run import RunSettings
 from skep.model.states import Failure
@@ -134,6 +134,13 @@ class Downloaders:
         self._retired = [one for one in self._retired if one.active]
         await _close_all([*(self._open.pop(run).downloader for run in stale), *retired])
         return len(stale)
+
+    def recall(self, run: str | None) -> None:
+        """What has not begun is not wanted any more, of one run or of all."""
+        chosen = [opened for name, opened in self._open.items() if run in {None, name}]
+        for one in [*(opened.downloader for opened in chosen), *([] if run else self._retired)]:
+            if isinstance(one, Recallable):
+                one.recall()
 
     async def close(self, run: str) -> None:
         """The run was released: abort what it does."""

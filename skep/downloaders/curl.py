@@ -67,6 +67,9 @@ class CurlDownloader:
             work = replace(work, method=self._verb, body=self._body)
         self._http.start(work, done)
 
+    def recall(self) -> None:
+        self._http.recall()
+
     def pace(self, site: str, spacing: float) -> None:
         self._http.pace(site, spacing)
 

@@ -17,6 +17,7 @@ import pycurl
 
 from skep.archive.frames import Exchange
 from skep.downloaders.decode import BadEncoding, OverLimit
+from skep.downloaders.desk import lost_outcome
 from skep.downloaders.flight import REDIRECTS, BadRequest, Done, Flight
 from skep.downloaders.gate import HostGate
 from skep.downloaders.head import HEAD_LIMIT, Head, retry_after
@@ -68,6 +69,11 @@ class Engine(Line):
     def pace(self, site: str, spacing: float) -> None:
         """Keep so many seconds between two starts on this site, redirects included."""
         self._gate.pace(site, spacing)
+
+    def recall(self) -> None:
+        """Give back as lost what has not begun."""
+        self._give_back_inbox()
+        self.tell(self._recall)
 
     def stop(self) -> None:
         """End the thread; blocks until it has ended, so call it in an executor."""
@@ -321,6 +327,10 @@ class Engine(Line):
 
     def _counts_as_failed(self, status: int) -> bool:
         return status >= FIRST_ERROR_STATUS and status not in self._settings.accept_status
+
+    def _recall(self) -> None:
+        for flight in self._gate.withdraw(lambda flight: not flight.began):
+            self.finished.append((flight.done, Fetched(lost_outcome(flight.work))))
 
     def _abort_all(self) -> None:
         """Give back whatever is here as `lost`, then free libcurl."""

@@ -7,7 +7,8 @@ with a long queue does not hold up the others.
 from __future__ import annotations
 
 from collections import deque
-from heapq import heappop, heappush
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
@@ -100,6 +101,18 @@ class HostGate(Generic[Item]):
         self._ready.clear()
         self._delayed.clear()
         return items
+
+    def withdraw(self, wanted: Callable[[Item], bool]) -> list[Item]:
+        """Take these out of the queues; what runs goes on."""
+        taken: list[Item] = []
+        for host in self._hosts.values():
+            taken += [item for item in host.waiting if wanted(item)]
+            host.waiting = deque(item for item in host.waiting if not wanted(item))
+            host.queued = host.queued and bool(host.waiting)
+        self._ready = deque(host for host in self._ready if host.queued)
+        self._delayed = [entry for entry in self._delayed if entry[2].queued]
+        heapify(self._delayed)
+        return taken
 
     def _settle(self, host: Host[Item]) -> None:
         if host.queued or not host.waiting or host.running >= self._at_once:

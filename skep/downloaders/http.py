@@ -77,6 +77,10 @@ class HttpDownloader:
         self._active += 1
         self._engine.submit(work, done)
 
+    def recall(self) -> None:
+        if not self._closed:
+            self._engine.recall()
+
     def pace(self, site: str, spacing: float) -> None:
         self._engine.pace(site, spacing)
 

@@ -58,6 +58,15 @@ class Paced(Protocol):
 
 
 @runtime_checkable
+class Recallable(Protocol):
+    """A downloader that has a queue of its own, and can give back what waits in it."""
+
+    def recall(self) -> None:
+        """End as `lost` what has not begun; what has may go on. Callable from the event loop
+        only, and only when nobody wants those requests from here any more."""
+
+
+@runtime_checkable
 class OnLine(Protocol):
     """A downloader that can let go of the agent's line while that is dialled again."""
 

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from skep.downloaders.egress import EgressPolicy
 from skep.downloaders.http import HttpKind
-from skep.downloaders.ports import Downloader, Fetched, Kind, Paced
+from skep.downloaders.ports import Downloader, Fetched, Kind, Paced, Recallable
 from skep.downloaders.refusal import RefusedKind, Refusing
 from skep.model.request import Work
 from skep.model.run import RunSettings
@@ -136,6 +136,11 @@ class Routed:
         if downloader is None:
             downloader = self._by_scheme[scheme] = self._claim(scheme) or self._own
         downloader.start(work, done)
+
+    def recall(self) -> None:
+        for one in (self._own, *self._others()):
+            if isinstance(one, Recallable):
+                one.recall()
 
     def pace(self, site: str, spacing: float) -> None:
         if isinstance(self._own, Paced):

@@ -12,11 +12,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Protocol
 
 from skep.errors import ConfigurationError, Conflict, InvalidInput, SkepError
+from skep.jobs.app_keeper import AppKeeper
 from skep.jobs.book import Scheduler
 from skep.jobs.feeding import Feeder
 from skep.jobs.intake import Intake
@@ -71,10 +73,12 @@ class Keeper:
         scheduler: Scheduler,
         spawner: Spawner,
         passes: Passes,
+        apps: AppKeeper,
         data: Path,
         clock: Clock,
         rng: Random,
     ) -> None:
+        self._apps = apps
         self._center = center
         self._settings = settings
         self._store = store
@@ -136,6 +140,8 @@ class Keeper:
     async def _care(self, held: JobRun) -> None:
         try:
             await self._see_to(held)
+            # Continued while we let go of it: a step in between has passed it over.
+            self.nudge.ring()
         except ConfigurationError as error:
             # A sink that was good when the job was kept, and is not here and now.
             await self._alert(held, error.detail)
@@ -158,7 +164,9 @@ class Keeper:
         )
         try:
             outflow.start(job.sinks if job.spider else ())
-            if job.spider is None:
+            if job.app is not None:
+                run, said = await self._apps.follow(held, job.app, partial(self._state, held, job))
+            elif job.spider is None:
                 run, said = await self._follow(held, job)
             else:
                 run, said = await self._drive(held, job, job.spider)

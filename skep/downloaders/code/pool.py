@@ -94,6 +94,10 @@ class CodeDownloader:
         self._waiting.append(job)
         self._feed_soon()
 
+    def recall(self) -> None:
+        while self._waiting:
+            self._loop.call_soon(self._fail, self._waiting.popleft(), Failure.LOST, "recalled")
+
     async def close(self) -> None:
         if self._closed:
             return

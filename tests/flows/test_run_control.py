@@ -1,0 +1,262 @@
+"""Pause, continue, restart and stop reach every process of a run, and each says so (R2).
+
+Every loop that looks by itself is made slow here: what arrives soon was pushed. With two
+centers the run is seen to by the first, and every word is given to the second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import psutil
+import pytest
+
+from skep.embed import LocalAgent
+from skep.runtime.clock import SystemClock
+from skep.testing.centers import RunningCenter, running_center
+from skep.testing.fleet import tell
+from skep.testing.servers import Postgres
+from skep.testing.site import DemoSite
+
+#: R2 allows 2 s. A machine that does many other things gets more; the pollers take longer.
+SOON = 10.0
+WAIT = 40
+SLOW: dict[str, Any] = {
+    "egress_allow": ["127.0.0.0/8"],
+    "center_heartbeat_every": 20.0,
+    "center_alive_after": 60.0,
+    "center_sweep_every": 30.0,
+    "jobs_keep_every": 30.0,
+    "jobs_lease_seconds": 120.0,
+}
+SPIDER = """
+import skep
+
+
+class Endless(skep.Spider):
+    name = "endless"
+    url: str = ""
+    settings = {"block_size": 5, "outstanding_limit": 20}
+
+    def start(self):
+        number = 0
+        while True:
+            number += 1
+            yield skep.Request(f"{self.url}/page/{number % 50}", again=True)
+
+    def parse(self, response):
+        yield {"url": response.url}
+"""
+GENERATOR = """
+import time
+
+
+def generate():
+    number = 0
+    while True:
+        yield f"http://127.0.0.1:9/{number}"
+        number += 1
+        time.sleep(0.01)
+"""
+
+
+class Ground:
+    """One or two centers, an agent at the first, a site."""
+
+    def __init__(self, centers: Sequence[RunningCenter], site: DemoSite) -> None:
+        self.first = centers[0]
+        self.last = centers[-1]
+        self.site = site
+        self.longest = 0.0
+
+    async def job(self, name: str, **document: Any) -> str:
+        """Kept, and its run started at the first center."""
+        put = await self.first.admin.put(f"/api/v1/jobs/{name}", {"name": name, **document})
+        assert put.status == 200, put.content
+        run: str = (await self.first.admin.post(f"/api/v1/jobs/{name}/run")).json()["run"]
+        return run
+
+    async def word(self, path: str) -> list[dict[str, Any]]:
+        """Given to the last center; everybody whom it reached, and all have obeyed."""
+        answer = (await self.last.admin.post(f"/api/v1/{path}?wait={WAIT}")).json()
+        reached: list[dict[str, Any]] = answer["reached"]
+        assert all(one["obeyed"] for one in reached), reached
+        self.longest = max([self.longest, *(one["seconds"] for one in reached)])
+        return reached
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(60):
+            while not condition():  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+
+    async def more_hits(self, count: int = 10) -> None:
+        wanted = sum(self.site.hits.values()) + count
+        await self.until(lambda: sum(self.site.hits.values()) >= wanted)
+
+    def child(self, run: str) -> int:
+        found = self.first.services.jobs.keeper.children.get(run)
+        return found.pid if found else 0
+
+
+@asynccontextmanager
+async def grounded(
+    folder: Path, spiders: Path, count: int, shared: dict[str, Any]
+) -> AsyncIterator[Ground]:
+    (spiders / "endless.py").write_text(SPIDER)
+    async with AsyncExitStack() as stack:
+        centers = []
+        for number in range(count):
+            # The second center keeps no runs: words must travel.
+            flags = {**SLOW, **shared, "jobs_folder": str(spiders)}
+            flags |= {"jobs_runs_limit": 100 if number == 0 else 0}
+            running = running_center(folder / f"c{number}", **flags)
+            centers.append(await stack.enter_async_context(running))
+        agent = LocalAgent(centers[0].local, SystemClock(), Random(3))
+        await agent.start()
+        stack.push_async_callback(agent.stop)
+        site = await stack.enter_async_context(DemoSite(pages=50, latency=0.02))
+        yield Ground(centers, site)
+
+
+@pytest.fixture(params=["one", "two"])
+async def ground(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Ground]:
+    spiders = tmp_path / "spiders"
+    spiders.mkdir()
+    shared: dict[str, Any] = {}
+    if request.param == "two":
+        postgres: Postgres = request.getfixturevalue("postgres_server")
+        shared = {
+            "store_url": postgres.fresh_database(),
+            "bus_url": request.getfixturevalue("redis_url"),
+            "archive_url": str(tmp_path / "archive"),
+        }
+    count = 2 if shared else 1
+    async with grounded(tmp_path, spiders, count, shared) as found:
+        yield found
+
+
+def kinds(reached: Sequence[dict[str, Any]]) -> list[str]:
+    return sorted(one["kind"] for one in reached)
+
+
+@pytest.mark.parametrize("rounds", [1, pytest.param(20, marks=pytest.mark.slow)])
+async def test_agents_and_the_spider_that_a_center_keeps(ground: Ground, rounds: int) -> None:
+    """R2: by message to the job's name; the process ends, comes back, and is another."""
+    spider = {"path": "endless.py", "arguments": {"url": ground.site.url}}
+    run = await ground.job("endless", spider=spider)
+    await ground.more_hits()
+    for _ in range(rounds):
+        before = ground.child(run)
+        reached = await ground.word("jobs/endless/pause")
+        assert "spider" in kinds(reached), reached
+        assert not ground.child(run)
+        assert not psutil.pid_exists(before)
+        hits = sum(ground.site.hits.values())
+        assert kinds(await ground.word("jobs/endless/resume")) == ["spider"]
+        await ground.more_hits()
+        assert sum(ground.site.hits.values()) > hits
+        assert ground.child(run) not in {0, before}
+    assert kinds(await ground.word(f"runs/{run}/restart")) == ["spider"]
+    last = await ground.word("jobs/endless/stop")
+    assert "spider" in kinds(last)
+    tell("R2 spider", rounds=rounds, longest=ground.longest)
+    assert ground.longest < SOON
+
+
+async def test_a_restart_of_a_job_ends_one_spider_and_begins_another(ground: Ground) -> None:
+    """R2: restart; the answer names both."""
+    spider = {"path": "endless.py", "arguments": {"url": ground.site.url}}
+    run = await ground.job("endless", spider=spider)
+    await ground.more_hits()
+    # At the first center, which is the one that may keep runs here.
+    answer = await ground.first.admin.post(f"/api/v1/jobs/endless/restart?wait={WAIT}")
+    moved = answer.json()
+    spiders = [one for one in moved["reached"] if one["kind"] == "spider"]
+    assert [one["run"] for one in spiders] == [run, moved["started"]]
+    assert all(one["obeyed"] for one in moved["reached"]), moved["reached"]
+    assert ground.child(moved["started"])
+    assert not ground.child(run)
+
+
+async def test_generators_end_and_begin_again(ground: Ground) -> None:
+    """R2: their processes are gone when the word was obeyed."""
+    run = await ground.job("many", generators=[{"kind": "python", "code": GENERATOR}])
+    store = ground.first.services.store
+    async with asyncio.timeout(60):
+        while not [one for one in await store.generations.of(run) if one.taken]:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    reached = await ground.word("jobs/many/pause")
+    assert "generators" in kinds(reached)
+    (generation,) = await store.generations.of(run)
+    assert "generators" in kinds(await ground.word("jobs/many/resume"))
+    async with asyncio.timeout(60):
+        while (await store.generations.of(run))[0].starts == generation.starts:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    assert "generators" in kinds(await ground.word("jobs/many/stop"))
+    tell("R2 generators", longest=ground.longest)
+    assert ground.longest < SOON
+
+
+async def test_a_spider_that_somebody_drives_elsewhere(ground: Ground, tmp_path: Path) -> None:
+    """R2: `skep run --center` on another machine hears every word in the read it waits in."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "skep.spiders", str(tmp_path / "spiders" / "endless.py")),
+        *("--data", str(ground.first.folder), "-a", f"url={ground.site.url}"),
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        await ground.more_hits()
+        for verb in ("pause", "continue", "restart", "pause", "continue", "cancel"):
+            reached = await ground.word(f"runs/endless/{verb}")
+            (spider,) = [one for one in reached if one["kind"] == "spider"]
+            assert spider["name"] == "elsewhere", (verb, reached)
+            if verb == "continue":
+                await ground.more_hits()
+        async with asyncio.timeout(60):
+            assert await process.wait() == 1
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    tell("R2 elsewhere", longest=ground.longest)
+    assert ground.longest < SOON
+
+
+async def test_a_paused_run_starts_nothing_and_a_stopped_one_lets_go(ground: Ground) -> None:
+    """R2: what has begun may end when a run is paused, and is dropped when it is stopped."""
+    ground.site.latency = 0.5
+    await ground.first.open_run("web", block_size=50, host_concurrency=4)
+    await ground.first.put("web", [{"uri": url} for url in ground.site.page_urls()])
+    await ground.more_hits(4)
+    assert kinds(await ground.word("runs/web/pause")) == ["agent"]
+    hits = sum(ground.site.hits.values())
+    async with asyncio.timeout(60):
+        while (await ground.first.ledger("web")).leased:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    ledger = await ground.first.ledger("web")
+    assert ledger.done + ledger.queued == 50
+    assert ledger.done <= hits + 4, "only what was on its way to the site may come to it"
+    await ground.word("runs/web/continue")
+    await ground.more_hits(2)
+    assert kinds(await ground.word("runs/web/cancel")) == ["agent"]
+    hits = sum(ground.site.hits.values())
+    async with asyncio.timeout(60):
+        while (await ground.first.ledger("web")).open:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    assert sum(ground.site.hits.values()) == hits
+    assert (await ground.first.ledger("web")).cancelled > 0
+    tell("R2 agents", longest=ground.longest)
+
+
+async def test_nobody_has_to_be_told(tmp_path: Path) -> None:
+    """A run without processes answers at once, however long somebody would wait."""
+    async with running_center(tmp_path / "data") as center:
+        await center.open_run("web")
+        answer = (await center.admin.post(f"/api/v1/runs/web/pause?wait={WAIT}")).json()
+    assert (answer["run"]["state"], answer["reached"]) == ("paused", [])
