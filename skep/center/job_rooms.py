@@ -9,7 +9,12 @@ from random import Random
 
 from skep.archive.ports import Archive
 from skep.center.auth import Auth, DriverPasses
+from skep.center.placement_rooms import PlacementRooms
 from skep.downloaders.egress import EgressPolicy
+from skep.jobs.app_git import GitPacker
+from skep.jobs.app_keeper import AppKeeper, Tell
+from skep.jobs.app_packer import Packer
+from skep.jobs.app_places import Places
 from skep.jobs.book import JobBook
 from skep.jobs.definition import Checker
 from skep.jobs.feeding import Feeder
@@ -49,6 +54,8 @@ def build_jobs(
     auth: Auth,
     validator: Validator,
     intake: Intake,
+    placement: PlacementRooms,
+    tell: Tell,
     clock: Clock,
     rng: Random,
 ) -> JobRooms:
@@ -62,6 +69,9 @@ def build_jobs(
     restart = Backoff(first=jobs.restart_first, cap=jobs.restart_cap)
     feeder = Feeder(store, intake, archive, sources, clock, rng, restart)
     starts = JobStarts(name, store, intake, feeder, clock, rng)
+    packer = Packer(store, folder, jobs.package_bytes, GitPacker(egress, os.environ), clock)
+    places = Places(store, placement.roster, placement.placer, placement.allocator, clock, rng)
+    apps = AppKeeper(jobs, store, intake, places, packer, tell, clock)
     keeper = Keeper(
         name,
         settings.jobs,
@@ -72,11 +82,12 @@ def build_jobs(
         scheduler,
         Spawner(folder, data, os.environ),
         DriverPasses(auth, store),
+        apps,
         data,
         clock,
         rng,
     )
-    checker = Checker(validator, sorted(validator.downloaders), folder)
+    checker = Checker(validator, sorted(validator.downloaders), folder, data / "secrets")
     trials = Trials(sources, validator, clock)
     book = JobBook(store, checker, scheduler, clock, trials, jobs.test_seconds)
     firing = Firing(store.fires, starts, clock, name)

@@ -21,6 +21,7 @@ from skep.store.ports import Store
 class PlacementRooms:
     """Who may take what, who is chosen, and what becomes of runs whose agents are gone."""
 
+    roster: Roster
     placer: Placer
     allocator: Allocator
     overseer: Overseer
@@ -52,4 +53,4 @@ def build_placement(
         bus.lanes.remove,
         look_again,
     )
-    return PlacementRooms(placer, allocator, overseer)
+    return PlacementRooms(roster, placer, allocator, overseer)

@@ -37,6 +37,9 @@ from skep.store.ports import Store
 
 #: Schemes that the agents of this version can download.
 SCHEMES = ("http", "https")
+#: Seconds from one writing of heartbeats to the next: all that came meanwhile share it, so
+#: that a thousand agents are some transactions a second, and no beat waits to be noticed.
+BEATS_EVERY = 0.03
 
 
 @dataclass(slots=True)
@@ -145,7 +148,7 @@ def build(
 
     manners = Manners(settings.sites)
     hub, pages = Hub(bus, clock, name), Bell()
-    roster = Roster(settings.center, store, clock, known_kinds())
+    roster = Roster(settings.center, store, clock, known_kinds(), beats_every=BEATS_EVERY)
     placement = build_placement(
         settings, store, bus, hub, roster, clock, rng, there_is_work, look_again
     )
@@ -168,7 +171,19 @@ def build(
     intake = Intake(
         store, validator, clock, nudge.ring, guard.check, placement.allocator, control.moved
     )
-    jobs = build_jobs(name, settings, store, archive, auth, validator, intake, clock, rng)
+    jobs = build_jobs(
+        name,
+        settings,
+        store,
+        archive,
+        auth,
+        validator,
+        intake,
+        placement,
+        hub.send,
+        clock,
+        rng,
+    )
     jobs.keeper.obeyed = control.obeyed
     restart_at = jobs.keeper.restarts.get
 

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from skep.errors import InvalidInput, InvalidJob, SkepError
+from skep.jobs.app_check import app_faults
 from skep.jobs.code_check import check_generator, check_python, check_shell
 from skep.jobs.notices import flaws_of
 from skep.jobs.shape import Fault, fields_of
@@ -67,11 +68,16 @@ class Checker:
     kind allowed, against what any center might do."""
 
     def __init__(
-        self, validator: Validator, kinds: Iterable[str] = KINDS, folder: Path | None = None
+        self,
+        validator: Validator,
+        kinds: Iterable[str] = KINDS,
+        folder: Path | None = None,
+        secrets: Path | None = None,
     ) -> None:
         self._validator = validator
         self._kinds = tuple(kinds)
         self._folder = folder
+        self._secrets = secrets
 
     def check(self, document: Any) -> Job:
         """The job; raises InvalidJob with a line for every fault. Reads files and asks `sh`:
@@ -101,11 +107,21 @@ class Checker:
         _schedule(fields.get("schedule"), fields.get("name", ""), faults)
         if isinstance(document, Mapping):
             _something_to_do(document, faults)
+            self._app(document, fields, faults)
         if faults:
             return None, faults
         job = _made(fields)
-        _try(lambda: self._validator.check_settings(job.run_settings(UNSAID)), "settings", faults)
+        settings = job.run_settings(UNSAID)
+        if job.app is None:
+            _try(lambda: self._validator.check_settings(settings), "settings", faults)
         return (None, faults) if faults else (job, [])
+
+    def _app(
+        self, document: Mapping[str, Any], fields: dict[str, Any], faults: list[Fault]
+    ) -> None:
+        if document.get("app") is not None:
+            part, placed = fields.get("app"), fields.get("placement")
+            faults += app_faults(part, document, placed, self._folder, self._secrets)
 
     def _downloader(self, part: Downloader | None, faults: list[Fault]) -> None:
         if part is None:
@@ -236,10 +252,14 @@ def _kind_of(fields: Mapping[str, Any]) -> str:
 
 def _something_to_do(document: Mapping[str, Any], faults: list[Fault]) -> None:
     requested = document.get("requests") or document.get("generators")
+    if document.get("app") is not None:
+        return
     if document.get("spider") and requested:
         faults.append(Fault("spider", "a job has a spider, or requests and generators, not both"))
     if not document.get("spider") and not requested:
-        faults.append(Fault("requests", "is missing; a job has requests, generators or a spider"))
+        faults.append(
+            Fault("requests", "is missing; a job has requests, generators, a spider or an app")
+        )
 
 
 def _generator_names(parts: Sequence[Generator | None], faults: list[Fault]) -> None:

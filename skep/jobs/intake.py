@@ -49,13 +49,17 @@ class Intake:
         #: Raises DiskFull when nothing more is to be taken.
         self.has_room = has_room
 
-    async def open_run(self, run_id: RunId, new: NewRun, wait: float = 0.0) -> tuple[Run, bool]:
+    async def open_run(
+        self, run_id: RunId, new: NewRun, wait: float = 0.0, *, checked: bool = False
+    ) -> tuple[Run, bool]:
         """(run, whether it is new). Opening a run twice gives the one that is there.
 
         A run that needs agents gets them now, after `wait` seconds at most; raises
         NotEnoughAgents, and then there is no run.
         """
-        if new.settings.code is None:
+        if checked:  # of an application: no downloader could follow them
+            pass
+        elif new.settings.code is None:
             self._validator.check_settings(new.settings)
         else:  # a shell reads scripts, which takes some milliseconds
             await asyncio.to_thread(self._validator.check_settings, new.settings)

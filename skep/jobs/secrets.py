@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from skep.jobs.notices import hidden_target
+from skep.model.app import AppPart
 from skep.model.job import Job, SinkPart
 from skep.streams.registry import secrets_hidden
 
@@ -26,7 +27,18 @@ def hidden(job: Job) -> Job:
     )
     parts = tuple(msgspec.structs.replace(one, url=_starred(one.url)) for one in job.generators)
     return msgspec.structs.replace(
-        job, settings=settings, sinks=sinks, notices=rules, generators=parts
+        job, settings=settings, sinks=sinks, notices=rules, generators=parts, app=_app(job.app)
+    )
+
+
+def _app(part: AppPart | None) -> AppPart | None:
+    """Names of variables and secrets stay; what is in a variable may be a password."""
+    if part is None:
+        return None
+    environment = dict.fromkeys(part.environment, STARS)
+    command = tuple(map(_starred, part.command))
+    return msgspec.structs.replace(
+        part, environment=environment, command=command, package=_starred(part.package)
     )
 
 

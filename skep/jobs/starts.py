@@ -81,8 +81,8 @@ class JobStarts:
         job = (await self._store.jobs.revision(begun.job, begun.revision)).job
         try:
             new = NewRun(job.name, job.run_settings(RunSettings()))
-            await self._intake.open_run(begun.run, new)
-            if not begun.fed and job.spider is None:
+            await self._intake.open_run(begun.run, new, checked=job.app is not None)
+            if not begun.fed and job.spider is None and job.app is None:
                 await self._feeder.requests(begun.run, job)
         except (InvalidInput, NotEnoughAgents) as error:
             await self._give_up(begun, error)

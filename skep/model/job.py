@@ -212,7 +212,16 @@ class Job(_Part, frozen=True):
             fields |= self._downloading(chosen.memory_limit)
         if self.placement != PlacementPart():
             fields["placement"] = Placement(**msgspec.structs.asdict(self.placement))
+        if self.app is not None:
+            fields |= self._application(self.app)
         return RunSettings(**fields)
+
+    def _application(self, part: AppPart) -> dict[str, Any]:
+        """Its agents are chosen once, one for each instance; `any` is one of any."""
+        asked = Placement(**msgspec.structs.asdict(self.placement))
+        n = asked.n if asked.strategy == "fixed" else 1
+        fixed = msgspec.structs.replace(asked, strategy="fixed", n=n)
+        return {"downloader": part.kind, "placement": fixed}
 
     def _downloading(self, megabytes: int) -> dict[str, Any]:
         part = self.downloader
