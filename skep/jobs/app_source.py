@@ -1,0 +1,93 @@
+"""Where an application's package comes from: the words of `git+URL@REF` and of files. Pure,
+but for looking where a path leads. Used by centers and by `skep job lint`.
+
+A URL or a ref that passes here can stand in git's argument vector: it is of an allowed
+protocol, has no password, and can not be taken for an option.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+#: Protocols that git may speak; `file` only inside the folder for jobs.
+PROTOCOLS = ("https", "ssh", "git", "file")
+_REF = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+-]{0,199}")
+_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,250}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]")
+_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
+_PATH = re.compile(r"/[A-Za-z0-9._~/%+@=-]*")
+#: name-version(-build)?-python-abi-platform.whl
+_WHEEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+!]*-){4,5}[A-Za-z0-9._]+\.whl")
+
+
+class GitSource(msgspec.Struct, frozen=True):
+    """A repository and a branch, a tag or a commit in it."""
+
+    url: str
+    ref: str
+    host: str = ""
+    #: Of a `file` URL.
+    path: Path | None = None
+
+    @property
+    def protocol(self) -> str:
+        return self.url.partition(":")[0]
+
+
+def git_source(package: str) -> GitSource:
+    """`git+URL@REF` taken apart; raises ValueError that says what is wrong."""
+    url, at, ref = package.removeprefix("git+").rpartition("@")
+    if not at or not _is_ref(ref):
+        raise ValueError("ends in @ and a branch, a tag or a commit: git+URL@REF")
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise ValueError(f"is no URL: {error}") from None
+    if parts.scheme not in PROTOCOLS:
+        raise ValueError(f"git is spoken by {', '.join(PROTOCOLS)}, not {parts.scheme[:20]!r}")
+    if parts.query or parts.fragment or not _PATH.fullmatch(parts.path):
+        raise ValueError("the URL of a repository has a plain path and nothing after it")
+    if parts.scheme == "file":
+        return _in_a_folder(url, ref, parts.netloc, parts.path)
+    _check_host(parts.netloc, parts.hostname or "", port)
+    return GitSource(url, ref, parts.hostname or "")
+
+
+def _is_ref(ref: str) -> bool:
+    odd = ".." in ref or "//" in ref or "/." in ref or ref.endswith(("/", ".", ".lock"))
+    return bool(_REF.fullmatch(ref)) and not odd
+
+
+def _in_a_folder(url: str, ref: str, netloc: str, path: str) -> GitSource:
+    if netloc or path == "/":
+        raise ValueError("a repository on this machine is file:///PATH")
+    return GitSource(url, ref, path=Path(unquote(path)))
+
+
+def _check_host(netloc: str, host: str, port: int | None) -> None:
+    user, at, place = netloc.rpartition("@")
+    if ":" in user:
+        raise ValueError("has a password in it; use a deploy key of the center, or a public one")
+    if at and not _USER.fullmatch(user):
+        raise ValueError(f"{user[:50]!r} is no user name")
+    bare = place.removesuffix(f":{port}") if port is not None else place
+    if not host or not _HOST.fullmatch(bare):
+        raise ValueError("has no host that git could ask")
+
+
+def check_wheel_name(name: str) -> None:
+    """Raises ValueError for a name that pip would not take."""
+    if not _WHEEL.fullmatch(name):
+        raise ValueError(f"{name[:200]!r} is no name of a wheel")
+
+
+def inside(folder: Path, name: Path) -> Path:
+    """A place in the folder, links followed; raises ValueError for one that lies elsewhere."""
+    found = (folder / name).resolve()
+    if not found.is_relative_to(folder.resolve()):
+        raise ValueError(f"{str(name)!r} lies outside the folder for jobs")
+    return found
