@@ -6,7 +6,7 @@ the test that tries every route without a token all read the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +42,15 @@ class Raw:
     content_type: str
     headers: dict[str, str] = field(default_factory=dict)
     status: int = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """An answer too large for memory: `size` bytes, as they come."""
+
+    parts: AsyncIterator[bytes]
+    content_type: str
+    size: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,12 @@ from typing import Any
 import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
 from skep.center.auth import REMEMBER_SECONDS
-from skep.center.endpoint import Call, Endpoint, Raw
+from skep.center.endpoint import Call, Endpoint, Raw, Streamed
 from skep.center.services import Services
 from skep.center.tries import WINDOW
 from skep.errors import (
@@ -175,6 +175,9 @@ def _response(row: Endpoint, result: Any, request: Request) -> Response:
     if isinstance(result, Raw):
         headers = {**_SAFE_HEADERS, **result.headers}
         return Response(result.content, result.status, headers, media_type=result.content_type)
+    if isinstance(result, Streamed):
+        headers = {**_SAFE_HEADERS, "content-length": str(result.size)}
+        return StreamingResponse(result.parts, 200, headers, media_type=result.content_type)
     kind = codec.MSGPACK if codec.MSGPACK in request.headers.get("accept", "") else codec.JSON
     data, encoding = codec.encode(result, kind), ""
     if codec.ZSTD in request.headers.get("accept-encoding", ""):

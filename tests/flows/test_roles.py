@@ -53,6 +53,8 @@ CHANGES = {
     ("POST", "/api/v1/storage/clean"): Role.ADMIN,
     ("POST", "/api/v1/runs/{run}/revive"): Role.OPERATOR,
     ("POST", "/api/v1/runs/{run}/restart"): Role.OPERATOR,
+    ("POST", "/api/v1/runs/{run}/instances/{no}/restart"): Role.OPERATOR,
+    ("POST", "/api/v1/runs/{run}/instances/{no}/stop"): Role.OPERATOR,
     ("POST", "/api/v1/runs/{run}/{verb}"): Role.OPERATOR,
     ("PUT", "/api/v1/jobs/{job}"): Role.OPERATOR,
     ("DELETE", "/api/v1/jobs/{job}"): Role.OPERATOR,

@@ -1,0 +1,199 @@
+"""Instances of applications: listed, read, stopped, restarted."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from skep.center.api.names import RUN_NAMES, number, run_name
+from skep.center.auth import Role
+from skep.center.endpoint import Call, Endpoint
+from skep.errors import Conflict, InvalidInput, NotFound, UnknownRun
+from skep.jobs.app_keeper import APPS
+from skep.model.app import Instance, InstanceState, wish_for
+from skep.model.run import Run
+from skep.wire.messages import Command
+
+#: Seconds between two looks at a log that somebody waits for.
+LOOK_AGAIN = 0.25
+WAIT_MAX = 30.0
+_MOST = 2**31 - 1
+_NUMBERS: dict[str, Any] = {
+    **RUN_NAMES,
+    "no": {"type": "integer", "minimum": 0, "maximum": _MOST},
+}
+
+
+class InstanceLine(msgspec.Struct):
+    """An instance, and what it shall be."""
+
+    instance: Instance
+    wanted: InstanceState
+
+
+class Instances(msgspec.Struct):
+    """By their numbers; none before the run's package is ready."""
+
+    items: list[InstanceLine]
+
+
+class LogAsk(msgspec.Struct):
+    """From which byte on, negative counted from the end; how many at most; and how many
+    seconds to wait for the first."""
+
+    start: Annotated[int, Meta(ge=-(2**62), le=2**62)] = msgspec.field(default=0, name="from")
+    limit: Annotated[int, Meta(ge=1, le=4 * 2**20)] = 2**18
+    wait: Annotated[float, Meta(ge=0, le=WAIT_MAX)] = 0.0
+
+
+class LogText(msgspec.Struct):
+    """A part of a log. Bytes that are no UTF-8 are shown as replacement characters."""
+
+    text: str
+    #: Where it begins and ends in the whole; ask again with `from=next`.
+    start: int
+    next: int
+    #: Where the whole ends now.
+    end: int
+    #: The oldest byte that is kept: so many were deleted. And bytes that agents dropped.
+    deleted: int
+    lost: int
+    #: The instance has ended, and everything that is known of its log was given.
+    over: bool
+
+
+async def list_instances(call: Call) -> Instances:
+    """The instances of a run of an application."""
+    run = await call.services.store.runs.get(run_name(call.path["run"]))
+    found = await call.services.store.apps.of(run.id)
+    return Instances([_line(run, one) for one in found])
+
+
+def _line(run: Run, one: Instance) -> InstanceLine:
+    return InstanceLine(one, wish_for(run.state, one.halted))
+
+
+async def instance_log(call: Call) -> LogText:
+    """What an instance wrote, on whichever agents."""
+    run, no, query = run_name(call.path["run"]), _number(call), call.query
+    store, clock = call.services.store, call.services.clock
+    deadline = clock.monotonic() + query.wait
+    while True:
+        one = await _instance(call, run, no)
+        part = await store.apps.read_log(run, no, query.start, query.limit)
+        quiet = clock.monotonic() >= deadline or one.ended or call.services.closing.is_set()
+        if part.data or quiet or await call.gone():
+            break
+        await clock.sleep(LOOK_AGAIN)
+    data = whole_characters(part.data) if part.start + len(part.data) < part.log_end else part.data
+    following = part.start + len(data)
+    return LogText(
+        data.decode(errors="replace"),
+        part.start,
+        following,
+        part.log_end,
+        part.log_start,
+        part.lost,
+        one.ended and following >= part.log_end,
+    )
+
+
+def whole_characters(data: bytes) -> bytes:
+    """Without the beginning of a character whose end comes with the next part."""
+    for back in range(1, min(4, len(data))):
+        lead = data[-back]
+        if lead >= 0xC0:  # noqa: PLR2004 - the first byte of several
+            length = 2 + (lead >= 0xE0) + (lead >= 0xF0)  # noqa: PLR2004
+            return data[:-back] if back < length else data
+        if lead < 0x80:  # noqa: PLR2004 - a character of its own
+            return data
+    return data
+
+
+async def restart_instance(call: Call) -> InstanceLine:
+    """Start an instance anew."""
+    run, no = run_name(call.path["run"]), _number(call)
+    await call.services.store.runs.get(run)
+    one = await call.services.store.apps.restart(run, no, call.services.clock.now())
+    return await _told(call, one)
+
+
+async def stop_instance(call: Call) -> InstanceLine:
+    """Stop an instance, until it is restarted."""
+    run, no = run_name(call.path["run"]), _number(call)
+    await call.services.store.runs.get(run)
+    one = await call.services.store.apps.stop(run, no, call.services.clock.now())
+    return await _told(call, one)
+
+
+async def _told(call: Call, one: Instance) -> InstanceLine:
+    if one.agent:
+        await call.services.hub.send(one.agent, Command(APPS))
+    return _line(await call.services.store.runs.get(one.run), one)
+
+
+async def _instance(call: Call, run: str, no: int) -> Instance:
+    """Raises UnknownRun and NotFound."""
+    for one in await call.services.store.apps.of(run):
+        if one.no == no:
+            return one
+    await call.services.store.runs.get(run)
+    raise NotFound(f"run {run} has no instance {no}")
+
+
+def _number(call: Call) -> int:
+    found = number(call.path["no"])
+    if found > _MOST:
+        raise InvalidInput(f"{found} is no number of an instance")
+    return found
+
+
+def _row(
+    method: str, path: str, handler: Any, role: Role, summary: str, gives: Any, **more: Any
+) -> Endpoint:
+    errors = (InvalidInput, UnknownRun, NotFound, Conflict)[: 4 if method == "POST" else 3]
+    return Endpoint(
+        method,
+        f"/api/v1/runs/{{run}}/instances{path}",
+        role,
+        handler,
+        summary,
+        gives=gives,
+        errors=errors,
+        tag="apps",
+        parameters=_NUMBERS,
+        **more,
+    )
+
+
+ENDPOINTS = (
+    _row("GET", "", list_instances, Role.VIEWER, "List instances of an application", Instances),
+    _row(
+        "GET",
+        "/{no}/log",
+        instance_log,
+        Role.VIEWER,
+        "Read the log of an instance",
+        LogText,
+        asks=LogAsk,
+        notes="With `wait` it answers as soon as there is something to read.",
+    ),
+    _row(
+        "POST",
+        "/{no}/restart",
+        restart_instance,
+        Role.OPERATOR,
+        "Start an instance anew",
+        InstanceLine,
+    ),
+    _row(
+        "POST",
+        "/{no}/stop",
+        stop_instance,
+        Role.OPERATOR,
+        "Stop an instance until it is restarted",
+        InstanceLine,
+    ),
+)
