@@ -23,6 +23,7 @@
     ├── Unavailable             503  try again: nothing was changed
     │   ├── StoreDown           503
     │   ├── BusDown             503
+    │   ├── ArchiveDown         503
     │   └── DiskFull            507
     ├── NotEnoughAgents         409  a run needs agents that are not there, and did not start
     ├── CenterUnreachable        -   raised by clients, never sent
@@ -169,6 +170,11 @@ class StoreDown(Unavailable):
 class BusDown(Unavailable):
     code = "bus_down"
     title = "The bus does not answer"
+
+
+class ArchiveDown(Unavailable):
+    code = "archive_down"
+    title = "The archive takes and gives nothing"
 
 
 class DiskFull(Unavailable):

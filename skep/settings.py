@@ -84,9 +84,12 @@ class BusSettings(_Room, frozen=True):
 class ArchiveSettings(_Room, frozen=True):
     """Where bodies are kept."""
 
-    url: Annotated[str, Meta(description="A folder; empty: `archive` in the data folder.")] = ""
+    url: Annotated[
+        str, Meta(description="A folder or s3://BUCKET/FOLDER?endpoint=URL; empty: DATA/archive.")
+    ] = ""
+    secret: Annotated[str, Meta(description="S3's KEY:SECRET: a file's name in DATA/secrets.")] = ""
     segment_bytes: Annotated[
-        int, Meta(gt=0, description="A segment is closed when it is larger, in bytes.")
+        int, Meta(gt=0, description="A larger segment is closed, in bytes; S3: 64 MiB at most.")
     ] = 256 * 2**20
 
 

@@ -18,7 +18,7 @@ from typing import TypeVar
 import hypothesis
 import pytest
 
-from skep.testing import servers
+from skep.testing import object_store, servers
 from skep.testing.clock import ManualClock
 
 #: The table of faults: `make faults`.
@@ -84,6 +84,12 @@ def nginx_server() -> Iterator[servers.Nginx]:
 @pytest.fixture(scope="session")
 def tinyproxy_server() -> Iterator[servers.Tinyproxy]:
     yield from for_the_session(servers.tinyproxy)
+
+
+@pytest.fixture(scope="session")
+def seaweedfs_server() -> Iterator[object_store.SeaweedFS]:
+    """S3. Its tests are in the xdist group `s3`, so that one of these is enough."""
+    yield from for_the_session(object_store.seaweedfs)
 
 
 @pytest.fixture(scope="session")

@@ -38,6 +38,14 @@ def is_segment(name: str) -> bool:
     return _SEGMENT.fullmatch(name) is not None
 
 
+def check_writer(name: str) -> None:
+    """Raises ConfigurationError for what cannot begin the name of a file."""
+    if not _WRITER.fullmatch(name):
+        raise ConfigurationError(
+            f"{name!r} cannot name an archive writer: use letters, digits, '.', '_', '-'."
+        )
+
+
 def segment_name(writer: str, number: int) -> str:
     return f"{writer}-{number:08d}{SUFFIX}"
 
@@ -69,10 +77,7 @@ class SegmentWriter:
     """Appends to the newest segment of one writer, and begins the next one."""
 
     def __init__(self, folder: Path, writer: str, segment_bytes: int, maker: FrameMaker) -> None:
-        if not _WRITER.fullmatch(writer):
-            raise ConfigurationError(
-                f"{writer!r} cannot name an archive writer: use letters, digits, '.', '_', '-'."
-            )
+        check_writer(writer)
         self._folder = folder
         self._writer = writer
         self._segment_bytes = segment_bytes

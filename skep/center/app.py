@@ -7,6 +7,7 @@ about order, retries or placement: that is further down.
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from random import Random
 
 import msgspec
@@ -15,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import WebSocketRoute
 
 from skep.archive.ports import Archive
-from skep.archive.registry import open_archive
+from skep.archive.registry import login_of, open_archive
 from skep.bus.ports import Bus
 from skep.bus.registry import open_bus
 from skep.center.api import (
@@ -121,7 +122,13 @@ class Center:
         """Borders by their URLs; raises ConfigurationError."""
         store = open_store(settings.store_url, settings.store)
         bus = open_bus(settings.bus.url, lane_limits(settings.lanes))
-        archive = open_archive(settings.archive_url, name, settings.archive.segment_bytes)
+        archive = open_archive(
+            settings.archive_url,
+            name,
+            settings.archive.segment_bytes,
+            home=Path(settings.data),
+            login=login_of(settings),
+        )
         return cls(name, settings, store, bus, archive, clock, rng)
 
     def _starlette(self) -> Starlette:

@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from skep.archive.registry import folder_of, is_s3
 from skep.errors import DiskFull, SkepError
 from skep.runtime.clock import Clock
 from skep.settings import Settings
@@ -34,8 +35,9 @@ def free_bytes(folder: Path) -> int:
 
 def disk_guard(name: str, settings: Settings, store: Store, clock: Clock) -> DiskGuard:
     """Over every folder that this center writes to."""
-    archive = settings.archive_url.removeprefix("file://")
-    folders = (Path(settings.data), Path(archive))
+    folders = [Path(settings.data)]
+    if not is_s3(settings.archive_url):
+        folders.append(folder_of(settings.archive_url))
     return DiskGuard(name, folders, settings.keep.free_bytes, store, clock)
 
 

@@ -17,6 +17,7 @@ import msgspec
 from skep.cli.reach import Reach
 from skep.errors import CenterUnreachable, Malformed, SkepError
 from skep.runtime.clock import SystemClock
+from skep.settings import Settings
 
 if TYPE_CHECKING:
     from skep.wire.client import CenterClient
@@ -34,7 +35,8 @@ READY_SECONDS = 10.0
 _FIXES = {
     "store": "start the database that store.url names, or mend store.url",
     "bus": "start the Redis that bus.url names, or mend bus.url",
-    "archive": "make the folder that archive.url names readable and writable for the center",
+    "archive": "make what archive.url names, a folder or a bucket, readable and writable for the "
+    "center",
     "disk": "make room in the center's data folder",
 }
 
@@ -59,7 +61,7 @@ async def examine(reach: Reach) -> list[Finding]:
             findings += await _center(client)
     except SkepError as error:
         findings.append(Finding("center", False, error.detail, "start one with `skep up`"))
-    findings += newest_segment(Path(reach.settings().archive_url))
+    findings += await archive(reach.settings())
     return [finding if not finding.ok else _well(finding) for finding in findings]
 
 
@@ -167,6 +169,21 @@ async def _clock(client: CenterClient) -> list[Finding]:
     skew = line["agent"]["seen_at"] + line["last_beat_age"] - SystemClock().now()
     detail = f"{abs(skew):.1f} s between here and the center"
     return [Finding("clock", abs(skew) < SKEW_LIMIT, detail, "set the clocks, for example by NTP")]
+
+
+async def archive(settings: Settings) -> list[Finding]:
+    """The archive as this machine's settings name it, looked at from here."""
+    from skep.archive.registry import folder_of, is_s3, login_of, open_bucket
+
+    try:
+        if not is_s3(settings.archive_url):
+            return [*newest_segment(folder_of(settings.archive_url))]
+        bucket = open_bucket(settings.archive_url, login_of(settings))
+        found = await bucket.list()
+    except SkepError as error:
+        fix = "mend archive.url and archive.secret, or the rights of these credentials"
+        return [Finding("archive", False, error.detail, fix)]
+    return [Finding("archive", True, f"{bucket.place} is there: {len(found)} objects")]
 
 
 def newest_segment(folder: Path) -> Iterator[Finding]:

@@ -31,12 +31,13 @@ from skep.errors import ConfigurationError, DiskFull, NotFound, Unavailable
 from skep.testing.clock import ManualClock
 from skep.testing.conformance.archive import (
     SEGMENT_BYTES,
-    ArchiveConformance,
+    InPlaceConformance,
     committed,
     pages,
     put_and_close,
     read_all_back,
 )
+from skep.testing.conformance.archive_sharing import SharingConformance
 
 with warnings.catch_warnings():  # FastWARC 1.1 warns about its own old names when imported
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -137,14 +138,8 @@ def backend(tmp_path: Path) -> Iterator[FolderBackend]:
         check_with_other_tools(backend.folder)
 
 
-class TestFolderArchive(ArchiveConformance):
+class TestFolderArchive(SharingConformance, InPlaceConformance):
     """The contract, on a real folder; each test ends with a look by other tools."""
-
-    @pytest.fixture
-    def backend(self, backend: FolderBackend, request: pytest.FixtureRequest) -> FolderBackend:
-        if request.node.originalname == "test_lost_committed_bytes_are_said_at_start":
-            return FolderBackend(backend.folder / "damaged")  # a segment that stays torn
-        return backend
 
 
 async def test_other_tools_read_what_we_keep(backend: FolderBackend) -> None:
@@ -290,7 +285,7 @@ async def test_a_path_or_a_file_url_opens_a_folder(tmp_path: Path, form: str) ->
     assert archive.describe() == str(tmp_path / "a")
 
 
-@pytest.mark.parametrize("url", ["", "s3://bucket/x", "http://h/x", "file://host/x", "file:"])
+@pytest.mark.parametrize("url", ["", "gs://bucket/x", "http://h/x", "file://host/x", "file:"])
 def test_other_urls_are_refused(url: str) -> None:
     with pytest.raises(ConfigurationError):
         open_archive(url, "w", SEGMENT_BYTES)

@@ -1,0 +1,183 @@
+"""One bucket of S3-compatible storage, or a folder in it: whole objects in, ranges out.
+
+The only module that knows the client library. Centers use it for their archive. An error
+of the storage becomes one sentence with the storage's own code; it never holds a key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import parse_qsl, urlsplit
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError
+from obstore.store import S3Store
+
+from skep.archive.pieces import Found
+from skep.errors import ArchiveDown, ConfigurationError
+
+if TYPE_CHECKING:
+    from obstore.store import S3Config
+
+#: One call, from its start to the last byte of the answer.
+CALL = timedelta(seconds=30)
+CONNECT = timedelta(seconds=3)
+#: Answers 5xx and lost connections are tried again, with a growing and random pause.
+RETRIES = 4
+RETRY_FOR = timedelta(seconds=10)
+PAUSE_FIRST, PAUSE_MOST = timedelta(milliseconds=100), timedelta(seconds=2)
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_FOLDER = re.compile(r"([A-Za-z0-9_-][A-Za-z0-9._-]*/)*")
+_CODE = re.compile(r"<Code>([A-Za-z0-9]{1,60})</Code>")
+_STATUS = re.compile(r"status code: ([0-9]{3}[A-Za-z ]{0,40})")
+
+
+class BucketPlace(NamedTuple):
+    """Where a bucket is."""
+
+    bucket: str
+    #: "" or a path that ends with a slash.
+    folder: str = ""
+    #: "" = Amazon's own, by region.
+    endpoint: str = ""
+    region: str = "us-east-1"
+
+    def __str__(self) -> str:
+        at = f" at {self.endpoint}" if self.endpoint else f" in {self.region}"
+        return f"s3://{self.bucket}/{self.folder}{at}"
+
+
+def place_of(url: str) -> BucketPlace:
+    """From s3://BUCKET/FOLDER?endpoint=...&region=...; raises ConfigurationError."""
+    parts = urlsplit(url)
+    if "@" in parts.netloc:
+        raise ConfigurationError(
+            "archive.url must not hold credentials: put them into a file and name it in "
+            "archive.secret, or into the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)."
+        )
+    folder = f"{path}/" if (path := parts.path.strip("/")) else ""
+    if not _BUCKET.fullmatch(parts.netloc) or not _FOLDER.fullmatch(folder):
+        raise ConfigurationError("archive.url: S3 is written s3://BUCKET/FOLDER?endpoint=URL")
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if unknown := options.keys() - {"endpoint", "region"}:
+        raise ConfigurationError(f"archive.url: {min(unknown)!r} is neither endpoint nor region")
+    endpoint = options.get("endpoint", "").rstrip("/")
+    if endpoint and not re.fullmatch(r"https?://[^/?#@\s]+", endpoint):
+        raise ConfigurationError("archive.url: the endpoint is written http[s]://HOST:PORT")
+    return BucketPlace(parts.netloc, folder, endpoint, options.get("region") or "us-east-1")
+
+
+class Bucket:
+    """Calls to one bucket. Every call raises ArchiveDown when the storage does not serve."""
+
+    def __init__(self, place: BucketPlace, login: tuple[str, str] | None = None) -> None:
+        self.place = place
+        # One DELETE per object: the call that deletes many at once is not offered everywhere.
+        config: S3Config = {"region": place.region, "disable_bulk_delete": True}
+        if place.endpoint:
+            config["endpoint"] = place.endpoint
+        if login:
+            config["access_key_id"], config["secret_access_key"] = login
+        self._store = S3Store(
+            place.bucket,
+            prefix=place.folder or None,
+            config=config,
+            client_options={
+                "allow_http": place.endpoint.startswith("http://"),
+                "timeout": CALL,
+                "connect_timeout": CONNECT,
+            },
+            retry_config={
+                "max_retries": RETRIES,
+                "retry_timeout": RETRY_FOR,
+                "backoff": {"init_backoff": PAUSE_FIRST, "max_backoff": PAUSE_MOST, "base": 2},
+            },
+        )
+
+    async def put(self, key: str, data: bytes) -> None:
+        """Write or replace; whole or not at all, and durable when it returns."""
+        with self._explained("write"):
+            await obstore.put_async(self._store, key, data, use_multipart=False)
+
+    async def put_new(self, key: str, data: bytes) -> bool:
+        """Write what must not be there yet; False when it is, and then nothing is changed."""
+        try:
+            with self._explained("write"):
+                await obstore.put_async(self._store, key, data, mode="create", use_multipart=False)
+        except _Taken:
+            return False
+        return True
+
+    async def get(self, key: str, start: int, length: int) -> bytes | None:
+        """A range of an object; None when the object or some of the bytes are not there."""
+        try:
+            with self._explained("read"):
+                data = await obstore.get_range_async(self._store, key, start=start, length=length)
+        except _Missing:
+            return None
+        return bytes(data) if len(data) == length else None
+
+    async def size(self, key: str) -> int | None:
+        """Of an object; None when it is not there."""
+        try:
+            with self._explained("read"):
+                return (await obstore.head_async(self._store, key))["size"]
+        except _Missing:
+            return None
+
+    async def list(self, folder: str = "") -> list[Found]:
+        """Everything below a folder."""
+        found: list[Found] = []
+        with self._explained("list"):
+            async for page in obstore.list(self._store, folder or None, chunk_size=1000):
+                found += [
+                    Found(one["path"], one["size"], one["last_modified"].timestamp())
+                    for one in page
+                ]
+        return found
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        """Delete; what is gone already is no error."""
+        with self._explained("delete"):
+            await obstore.delete_async(self._store, keys)
+
+    @contextmanager
+    def _explained(self, act: str) -> Iterator[None]:
+        try:
+            yield
+        except AlreadyExistsError as error:
+            raise _Taken from error
+        except FileNotFoundError as error:
+            if act == "read" and "NoSuchBucket" not in str(error):
+                raise _Missing from error
+            raise self._down(act, f"there is no bucket {self.place.bucket}") from error
+        except PermissionDeniedError as error:
+            why = f"refused ({reason(error)}): check the credentials and their rights"
+            raise self._down(act, why) from error
+        except BaseError as error:
+            raise self._down(act, reason(error)) from error
+
+    def _down(self, act: str, why: str) -> ArchiveDown:
+        return ArchiveDown(f"cannot {act} in the archive {self.place}: {why}")
+
+
+class _Missing(Exception):
+    """There is no such object."""
+
+
+class _Taken(Exception):
+    """There is such an object already."""
+
+
+def reason(error: Exception) -> str:
+    """What the storage said, without the pages that the client adds to it."""
+    text = str(error)
+    said = [match[1].strip() for find in (_STATUS, _CODE) if (match := find.search(text))]
+    if said:
+        return ", ".join(said)
+    first = text.partition("\n")[0]
+    return "it does not answer" if "HTTP error" in first else first[:200]

@@ -1,0 +1,279 @@
+"""An archive in S3-compatible storage, used by centers: `skep.archive.ports.Archive`.
+
+An append is durable in the bucket, and readable from every center, when it returns.
+Appends that arrive while a PUT runs share the next one. Segments that have reached their
+size are sealed in the background: many small objects become one `.warc.zst`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import accumulate
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from skep import __version__
+from skep.archive.bucket import Bucket
+from skep.archive.frames import FrameMaker
+from skep.archive.pieces import Layout, number_of
+from skep.archive.ports import CommittedEnd, Place
+from skep.archive.segments import check_writer, segment_name
+from skep.archive.shelf import Shelf
+from skep.errors import ArchiveDown, ConfigurationError, SkepError, Unavailable
+from skep.runtime.backoff import Backoff
+from skep.runtime.clock import Clock, SystemClock
+from skep.runtime.lock import try_lock
+
+log = logging.getLogger("skep.archive")
+
+#: Bytes that one PUT carries at most, so that no caller waits for all the others.
+GROUP_BYTES = 16 * 2**20
+#: A whole segment is written and read back from memory, in one piece: no larger than this.
+SEGMENT_MOST = 64 * 2**20
+#: Segments into which no row points are deleted when they are older, in seconds.
+ORPHAN_SECONDS = 3600.0
+#: Names that were taken, of one append. More than one means another process of our name.
+TRIES = 5
+#: A bucket of fewer segments is counted at every look, a larger one once in so many seconds.
+COUNT_ALWAYS, COUNT_EVERY = 100, 60.0
+_AGAIN = Backoff(first=1.0, cap=60.0)
+
+
+class _Ticket(NamedTuple):
+    """One caller's blobs and where it waits."""
+
+    blobs: Sequence[bytes]
+    places: asyncio.Future[list[Place]]
+
+
+class S3Archive:
+    """Segments in one bucket, written under the name of one writer."""
+
+    def __init__(
+        self,
+        bucket: Bucket,
+        writer: str,
+        segment_bytes: int,
+        home: Path,
+        maker: FrameMaker | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        check_writer(writer)
+        self._bucket = bucket
+        self._writer = writer
+        self._segment_bytes = min(segment_bytes, SEGMENT_MOST)
+        self._home = home
+        self._clock = clock or SystemClock()
+        self._rng = Random()  # noqa: S311 - jitter and record ids, no secrets
+        self._maker = maker or FrameMaker(self._clock, self._rng)
+        self._shelf = Shelf(bucket)
+        self._lock: int | None = None
+        self._tickets: asyncio.Queue[_Ticket | None] = asyncio.Queue()
+        self._full: asyncio.Queue[str] = asyncio.Queue()
+        self._writing: asyncio.Task[None] | None = None
+        self._sealing: asyncio.Task[None] | None = None
+        self._number = 0
+        self._end = 0
+        #: The next append begins a new segment: there is none, or the fate of a PUT is unknown.
+        self._spent = True
+        #: The last PUT failed: ask first whether the storage serves again.
+        self._down = False
+        self._counted: tuple[float, tuple[int, int]] | None = None
+
+    async def open(self, committed_end: CommittedEnd) -> None:
+        """Lock, compare with what was committed, begin behind the newest segment.
+
+        Nothing is cut: a PUT is whole or was never there. A new life of a center begins a
+        new segment, so that no late PUT of an old life can land in what is written now.
+        """
+        self._home.mkdir(parents=True, exist_ok=True)
+        self._lock = try_lock(self._home / f"archive-{self._writer}.lock")
+        if self._lock is None:
+            raise ConfigurationError(f"another process writes to the archive as {self._writer}")
+        try:
+            await self._sign()
+            await self._resume(committed_end)
+        except BaseException:
+            self._unlock()
+            raise
+        self._writing = asyncio.create_task(self._write_groups())
+        self._sealing = asyncio.create_task(self._seal_all())
+
+    async def _resume(self, committed_end: CommittedEnd) -> None:
+        found = await self._shelf.all(self._writer)
+        self._number = max(map(number_of, found), default=0)
+        newest = segment_name(self._writer, self._number)
+        following = segment_name(self._writer, self._number + 1)
+        for name, there in ((newest, found.get(newest, Layout()).end), (following, 0)):
+            if (committed := await committed_end(name)) > there:
+                raise ConfigurationError(
+                    f"{name} has {there} bytes in {self.describe()}, but {committed} were "
+                    "committed: is this the right bucket and folder? Bring it back from a "
+                    "backup before this center starts."
+                )
+        for name in sorted(name for name, layout in found.items() if layout.parts):
+            await self._take_up(name, found[name], await committed_end(name))
+
+    async def _take_up(self, name: str, layout: Layout, committed: int) -> None:
+        """What an earlier life has left: seal it, or delete what nobody will ever need."""
+        beyond = layout.beyond_whole()
+        if layout.whole is None and committed:
+            self._full.put_nowait(name)
+        elif layout.whole and len(beyond) < len(layout.parts):
+            self._full.put_nowait(name)  # it was cut off while it deleted parts
+        elif committed <= (layout.whole.end if layout.whole else 0):
+            age = self._clock.now() - await self._shelf.newest_write(name)
+            if age > ORPHAN_SECONDS:
+                await self._bucket.delete([part.key for part in beyond])
+                log.info("deleted what nobody points to in %s, %.0f s old", name, age)
+
+    async def append(self, blobs: Sequence[bytes]) -> list[Place]:
+        """PUT; the places are in the order of the blobs. Raises ArchiveDown."""
+        if self._writing is None or self._writing.done():
+            raise Unavailable("the archive is not open")
+        if not blobs:
+            return []
+        places: asyncio.Future[list[Place]] = asyncio.get_running_loop().create_future()
+        self._tickets.put_nowait(_Ticket(tuple(blobs), places))
+        return await places
+
+    async def read(self, segment: str, offset: int, length: int) -> bytes:
+        """The bytes of a place, of any writer's segment; raises NotFound."""
+        return await self._shelf.read(segment, offset, length)
+
+    async def close(self) -> None:
+        """Finish what was handed in; what is not sealed is sealed by the next life."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            self._tickets.put_nowait(None)
+            await writing
+        if self._sealing is not None:
+            self._sealing.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._sealing
+            self._sealing = None
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+        self._lock = None
+
+    async def delete(self, segment: str) -> int | None:
+        self._counted = None
+        return await self._shelf.delete(segment, self._writer)
+
+    async def usage(self) -> tuple[int, int]:
+        """(segments, bytes) of all writers; it has written to the bucket when it returns."""
+        await self._sign()
+        now = self._clock.monotonic()
+        if self._counted and self._counted[1][0] > COUNT_ALWAYS:
+            at, known = self._counted
+            if now - at < COUNT_EVERY:
+                return known
+        found = await self._shelf.all()
+        counted = len(found), sum(layout.size for layout in found.values())
+        self._counted = now, counted
+        return counted
+
+    async def _sign(self) -> None:
+        """A small object that says whose folder it is; it shows that the bucket takes writes."""
+        line = f"Archive segments of the center {self._writer}, Skep {__version__}.\n"
+        await self._bucket.put(f"{self._writer}/README.txt", line.encode())
+
+    def describe(self) -> str:
+        return str(self._bucket.place)
+
+    # -- writing
+
+    async def _write_groups(self) -> None:
+        closing = False
+        while not closing:
+            group, closing = await self._next_group()
+            if group:
+                await self._settle(group)
+
+    async def _next_group(self) -> tuple[list[_Ticket], bool]:
+        """Wait for a ticket, then take all that came in the meantime: (group, closing)."""
+        group: list[_Ticket] = []
+        size = 0
+        ticket = await self._tickets.get()
+        while ticket is not None:
+            group.append(ticket)
+            size += sum(map(len, ticket.blobs))
+            if size >= GROUP_BYTES or self._tickets.empty():
+                return group, False
+            ticket = self._tickets.get_nowait()
+        return group, True
+
+    async def _settle(self, group: list[_Ticket]) -> None:
+        try:
+            places = iter(await self._put([blob for ticket in group for blob in ticket.blobs]))
+        except Exception as error:  # noqa: BLE001 - a caller must hear of it, or it waits for ever
+            for ticket in group:
+                if not ticket.places.done():
+                    ticket.places.set_exception(error)
+            return
+        for ticket in group:
+            own = [next(places) for _ in ticket.blobs]
+            if not ticket.places.done():
+                ticket.places.set_result(own)
+
+    async def _put(self, blobs: Sequence[bytes]) -> list[Place]:
+        if self._down:
+            await self._sign()
+            self._down = False
+        for _ in range(TRIES):
+            if self._spent or self._end >= self._segment_bytes:
+                self._begin_next()
+            name = segment_name(self._writer, self._number)
+            first = self._first_frame(name) if self._end == 0 else b""
+            if await self._added(name, b"".join((first, *blobs))):
+                starts = [*accumulate(map(len, blobs), initial=self._end + len(first))]
+                self._end = starts.pop()
+                return [Place(name, start) for start in starts]
+        raise ArchiveDown(
+            f"the names of {self._writer}'s segments are taken: does another center use a copy "
+            "of this data folder? Give it a folder of its own."
+        )
+
+    async def _added(self, name: str, data: bytes) -> bool:
+        """After an error the PUT may still happen, and a name that is taken may be our own,
+        of a PUT whose answer was lost: in both cases nothing is put behind it any more."""
+        try:
+            added = await self._shelf.add(name, self._end, data)
+        except BaseException:
+            self._spent = self._down = True
+            raise
+        self._spent = not added
+        return added
+
+    def _begin_next(self) -> None:
+        if self._end:
+            self._full.put_nowait(segment_name(self._writer, self._number))
+        self._number, self._end, self._spent = self._number + 1, 0, False
+
+    def _first_frame(self, name: str) -> bytes:
+        return self._maker.warcinfo_frame(name, f"Skep/{__version__}")
+
+    # -- sealing
+
+    async def _seal_all(self) -> None:
+        while True:
+            await self._seal(await self._full.get())
+
+    async def _seal(self, name: str) -> None:
+        """Until it is done: its parts serve as well in the meantime."""
+        failures = 0
+        while True:
+            try:
+                return await self._shelf.seal(name)
+            except SkepError as error:
+                failures += 1
+                log.warning("%s is not sealed yet: %s", name, error.detail)
+            await self._clock.sleep(_AGAIN.delay(failures, self._rng))
