@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import click
 
 from skep.cli.options import json_option
 from skep.cli.output import show, show_json, table
 from skep.cli.reach import Reach, reaches_center
+from skep.errors import NotFound, UnknownRun
 
+if TYPE_CHECKING:
+    from skep.wire.client import CenterClient
+
+JOBS = "/api/v1/jobs"
 HEAD = ("GENERATOR", "KIND", "STATE", "YIELDED", "TAKEN", "KNOWN", "BAD", "SECONDS", "STARTS")
 
 
@@ -56,7 +62,10 @@ def test(
 @json_option
 @reaches_center
 def ls(reach: Reach, run: str, as_json: bool) -> None:
-    """Show what the generators of a run did."""
+    """Show what the generators of a run did.
+
+    With the name of a job it is its newest run.
+    """
     answer = asyncio.run(_figures(reach, run))
     if as_json:
         show_json(answer)
@@ -78,5 +87,15 @@ async def _figures(reach: Reach, run: str) -> dict[str, Any]:
     from skep.cli.reach import run_path
 
     async with reach.client() as client:
-        found: dict[str, Any] = await client.call("GET", f"{run_path(run)}/generators", None, dict)
-        return found
+        try:
+            return await client.call("GET", f"{run_path(run)}/generators", None, dict)
+        except UnknownRun:
+            newest = await _newest_run(client, run)
+        return await client.call("GET", f"{run_path(newest)}/generators", None, dict)
+
+
+async def _newest_run(client: CenterClient, job: str) -> str:
+    view: dict[str, Any] = await client.call("GET", f"{JOBS}/{quote(job, safe='')}", None, dict)
+    if not view["runs"]:
+        raise NotFound(f"job {job} has had no run yet; `skep job run {job}` starts one")
+    return str(view["runs"][0]["run"])

@@ -229,6 +229,9 @@ def _spelled_out(document: Any) -> Any:
     for name, field in (("downloader", "kind"), ("spider", "path"), ("schedule", "cron")):
         if isinstance(full.get(name), str):
             full[name] = {field: full[name]}
+    schedule = full.get("schedule")
+    if isinstance(schedule, Mapping) and isinstance(schedule.get("after"), str):
+        full["schedule"] = {**schedule, "after": [schedule["after"]]}
     if isinstance(full.get("sinks"), list):
         full["sinks"] = [{"url": s} if isinstance(s, str) else s for s in full["sinks"]]
     return full

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from skep.cli.main import run as command_line
 from skep.embed import LocalAgent
 from skep.jobs.documents import read_documents
 from skep.jobs.sitemap_source import maps_run
@@ -361,7 +362,7 @@ async def test_a_sitemap_that_is_not_there(with_agent: RunningCenter) -> None:
         assert stopped.status == 200, stopped.content
 
 
-async def test_the_example(with_agent: RunningCenter) -> None:
+async def test_the_example(with_agent: RunningCenter, capsys: pytest.CaptureFixture[str]) -> None:
     """Four ways to the same pages: each is taken once, and only once within the window."""
     async with DemoSite(pages=30) as site:
         text = (EXAMPLES / "generators.yaml").read_text()
@@ -377,3 +378,7 @@ async def test_the_example(with_agent: RunningCenter) -> None:
         assert sum(one.taken for one in found) == 30
         again = await through(with_agent, await fired(with_agent, "demo-generators"))
         assert sum(one.taken for one in again) == 0
+        words = ["generator", "ls", "demo-generators", "--data", str(with_agent.folder)]
+        assert await asyncio.to_thread(command_line, words) == 0
+        shown = capsys.readouterr().out.splitlines()
+        assert [line.split()[0] for line in shown] == ["GENERATOR", "numbers", "more", "map"]

@@ -257,3 +257,11 @@ def test_a_strange_field_of_a_request_is_named() -> None:
     assert [str(fault) for fault in faults] == [
         "requests[1].metta: there is no such field; did you mean 'meta'?"
     ]
+
+
+def test_one_job_before_it_needs_no_list() -> None:
+    job, faults = linter().judge({**GOOD, "schedule": {"after": "first"}})
+    assert not faults
+    assert job is not None
+    assert job.schedule is not None
+    assert job.schedule.after == ("first",)
