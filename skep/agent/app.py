@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import signal
 from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 
 import msgspec
 
+from skep.agent.apps.host import AppHost
+from skep.agent.apps.offer import NOTHING, Offer
 from skep.agent.heart import Heart, Pulse
 from skep.agent.holding import Gated, Holding
 from skep.agent.leasing import Leaser
@@ -61,6 +62,7 @@ class Agent:
         clock: Clock,
         rng: Random,
         folder: Path,
+        offer: Offer = NOTHING,
     ) -> None:
         self.id = registration.id
         self._settings = settings.agent
@@ -120,6 +122,7 @@ class Agent:
             clock,
             rng,
         )
+        self.apps = AppHost(self.id, self._settings, offer, client, clock, rng, folder / "apps")
         self.reporter.relieved = self.pump.poke
         self.redialer = Redialer(self._settings, self.downloaders, clock, self.pump.poke)
         self._line_kinds = [kind for kind in kinds.values() if isinstance(kind, LineKind)]
@@ -132,9 +135,11 @@ class Agent:
         self._main = asyncio.current_task()
         try:
             await asyncio.to_thread(self._open)
+            await self.apps.open()
             if await self._registered():
                 await self._work()
         finally:
+            await self.apps.abort()
             await self.redialer.close()
             await self.downloaders.close_all()
             self._ended.set()
@@ -194,6 +199,7 @@ class Agent:
                 group.create_task(self.reporter.run()),
                 group.create_task(self._listen()),
                 group.create_task(self._close_idle()),
+                group.create_task(self.apps.run()),
             ]
             self.reporter.center_is_back()
             await self._stop.wait()
@@ -223,6 +229,7 @@ class Agent:
     async def _let_go(self) -> None:
         """The drain. Heartbeats go on meanwhile, so that no lease is lost in it."""
         log.info("draining: %d downloads are running", self.holding.active)
+        closing = asyncio.ensure_future(self.apps.close())
         self.holding.closing = True
         self.holding.withdraw()
         self.downloaders.recall(None)
@@ -231,6 +238,7 @@ class Agent:
         await self.downloaders.close_all()
         if not await self._until_idle(ABORT_SECONDS):
             self.holding.abandon_running()
+        await closing
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FLUSH_SECONDS):
                 await self.reporter.flush()
@@ -274,6 +282,7 @@ class Agent:
                 log.warning("the center took %d blocks from us", count)
             self.outbox.forget_leases(gone)
             self.pump.poke()
+        self.apps.beat()
         for command in reply.commands:
             await self.obey(command)
         if reply.lease is not None:
@@ -295,6 +304,7 @@ class Agent:
     def _center_is_back(self) -> None:
         self.reporter.center_is_back()
         self.leaser.wake()
+        self.apps.ask_now()
 
     async def _listen(self) -> None:
         async for command in self._client.commands(self.id):
@@ -307,6 +317,8 @@ class Agent:
         match command.name:
             case "wake" | "resume":
                 self.leaser.wake()
+            case "apps":
+                self.apps.ask_now()
             case "allocate":
                 await self._allocate(command)
             case "pause":
@@ -356,31 +368,3 @@ class Agent:
         while True:
             await self._clock.sleep(max(idle / 4, STEP))
             await self.downloaders.close_idle(idle)
-
-
-async def run_until_signalled(agent: Agent) -> int:
-    """Run as a process does: a first SIGTERM or SIGINT drains, a second ends at once.
-
-    Returns the exit code.
-    """
-    loop = asyncio.get_running_loop()
-    signals = (signal.SIGTERM, signal.SIGINT)
-    seen = 0
-
-    def signalled() -> None:
-        nonlocal seen
-        seen += 1
-        agent.stop() if seen == 1 else agent.abort()
-
-    for number in signals:
-        loop.add_signal_handler(number, signalled)
-    try:
-        await agent.run()
-    except asyncio.CancelledError:
-        if seen <= 1:
-            raise
-        return 1
-    finally:
-        for number in signals:
-            loop.remove_signal_handler(number)
-    return 0

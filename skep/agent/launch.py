@@ -12,6 +12,7 @@ from random import Random
 import msgspec
 
 from skep.agent.app import Agent
+from skep.agent.apps.offer import look
 from skep.agent.vitals import describe
 from skep.agent.workspace import agent_id
 from skep.downloaders.refusal import offered
@@ -39,11 +40,15 @@ class LaunchedAgent:
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = _hold(folder)
         known = kinds(clock, rng, settings.egress, agent=settings.agent)
-        names = offered(known.values())
-        registration = describe(agent_id(folder, clock, rng), settings.agent, names)
+        agent = agent_id(folder, clock, rng)
+        offer = look(settings.agent, agent)
+        names = (*offered(known.values()), *offer.kinds)
+        registration = describe(agent, settings.agent, names)
         self.registration = msgspec.structs.replace(registration, labels=dict(labels))
         self.client = CenterClient(urls, token, clock, rng)
-        self.agent = Agent(settings, self.client, known, self.registration, clock, rng, folder)
+        self.agent = Agent(
+            settings, self.client, known, self.registration, clock, rng, folder, offer
+        )
 
     async def close(self) -> None:
         await self.client.close()

@@ -90,8 +90,8 @@ async def _work(
     settings: Settings, urls: list[str], token: str, labels: Mapping[str, str]
 ) -> tuple[int, bool]:
     """(exit code, whether it was told to restart)."""
-    from skep.agent.app import run_until_signalled
     from skep.agent.launch import LaunchedAgent
+    from skep.agent.signals import run_until_signalled
 
     clock, rng = SystemClock(), Random()  # noqa: S311 - jitter and names, no secrets
     folder = Path(settings.data) / "agent"

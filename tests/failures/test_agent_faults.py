@@ -311,7 +311,7 @@ AGENT_PROGRAM = """
 import asyncio, sys
 from pathlib import Path
 from random import Random
-from skep.agent.app import run_until_signalled
+from skep.agent.signals import run_until_signalled
 from skep.runtime.clock import SystemClock
 from skep.settings import AgentSettings
 from skep.testing.toy_agent import ToyKind, build_agent

@@ -103,8 +103,9 @@ class AppHost:
             self._offer.engine.sweep()
 
     async def run(self) -> None:
-        """For ever: tell and hear."""
-        self._news.ring()
+        """For ever: tell and hear. An agent that runs no applications asks for none."""
+        if self._lives or self._offer.kinds:
+            self._news.ring()
         while True:
             await self._news.wait(self._until_cut_off())
             self._cut_off_lonely()
@@ -113,7 +114,7 @@ class AppHost:
 
     def beat(self) -> None:
         """A center answers: tell it how things are, if there is anything to tell."""
-        if self._lives or self._heard == -inf:
+        if self._lives or (self._offer.kinds and self._heard == -inf):
             self._news.ring()
 
     def ask_now(self) -> None:
@@ -129,6 +130,8 @@ class AppHost:
             reply = await self._client.apps(AppsAsk(self._agent, reports))
         except SkepError as error:
             log.debug("applications: %s", error.detail)
+            if not self._lives and not error.retryable:
+                self._heard = sent  # a center that knows no applications; it will call us
             return False
         if not self._closing:
             self._heard = sent
@@ -200,7 +203,7 @@ class AppHost:
             await self._ask()
 
     async def abort(self) -> None:
-        """End all of them now; does nothing after `close`."""
+        """End all of them now, if they have not ended."""
         running = [lived.task for lived in (*self._lives.values(), *self._leaving)]
         for task in running:
             task.cancel()
