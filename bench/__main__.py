@@ -29,6 +29,7 @@ BENCHES: dict[str, tuple[str, str]] = {
     "backlog": ("bench.backlog", "is it as quick with ten million waiting requests as with ten?"),
     "kill": ("bench.kill.bench", "is anything lost when processes are killed with -9?"),
     "survive": ("bench.survive.bench", "does a crawl survive the death of its processes?"),
+    "failover": ("bench.failover", "does any call fail when centers are killed in turn?"),
     "polite": ("bench.polite", "is a host ever asked more often than its rule allows?"),
     "fleet": ("bench.fleet", "how soon is a heartbeat answered among a thousand agents?"),
     "start": ("bench.start", "how soon does it answer, and how large is it at rest?"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import secrets
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -67,7 +68,8 @@ async def run_job(
     reach: Reach, path: str, key: str, *, wait: bool, seconds: float | None, as_json: bool
 ) -> int:
     """Start a run, and with `wait` stay until it has ended; the exit code."""
-    headers = {"Idempotency-Key": key} if key else {}
+    # A call that met a dying center is made again at the next: with a key it is one run.
+    headers = {"Idempotency-Key": key or f"skep {secrets.token_hex(8)}"}
     async with reach.client() as client:
         started = await client.call("POST", path, None, dict, headers=headers)
         if not wait:
