@@ -147,9 +147,7 @@ class CenterDouble:
     async def up(self) -> None:
         """Listen, on the same port as before."""
         app = web.Application(client_max_size=0)
-        for name in ("register", "heartbeat", "lease", "block", "giveback"):
-            app.router.add_post(f"/node/{name}", self._route(name, getattr(self, f"_{name}")))
-        app.router.add_get("/node/commands", self._commands)
+        self.routes(app)
         self._runner = web.AppRunner(
             app, shutdown_timeout=0.1, access_log=None, auto_decompress=False
         )
@@ -183,6 +181,12 @@ class CenterDouble:
         changed.set()
 
     # Routes.
+
+    def routes(self, app: web.Application) -> None:
+        """All that it answers; a double of more adds to them."""
+        for name in ("register", "heartbeat", "lease", "block", "giveback"):
+            app.router.add_post(f"/node/{name}", self._route(name, getattr(self, f"_{name}")))
+        app.router.add_get("/node/commands", self._commands)
 
     def _route(self, name: str, answer: Answer) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def handle(request: web.Request) -> web.Response:

@@ -212,6 +212,9 @@ class Life:
             await self._end(InstanceState.FAILED, str(error))
         except NotNow as error:
             await self._again(str(error))
+        except Exception as error:
+            log.exception("application %s/%d", *self.key)
+            await self._again(f"the agent stumbled over it: {error!r}")
 
     async def _prepare(self, spec: AppSpec) -> Start | None:
         """None when it shall not run any more: packages and images may be long on their way."""

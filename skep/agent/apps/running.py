@@ -96,14 +96,15 @@ class Running(Protocol):
 
 async def ended(process: subprocess.Popen[bytes]) -> Ending:
     """Return when a child of ours has ended."""
-    loop = asyncio.get_running_loop()
-    over = asyncio.Event()
-    pidfd = os.pidfd_open(process.pid)
-    loop.add_reader(pidfd, over.set)
-    try:
-        await over.wait()
-    finally:
-        loop.remove_reader(pidfd)
-        os.close(pidfd)
+    if process.poll() is None:
+        loop = asyncio.get_running_loop()
+        over = asyncio.Event()
+        pidfd = os.pidfd_open(process.pid)
+        loop.add_reader(pidfd, over.set)
+        try:
+            await over.wait()
+        finally:
+            loop.remove_reader(pidfd)
+            os.close(pidfd)
     code = process.wait()
     return Ending(code if code >= 0 else SIGNALLED - code)
