@@ -8,6 +8,7 @@ beat, so nobody is called dead before a full `alive_after` has passed.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -15,6 +16,7 @@ from skep.errors import Fenced
 from skep.model.agent import AgentView, Arrival, Registration, Vitals
 from skep.model.placement import PLAIN_KIND, kind_target, own_target
 from skep.runtime.clock import Clock
+from skep.runtime.together import Together
 from skep.settings import CenterSettings
 from skep.store.ports import Store
 
@@ -22,13 +24,29 @@ from skep.store.ports import Store
 CLOCK_JUMP = 2.0
 
 
+class _Beat(NamedTuple):
+    """A beat as it was heard."""
+
+    agent: str
+    vitals: Vitals
+    session: int
+    at: float
+
+
 class Roster:
     """Registers, hears beats, and says who is dead."""
 
     def __init__(
-        self, settings: CenterSettings, store: Store, clock: Clock, kinds: Sequence[str] = ()
+        self,
+        settings: CenterSettings,
+        store: Store,
+        clock: Clock,
+        kinds: Sequence[str] = (),
+        *,
+        beats_every: float | None = None,
     ) -> None:
-        """`kinds`: every kind of downloader that a run may ask for."""
+        """`kinds`: every kind of downloader that a run may ask for. `beats_every`: beats are
+        written together, no more often than this, in seconds; None = each by itself."""
         self._kinds = tuple(dict.fromkeys((PLAIN_KIND, *kinds)))
         self._settings = settings
         self._store = store
@@ -41,6 +59,9 @@ class Roster:
         self._given_up: set[str] = set()
         #: The newest order that each agent has obeyed, as its process has told us.
         self._obeyed: dict[str, int] = {}
+        self._beats: Together[_Beat, bool] | None = None
+        if beats_every is not None:
+            self._beats = Together(self._write_beats, beats_every)
 
     async def register(
         self, registration: Registration, arrival: Arrival | None = None
@@ -59,14 +80,26 @@ class Roster:
         Raises Fenced for a process that is not the agent any more."""
         if not self.fresh(age):
             return await self.known(agent)
-        now = self._clock.now()
-        unknown = await self._store.agents.beat([(agent, vitals)], now, {agent: session})
-        if unknown:
+        heard = _Beat(agent, vitals, session, self._clock.now())
+        if self._beats is not None:
+            known = await self._beats.ask(agent, heard)
+        else:
+            [known] = await self._write_beats([heard])
+        if not known:
             await self.refresh()
             self.check_session(agent, session)
             return False
         self._given_up.discard(agent)
         return True
+
+    async def _write_beats(self, beats: list[_Beat]) -> list[bool]:
+        """True for those that are known. The oldest of them says when they were heard: no
+        agent may seem to have lived longer than it did."""
+        now = min(beat.at for beat in beats)
+        sessions = {beat.agent: beat.session for beat in beats}
+        vitals = [(beat.agent, beat.vitals) for beat in beats]
+        unknown = set(await self._store.agents.beat(vitals, now, sessions))
+        return [beat.agent not in unknown for beat in beats]
 
     def check_session(self, agent: str, session: int) -> None:
         """Raises Fenced. As far as this center knows; the store is asked where it counts."""

@@ -12,6 +12,7 @@ from skep.errors import InvalidInput, UnknownAgent
 from skep.model.agent import AgentView, Arrival, Order, Registration, Vitals
 from skep.store.sql.agent_orders import end_orders, list_orders, obey_orders, place_order
 from skep.store.sql.agent_sessions import new_session
+from skep.store.sql.beats import write_beats
 from skep.store.sql.database import Database, Tx
 from skep.store.sql.tables import agents, heartbeats
 
@@ -58,18 +59,7 @@ class SqlAgents:
         now: float,
         sessions: Mapping[str, int] | None = None,
     ) -> list[str]:
-        under = sessions or {}
-
-        def work(tx: Tx) -> list[str]:
-            # Sorted, so that two centers take the row locks in the same order.
-            ordered = sorted(beats, key=lambda beat: beat[0])
-            unknown = {a for a, vitals in ordered if not _beat(tx, a, vitals, now, under.get(a, 0))}
-            rows = [(a, now, msgspec.msgpack.encode(v)) for a, v in beats if a not in unknown]
-            columns = ("agent", "at", "vitals")
-            tx.dialect.insert_many(tx.connection, heartbeats, columns, rows)
-            return sorted(unknown)
-
-        return await self._database.write(work)
+        return await self._database.write(lambda tx: write_beats(tx, beats, now, sessions or {}))
 
     async def all(self) -> list[AgentView]:
         query = sa.select(agents)
@@ -135,14 +125,6 @@ class SqlAgents:
 
 def _update(agent_id: str) -> sa.Update:
     return sa.update(agents).where(agents.c.id == agent_id)
-
-
-def _beat(tx: Tx, agent: str, vitals: Vitals, now: float, session: int) -> bool:
-    values = {"seen_at": now, "vitals": msgspec.msgpack.encode(vitals)}
-    change = _update(agent)
-    if session:
-        change = change.where(sa.or_(agents.c.session.is_(None), agents.c.session <= session))
-    return tx.execute(change.values(**values)).rowcount == 1
 
 
 def _locked(tx: Tx, agent_id: str) -> Any:
