@@ -13,7 +13,7 @@ from random import Random
 from skep.archive.ports import Archive, Place
 from skep.errors import InvalidInput
 from skep.lanes.notes import check_notes
-from skep.lanes.recycle import again_at
+from skep.lanes.recycle import again_at, backoff_of
 from skep.model.block import BlockReport
 from skep.model.manners import Manners
 from skep.model.request import URI_LIMIT, Outcome
@@ -21,7 +21,7 @@ from skep.model.states import Failure
 from skep.runtime.backoff import Backoff
 from skep.runtime.clock import Clock
 from skep.settings import LaneSettings
-from skep.store.facts import Placed, RetryRule, Settlement, Verdict
+from skep.store.facts import Placed, RetryFacts, RetryRule, Settlement, Verdict
 from skep.store.ports import Store
 
 DETAIL_LIMIT = 1000
@@ -78,14 +78,15 @@ class Ingest:
         return [RetryRule(self._again(report, histories, now)) for report in reports]
 
     def _again(
-        self, report: BlockReport, histories: dict[int, tuple[int, int]], now: float
+        self, report: BlockReport, histories: dict[int, RetryFacts], now: float
     ) -> dict[int, float]:
         again: dict[int, float] = {}
         for outcome in report.outcomes:
             if not outcome.failure or outcome.id not in histories:
                 continue
-            failures, retries = histories[outcome.id]
-            when = again_at(outcome, failures, retries, now, self._backoff, self._rng)
+            facts = histories[outcome.id]
+            backoff = backoff_of(facts, self._backoff)
+            when = again_at(outcome, facts.failures, facts.retries, now, backoff, self._rng)
             if when is not None:
                 again[outcome.id] = when
         return again

@@ -11,6 +11,7 @@ from random import Random
 from skep.model.request import Outcome
 from skep.model.states import HOPELESS, Failure
 from skep.runtime.backoff import Backoff
+from skep.store.facts import RetryFacts
 
 #: Client errors that may be gone the next time: timeout, too early, too many requests.
 PASSING_STATUS = frozenset({408, 425, 429})
@@ -25,6 +26,15 @@ def worth_retrying(outcome: Outcome) -> bool:
     if outcome.failure == Failure.STATUS:
         return outcome.status >= 500 or outcome.status in PASSING_STATUS  # noqa: PLR2004
     return True
+
+
+def backoff_of(facts: RetryFacts, usual: Backoff) -> Backoff:
+    """What the run says about it, over what the center is set to. A first wait that is longer
+    than the center's longest one is meant as it is said."""
+    if not facts.backoff_first and not facts.backoff_cap:
+        return usual
+    first = facts.backoff_first or usual.first
+    return Backoff(first, facts.backoff_cap or max(first, usual.cap))
 
 
 def again_at(

@@ -42,10 +42,6 @@ class JobSettings(RunSettings, frozen=True, forbid_unknown_fields=True):
     these. `priority` and `downloader` stand at the top of the document, `code` and `curl`
     under `downloader`."""
 
-    #: Seconds before the first retry; 0 = as the center is set, which alone is in force yet.
-    backoff_first: Annotated[float, Meta(ge=0, le=86400)] = 0.0
-    #: Longest wait before a retry; 0 = as the center is set, which alone is in force yet.
-    backoff_cap: Annotated[float, Meta(ge=0, le=864000)] = 0.0
     #: Proxy for every request, as URL; short for `exits` with one proxy.
     proxy: Annotated[str, Meta(max_length=2000)] = ""
     #: Sent as the `Cookie` header with every request.

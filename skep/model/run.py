@@ -32,6 +32,11 @@ class RunSettings(msgspec.Struct, frozen=True):
     priority: Annotated[int, Meta(ge=-1, le=5)] = DEFAULT_PRIORITY
     #: How often a request that failed is tried again.
     retries: Annotated[int, Meta(ge=0, le=1000)] = 0
+    #: Seconds before the first retry, doubled with each one after it, of which a random part is
+    #: taken off; 0 = as the center is set (`lanes.retry_first`).
+    backoff_first: Annotated[float, Meta(ge=0, le=86_400)] = 0.0
+    #: Longest wait before a retry; 0 = as the center is set (`lanes.retry_cap`).
+    backoff_cap: Annotated[float, Meta(ge=0, le=864_000)] = 0.0
     #: Seconds for one download, redirects and body included.
     time_limit: Annotated[float, Meta(gt=0, le=86400)] = 120.0
     #: Seconds that an agent may hold requests without an answer to any, beside what one

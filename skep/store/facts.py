@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -88,6 +88,16 @@ class Backlog(msgspec.Struct, frozen=True):
     dispatch: int = 100
     order: DispatchOrder = "priority"
     failed_only: bool = False
+
+
+class RetryFacts(NamedTuple):
+    """What decides whether and when a request that failed is tried again."""
+
+    failures: int
+    #: As its run says; 0 seconds leave it to the center.
+    retries: int
+    backoff_first: float = 0.0
+    backoff_cap: float = 0.0
 
 
 class RetryRule(msgspec.Struct, frozen=True):

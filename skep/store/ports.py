@@ -34,6 +34,7 @@ from skep.store.facts import (
     PackPlan,
     RequestRow,
     RequestView,
+    RetryFacts,
     Settlement,
     TurnKept,
     UnreadBlock,
@@ -126,8 +127,8 @@ class Requests(Protocol):
     async def get(self, request_id: int) -> RequestView:
         """Raises NotFound."""
 
-    async def retry_facts(self, request_ids: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """id -> (failures so far, retries that its run allows); unknown ids are absent."""
+    async def retry_facts(self, request_ids: Sequence[int]) -> dict[int, RetryFacts]:
+        """By id: failures so far, and what its run says about retries; unknown ids are absent."""
 
     async def attempts(self, request_id: int) -> list[Attempt]:
         """Its whole history, oldest first."""

@@ -216,12 +216,16 @@ async def test_viewers_see_no_passwords(center: RunningCenter) -> None:
     assert (await viewer.get("/api/v1/jobs/j/diff?old=0")).status == 403
 
 
-async def test_a_spider_job_runs_in_a_child(center: RunningCenter, tmp_path: Path) -> None:
+async def test_a_spider_job_runs_in_a_child(center: RunningCenter) -> None:
     """R1: a crawl job with arguments, named by its path; its items go to the job's sinks."""
-    out = tmp_path / "items.jsonl"
+    out = center.folder / "items" / "crawl" / "pages.jsonl"
     async with DemoSite(pages=30) as site:
         await applied(
-            center, "crawl", spider=spider(site), sinks=[f"jsonl:{out}"], settings={"retries": 4}
+            center,
+            "crawl",
+            spider=spider(site),
+            sinks=["jsonl:crawl/pages.jsonl"],
+            settings={"retries": 4},
         )
         run = await fired(center, "crawl")
         row = await closed(center, run)
@@ -367,3 +371,19 @@ async def test_a_run_that_takes_too_long_is_stopped(own_center: RunningCenter) -
     assert (await closed(own_center, run)).outcome == "cancelled: 0 done, 0 dead, 1 cancelled"
     view = (await own_center.admin.get(f"/api/v1/runs/{run}")).json()["run"]
     assert "longer than the 0.3 s" in view["reason"]
+
+
+async def test_a_job_has_a_back_off_of_its_own(tmp_path: Path) -> None:
+    """D5: the center would wait for an hour, this job for a moment."""
+    slow = {**QUICK, "lanes_retry_first": 3600.0, "lanes_retry_cap": 3600.0}
+    async with running_center(tmp_path / "data", **slow) as center:
+        settings = {"retries": 1, "backoff_first": 0.05, "backoff_cap": 0.1}
+        await applied(center, "again", requests=["http://a.test/"], settings=settings)
+        run = await fired(center, "again")
+        agent = center.hand_agent()
+        await agent.register()
+        for _ in range(2):
+            (block,) = await agent.lease(wait=30)
+            await agent.finish(block, "network", 0)
+        row = await closed(center, run)
+    assert row.outcome == "finished: 0 done, 1 dead, 0 cancelled"

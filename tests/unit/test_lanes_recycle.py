@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from skep.errors import InvalidInput
 from skep.lanes.ingest import check_report, plain
-from skep.lanes.recycle import RETRY_AFTER_CAP, again_at, worth_retrying
+from skep.lanes.recycle import RETRY_AFTER_CAP, again_at, backoff_of, worth_retrying
 from skep.model.block import BlockReport
 from skep.model.request import URI_LIMIT, Outcome
 from skep.model.states import HOPELESS, Failure
 from skep.runtime.backoff import Backoff
+from skep.store.facts import RetryFacts
 
 BACKOFF = Backoff(first=2.0, cap=600.0)
 NOW = 1_000_000.0
@@ -123,3 +124,18 @@ def test_control_characters_become_spaces() -> None:
     """Fault 70."""
     assert plain("ok b\u00fccher \u4f8b") == "ok b\u00fccher \u4f8b"
     assert plain("a\r\nb\x00c\x1b[1md\u2028e\x85f") == "a  b c [1md e f"
+
+
+@pytest.mark.parametrize(
+    ("first", "cap", "expected"),
+    [
+        (0.0, 0.0, BACKOFF),
+        (0.5, 0.0, Backoff(0.5, 600.0)),
+        (0.0, 5.0, Backoff(2.0, 5.0)),
+        (0.5, 5.0, Backoff(0.5, 5.0)),
+        (3600.0, 0.0, Backoff(3600.0, 3600.0)),
+    ],
+)
+def test_a_run_may_have_a_back_off_of_its_own(first: float, cap: float, expected: Backoff) -> None:
+    """D5: `backoff_first` and `backoff_cap`; what a run does not say the center says."""
+    assert backoff_of(RetryFacts(0, 3, first, cap), BACKOFF) == expected

@@ -17,7 +17,15 @@ from skep.model.attempt import Attempt
 from skep.model.manners import Manners
 from skep.model.run import RunSettings
 from skep.model.states import BlockState, RequestState
-from skep.store.facts import Accepted, Backlog, Packing, PackPlan, RequestRow, RequestView
+from skep.store.facts import (
+    Accepted,
+    Backlog,
+    Packing,
+    PackPlan,
+    RequestRow,
+    RequestView,
+    RetryFacts,
+)
 from skep.store.placement_ports import Placing
 from skep.store.sql.backlog import read_backlog
 from skep.store.sql.cancel import cancel_open, change_all
@@ -116,7 +124,7 @@ class SqlRequests:
             raise NotFound(f"there is no request {request_id}")
         return view_of(row)
 
-    async def retry_facts(self, request_ids: Sequence[int]) -> dict[int, tuple[int, int]]:
+    async def retry_facts(self, request_ids: Sequence[int]) -> dict[int, RetryFacts]:
         if not request_ids:
             return {}
         query = (
@@ -125,13 +133,18 @@ class SqlRequests:
             .where(sa.literal_column(f"requests.id IN ({id_list(request_ids)})"))
         )
         rows = await self._database.read(lambda c: c.execute(query).all())
-        return {row.id: (row.failures, _settings.decode(row.settings).retries) for row in rows}
+        said = {text: _settings.decode(text) for text in {row.settings for row in rows}}
+        return {row.id: _retry_facts(row.failures, said[row.settings]) for row in rows}
 
     async def attempts(self, request_id: int) -> list[Attempt]:
         query = sa.select(attempts).where(attempts.c.request == request_id)
         query = query.order_by(attempts.c.at, attempts.c.token)
         rows = await self._database.read(lambda c: c.execute(query).mappings().all())
         return [Attempt(**row) for row in rows]
+
+
+def _retry_facts(failures: int, run: RunSettings) -> RetryFacts:
+    return RetryFacts(failures, run.retries, run.backoff_first, run.backoff_cap)
 
 
 def accept_rows(tx: Tx, run: HeldRun, rows: Sequence[RequestRow], now: float) -> Accepted:

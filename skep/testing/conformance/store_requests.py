@@ -11,7 +11,7 @@ from skep.errors import Conflict, InvalidInput, NotFound, UnknownRun
 from skep.model.ledger import Ledger
 from skep.model.run import Run, RunSettings
 from skep.model.states import RUN_CHANGES, BlockState, RequestState, RunState
-from skep.store.facts import Accepted, Backlog, PackPlan
+from skep.store.facts import Accepted, Backlog, PackPlan, RetryFacts
 from skep.store.ports import Store
 from skep.testing.conformance.store_ground import (
     LATER,
@@ -347,5 +347,13 @@ class SweepPromises:
         (block,) = await lease(store, await pack(store))
         a, b = ids(block)
         await settle(store, settlement(block, failed([a]), {a: LATER}, final=False))
-        assert await store.requests.retry_facts([a, b, 10**9]) == {a: (1, 4), b: (0, 4)}
+        found = await store.requests.retry_facts([a, b, 10**9])
+        assert found == {a: RetryFacts(1, 4), b: RetryFacts(0, 4)}
         assert await store.requests.retry_facts([]) == {}
+
+    async def test_retry_facts_of_a_run_with_a_back_off_of_its_own(self, store: Store) -> None:
+        await new_run(store, "run", retries=1, backoff_first=0.5, backoff_cap=7.0)
+        await store.requests.accept("run", rows(1), NOW)
+        (block,) = await lease(store, await pack(store))
+        (a,) = ids(block)
+        assert (await store.requests.retry_facts([a]))[a] == RetryFacts(0, 1, 0.5, 7.0)
