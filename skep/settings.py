@@ -252,6 +252,9 @@ class JobsSettings(_Room, frozen=True):
     folder: Annotated[
         str, Meta(description="Where spiders and files of jobs are; empty: the working directory.")
     ] = ""
+    outputs: Annotated[
+        str, Meta(description="Where sinks of jobs write their files; empty: DATA/items.")
+    ] = ""
     runs_limit: Annotated[
         int, Meta(ge=0, description="Most runs of jobs that this center sees to; 0 = none.")
     ] = 64

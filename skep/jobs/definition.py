@@ -293,7 +293,9 @@ def _schedule(part: Schedule | None, job: str, faults: list[Fault]) -> None:
 
 
 def _sink(part: SinkPart, path: str, faults: list[Fault]) -> None:
-    _try(lambda: open_sink(part.url, part.options, name="job"), path, faults)
+    # Which folder it will be does not matter here: only whether it could lie outside.
+    inside = Path("outputs")
+    _try(lambda: open_sink(part.url, part.options, name="job", folder=inside), path, faults)
 
 
 def _parse(code: str) -> None:

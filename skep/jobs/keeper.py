@@ -155,13 +155,16 @@ class Keeper:
         finally:
             del self._cares[held.run], self._pokes[held.run]
 
+    def _outflow(self, held: JobRun) -> Outflow:
+        memory, chosen = self._data / "outputs", self._settings.outputs
+        outputs = Path(chosen).absolute() if chosen else self._data / "items"
+        return Outflow(held.run, held.job, self._store, memory, outputs, self._clock, self._rng)
+
     async def _see_to(self, held: JobRun) -> None:
         if not held.fed:
             await self._starts.prepare(held)
         job = (await self._store.jobs.revision(held.job, held.revision)).job
-        outflow = Outflow(
-            held.run, held.job, self._store, self._data / "outputs", self._clock, self._rng
-        )
+        outflow = self._outflow(held)
         try:
             outflow.start(job.sinks if job.spider else ())
             if job.app is not None:

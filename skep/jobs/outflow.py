@@ -31,11 +31,21 @@ LAST_PATIENCE = 60.0
 class Outflow:
     """The sinks of one run: `start` them, `finish` them when the run has ended."""
 
-    def __init__(self, run: str, job: str, store: Store, folder: Path, clock: Clock, rng: Random):
+    def __init__(
+        self,
+        run: str,
+        job: str,
+        store: Store,
+        folder: Path,
+        outputs: Path,
+        clock: Clock,
+        rng: Random,
+    ) -> None:
         self._run = run
         self._job = job
         self._store = store
         self._folder = folder
+        self._outputs = outputs
         self._clock = clock
         self._rng = rng
         self._ended = asyncio.Event()
@@ -43,8 +53,12 @@ class Outflow:
 
     def start(self, sinks: Sequence[SinkPart]) -> None:
         """Raises ConfigurationError for one that cannot be opened."""
+        if sinks:
+            self._outputs.mkdir(parents=True, exist_ok=True)
         for part in sinks:
-            sink = open_sink(part.url, part.options, name=self._run, clock=self._clock)
+            sink = open_sink(
+                part.url, part.options, name=self._run, clock=self._clock, folder=self._outputs
+            )
             pump = SinkPump(
                 sink,
                 self._read,

@@ -5,6 +5,7 @@ The password is in here for the one who connects; `shown` is for everybody else.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
@@ -77,6 +78,18 @@ def parse_file(url: str, scheme: str) -> tuple[Place, dict[str, Any]]:
     if not path or path.endswith("/") or "\0" in path:
         raise ConfigurationError(f"a {scheme}: sink needs the path of a file.")
     return Place(scheme, path=path), dict(parse_qsl(query, keep_blank_values=True))
+
+
+def confined(place: Place, folder: Path) -> Place:
+    """The same file below a folder; raises ConfigurationError when it would be elsewhere."""
+    inside = folder.resolve()
+    path = (inside / place.path).resolve()
+    if Path(place.path).is_absolute() or not path.is_relative_to(inside) or path == inside:
+        raise ConfigurationError(
+            f"a {place.scheme}: sink of a job writes below the center's folder for outputs "
+            f"(`jobs.outputs`), so its path is relative and has no `..`: {place.path[:200]!r}."
+        )
+    return msgspec.structs.replace(place, path=str(path))
 
 
 def parse_remote(url: str, ours: tuple[str, ...]) -> tuple[Place, dict[str, Any]]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from skep.errors import ConfigurationError
 from skep.runtime.clock import Clock, SystemClock
 from skep.streams import options as of
-from skep.streams.place import Place, parse_file, parse_remote, scheme_of
+from skep.streams.place import Place, confined, parse_file, parse_remote, scheme_of
 from skep.streams.ports import Sink
 
 
@@ -52,14 +53,18 @@ def open_sink(
     name: str = "",
     clock: Clock | None = None,
     environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
 ) -> Sink:
     """The sink behind a URL, not yet connected; raises ConfigurationError.
 
     `options` win over the query of the URL. `name` keeps the positions of several sources
-    apart that write into the same place: give the run's or the pipeline's.
+    apart that write into the same place: give the run's or the pipeline's. With `folder`
+    files are below it and nowhere else.
     """
     kind = kind_of(url)
     place, query = _parse(url, kind)
+    if kind.is_file and folder is not None:
+        place = confined(place, folder)
     chosen = of.read_options(kind.options, {**query, **(options or {})}, kind.name)
     known = os.environ if environment is None else environment
     around = Surroundings(name, clock or SystemClock(), known)

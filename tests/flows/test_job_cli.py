@@ -102,7 +102,7 @@ async def test_what_only_the_center_knows_is_told_too(center: CenterProcess) -> 
     assert (code, "stdin: far: spider.path: cannot read" in errors) == (2, True), errors
 
 
-async def test_run_waits_and_says_how_it_ended(center: CenterProcess, tmp_path: Path) -> None:
+async def test_run_waits_and_says_how_it_ended(center: CenterProcess) -> None:
     async with DemoSite(pages=20) as site:
         urls = site.page_urls()
         await skep(center, "apply", "-", text=document("twenty", *urls))
@@ -113,12 +113,12 @@ async def test_run_waits_and_says_how_it_ended(center: CenterProcess, tmp_path: 
         first = await skep(center, "run", "twenty", "--key", "monday")
         assert first == await skep(center, "run", "twenty", "--key", "monday")
         spider = (EXAMPLES / "jobs.yaml").read_text().replace("http://127.0.0.1:8421", site.url)
-        spider = spider.replace("demo-pages.jsonl", str(tmp_path / "pages.jsonl"))
         assert (await skep(center, "apply", "-", text=spider))[0] == 0
         code, out, errors = await skep(center, "run", "demo-crawl", "--wait")
         assert (code, "finished" in out) == (0, True), errors
     async with asyncio.timeout(30):
-        while not (tmp_path / "pages.jsonl").exists():  # noqa: ASYNC110 - another process writes
+        written = center.folder / "items" / "demo-pages.jsonl"
+        while not written.exists():  # noqa: ASYNC110 - another process writes
             await asyncio.sleep(0.05)
     assert (await skep(center, "pause", "twenty"))[0] == 5, "it has no run that is running"
     assert (await skep(center, "run", "absent"))[0] == 3

@@ -84,6 +84,9 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a strategy": ({"placement": {"strategy": "best"}}, "placement.strategy"),
     "no agents": ({"placement": {"strategy": "fixed", "n": 0}}, "placement.n"),
     "a sink": ({"sinks": ["tape:x"]}, "sinks[0]"),
+    "a file anywhere": ({"sinks": ["jsonl:/etc/passwd.jsonl"]}, "sinks[0]"),
+    "a file further up": ({"sinks": ["csv:a/../../b.csv"]}, "sinks[0]"),
+    "a database anywhere": ({"sinks": ["sqlite:///var/x.db?table=t"]}, "sinks[0]"),
     "an option of a sink": ({"sinks": ["jsonl:x?color=red"]}, "sinks[0]"),
     "enabled that is neither": ({"enabled": "maybe"}, "enabled"),
 }

@@ -351,3 +351,26 @@ def test_kafka_waits_for_all_and_logs_in_only_with_a_user() -> None:
     secure = producer_settings(Place("kafka", "me:p%40ss@a", "/t"), KafkaOptions(tls=True))
     assert secure["security.protocol"] == "SASL_SSL"
     assert (secure["sasl.username"], secure["sasl.password"]) == ("me", "p@ss")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/etc/x.jsonl", "../x.jsonl", "a/../../x.jsonl", "///tmp/x.jsonl", "%2e%2e/x.jsonl", "."],
+)
+def test_a_confined_file_stays_in_its_folder(path: str, tmp_path: Path) -> None:
+    """Fault 51: no way out by a path."""
+    with pytest.raises(ConfigurationError, match=r"below the center's folder|path of a file"):
+        open_sink(f"jsonl:{path}", folder=tmp_path / "items")
+
+
+async def test_a_confined_file_does_not_follow_links_out(tmp_path: Path) -> None:
+    """Fault 51: nor by a link; what is inside is written there."""
+    items = tmp_path / "items"
+    items.mkdir()
+    (items / "out").symlink_to(tmp_path)
+    with pytest.raises(ConfigurationError, match="below the center's folder"):
+        open_sink("jsonl:out/x.jsonl", folder=items)
+    sink = open_sink("jsonl:a/x.jsonl", folder=items)
+    await sink.open()
+    await sink.close()
+    assert (items / "a" / "x.jsonl").exists()
