@@ -30,6 +30,7 @@ COMMANDS: dict[str, str] = {
     "data": "Take items and pages out of a run.",
     "job": "Keep jobs, show them, run them.",
     "generator": "Try out generators of jobs; show what they did in a run.",
+    "app": "List instances of applications; read their logs, restart or stop them.",
     "submit": "Put requests into a run.",
     "info": "Show the state of everything on one screen.",
     "runs": "List runs; show, pause, continue, restart, finish, cancel or revive one.",

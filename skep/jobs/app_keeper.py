@@ -93,9 +93,9 @@ class AppKeeper:
                 instances = await self._begin(run, part)
             except (InvalidInput, NotEnoughAgents) as error:
                 return await self._fail(held, part, run, error.detail)
+        instances = [await self._live(part, run, one, instances) for one in instances]
         if broken := next((one for one in instances if _failed(one, part, run)), None):
             return await self._fail(held, part, run, await self._why(broken))
-        instances = [await self._live(part, run, one, instances) for one in instances]
         if all(one.ended for one in instances):
             return await self._over(run, instances)
         await self._urge(part, run, instances, told)
@@ -113,7 +113,7 @@ class AppKeeper:
         self, part: AppPart, run: Run, one: Instance, others: Sequence[Instance]
     ) -> Instance:
         """The instance as it is after what had to be done for it now."""
-        if one.state is InstanceState.DONE or one.halted:
+        if one.state is InstanceState.DONE or one.halted or _failed(one, part, run):
             return one
         if one.ended:
             # It stopped, or failed before the run was continued, and shall run.
@@ -182,8 +182,8 @@ class AppKeeper:
     async def _last_line(self, one: Instance) -> str:
         part = await self._store.apps.read_log(one.run, one.no, -LAST_BYTES, LAST_BYTES)
         lines = [line for line in part.data.decode(errors="replace").splitlines() if line.strip()]
-        last = lines[-1].strip() if lines else ""
-        return "".join(c if c.isprintable() else " " for c in last)[:LAST_LINE]
+        last = lines[-1] if lines else ""
+        return "".join(c if c.isprintable() else " " for c in last).strip()[:LAST_LINE]
 
     # -- agents
 

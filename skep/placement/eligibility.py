@@ -9,9 +9,12 @@ from collections.abc import Collection, Iterable, Iterator
 import msgspec
 
 from skep.model.agent import AgentView
+from skep.model.app import APP_KIND, IMAGE_KIND
 from skep.model.placement import Placement, own_target
 
 MEGABYTE = 2**20
+#: Kinds of work that are no downloads.
+HOSTING = frozenset({APP_KIND, IMAGE_KIND})
 
 
 class Need(msgspec.Struct, frozen=True):
@@ -67,7 +70,8 @@ def _unable(view: AgentView, need: Need, moment: Moment) -> Iterator[tuple[str, 
         yield "id", "its id looks like something else; give it another"
     if need.kind not in view.registration.kinds:
         offered = ", ".join(view.registration.kinds) or "nothing"
-        yield "capability", f"it has no downloader {need.kind}; it offers {offered}"
+        what = "does not offer" if need.kind in HOSTING else "has no downloader"
+        yield "capability", f"it {what} {need.kind}; it offers {offered}"
 
 
 def _unwanted(view: AgentView, asked: Placement) -> Iterator[tuple[str, str]]:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from skep.bus.ports import Bus
 from skep.errors import BusDown
 from skep.lanes.dispatch import lane_limits
+from skep.lanes.why.apps import why_app
 from skep.lanes.why.blocks import View, why_block
 from skep.lanes.why.care import Care
 from skep.lanes.why.fleet import Fleet, Needs, obstacles
@@ -24,7 +25,7 @@ from skep.model.fire import ON_THEIR_WAY, Fire
 from skep.model.lane import Lane
 from skep.model.manners import Manners
 from skep.model.run import Run
-from skep.model.states import CLAIMABLE, BlockState
+from skep.model.states import CLAIMABLE, BlockState, RunState
 from skep.model.why import Why
 from skep.runtime.clock import Clock
 from skep.settings import Settings
@@ -78,7 +79,11 @@ class WhyDesk:
         wait = await self._store.waits.run(run_id)
         kept = await self._store.job_runs.get(run_id)
         care = None if kept is None else Care(kept, self._restart_at(run_id))
-        return why_run(wait, await self._view(wait.run), care)
+        view = await self._view(wait.run)
+        instances = await self._store.apps.of(run_id)
+        if instances and wait.run.state is RunState.RUNNING:
+            return why_app(wait.run, instances, view)
+        return why_run(wait, view, care)
 
     async def site(self, host: str) -> Why:
         """Also for a host that nobody knows, which says so."""

@@ -1,0 +1,94 @@
+"""Logs of instances on a terminal: whole lines, harmless, one instance beside the other.
+
+Imported when `skep app logs` runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from skep.cli.app_calls import instances_of
+from skep.cli.output import harmless_lines, say, show
+from skep.cli.reach import Reach, run_path
+
+if TYPE_CHECKING:
+    from skep.wire.client import CenterClient
+
+PART = 256 * 1024
+#: Seconds that one call waits for the next line; the call itself may take longer.
+WAIT, CALL = 10.0, 40.0
+#: Bytes that are looked at for the last lines; more lines than fit are not shown.
+TAIL_FIRST, TAIL_MOST = 64 * 1024, 4 * 2**20
+
+
+async def print_logs(
+    reach: Reach, run_or_job: str, no: int | None, *, follow: bool, tail: int | None
+) -> None:
+    """Until everything was printed, or with `follow` until the instances have ended."""
+    async with reach.client() as client:
+        found = await instances_of(client, run_or_job, no)
+        numbers = [line["instance"]["no"] for line in found["items"]]
+        readers = [
+            _Reader(client, found["run"], number, marked=len(numbers) > 1) for number in numbers
+        ]
+        if follow:
+            await asyncio.gather(*(reader.read(tail, follow=True) for reader in readers))
+            return
+        for reader in readers:
+            await reader.read(tail, follow=False)
+
+
+class _Reader:
+    """The log of one instance."""
+
+    def __init__(self, client: CenterClient, run: str, no: int, *, marked: bool) -> None:
+        self._client = client
+        self._path = run_path(run, f"instances/{no}/log")
+        self._mark = f"{no} | " if marked else ""
+        self._no = no
+        self._half = ""
+
+    async def read(self, tail: int | None, *, follow: bool) -> None:
+        at = await self._last_lines(tail) if tail is not None else await self._first()
+        while True:
+            part = await self._part(at, WAIT if follow else 0.0)
+            self._print(part["text"])
+            at = part["next"]
+            if part["over"] or (not follow and at >= part["end"]):
+                break
+        if self._half:
+            self._line(self._half)
+
+    async def _part(self, start: int, wait: float = 0.0, limit: int = PART) -> dict[str, Any]:
+        path = f"{self._path}?from={start}&limit={limit}&wait={wait:g}"
+        part: dict[str, Any] = await self._client.call("GET", path, None, dict, seconds=CALL)
+        return part
+
+    async def _first(self) -> int:
+        part = await self._part(0, limit=1)
+        if part["deleted"]:
+            say(f"instance {self._no}: the oldest {part['deleted']:,} bytes were deleted")
+        return int(part["start"])
+
+    async def _last_lines(self, count: int) -> int:
+        """Print the last lines that are whole; where to go on from."""
+        size = TAIL_FIRST
+        while True:
+            part = await self._part(-size, limit=size)
+            lines = part["text"].split("\n")
+            if len(lines) > count + 1 or part["start"] <= part["deleted"] or size >= TAIL_MOST:
+                break
+            size *= 8
+        *whole, self._half = lines
+        for line in whole[-count:] if count else []:
+            self._line(line)
+        return int(part["next"])
+
+    def _print(self, text: str) -> None:
+        *whole, self._half = (self._half + text).split("\n")
+        for line in whole:
+            self._line(line)
+
+    def _line(self, line: str) -> None:
+        show(self._mark + harmless_lines(line.encode()))
