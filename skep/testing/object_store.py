@@ -33,6 +33,8 @@ PORTS = (
     "filer.port.grpc",
     "s3.port.grpc",
 )
+#: Where it puts sockets, whatever it is told, and leaves them when it is killed.
+SOCKETS = Path("/tmp")  # noqa: S108 - see above
 _ASK = b"GET /status HTTP/1.0\r\n\r\n"
 
 
@@ -73,6 +75,12 @@ class SeaweedFS(Server):
         request = urllib.request.Request(place, method="POST")
         urllib.request.urlopen(request, timeout=10).close()  # noqa: S310 - our own server
 
+    def close(self) -> None:
+        super().close()
+        for number in (self.port, *self._ports.values()):
+            for left in SOCKETS.glob(f"seaweedfs-*-{number}.sock"):
+                left.unlink(missing_ok=True)
+
     def _prepare(self) -> None:
         (self.folder / "data").mkdir(exist_ok=True)
         identity = {
@@ -100,6 +108,8 @@ class SeaweedFS(Server):
             f"-s3.config={self.folder / 's3.json'}",
             "-s3.autoCreateBucket=false",
             "-master.telemetry=false",
+            "-master.electionTimeout=500ms",  # it has no rivals to wait for when it comes back
+            "-master.heartbeatInterval=100ms",
             "-master.volumeSizeLimitMB=64",
             "-volume.max=20",
         ]

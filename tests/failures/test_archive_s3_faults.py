@@ -1,0 +1,215 @@
+"""The archive in S3 under fire: a real SeaweedFS dies, writers and centers are killed.
+
+What was acknowledged must be readable afterwards, from every other center as well, and
+nothing half-made may be left in the bucket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import pytest
+
+from skep.archive.bucket import Bucket
+from skep.archive.registry import open_archive, open_bucket
+from skep.testing.fleet import Fleet, tell
+from skep.testing.object_store import LOGIN, SeaweedFS, seaweedfs
+from skep.testing.processes import CenterProcess
+from skep.testing.servers import Postgres
+
+pytestmark = pytest.mark.xdist_group("s3")
+
+SEGMENT_BYTES = 100_000
+FEW_AT_ONCE = {"SKEP_AGENT_CONCURRENCY": "16"}
+
+APPENDER = """
+import asyncio, hashlib, json, sys
+from pathlib import Path
+from random import Random
+from skep.archive.frames import Exchange, FrameMaker
+from skep.archive.registry import open_archive
+from skep.runtime.clock import SystemClock
+
+def page(maker, rng):
+    body = rng.randbytes(rng.randrange(9000))
+    return maker.exchange_frames(Exchange("http://h/", status=200, body=body))
+
+async def keep_appending(archive, rng):
+    maker = FrameMaker(SystemClock(), rng)
+    while True:
+        blobs = [page(maker, rng) for _ in range(3)]
+        for place, blob in zip(await archive.append(blobs), blobs, strict=True):
+            digest = hashlib.sha256(blob).hexdigest()
+            print(place.segment, place.offset, len(blob), digest, flush=True)
+
+async def main(url, home, login, segment_bytes, seed, ends):
+    async def committed_end(segment):
+        return ends.get(segment, 0)
+    archive = open_archive(url, "w", segment_bytes, home=Path(home), login=login)
+    await archive.open(committed_end)
+    await asyncio.gather(*(keep_appending(archive, Random(seed + n)) for n in range(4)))
+
+url, home, login, size, seed, ends = sys.argv[1:]
+asyncio.run(main(url, home, login, int(size), int(seed), json.loads(ends)))
+"""
+
+
+@pytest.fixture(scope="module")
+def storage() -> Iterator[SeaweedFS]:
+    """A server of these tests alone, because it will be killed."""
+    with seaweedfs() as server:
+        yield server
+
+
+class Said(NamedTuple):
+    """One line of the child: a place that its append gave back."""
+
+    segment: str
+    offset: int
+    length: int
+    digest: str
+
+
+def run_and_kill(url: str, home: Path, seed: int, lines: int, ends: dict[str, int]) -> list[Said]:
+    """Start a child, read so many lines, kill it; all that it said, to the last line."""
+    arguments = [url, str(home), LOGIN, str(SEGMENT_BYTES), str(seed), json.dumps(ends)]
+    with subprocess.Popen(
+        [sys.executable, "-c", APPENDER, *arguments], stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        said = [child.stdout.readline() for _ in range(lines)]
+        child.kill()
+        said += child.stdout.readlines()
+    assert child.returncode == -9, "the child ended before it was killed"
+    lines_said = [line.split() for line in said if line.endswith("\n")]
+    return [Said(segment, int(at), int(n), digest) for segment, at, n, digest in lines_said]
+
+
+def ends_of(said: list[Said]) -> dict[str, int]:
+    ends: dict[str, int] = {}
+    for place in said:
+        ends[place.segment] = max(ends.get(place.segment, 0), place.offset + place.length)
+    return ends
+
+
+@pytest.mark.parametrize("kills", [4, pytest.param(25, marks=pytest.mark.slow)])
+async def test_a_writer_is_killed_in_the_middle_of_uploads(
+    tmp_path: Path, storage: SeaweedFS, kills: int
+) -> None:
+    """D8: SIGKILL at moments from a seed, also while segments are sealed; another reads all."""
+    rng, url = Random(8), storage.fresh_archive()
+    reader = open_archive(url, "reader", SEGMENT_BYTES, home=tmp_path, login=LOGIN)
+    said: list[Said] = []
+    for kill in range(kills):
+        lines = rng.randrange(1, 120)
+        said += await asyncio.to_thread(
+            run_and_kill, url, tmp_path, kill * 10, lines, ends_of(said)
+        )
+        for place in said:
+            blob = await reader.read(place.segment, place.offset, place.length)
+            assert hashlib.sha256(blob).hexdigest() == place.digest
+    assert len(set(said)) == len(said)
+    ends = ends_of(said)
+
+    async def committed_end(segment: str) -> int:
+        return ends.get(segment, 0)
+
+    again = open_archive(url, "w", SEGMENT_BYTES, home=tmp_path, login=LOGIN)
+    await again.open(committed_end)
+    bucket = open_bucket(url, LOGIN)
+    await until_sealed(bucket, ends)
+    for place in said:
+        blob = await reader.read(place.segment, place.offset, place.length)
+        assert hashlib.sha256(blob).hexdigest() == place.digest
+    await again.close()
+
+
+async def until_sealed(bucket: Bucket, ends: dict[str, int]) -> None:
+    """Every segment into which rows point becomes one object, and no part of it is left."""
+    deadline = time.monotonic() + 20
+    while True:
+        numbers = {one.key.split("/")[2] for one in await bucket.list("w/parts")}
+        left = numbers & {segment[2:10] for segment in ends}
+        if not left:
+            return
+        assert time.monotonic() < deadline, left
+        await asyncio.sleep(0.02)
+
+
+def ready(center: CenterProcess) -> tuple[int, dict[str, Any]]:
+    """What a center says of itself: (status, checks that are not well)."""
+    connection = HTTPConnection("127.0.0.1", center.port, timeout=15)
+    try:
+        connection.request("GET", "/readyz?verbose")
+        answer = connection.getresponse()
+        checks = json.loads(answer.read())["checks"]
+        return answer.status, {c["name"]: c["detail"] for c in checks if not c["ok"]}
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("rounds", [1, pytest.param(5, marks=pytest.mark.slow)])
+async def test_two_centers_share_a_bucket(
+    tmp_path: Path, postgres_server: Postgres, redis_url: str, storage: SeaweedFS, rounds: int
+) -> None:
+    """Fault 15, D8: kill -9 of the storage under load, then of a center that stays away.
+
+    Meanwhile the centers say 503 and why, and go on by themselves. What came through the
+    first center is read through the second one, by the API and by the command line.
+    """
+    env = {
+        "SKEP_STORE_URL": postgres_server.fresh_database(),
+        "SKEP_BUS_URL": redis_url,
+        "SKEP_ARCHIVE_URL": storage.fresh_archive(),
+        "SKEP_ARCHIVE_SEGMENT_BYTES": str(SEGMENT_BYTES),
+        **storage.environment,
+    }
+    async with Fleet(tmp_path, env, latency=0.02) as fleet:
+        first, second = fleet.center, await fleet.another_center("second")
+        agent = await fleet.agent("a", FEW_AT_ONCE, [first.url])
+        for turn in range(rounds):
+            await fleet.offer(300)
+            await fleet.until_done(300 * turn + 60)
+            await asyncio.to_thread(storage.kill)
+            before = await fleet.client.ledger()
+            for center in (first, second):
+                status, wrong = await asyncio.to_thread(ready, center)
+                assert (status, list(wrong)) == (503, ["archive"])
+                assert "does not answer" in wrong["archive"]
+            await asyncio.to_thread(storage.start)
+            await fleet.until_done(before.done + 60)
+            assert (await asyncio.to_thread(ready, second)) == (200, {})
+        await asyncio.to_thread(first.kill)
+        await asyncio.to_thread(agent.kill)
+        await fleet.reach(second)
+        number = await any_ended(fleet)
+        body = await fleet.client.api.call("GET", f"/api/v1/requests/{number}/body", None, bytes)
+        assert body.startswith(b"<!doctype html>")
+        assert await asyncio.to_thread(body_by_cli, second, number) == body
+        await fleet.agent("b", FEW_AT_ONCE, [second.url])
+        await fleet.until_all_ended(60)
+        balance = await fleet.check()
+    tell("S3", rounds=rounds, **balance.figures())
+    assert (balance.ledger.accepted, balance.ledger.done) == (300 * rounds, 300 * rounds)
+
+
+async def any_ended(fleet: Fleet) -> int:
+    """The id of a request that is done."""
+    page = await fleet.client.api.call("GET", "/api/v1/requests?state=done&limit=1", None, dict)
+    return int(page["items"][0]["id"])
+
+
+def body_by_cli(center: CenterProcess, number: int) -> bytes:
+    command = [sys.executable, "-m", "skep", "request", "body", str(number)]
+    reach = ["--center", center.url, "--token-file", str(center.folder / "admin.token")]
+    return subprocess.run([*command, *reach], check=True, capture_output=True, timeout=60).stdout
