@@ -26,6 +26,8 @@ CENTERS = 2
 REQUESTS = 20_000
 PATIENCE = 300.0
 LATENCY = 0.01
+#: With both centers there, between two kills: what calls take in quiet times.
+REST = 0.5
 
 
 def run(_options: Options) -> Result:
@@ -59,7 +61,7 @@ async def ordeal(
         await fleet.agent("b", few, urls[::-1])
         load = Load(fleet, centers, requests)
         calling = asyncio.create_task(load.keep_calling())
-        await load.kill_in_turn(kills)
+        await load.kill_in_turn(kills, REST)
         await fleet.until_done(requests, PATIENCE)
         load.stop()
         await calling

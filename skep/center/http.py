@@ -18,6 +18,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
+from skep import __version__
 from skep.center.auth import REMEMBER_SECONDS
 from skep.center.endpoint import Call, Endpoint, Raw, Streamed
 from skep.center.services import Services
@@ -120,15 +121,15 @@ async def _answer(services: Services, row: Endpoint, request: Request) -> Respon
 
 
 def check_protocol(text: str) -> None:
-    """Absent means the current one; raises OldProtocol that says which are spoken."""
-    if not text:
+    """Absent means the current one; raises OldProtocol that says which side to upgrade."""
+    if not text or text in {str(version) for version in range(OLDEST_PROTOCOL, PROTOCOL + 1)}:
         return
-    spoken = {str(version) for version in range(OLDEST_PROTOCOL, PROTOCOL + 1)}
-    if text not in spoken:
-        raise OldProtocol(
-            f"protocol {text[:20]!r} is not spoken here; "
-            f"use {OLDEST_PROTOCOL} to {PROTOCOL}: upgrade the older side"
-        )
+    newer = text.isascii() and text.isdecimal() and len(text) < _DIGITS and int(text) > PROTOCOL
+    older = "upgrade this center first" if newer else "upgrade the caller (pip install -U skep)"
+    raise OldProtocol(
+        f"protocol {text[:20]!r} is not spoken by this center (Skep {__version__}), "
+        f"{OLDEST_PROTOCOL} to {PROTOCOL} are: {older}; see docs/how-to/upgrade.md"
+    )
 
 
 def _query(request: Request, kind: type) -> Any:

@@ -115,8 +115,9 @@ class Load:
                 self.calls.append((began, time.monotonic()))
                 return
 
-    async def kill_in_turn(self, kills: int) -> None:
-        """kill -9 and a new start of each center in turn, spread over the work."""
+    async def kill_in_turn(self, kills: int, rest: float = 0.0) -> None:
+        """kill -9 and a new start of each center in turn, spread over the work; `rest`
+        seconds later comes the next."""
         for number in range(kills):
             await self.fleet.until_done(self.requests * number // (kills + 2), 120)
             victim = self.centers[number % len(self.centers)]
@@ -124,6 +125,7 @@ class Load:
             await asyncio.to_thread(victim.kill)
             await asyncio.to_thread(victim.start)
             self.away.append((began, time.monotonic()))
+            await asyncio.sleep(rest)
 
     def figures(self) -> Figures:
         took = sorted(end - began for began, end in self.calls)

@@ -1,0 +1,133 @@
+"""A rolling upgrade with a real older version (fault 44): the code of an earlier commit.
+
+The older programs run from a copy that git makes of its history; without that history (a
+shallow clone) there is nothing to compare with, and the tests are skipped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skep.testing.fleet import Fleet, tell
+from skep.testing.processes import AgentProcess, CenterProcess
+
+ROOT = Path(__file__).parents[2]
+#: The last commit before application jobs; its protocol is 1, its schema an older one.
+OLDER = "904fdbb1571c4fe9c1992ea85113a595b1a93087"
+OLD_VERSION = "0.0.9"
+PAGES = 300
+
+
+class OlderCode:
+    """Runs `python -m skep` out of another folder; a mixin of processes."""
+
+    code: Path
+
+    def _process_options(self) -> dict[str, Any]:
+        options: dict[str, Any] = super()._process_options()  # type: ignore[misc]  # SkepProcess
+        env = {**options["env"], "PYTHONPATH": str(self.code)}
+        # The working directory comes before PYTHONPATH for `python -m`.
+        return {**options, "env": env, "cwd": self.code}
+
+
+class OlderCenter(OlderCode, CenterProcess):
+    """A center of that version."""
+
+
+class OlderAgent(OlderCode, AgentProcess):
+    """An agent of that version."""
+
+
+def copied(folder: Path, changes: dict[str, tuple[str, str]]) -> Path:
+    """The package as it was; with a word or two of it changed."""
+    known = subprocess.run(
+        ["git", "cat-file", "-e", f"{OLDER}^{{commit}}"],
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+    )
+    if known.returncode:
+        pytest.skip("the history is not here (a shallow clone), so there is no older version")
+    folder.mkdir()
+    packed = subprocess.run(
+        ["git", "archive", OLDER, "skep"], cwd=ROOT, capture_output=True, check=True
+    )
+    subprocess.run(["tar", "-x", "-C", str(folder)], input=packed.stdout, check=True)
+    for name, (before, after) in changes.items():
+        file = folder / "skep" / name
+        assert before in file.read_text()
+        file.write_text(file.read_text().replace(before, after))
+    return folder
+
+
+@pytest.fixture
+def older(tmp_path: Path) -> Path:
+    return copied(tmp_path / "older", {"__init__.py": ('"0.1.0"', f'"{OLD_VERSION}"')})
+
+
+async def versions(fleet: Fleet) -> list[str]:
+    """What each agent said of itself when it was last taken."""
+    answer = await fleet.client.api.call("GET", "/api/v1/agents", None, dict)
+    return sorted(line["agent"]["registration"]["version"] for line in answer["items"])
+
+
+async def test_centers_first_then_agents_and_nothing_is_lost(tmp_path: Path, older: Path) -> None:
+    """Fault 44: an older center and its agent work; the center is replaced under load, then one
+    more agent comes, then the older agent is replaced; every page once."""
+    fleet = Fleet(tmp_path, latency=0.05, pages=PAGES)
+    before = OlderCenter(tmp_path / "center")
+    before.code = older
+    fleet.center = before
+    async with fleet:
+        agent = OlderAgent(tmp_path / "a", [before.url], before.agent_token)
+        agent.code = older
+        with agent:
+            await fleet.offer(PAGES // 3)
+            assert await versions(fleet) == [OLD_VERSION]
+            await fleet.until_done(20)
+            await asyncio.to_thread(before.terminate)
+            now = CenterProcess(tmp_path / "center")
+            now.port = before.port
+            with now:
+                fleet.center = now
+                await fleet.offer(PAGES // 3)
+                done = (await fleet.client.ledger()).done
+                await fleet.until_done(min(PAGES, done + 50))
+                assert await versions(fleet) == [OLD_VERSION], "the older agent works for it"
+                await asyncio.to_thread(agent.terminate)
+                await fleet.agent("a")
+                await fleet.offer(PAGES // 3)
+                await fleet.until_all_ended(60)
+                assert OLD_VERSION not in await versions(fleet)
+                balance = await fleet.check()
+    tell("44", older=OLDER[:7], **balance.figures())
+    assert (balance.acknowledged, balance.ledger.done) == (PAGES, PAGES)
+
+
+def test_a_protocol_that_is_too_far_away_is_refused_with_advice(tmp_path: Path) -> None:
+    """Fault 44: the agent ends at once, and its last words say which side to upgrade."""
+    with CenterProcess(tmp_path / "center") as center:
+        for spoken, advice in {0: "upgrade the caller", 9: "upgrade this center first"}.items():
+            word = ("\nPROTOCOL = 1\n", f"\nPROTOCOL = {spoken}\n")
+            code = copied(tmp_path / f"strange-{spoken}", {"wire/messages.py": word})
+            done = refused_agent(code, center, tmp_path / "agent")
+            assert done.returncode == 2
+            assert f"protocol '{spoken}' is not spoken by this center" in done.stderr
+            assert advice in done.stderr
+            assert "docs/how-to/upgrade.md" in done.stderr
+
+
+def refused_agent(
+    code: Path, center: CenterProcess, data: Path
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "skep", "agent", "--center", center.url]
+    command += ["--token-file", str(center.agent_token), "--data", str(data)]
+    return subprocess.run(
+        command, cwd=code, capture_output=True, text=True, timeout=60, check=False
+    )
