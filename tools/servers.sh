@@ -9,7 +9,8 @@ say() { printf '%s\n' "$*" >&2; }
 missing_packages() {
     local search="$PATH:/usr/sbin:/sbin" pair
     for pair in redis-server:redis-server mariadbd:mariadb-server nginx:nginx-light \
-        tinyproxy:tinyproxy microsocks:microsocks git:git curl:curl bwrap:bubblewrap; do
+        tinyproxy:tinyproxy microsocks:microsocks git:git curl:curl bwrap:bubblewrap \
+        podman:podman runc:runc buildah:buildah busybox:busybox-static; do
         PATH=$search command -v "${pair%%:*}" >/dev/null || printf '%s ' "${pair##*:}"
     done
     compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || printf 'postgresql '

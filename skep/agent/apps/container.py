@@ -47,6 +47,11 @@ class Engine:
     def podman(self) -> bool:
         return Path(self.program).name == "podman"
 
+    @property
+    def removal(self) -> tuple[str, ...]:
+        """Ends a container at once, running or not; names follow."""
+        return ("rm", "--force", "--time", "0") if self.podman else ("rm", "--force")
+
     def name(self, start: Start) -> str:
         """Of the container of an instance."""
         return _UNFIT.sub("_", f"skep-{self.agent}-{start.run}-{start.no}-{start.token}")
@@ -74,7 +79,7 @@ class Engine:
         names = said.split() if code == 0 else []
         if names:
             log.warning("removing %d containers that an earlier agent left", len(names))
-            self.call(["rm", "--force", *names], PULL_SECONDS)
+            self.call([*self.removal, *names], PULL_SECONDS)
 
 
 def find_engine(settings: AgentSettings, agent: str) -> Engine | str:
@@ -118,7 +123,7 @@ class Containers:
         file = start.folder / "environment"
         await asyncio.to_thread(_write_variables, file, start.variables)
         name = self._engine.name(start)
-        await asyncio.to_thread(self._engine.call, ["rm", "--force", name])
+        await asyncio.to_thread(self._engine.call, [*self._engine.removal, name])
         process, output = self._spawn(self._run(start, name, file))
         return Container(self._engine, name, process, output, self._guard(name), file)
 
@@ -161,7 +166,7 @@ class Containers:
 
     def _guard(self, name: str) -> subprocess.Popen[bytes]:
         """The engine's containers do not end with us by themselves."""
-        remove = self._engine.command("rm", "--force", name)
+        remove = self._engine.command(*self._engine.removal, name)
         return subprocess.Popen(  # noqa: S603 - our own script and arguments
             ["/bin/sh", "-c", GUARD, "guard", *remove],
             env=tool_environment(),
@@ -196,7 +201,7 @@ class Container:
         ending = await ended(self._process)
         self.over = True
         # Its own end may have been the client's alone.
-        await self._tell("rm", "--force")
+        await self._tell(*self._engine.removal)
         await asyncio.to_thread(self._dismiss_guard)
         self._file.unlink(missing_ok=True)
         return ending
@@ -210,7 +215,7 @@ class Container:
         await self._tell("kill", "--signal", "TERM")
 
     async def kill(self) -> None:
-        await self._tell("rm", "--force")
+        await self._tell(*self._engine.removal)
 
     async def pause(self) -> str:
         trouble = await self._tell("pause")

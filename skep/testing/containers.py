@@ -1,0 +1,97 @@
+"""Podman for a test: a store of its own with one small image, gone afterwards.
+
+The image holds busybox and nothing else. Options and settings are those under which podman
+works on machines where limits cannot be raised and control groups are of mixed versions.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from skep.testing.private import ServerFailed, find_program
+
+IMAGE = "localhost/skep-test"
+SECONDS = 60.0
+_CONFIGURATION = """
+[containers]
+default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]
+netns = "host"
+[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+"""
+_RECIPE = """
+FROM scratch
+COPY busybox /bin/busybox
+COPY busybox /bin/sh
+ENV PATH=/bin IMAGES_OWN=yes
+CMD ["/bin/sh", "-c", "echo from the image"]
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Podman:
+    """Where it keeps everything."""
+
+    folder: Path
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Of podman itself: a store of its own."""
+        place = ("--root", str(self.folder / "s"), "--runroot", str(self.folder / "r"))
+        return (*place, "--storage-driver", "overlay")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the agent that uses it must have in its environment."""
+        return {"CONTAINERS_CONF": str(self.folder / "containers.conf")}
+
+    def call(self, program: str, *words: str) -> str:
+        """What it said; raises ServerFailed."""
+        done = subprocess.run(
+            [find_program(program, program), *self.options, *words],
+            env={**os.environ, **self.environment},
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        if done.returncode:
+            raise ServerFailed(f"{program} {words[0]}: {done.stderr[-2000:]}")
+        return done.stdout
+
+    def names(self) -> list[str]:
+        """Of all containers, running or not."""
+        return self.call("podman", "ps", "--all", "--format", "{{.Names}}").split()
+
+    def build(self) -> None:
+        recipe = self.folder / "recipe"
+        recipe.mkdir()
+        shutil.copy(find_program("busybox", "busybox-static"), recipe / "busybox")
+        (recipe / "Containerfile").write_text(_RECIPE)
+        (self.folder / "containers.conf").write_text(_CONFIGURATION)
+        apart = ("--isolation", "chroot", "--network", "host")
+        self.call("buildah", "bud", *apart, "-t", IMAGE, str(recipe))
+
+
+@contextmanager
+def podman() -> Iterator[Podman]:
+    """With its image; raises ServerMissing where it is not installed."""
+    for program in ("podman", "buildah", "runc"):
+        find_program(program, program)
+    # A short path: sockets lie below it, whose names must not be long.
+    ground = Podman(Path(tempfile.mkdtemp(prefix="skep-pod-")))
+    try:
+        ground.build()
+        yield ground
+    finally:
+        ground.call("podman", "rm", "--all", "--force")
+        shutil.rmtree(ground.folder, ignore_errors=True)
