@@ -255,9 +255,7 @@ class JobsSettings(_Room, frozen=True):
     outputs: Annotated[
         str, Meta(description="Where sinks of jobs write their files; empty: DATA/items.")
     ] = ""
-    runs_limit: Annotated[
-        int, Meta(ge=0, description="Most runs of jobs that this center sees to; 0 = none.")
-    ] = 64
+    runs_limit: Annotated[int, Meta(ge=0, description="Most runs that it sees to; 0 = none.")] = 64
     keep_every: Annotated[
         float, Meta(gt=0, le=60, description="Seconds between looks at a run of a job.")
     ] = 1.0

@@ -93,7 +93,9 @@ class AppKeeper:
                 instances = await self._begin(run, part)
             except (InvalidInput, NotEnoughAgents) as error:
                 return await self._fail(held, part, run, error.detail)
-        instances = [await self._live(part, run, one, instances) for one in instances]
+        for place, one in enumerate(instances):
+            # In place: the next one must see where this one went.
+            instances[place] = await self._live(part, run, one, instances)
         if broken := next((one for one in instances if _failed(one, part, run)), None):
             return await self._fail(held, part, run, await self._why(broken))
         if all(one.ended for one in instances):
@@ -190,22 +192,25 @@ class AppKeeper:
     async def _urge(
         self, part: AppPart, run: Run, instances: Sequence[Instance], told: dict[str, float]
     ) -> None:
-        """Tell agents to ask what they shall do, where that is not what they do."""
-        now = self._clock.monotonic()
-        unmet = {one.agent for one in instances if one.agent and self._unmet(part, run, one)}
-        for agent in sorted(unmet):
-            if now - told.get(agent, -TELL_AGAIN) >= TELL_AGAIN:
-                told[agent] = now
-                with suppress(SkepError):  # it is told again
-                    await self._tell(agent, Command(APPS))
+        """Tell agents to ask what they shall do, where that is not what they do: at once when
+        it is new, then every now and then."""
+        now, unmet = self._clock.monotonic(), dict[str, str]()
+        for one in instances:
+            if one.agent and (wanted := self._unmet(part, run, one)):
+                unmet[f"{one.no} {one.token} {wanted}"] = one.agent
+        due = {what for what in unmet if now - told.get(what, -TELL_AGAIN) >= TELL_AGAIN}
+        told.update(dict.fromkeys(due, now))
+        for agent in sorted({unmet[what] for what in due}):
+            with suppress(SkepError):  # it is told again
+                await self._tell(agent, Command(APPS))
 
-    def _unmet(self, part: AppPart, run: Run, one: Instance) -> bool:
+    def _unmet(self, part: AppPart, run: Run, one: Instance) -> str:
+        """What the instance shall be and is not; "" when it is."""
         wanted = wish_for(run.state, one.halted)
         if self._places.leaving(one.agent) and part.restart != "never":
             wanted = InstanceState.STOPPED
-        if one.ended or one.state is wanted:
-            return False
-        return not (one.state is InstanceState.STARTING and wanted is InstanceState.RUNNING)
+        starting = one.state is InstanceState.STARTING and wanted is InstanceState.RUNNING
+        return "" if one.ended or one.state is wanted or starting else str(wanted)
 
 
 def spec_of(part: AppPart, package: Package | None) -> AppSpec:
