@@ -15,10 +15,17 @@ from pathlib import Path
 
 FOLDER = Path("requirements")
 COMPILE = ("--generate-hashes", "--no-emit-index-url", "--no-header", "--universal", "--quiet")
-#: What each file is made from; dev is held to the versions that core has.
+#: What centers need beyond the embedded one; the image has them (deploy/Dockerfile).
+SERVER = ("mysql", "postgres", "redis", "s3")
+#: What each file is made from; the others are held to the versions that core has.
 SOURCES = {
     "uv": ("requirements/uv.in",),
     "core": ("pyproject.toml",),
+    "server": (
+        "pyproject.toml",
+        *(word for extra in SERVER for word in ("--extra", extra)),
+        *("-c", "requirements/core.txt"),
+    ),
     "dev": ("pyproject.toml", "--all-extras", "--group", "dev", "-c", "requirements/core.txt"),
 }
 
@@ -31,6 +38,8 @@ def fingerprint(name: str) -> str:
         project = tomllib.loads(Path("pyproject.toml").read_text())
         table = project["project"]
         asked = [table["requires-python"], table["dependencies"]]
+        if name == "server":
+            asked = [asked, [table["optional-dependencies"][extra] for extra in SERVER]]
         if name == "dev":
             asked = [asked, table["optional-dependencies"], project["dependency-groups"]]
     return hashlib.sha256(json.dumps([asked, SOURCES[name]]).encode()).hexdigest()[:16]
