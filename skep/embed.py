@@ -7,6 +7,7 @@ anything here: only other drivers and fewer machines.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from pathlib import Path
 from random import Random
@@ -17,7 +18,7 @@ import msgspec
 from skep.center.app import Center
 from skep.center.auth import Role, ensure_token
 from skep.center.server import CenterServer
-from skep.errors import ConfigurationError
+from skep.errors import ConfigurationError, Revoked
 from skep.runtime.clock import Clock
 from skep.runtime.ids import new_id
 from skep.runtime.lock import try_lock
@@ -25,6 +26,8 @@ from skep.settings import Settings
 
 if TYPE_CHECKING:
     from skep.agent.launch import LaunchedAgent
+
+log = logging.getLogger(__name__)
 
 ADMIN_TOKEN = "admin.token"  # noqa: S105 - a file's name
 AGENT_TOKEN = "agent.token"  # noqa: S105 - a file's name
@@ -114,7 +117,11 @@ class LocalAgent:
         """Returns when a person ended the agent; raises what made it fail. One that was told
         to restart is started again."""
         while self._task is not None and self._launched is not None:
-            await asyncio.shield(self._task)
+            try:
+                await asyncio.shield(self._task)
+            except Revoked as error:  # by a person, who wants the center to go on
+                log.warning("the agent has ended: %s", error.detail)
+                return
             if not self._launched.agent.restarting:
                 return
             await self._launched.close()

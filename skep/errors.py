@@ -10,6 +10,7 @@
     │   ├── OldProtocol         426
     │   └── InvalidJob          400  every line of the detail is a path and what is wrong
     ├── Unauthorized            401  no token, or one that is not known
+    │   └── Revoked             401  the token was good here, and a person has ended that
     ├── Forbidden               403  the token is known and may not do this
     ├── TooManyTries            429  too many wrong tokens came from there; wait
     ├── NotFound                404
@@ -99,6 +100,11 @@ class Unauthorized(SkepError):
     code = "unauthorized"
     status = 401
     title = "A valid token is needed"
+
+
+class Revoked(Unauthorized):
+    code = "revoked"
+    title = "The token was revoked"
 
 
 class Forbidden(SkepError):

@@ -18,7 +18,7 @@ import msgspec
 
 from skep.agent.apps.host import AppHost
 from skep.agent.apps.offer import NOTHING, Offer
-from skep.agent.heart import Heart, Pulse
+from skep.agent.heart import FINAL, Heart, Pulse
 from skep.agent.holding import Gated, Holding
 from skep.agent.leasing import Leaser
 from skep.agent.outbox import Outbox
@@ -32,7 +32,7 @@ from skep.agent.usher import Usher
 from skep.agent.vitals import Gauge
 from skep.agent.workspace import Workspace
 from skep.downloaders.ports import Kind, LineKind
-from skep.errors import Fenced
+from skep.errors import Fenced, Revoked
 from skep.model.agent import Registration, Vitals
 from skep.model.block import Held
 from skep.model.run import RunSettings
@@ -71,8 +71,8 @@ class Agent:
         self._stop = asyncio.Event()
         self._ended = asyncio.Event()
         self._main: asyncio.Task[None] | None = None
-        #: Another process is this agent: what this one holds is not its own any more.
-        self._fenced: Fenced | None = None
+        #: Another process is this agent, or its token was revoked: nothing is its own any more.
+        self._over: Fenced | Revoked | None = None
         #: Whoever runs it shall run it again when it has ended.
         self.restarting = False
         self._gauge = Gauge(folder=folder)
@@ -131,7 +131,7 @@ class Agent:
 
     async def run(self) -> None:
         """Until it is stopped. Raises Unauthorized, Forbidden or OldProtocol at the start, and
-        Fenced whenever another process has become this agent."""
+        Fenced or Revoked whenever it is this agent no longer."""
         self._main = asyncio.current_task()
         try:
             await asyncio.to_thread(self._open)
@@ -203,25 +203,28 @@ class Agent:
             ]
             self.reporter.center_is_back()
             await self._stop.wait()
-            if self._fenced is None:
+            if self._over is None:
                 await self._let_go()
             for loop in loops:
                 loop.cancel()
-        if self._fenced is not None:
-            raise self._fenced
+        if isinstance(self._over, Fenced):
+            raise self._over
         self.reporter.save_rest()
+        if self._over is not None:
+            raise self._over
         await self._last_words()
 
     async def _beat(self) -> None:
         try:
             await self.heart.run()
-        except Fenced as error:
-            # Nothing is given back or reported: by now all of it is the other one's.
-            self._fenced = error
+        except FINAL as error:
+            # Nothing is given back or reported: by now all of it is the other one's, or
+            # nobody would listen.
+            self._over = error
             self.stop()
 
     async def _last_words(self) -> None:
-        with contextlib.suppress(Fenced):
+        with contextlib.suppress(*FINAL):
             await self.heart.last_word()
         if self.leaser.asking:
             await self.heart.take_leave()

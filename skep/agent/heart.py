@@ -15,7 +15,15 @@ from pathlib import Path
 from random import Random
 
 from skep.agent.session import Session
-from skep.errors import Fenced, Forbidden, OldProtocol, SkepError, Unauthorized, UnknownAgent
+from skep.errors import (
+    Fenced,
+    Forbidden,
+    OldProtocol,
+    Revoked,
+    SkepError,
+    Unauthorized,
+    UnknownAgent,
+)
 from skep.model.agent import Registration, Vitals
 from skep.model.block import Held
 from skep.runtime.backoff import Backoff
@@ -29,6 +37,9 @@ log = logging.getLogger(__name__)
 #: At the first start these mean a mistake of whoever started the agent; later on they may
 #: be a center's bad moment, and the agent waits for a better one.
 FATAL = (Unauthorized, Forbidden, OldProtocol)
+#: These are no bad moment of a center: it knows this agent, and that it is over. A center that
+#: merely does not know the token says so with another error.
+FINAL = (Fenced, Revoked)
 #: Seconds for the last beat of an agent that was told to end.
 LAST_WORD = 2.0
 REGISTER = Backoff(first=0.5, cap=30.0)
@@ -78,7 +89,8 @@ class Heart:
         self._rng = rng
         self._now = Nudge(clock)
         self._known: Registered | None = None
-        self._reachable = True
+        #: What went wrong since a center last answered, by code.
+        self._troubles: set[str] = set()
         self._heard = clock.monotonic()
         #: When the last call was sent that a center took as a sign of life, and the first of
         #: those without too long a silence between them.
@@ -129,14 +141,14 @@ class Heart:
         self._sent = max(self._sent, sent)
 
     async def register(self) -> Registered:
-        """For ever, until a center takes it; raises what is `FATAL` at first start, and Fenced
-        when another process is this agent."""
+        """For ever, until a center takes it; raises what is `FATAL` at first start, Fenced when
+        another process is this agent, and Revoked."""
         attempt = 0
         while True:
             sent, held = self._clock.monotonic(), self._pulse.held()
             try:
                 self._known = await self._introduce(held)
-            except Fenced:
+            except FINAL:
                 raise
             except SkepError as error:
                 if self._known is None and isinstance(error, FATAL):
@@ -209,7 +221,7 @@ class Heart:
         except UnknownAgent:
             await self.register()
             return True
-        except Fenced:
+        except FINAL:
             raise
         except SkepError as error:
             self._lost_touch(error)
@@ -228,14 +240,15 @@ class Heart:
         return True
 
     def _lost_touch(self, error: SkepError) -> None:
-        """Said once per outage: an agent at home must not fill its disk with log lines."""
-        if self._reachable:
+        """Each kind is said once per outage: an agent at home must not fill its disk with log
+        lines."""
+        if error.code not in self._troubles:
             log.warning("no center takes our beat (%s); trying on", error.detail)
-        self._reachable = False
+        self._troubles.add(error.code)
 
     def _in_touch(self) -> None:
         self._heard = self._clock.monotonic()
-        if not self._reachable:
+        if self._troubles:
             log.info("a center answers again: %s", self._client.address)
-            self._reachable = True
+            self._troubles.clear()
             self._pulse.back()

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from skep.center.tries import WRONG_TOKENS, Tries
-from skep.errors import ConfigurationError, Forbidden, InvalidInput, Unauthorized
+from skep.errors import ConfigurationError, Forbidden, InvalidInput, Revoked, Unauthorized
 from skep.model.token import Grant
 from skep.runtime.clock import Clock
 from skep.runtime.ids import new_secret
@@ -136,7 +136,9 @@ class Auth:
         if found is None:
             self._known.pop(digest, None)
             self._tries.failed(origin)
-            raise Unauthorized("the token is not known here, or was revoked")
+            if await self._store.tokens.revoked(digest):
+                raise Revoked("the token was revoked; ask for a new one")
+            raise Unauthorized("the token is not known here")
         if len(self._known) >= REMEMBER_COUNT:
             self._known.clear()
         who = Identity(Role(found.role), found.subject, found.grant)

@@ -17,7 +17,14 @@ from typing import Any, Self, TypeVar, cast
 
 import aiohttp
 
-from skep.errors import CenterUnreachable, InvalidInput, Malformed, SkepError, TooLarge
+from skep.errors import (
+    CenterUnreachable,
+    InvalidInput,
+    Malformed,
+    SkepError,
+    TooLarge,
+    Unauthorized,
+)
 from skep.runtime.backoff import Backoff
 from skep.runtime.clock import Clock
 from skep.wire import codec
@@ -229,6 +236,10 @@ class CenterClient:
             except _NETWORK_ERRORS as error:
                 failure = failure or CenterUnreachable(f"{url}: {_words(error)}")
             except SkepError as error:
+                if isinstance(error, Unauthorized):
+                    # Perhaps another center stands behind this address: the next call goes
+                    # to the next one.
+                    self._at = (self._at + 1) % len(self._urls)
                 if not error.retryable:
                     raise
                 failure = error

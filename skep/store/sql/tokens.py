@@ -52,6 +52,10 @@ class SqlTokens:
             return None
         return FoundToken(row.role, row.subject, row.expires_at, _granted(row))
 
+    async def revoked(self, digest: bytes) -> bool:
+        query = sa.select(tokens.c.revoked).where(tokens.c.digest == digest)
+        return bool(await self._database.read(lambda c: c.execute(query).scalar()))
+
     async def join(
         self, digest: bytes, agent: str, credential: bytes, now: float, *, dry: bool = False
     ) -> Grant:
