@@ -112,6 +112,9 @@ class Database:
     ) -> None:
         self.dialect = dialect
         self.engine = dialect.engine(url)
+        # Each statement sees what was committed before it, in a transaction or without: where
+        # that saves round trips to the server, reads do without.
+        self._reading = self.engine.execution_options(**dialect.reading)
         self._group_limit = group_limit
         self._inline = inline
         self._patience = patience
@@ -306,11 +309,21 @@ class Database:
         return result
 
     def _read(self, work: Callable[[sa.Connection], T]) -> T:
+        """Again when the line was lost, which may have been long ago: nobody asks a
+        connection whether it still lives before each use."""
         try:
-            with self.engine.connect() as connection:
-                return work(connection)
+            return self._read_once(work)
+        except DBAPIError as error:
+            if not error.connection_invalidated:
+                raise (self.dialect.explain(error) or error) from error
+        try:
+            return self._read_once(work)
         except DBAPIError as error:
             raise (self.dialect.explain(error) or error) from error
+
+    def _read_once(self, work: Callable[[sa.Connection], T]) -> T:
+        with self._reading.connect() as connection:
+            return work(connection)
 
 
 class _Undone(Exception):

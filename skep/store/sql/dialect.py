@@ -39,6 +39,8 @@ class Dialect(ABC):
     #: DDL inside a transaction: a crash while creating tables leaves nothing behind.
     transactional_ddl: ClassVar[bool] = True
     placeholder: ClassVar[str] = "%s"
+    #: Options of connections that only read.
+    reading: ClassVar[dict[str, str]] = {}
     #: The engine's codes for a deadlock, and for a disk that takes no more.
     COLLISIONS: ClassVar[frozenset[object]] = frozenset()
     DISK_ERRORS: ClassVar[frozenset[object]] = frozenset()
@@ -202,6 +204,7 @@ class PostgresDialect(Dialect):
     """COPY and unnest: a thousand rows are one round trip."""
 
     name = "postgresql"
+    reading: ClassVar[dict[str, str]] = {"isolation_level": "AUTOCOMMIT"}
     COLLISIONS = frozenset({"40P01", "40001", "55P03"})
     DISK_ERRORS = frozenset({"53100", "25006"})
     #: Any number: it names our migration lock among the database's advisory locks.
@@ -211,7 +214,6 @@ class PostgresDialect(Dialect):
         _need("psycopg", "postgres")
         return sa.create_engine(
             url.set(drivername="postgresql+psycopg"),
-            pool_pre_ping=True,
             # A peer that vanished without a word is noticed after these times.
             connect_args={
                 "connect_timeout": 5,
