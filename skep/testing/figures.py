@@ -153,12 +153,12 @@ def _alike(proof: Proof) -> tuple[str, str, bool]:
 
 
 def rows_of(item: pytest.Item) -> list[int]:
-    """By mark, by docstring, or by the docstring of a module in which no test names any."""
-    marked = [int(row) for mark in item.iter_markers("fault") for row in mark.args]
+    """By mark and by docstring, else by that of a module in which no test names any."""
+    marked = {int(row) for mark in item.iter_markers("fault") for row in mark.args}
     function = getattr(item, "function", None)
     module = getattr(item, "module", None)
-    if found := marked or rows_in(getattr(function, "__doc__", None)):
-        return found
+    if found := marked.union(rows_in(getattr(function, "__doc__", None))):
+        return sorted(found)
     if module is None or _tests_name_rows(module):
         return []
     return rows_in(module.__doc__)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from skep.jobs.fires import Firing
+from skep.testing.fleet import tell
 from skep.testing.simulation.firing_centers import Plan, SimRuns
 from skep.testing.simulation.schedules import Broken, simulate
 
@@ -20,6 +21,7 @@ def test_a_center_is_killed_every_30_seconds() -> None:
     """Fault 32, in small: the full figure is made by
     `python -m skep.testing.simulation.schedules`."""
     result = simulate(1, Plan(jobs=100, hours=0.3))
+    tell("32", kills=result.kills, due=result.due, missed=result.missed, doubled=result.doubled)
     assert (result.missed, result.doubled) == (0, 0)
     assert result.ran == result.due == 100 * 18
     assert result.kills == 36
@@ -43,6 +45,7 @@ def test_frozen_centers_wake_into_a_world_that_went_on() -> None:
 def test_wrong_clocks_neither_double_nor_lose() -> None:
     """Fault 31: clocks of centers are set by up to half an hour, forward and back."""
     result = simulate(5, Plan(jobs=30, hours=0.5, clock_every=90.0, freeze_every=60.0))
+    tell("31", clocks_set=result.clock_steps, due=result.due, doubled=result.doubled)
     assert result.clock_steps > 10
     assert result.due == sum(result.outcomes.values())
 

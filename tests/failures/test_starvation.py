@@ -21,6 +21,7 @@ from skep.store.sql.block_rows import ids_in
 from skep.store.sql.store import SqlStore
 from skep.testing.clock import ManualClock
 from skep.testing.conformance.store_ground import new_run, row
+from skep.testing.fleet import tell
 
 SECONDS, STEP = 200.0, 0.25
 AGENTS = 4
@@ -95,6 +96,7 @@ async def test_a_flood_of_super_does_not_starve_the_lowest_priority(seed: int) -
     twenty begins at low: nobody waits much longer than twenty leases."""
     flood = Flood(seed, priority=-1, trickle_every=5.0)
     await flood.run()
+    tell("36", flood=-1, trickle=5, served=len(flood.waits), longest_wait=flood.longest)
     assert len(flood.waits) > 15
     assert flood.longest < 15.0
 
@@ -104,5 +106,6 @@ async def test_a_flood_at_the_head_of_its_own_lane_does_not_starve_the_tail() ->
     tail of the same lane: ageing brings it forward."""
     flood = Flood(3, priority=4, trickle_every=5.0)
     await flood.run()
+    tell("36", flood=4, trickle=5, served=len(flood.waits), longest_wait=flood.longest)
     assert len(flood.waits) > 15
     assert flood.longest < LaneSettings().age_seconds + 15.0

@@ -27,6 +27,8 @@ from skep.model.states import Failure
 from skep.runtime.clock import SystemClock
 from skep.settings import AgentSettings, EgressSettings
 
+pytestmark = pytest.mark.fault(63)
+
 SMALL = CodeLimits(memory=256 * 2**20, scratch=8 * 2**20, processes=16)
 PEACE = "http://a.example/peace"
 ATTACK = "http://a.example/attack"
