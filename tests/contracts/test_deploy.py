@@ -1,0 +1,126 @@
+"""What deploy/ says is what the program understands: commands, settings, files, hardening."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+
+from skep import settings
+from skep.cli.main import skep
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+UNITS = sorted(DEPLOY.glob("*.service"))
+COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+OURS = {name: one for name, one in COMPOSE["services"].items() if one["image"] == "skep"}
+#: Variables that commands read beside the settings.
+MORE = {"SKEP_DATA", "SKEP_CENTER", "SKEP_TOKEN_FILE", "SKEP_JOIN_TOKEN"}
+#: Of ten; systemd calls everything below 4 OK.
+EXPOSURE = 3.0
+
+
+def understood(words: list[str]) -> click.Context:
+    """The command line as the program reads it; raises click.UsageError. Nothing is run."""
+    found = skep.get_command(click.Context(skep), words[0])
+    assert found is not None, f"skep {words[0]} is not a command"
+    return found.make_context(words[0], words[1:])
+
+
+def known_variables() -> set[str]:
+    names = {f"SKEP_{room}_{field}".upper() for room, field, *_ in settings.documented()}
+    return names | {f"{name}_FILE" for name in names} | MORE
+
+
+def directives(unit: Path) -> dict[str, str]:
+    lines = (line.partition("=") for line in unit.read_text().splitlines() if line[:1] != "#")
+    return {name: value for name, found, value in lines if found}
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_the_command_of_a_service_is_understood(name: str) -> None:
+    assert understood([str(word) for word in OURS[name]["command"]]).params["data"] is None
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_the_settings_of_a_service_exist(name: str) -> None:
+    assert set(OURS[name].get("environment", {})) <= known_variables()
+
+
+def test_the_profiles_are_what_they_say() -> None:
+    """By default one embedded center; `scale` is a database, Redis, two centers, two agents."""
+    services = COMPOSE["services"]
+    embedded = {name for name, one in services.items() if not one.get("profiles")}
+    scaled = {name for name, one in services.items() if one.get("profiles") == ["scale"]}
+    assert embedded == {"skep"}
+    assert scaled == {"postgres", "redis", "center-1", "center-2", "agent-1", "agent-2"}
+    assert embedded | scaled == set(services)
+
+
+def test_what_services_name_is_there() -> None:
+    """Volumes, secrets, neighbours and the addresses that agents dial."""
+    services = COMPOSE["services"]
+    for one in services.values():
+        volumes = {volume.split(":")[0] for volume in one.get("volumes", [])}
+        assert volumes <= set(COMPOSE["volumes"])
+        assert set(one.get("secrets", [])) <= set(COMPOSE["secrets"])
+        assert set(one.get("depends_on", {})) <= set(services)
+        assert all(port.startswith("127.0.0.1:") for port in one.get("ports", []))
+    dialled = understood(list(OURS["agent-1"]["command"])).params["center"]
+    assert re.findall(r"//([\w-]+):8420", dialled) == ["center-1", "center-2"]
+
+
+def test_the_image_is_small_and_not_roots() -> None:
+    text = (DEPLOY / "Dockerfile").read_text()
+    last = text[text.rindex("\nFROM ") :]
+    assert last.index("\nUSER skep\n") < last.index("\nENTRYPOINT ")
+    assert "/readyz" in last[last.index("\nHEALTHCHECK ") :]
+    words = re.search(r"^CMD (\[.*\])$", last, re.MULTILINE)
+    assert words is not None
+    assert understood(yaml.safe_load(words[1])).params["host"] == "0.0.0.0"
+    copied = re.findall(r"^COPY (?!--from)(.*) \S+$", text, re.MULTILINE)
+    assert copied
+    assert all((ROOT / name).exists() for line in copied for name in line.split())
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_the_command_of_a_unit_is_understood(unit: Path) -> None:
+    words = shlex.split(directives(unit)["ExecStart"])
+    folder = understood(words[1:]).params["data"]
+    assert (words[0], folder) == (
+        "/opt/skep/bin/skep",
+        Path("/var/lib") / directives(unit)["StateDirectory"],
+    )
+
+
+@pytest.fixture
+def analyze() -> str:
+    found = shutil.which("systemd-analyze")
+    if found is None:
+        pytest.skip("systemd-analyze is not installed")
+    return found
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_systemd_understands_a_unit_and_finds_little_exposed(
+    unit: Path, analyze: str, tmp_path: Path
+) -> None:
+    mine = tmp_path / unit.name
+    mine.write_text(unit.read_text().replace("/opt/skep/bin/skep", sys.executable))
+    verify = [analyze, "verify", "--man=no", str(mine)]
+    said = subprocess.run(verify, capture_output=True, text=True, check=False)
+    about = [line for line in said.stderr.splitlines() if unit.name in line]
+    assert about == []
+    rate = [analyze, "security", "--offline=true", str(mine)]
+    told = subprocess.run(rate, capture_output=True, text=True, check=False)
+    found = re.search(r"exposure level for \S+: ([\d.]+)", told.stdout)
+    assert found is not None, told.stderr
+    assert float(found[1]) <= EXPOSURE
