@@ -20,10 +20,14 @@ from skep.errors import ConfigurationError, Forbidden, InvalidInput, Revoked, Un
 from skep.model.token import Grant
 from skep.runtime.clock import Clock
 from skep.runtime.ids import new_secret
+from skep.runtime.together import Together
 from skep.store.ports import Store
 
 REMEMBER_SECONDS = 3.0
 REMEMBER_COUNT = 10_000
+#: Whoever has to ask the store asks for those too that will have to ask soon: a thousand
+#: agents are one question in seconds.
+RENEW_SECONDS = REMEMBER_SECONDS / 2
 AGENT_ID_LIMIT = 64
 #: What the id of one of several processes ends with.
 _PROCESS = re.compile(r"\.[0-9]{1,3}$")
@@ -100,6 +104,9 @@ class Auth:
         self._known: dict[bytes, _Known] = {}
         self._tries = Tries(clock, wrong_tokens)
         self._revocations = 0
+        #: Digests that were used since they were last asked for.
+        self._used: set[bytes] = set()
+        self._questions = Together(self._ask)
 
     def forget(self) -> None:
         """Tokens were revoked here: none is believed before the store was asked again."""
@@ -126,26 +133,40 @@ class Auth:
         return identity
 
     async def _find(self, digest: bytes, origin: str) -> Identity:
-        now = self._clock.monotonic()
         known = self._known.get(digest)
-        if known is not None and now - known.at < REMEMBER_SECONDS:
+        if known is not None and self._clock.monotonic() - known.at < REMEMBER_SECONDS:
+            self._used.add(digest)
             return known.identity(self._clock.now())
         self._tries.check(origin, familiar=known is not None)
-        revocations = self._revocations
-        found = await self._store.tokens.find(digest)
+        found = await self._questions.ask(digest, digest)
         if found is None:
-            self._known.pop(digest, None)
             self._tries.failed(origin)
             if await self._store.tokens.revoked(digest):
                 raise Revoked("the token was revoked; ask for a new one")
             raise Unauthorized("the token is not known here")
+        return found.identity(self._clock.now())
+
+    async def _ask(self, digests: list[bytes]) -> list[_Known | None]:
+        """The store, for these and for all others whose time is nearly over."""
+        now, revocations = self._clock.monotonic(), self._revocations
+        soon = [one for one in self._used if self._is_due(one, now) and one not in digests]
+        self._used.clear()
+        rows = await self._store.tokens.find_many([*digests, *soon])
+        found = {
+            digest: _Known(now, Identity(Role(row.role), row.subject, row.grant), row.expires_at)
+            for digest, row in rows.items()
+        }
         if len(self._known) >= REMEMBER_COUNT:
             self._known.clear()
-        who = Identity(Role(found.role), found.subject, found.grant)
-        known = _Known(now, who, found.expires_at)
+        for digest in (*digests, *soon):
+            self._known.pop(digest, None)
         if revocations == self._revocations:  # else it may be older than a revocation
-            self._known[digest] = known
-        return known.identity(self._clock.now())
+            self._known |= found
+        return [found.get(digest) for digest in digests]
+
+    def _is_due(self, digest: bytes, now: float) -> bool:
+        known = self._known.get(digest)
+        return known is not None and now - known.at >= RENEW_SECONDS
 
     async def adopt(self, token: str, role: Role, subject: str = "", note: str = "") -> None:
         """Let a token in that was made elsewhere, such as the one in the data folder."""

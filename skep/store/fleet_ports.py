@@ -82,6 +82,9 @@ class Tokens(Protocol):
         """A token that was not revoked. Whether its time is over, the caller sees; whether a
         one-time token was used, `join` says."""
 
+    async def find_many(self, digests: Sequence[bytes]) -> dict[bytes, FoundToken]:
+        """`find` for many at once; what `find` would not give is absent."""
+
     async def revoked(self, digest: bytes) -> bool:
         """It was good once, and somebody has revoked it; False for one that nobody knows."""
 

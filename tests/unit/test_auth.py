@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from skep.center.auth import (
 )
 from skep.center.live import RESTING, RESTING_SECONDS, Addressed, Hub
 from skep.errors import ConfigurationError, Forbidden, InvalidInput, Unauthorized
+from skep.model.token import FoundToken
 from skep.settings import StoreSettings
 from skep.store.ports import Store
 from skep.store.registry import open_store
@@ -50,6 +51,36 @@ async def test_a_token_is_who_it_was_made_for(auth: Auth) -> None:
     with pytest.raises(Forbidden, match="a2"):
         who.may_be("a2")
     Identity(Role.AGENT).may_be("anybody")
+
+
+async def test_who_asks_the_store_asks_for_all_that_are_in_use(
+    auth: Auth, store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand agents are one question: tokens in use are renewed together, a revoked one
+    among them is out, and one that nobody uses is not asked for."""
+    tokens = [await auth.issue(Role.AGENT, f"a{number}") for number in range(5)]
+    for token in tokens:
+        await auth.identify(f"Bearer {token}", Role.AGENT)
+    asked: list[int] = []
+    find_many = store.tokens.find_many
+
+    async def counted(digests: Sequence[bytes]) -> dict[bytes, FoundToken]:
+        asked.append(len(digests))
+        return await find_many(digests)
+
+    monkeypatch.setattr(store.tokens, "find_many", counted)
+    clock.advance(2.0)
+    for token in tokens[:4]:
+        await auth.identify(f"Bearer {token}", Role.AGENT)
+    await store.tokens.revoke("a1")
+    clock.advance(1.5)
+    await auth.identify(f"Bearer {tokens[0]}", Role.AGENT)
+    assert asked == [4]
+    for token in tokens[2:4]:
+        await auth.identify(f"Bearer {token}", Role.AGENT)
+    assert asked == [4]
+    with pytest.raises(Unauthorized):
+        await auth.identify(f"Bearer {tokens[1]}", Role.AGENT)
 
 
 async def test_a_revoked_token_is_out_within_five_seconds(

@@ -6,6 +6,7 @@ centers cannot both take it, and a caller whose answer was lost may ask again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -43,14 +44,18 @@ class SqlTokens:
         await self._database.write(lambda tx: _insert(tx, row))
 
     async def find(self, digest: bytes) -> FoundToken | None:
+        return (await self.find_many([digest])).get(digest)
+
+    async def find_many(self, digests: Sequence[bytes]) -> dict[bytes, FoundToken]:
         # A used one is found too: its user may have lost the answer, and others hear why not.
         used = sa.and_(tokens.c.role == JOIN, tokens.c.used_by.is_not(None))
         good = sa.or_(tokens.c.revoked == 0, used)
-        query = sa.select(tokens).where(tokens.c.digest == digest, good)
-        row = await self._database.read(lambda c: c.execute(query).first())
-        if row is None:
-            return None
-        return FoundToken(row.role, row.subject, row.expires_at, _granted(row))
+        query = sa.select(tokens).where(tokens.c.digest.in_(list(digests)), good)
+        rows = await self._database.read(lambda c: c.execute(query).all())
+        return {
+            bytes(row.digest): FoundToken(row.role, row.subject, row.expires_at, _granted(row))
+            for row in rows
+        }
 
     async def revoked(self, digest: bytes) -> bool:
         query = sa.select(tokens.c.revoked).where(tokens.c.digest == digest)

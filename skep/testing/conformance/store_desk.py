@@ -76,6 +76,9 @@ class DeskPromises:
         await store.tokens.add(DIGEST, "admin", "thief", NOW)
         assert await store.tokens.find(DIGEST) == FoundToken("agent", "a1")
         assert await store.tokens.find(DIGEST[::-1]) is None
+        both = [DIGEST, DIGEST[::-1]]
+        assert await store.tokens.find_many(both) == {DIGEST: FoundToken("agent", "a1")}
+        assert await store.tokens.find_many([]) == {}
         assert await store.tokens.revoke("A1") == 0
         assert await store.tokens.revoke("a1") == 1
         assert await store.tokens.revoke("a1") == 0
