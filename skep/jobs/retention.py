@@ -30,6 +30,8 @@ PAGE = 500
 #: Runs that one step sees to; the next step goes on.
 STEP_RUNS = 5000
 SEGMENTS = 200
+#: Seconds that a package is kept after a run last began with it, and chunks of one batch.
+PACKAGES_KEPT, CHUNKS = 86400.0, 8
 #: All jobs together, among the names of jobs.
 EVERYTHING = ""
 
@@ -87,6 +89,7 @@ class Retention:
             deleted.runs += 1
             await self._forget(item, deleted)
         await self._segments(deleted)
+        await self._packages()
         if deleted.runs or deleted.segments:
             told = ", ".join(f"{n} {name}" for name, n in msgspec.structs.asdict(deleted).items())
             log.info("retention has deleted: %s", told)
@@ -175,6 +178,12 @@ class Retention:
             setattr(deleted, item.kind, getattr(deleted, item.kind) + count)
             if done:
                 return
+            await self._clock.sleep(PAUSE)
+
+    async def _packages(self) -> None:
+        """Packages of applications that no open run needs; each run packs its own anew."""
+        before = self._clock.now() - PACKAGES_KEPT
+        while await self._store.packages.forget(before, CHUNKS):
             await self._clock.sleep(PAUSE)
 
     async def _segments(self, deleted: Deleted) -> None:

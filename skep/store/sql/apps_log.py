@@ -14,9 +14,12 @@ from skep.errors import NotFound, StaleToken
 from skep.store.app_ports import LogPart, LogPiece
 from skep.store.sql.app_tables import app_instances, app_logs
 from skep.store.sql.database import Tx
+from skep.store.sql.tables import runs
 
 #: A piece is joined to the one before it while both together have no more bytes.
 JOINED = 16 * 1024
+#: Pieces of one transaction that deletes: some megabytes.
+FORGOTTEN = 50
 
 
 def add_log(tx: Tx, agent: str, piece: LogPiece, limit: int) -> int:
@@ -91,12 +94,28 @@ def read_log(connection: sa.Connection, run: str, no: int, start: int, limit: in
     return LogPart(first, whole[skip : skip + limit], row.log_end, row.log_start, row.log_lost)
 
 
-def forget_log(tx: Tx, run: str) -> int:
-    """The logs of an ended run go; their instances say how much there was."""
-    gone = tx.execute(sa.delete(app_logs).where(app_logs.c.run == run)).rowcount
-    mine = app_instances.c.run == run
-    tx.execute(sa.update(app_instances).where(mine).values(log_start=app_instances.c.log_end))
-    return int(gone)
+def forget_logs(tx: Tx, run: int, limit: int) -> int:
+    """Delete pieces of the logs of an ended run, by its number; returns how many. Its
+    instances go on saying how much there was."""
+    name = sa.select(runs.c.id).where(runs.c.no == run).scalar_subquery()
+    pieces = sa.select(app_logs.c.run, app_logs.c.no, app_logs.c.start)
+    pieces = pieces.where(app_logs.c.run == name).order_by(app_logs.c.no, app_logs.c.start)
+    found = tx.execute(pieces.limit(min(limit, FORGOTTEN))).all()
+    for number in sorted({row.no for row in found}):
+        last = max(row.start for row in found if row.no == number)
+        mine = _mine(app_logs, found[0].run, number)
+        tx.execute(sa.delete(app_logs).where(mine, app_logs.c.start <= last))
+        upto = sa.select(sa.func.min(app_logs.c.start)).where(mine).scalar_subquery()
+        change = sa.update(app_instances).where(_mine(app_instances, found[0].run, number))
+        tx.execute(change.values(log_start=sa.func.coalesce(upto, app_instances.c.log_end)))
+    return len(found)
+
+
+def log_bytes() -> Any:
+    """What the logs of a run take, for a query over `runs`."""
+    size = sa.func.sum(app_instances.c.log_end - app_instances.c.log_start)
+    query = sa.select(size).where(app_instances.c.run == runs.c.id)
+    return sa.func.coalesce(query.correlate(runs).scalar_subquery(), 0)
 
 
 def _mine(table: sa.Table, run: str, no: int) -> sa.ColumnElement[bool]:

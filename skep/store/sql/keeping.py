@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from skep.model.states import RequestState, RunState
 from skep.store.keep_facts import DeletionSum, EndedRun, KeepKind, SegmentRow
+from skep.store.sql.apps_log import forget_logs, log_bytes
 from skep.store.sql.conditions import ENDED_BLOCKS
 from skep.store.sql.database import ACCEPTED, Database, Tx
 from skep.store.sql.dialect import id_list
@@ -106,7 +107,8 @@ def _volume(kind: KeepKind) -> Any:
         return size.correlate(runs).scalar_subquery()
     count = sa.select(tallies.c.n * ROW_BYTES[kind])
     count = count.where(tallies.c.run == runs.c.no, tallies.c.state == ACCEPTED)
-    return count.correlate(runs).scalar_subquery()
+    found = count.correlate(runs).scalar_subquery()
+    return sa.func.coalesce(found, 0) + log_bytes() if kind == "logs" else found
 
 
 def _has_open(tx: Tx, run: int) -> bool:
@@ -142,7 +144,8 @@ def _histories(tx: Tx, run: int, limit: int) -> tuple[int, bool]:
     query = sa.select(blocks.c.id).where(blocks.c.run == run, there)
     ids = list(tx.execute(query.order_by(blocks.c.id).limit(limit)).scalars())
     if not ids:
-        return 0, True
+        pieces = forget_logs(tx, run, limit)
+        return pieces, not pieces
     return tx.sql(f"DELETE FROM block_history WHERE block IN ({id_list(ids)})").rowcount, False  # noqa: S608
 
 
@@ -155,7 +158,7 @@ def _rows(tx: Tx, run: int, limit: int) -> tuple[int, bool]:
     ended = sa.select(blocks.c.id).where(blocks.c.run == run, ENDED_BLOCKS)
     found = list(tx.execute(ended.order_by(blocks.c.id).limit(limit)).scalars())
     if not found:
-        return 0, True
+        return 0, not forget_logs(tx, run, limit)
     numbers = id_list(found)
     tx.sql(f"DELETE FROM block_history WHERE block IN ({numbers})")  # noqa: S608 - integers
     tx.execute(sa.delete(block_bodies).where(sa.text(f"block IN ({numbers})")))

@@ -192,6 +192,24 @@ class AppLogPromises:
         part = await store.apps.read_log("run", 0, 0, ROOM)
         assert part.data == whole[: 901 * 30]
 
+    async def test_logs_of_an_ended_run_are_forgotten(self, store: Store) -> None:
+        """With the logs of the run, some at a time; how much there was stays known."""
+        await placed(store, "a1", "a2")
+        for no, agent in enumerate(("a1", "a2")):
+            for number in range(3):
+                data = LogPiece("run", no, 1, number * 20_000, b"x" * 20_000)
+                await store.apps.add_log(agent, data, ROOM, NOW)
+        await store.runs.move("run", RunState.FINISHED, "", NOW)
+        (ended,) = await store.keeping.ended("logs", NOW + 1, (0.0, 0), 10)
+        assert ended.volume == 120_000
+        assert await store.keeping.volumes("logs") == {"job": 120_000}
+        assert await store.keeping.forget("logs", ended.no, NOW, 4) == (4, False)
+        assert (await store.apps.read_log("run", 1, 0, ROOM)).start == 20_000
+        assert await store.keeping.forget("logs", ended.no, NOW, 4) == (2, False)
+        assert await store.keeping.forget("logs", ended.no, NOW, 4) == (0, True)
+        part = await store.apps.read_log("run", 0, 0, ROOM)
+        assert (part.data, part.log_start, part.log_end) == (b"", 60_000, 60_000)
+
 
 class PackagePromises:
     PACKAGE = Package("f" * 64, "wheel", "app-1-py3-none-any.whl", 7)
