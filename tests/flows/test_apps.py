@@ -173,6 +173,7 @@ async def test_instances_outlive_a_killed_center_and_come_back_with_a_killed_age
         world = World(call)
         agent = await fleet.agent("a")
         run = await world.started(1)
+        await world.until(run, "running")
         await world.until_log(run, 0, "tick 2\n")
         await asyncio.to_thread(fleet.center.kill)
         room = agent.folder / "agent" / "apps" / "instances"
