@@ -20,6 +20,7 @@ import pytest
 
 from skep.testing import object_store, servers
 from skep.testing.clock import ManualClock
+from skep.testing.skew import find_library
 
 #: The table of faults: `make faults`.
 pytest_plugins = ["skep.testing.figures"]
@@ -98,6 +99,15 @@ def real_curl() -> None:
     if shutil.which("curl") is None:
         missing = str(servers.ServerMissing("curl", "curl"))
         pytest.fail(missing) if servers_are_needed() else pytest.skip(missing)
+
+
+@pytest.fixture(scope="session")
+def libfaketime() -> None:
+    """For tests of processes whose clocks are wrong."""
+    try:
+        find_library()
+    except servers.ServerMissing as missing:
+        pytest.fail(str(missing)) if servers_are_needed() else pytest.skip(str(missing))
 
 
 @pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
