@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 
 from skep.testing.fleet import Fleet, tell
 from skep.testing.processes import AgentProcess, CenterProcess
+from skep.testing.servers import Postgres
 
 ROOT = Path(__file__).parents[2]
 #: The last commit before application jobs; its protocol is 1, its schema an older one.
@@ -131,3 +133,44 @@ def refused_agent(
     return subprocess.run(
         command, cwd=code, capture_output=True, text=True, timeout=60, check=False
     )
+
+
+@pytest.mark.slow
+async def test_centers_of_two_versions_share_store_and_bus(
+    tmp_path: Path, older: Path, postgres_server: Postgres, redis_url: str
+) -> None:
+    """Fault 44: two older centers and an older agent under load; the centers are replaced one
+    after the other, and in between one of each works. Lost 0."""
+    env = {
+        "SKEP_STORE_URL": postgres_server.fresh_database(),
+        "SKEP_BUS_URL": redis_url,
+        "SKEP_ARCHIVE_URL": str(tmp_path / "archive"),
+    }
+    fleet = Fleet(tmp_path, env, latency=0.05, pages=PAGES)
+    first, second = (OlderCenter(tmp_path / name, env) for name in ("center", "second"))
+    first.code = second.code = older
+    fleet.center = first
+    with ExitStack() as stack:
+        async with fleet:
+            await asyncio.to_thread(stack.enter_context, second)
+            await fleet.reach(first, second)
+            agent = OlderAgent(tmp_path / "a", [first.url, second.url], first.agent_token)
+            agent.code = older
+            await asyncio.to_thread(stack.enter_context, agent)
+            for old in (first, second):
+                await fleet.offer(PAGES // 4)
+                done = (await fleet.client.ledger()).done
+                await fleet.until_done(min(PAGES, done + 30))
+                await asyncio.to_thread(old.terminate)
+                new = CenterProcess(old.folder, env)
+                new.port = old.port
+                await asyncio.to_thread(stack.enter_context, new)
+                await fleet.offer(PAGES // 4)
+                done = (await fleet.client.ledger()).done
+                await fleet.until_done(min(PAGES, done + 30))
+            await fleet.until_all_ended(60)
+            assert await versions(fleet) == [OLD_VERSION]
+            balance = await fleet.check()
+            retries = fleet.client.retries
+    tell("44", centers=2, failed_calls=retries, **balance.figures())
+    assert (balance.acknowledged, balance.ledger.done, retries) == (PAGES, PAGES, 0)
