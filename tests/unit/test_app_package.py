@@ -181,8 +181,12 @@ async def test_hooks_and_attributes_of_a_repository_run_nothing(
 async def test_a_server_that_says_nothing(store: SqlStore, repository: Path) -> None:
     """The time limit ends git with everything that it started."""
 
+    over = asyncio.Event()
+    asked: list[asyncio.StreamWriter] = []
+
     async def silent(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(30)
+        asked.append(writer)
+        await over.wait()
         writer.close()
 
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
@@ -193,3 +197,6 @@ async def test_a_server_that_says_nothing(store: SqlStore, repository: Path) -> 
         made = Packer(store, repository.parent, LIMIT, slow, ManualClock())
         with pytest.raises(InvalidInput, match=r"git took longer than 0\.5 s"):
             await made.pack(f"git+git://127.0.0.1:{port}/a@main")
+        over.set()
+        for writer in asked:
+            await writer.wait_closed()
