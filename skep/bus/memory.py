@@ -8,7 +8,7 @@ must never keep more than its bounds allow, whoever forgets to read.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from itertools import count, islice
 
@@ -70,6 +70,9 @@ class MemoryLanes:
 
     async def ids(self) -> set[int]:
         return set(self._refs)
+
+    async def targets(self) -> dict[str, int]:
+        return dict(Counter(ref.target for ref in self._refs.values()))
 
     async def remove(self, block_ids: Sequence[int]) -> int:
         found = [self._refs[block] for block in dict.fromkeys(block_ids) if block in self._refs]

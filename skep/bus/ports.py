@@ -38,6 +38,9 @@ class Lanes(Protocol):
     async def ids(self) -> set[int]:
         """Blocks in any lane."""
 
+    async def targets(self) -> dict[str, int]:
+        """Blocks of each target in all lanes; a target without any is absent."""
+
     async def remove(self, block_ids: Sequence[int]) -> int:
         """Take blocks out wherever they are; returns how many were there."""
 

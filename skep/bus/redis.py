@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any, TypeVar
@@ -146,6 +147,10 @@ class RedisLanes:
     async def ids(self) -> set[int]:
         names: Any = await self._link.ask(self._link.client.hkeys(_BLOCKS))
         return {int(name) for name in names if name.lstrip(b"-").isdigit()}
+
+    async def targets(self) -> dict[str, int]:
+        entries: Any = await self._link.ask(self._link.client.hvals(_BLOCKS))
+        return dict(Counter(ref.target for ref in _readable(entries)))
 
     async def remove(self, block_ids: Sequence[int]) -> int:
         if not block_ids:

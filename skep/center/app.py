@@ -151,7 +151,7 @@ class Center:
     def let_go(self) -> None:
         """Answer the long polls now, so that the server can stop."""
         self.services.closing.set()
-        self.services.work.ring()
+        self.services.work.wake_all()
         self.services.pages.ring()
 
     async def close(self) -> None:

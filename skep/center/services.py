@@ -18,6 +18,7 @@ from skep.center.live import Hub
 from skep.center.metrics import Metrics
 from skep.center.placement_rooms import PlacementRooms, build_placement
 from skep.center.telling import build_notifier
+from skep.center.waiting import WaitingRoom
 from skep.downloaders.schemes import known_kinds, known_schemes
 from skep.jobs.intake import Intake
 from skep.jobs.notices import Notifier
@@ -30,7 +31,7 @@ from skep.lanes.why.desk import WhyDesk
 from skep.model.block import Leased
 from skep.model.manners import Manners
 from skep.placement.roster import Roster
-from skep.runtime.bell import Bell, Nudge, within
+from skep.runtime.bell import Bell, Nudge
 from skep.runtime.clock import Clock
 from skep.settings import Settings
 from skep.store.ports import Store
@@ -68,7 +69,7 @@ class Services:
     #: How hosts are treated.
     manners: Manners
     #: Rings when a block may have become leasable.
-    work: Bell
+    work: WaitingRoom
     #: Rings when a run may have ended requests to read.
     pages: Bell
     #: Rings when the dispatcher may have something to do.
@@ -102,24 +103,25 @@ class Services:
         the blocks would rest in nobody's hands until their lease ran out.
         """
         deadline = self.clock.monotonic() + wait
-        while True:
-            ticket = self.work.ticket()
-            if not await self.roster.may_work(agent) or self.roster.given_up(agent):
-                return []
-            if await gone() or self.disk.trouble:
-                return []
-            blocks = await self.leases.lease(
-                agent, want, self.placement.placer.targets(agent, kinds)
-            )
-            if blocks:
-                # Room in the lanes: the dispatcher may go on.
-                self.nudge.ring()
-                self.metrics.leased.inc(len(blocks))
-                return blocks
-            left = deadline - self.clock.monotonic()
-            if left <= 0 or self.closing.is_set():
-                return []
-            await within(ticket, left)
+        placer = self.placement.placer
+        with self.work.place(lambda: placer.targets(agent, kinds)) as place:
+            while True:
+                place.look()
+                if not await self.roster.may_work(agent) or self.roster.given_up(agent):
+                    return []
+                if await gone() or self.disk.trouble:
+                    return []
+                blocks = await self.leases.lease(agent, want, placer.targets(agent, kinds))
+                place.looked()
+                if blocks:
+                    # Room in the lanes: the dispatcher may go on.
+                    self.nudge.ring()
+                    self.metrics.leased.inc(len(blocks))
+                    return blocks
+                left = deadline - self.clock.monotonic()
+                if left <= 0 or self.closing.is_set():
+                    return []
+                await place.wait(left)
 
 
 def build(
@@ -132,7 +134,8 @@ def build(
     rng: Random,
 ) -> Services:
     """Put a center together from its borders. Nothing is opened yet."""
-    work, nudge, announce = Bell(), Nudge(clock), Nudge(clock)
+    work = WaitingRoom(bus.lanes.targets)
+    nudge, announce = Nudge(clock), Nudge(clock)
 
     def there_is_work() -> None:
         work.ring()

@@ -242,10 +242,10 @@ async def test_an_agent_that_is_disabled_while_it_waits_gets_nothing(
 
 
 async def until_waiting(center: RunningCenter) -> None:
-    """Somebody holds a ticket of the work bell."""
+    """Somebody waits for work."""
 
     async def there() -> bool:
-        return bool(center.services.work.ticket()._waiters)
+        return center.services.work.waiting > 0
 
     await until(there)
 

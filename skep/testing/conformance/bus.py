@@ -123,6 +123,7 @@ class LanesConformance:
         await bus.lanes.push(
             [block(1, 5, target="a"), block(2, 5), block(3, 5, target="b"), block(4, 4, target="b")]
         )
+        assert await bus.lanes.targets() == {"a": 1, "": 1, "b": 2}
         assert await bus.lanes.pop(DOWNWARD, ["nobody"], 9) == []
         assert numbers(await bus.lanes.pop(DOWNWARD, ["a"], 9)) == [1]
         assert numbers(await bus.lanes.pop(DOWNWARD, ["", "b", "", "b"], 9)) == [4, 2, 3]
@@ -160,6 +161,7 @@ class LanesConformance:
         assert await bus.lanes.push([]) == []
         assert await bus.lanes.sizes() == dict.fromkeys(Lane, 0)
         assert await bus.lanes.ids() == set()
+        assert await bus.lanes.targets() == {}
 
     async def test_clear_forgets_all_and_shows_it(self, bus: Bus) -> None:
         """Fault 27: whoever filled the lanes learns by the epoch that they are empty."""
