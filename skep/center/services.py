@@ -88,6 +88,10 @@ class Services:
     #: Says what things wait for.
     why: WhyDesk
 
+    async def may_work(self, agent: str) -> bool:
+        """Registered, and not put aside by a person; a cordoned one, for the runs it has."""
+        return await self.roster.may_work(agent) or self.placement.placer.keeps_seats(agent)
+
     async def lease(
         self,
         agent: str,
@@ -107,7 +111,7 @@ class Services:
         with self.work.place(lambda: placer.targets(agent, kinds)) as place:
             while True:
                 place.look()
-                if not await self.roster.may_work(agent) or self.roster.given_up(agent):
+                if not await self.may_work(agent) or self.roster.given_up(agent):
                     return []
                 if await gone() or self.disk.trouble:
                     return []

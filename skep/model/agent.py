@@ -9,6 +9,8 @@ from msgspec import Meta
 
 #: What every store and every encoding can hold.
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+#: Why a person gives an agent no new work; "" is neither, it is just disabled.
+CORDONED, DRAINING = "cordoned", "draining"
 
 
 class Registration(msgspec.Struct, frozen=True):
@@ -97,6 +99,16 @@ class AgentView(msgspec.Struct, frozen=True):
     @property
     def id(self) -> str:
         return self.registration.id
+
+    @property
+    def cordoned(self) -> bool:
+        """It keeps the runs that it was chosen for, and gets no others."""
+        return not self.enabled and self.aside == CORDONED
+
+    @property
+    def draining(self) -> bool:
+        """It hands over everything that it has."""
+        return not self.enabled and self.aside == DRAINING
 
     def alive(self, now: float, alive_after: float) -> bool:
         """Alive while the last beat, as received, is younger than `alive_after` seconds."""

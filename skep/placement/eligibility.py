@@ -63,7 +63,7 @@ def _failed(view: AgentView, need: Need, moment: Moment) -> Iterator[tuple[str, 
 def _unable(view: AgentView, need: Need, moment: Moment) -> Iterator[tuple[str, str]]:
     """What the agent cannot do now, whoever asks."""
     if not view.enabled:
-        yield "enabled", "a person gives it no work; `skep agents enable` does"
+        yield from _aside(view, need)
     if not view.alive(moment.now, moment.alive_after):
         yield "alive", f"silent for {moment.now - view.seen_at:.0f} s"
     if not own_target(view.id):
@@ -72,6 +72,18 @@ def _unable(view: AgentView, need: Need, moment: Moment) -> Iterator[tuple[str, 
         offered = ", ".join(view.registration.kinds) or "nothing"
         what = "does not offer" if need.kind in HOSTING else "has no downloader"
         yield "capability", f"it {what} {need.kind}; it offers {offered}"
+
+
+def _aside(view: AgentView, need: Need) -> Iterator[tuple[str, str]]:
+    """A person has put it aside; one that is cordoned keeps the runs that it was chosen for."""
+    again = "`skep agents enable` ends that"
+    if view.cordoned:
+        if need.chosen is None or view.id not in need.chosen:
+            yield "cordoned", f"it keeps the runs that it has and gets no new ones; {again}"
+    elif view.draining:
+        yield "draining", f"it hands over what it has and gets no more; {again}"
+    else:
+        yield "enabled", "a person gives it no work; `skep agents enable` does"
 
 
 def _unwanted(view: AgentView, asked: Placement) -> Iterator[tuple[str, str]]:

@@ -110,7 +110,7 @@ class Overseer:
     # -- chains
 
     async def _mind(self, allocation: Allocation) -> None:
-        there = [agent for agent in allocation.agents if not self._gone(agent)]
+        there = [agent for agent in allocation.agents if not await self._left(allocation, agent)]
         for seat in allocation.seats:
             if seat.agent in there:
                 continue
@@ -127,15 +127,32 @@ class Overseer:
         """Dead, not merely switched off."""
         return self._roster.view(agent) is None or self._roster.given_up(agent)
 
+    async def _left(self, allocation: Allocation, agent: str) -> bool:
+        """Dead; or being drained, and through with what it had in its hands."""
+        if self._gone(agent):
+            return True
+        view = self._roster.view(agent)
+        if view is None or not view.draining:
+            return False
+        hands = (await self._store.waits.run(allocation.run)).in_hands
+        return all(hand.agent != agent for hand in hands)
+
+    async def _absence(self, seat: Seat) -> tuple[str, float]:
+        """(what became of an agent, for how many seconds beyond what is usual)."""
+        view, now = self._roster.view(seat.agent), self._clock.now()
+        if view is not None and view.draining and not self._gone(seat.agent):
+            orders = await self._store.agents.orders(seat.agent)
+            since = next((one.made_at for one in orders if one.name == "drain"), now)
+            return f"agent {seat.agent} is being drained", now - since
+        silent = now - (view.seen_at if view else seat.since)
+        words = f"agent {seat.agent} is gone: it has been silent for {silent:.0f} s"
+        return words, silent - self._settings.alive_after
+
     async def _decide(self, allocation: Allocation, seat: Seat, count: int) -> None:
         placement = allocation.settings.placement
-        view = self._roster.view(seat.agent)
-        silent = self._clock.now() - (view.seen_at if view else seat.since)
-        why = (
-            f"agent {seat.agent} is gone: it has been silent for {silent:.0f} s, and {count}"
-            f" open requests belong to it ({placement.in_words()})"
-        )
-        over = silent >= self._settings.alive_after + placement.patience
+        words, away = await self._absence(seat)
+        why = f"{words}, and {count} open requests belong to it ({placement.in_words()})"
+        over = away >= placement.patience
         if placement.when_gone == "restart" and (to := self._successor(allocation, seat)):
             await self._replace(allocation, seat, to, why)
         elif placement.when_gone == "stop":

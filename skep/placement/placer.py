@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 from skep.model.agent import AgentView
-from skep.model.placement import KIND, PLAIN_KIND, RUN
+from skep.model.placement import KIND, PLAIN_KIND, RUN, own_target
 from skep.model.run import RunSettings
 from skep.placement.eligibility import Moment, Need, fitting, judge
 from skep.placement.ring import Ring
@@ -29,8 +29,7 @@ LOOK_EVERY = 0.5
 
 def need_of(settings: RunSettings, allocation: Allocation | None = None) -> Need:
     """What a run asks of agents; with an allocation, of those that were chosen."""
-    picks = settings.placement.strategy in {"fixed", "chained"}
-    chosen = frozenset(allocation.agents) if allocation is not None and picks else None
+    chosen = frozenset(allocation.agents) if allocation and _chooses(allocation) else None
     return Need(settings.placement, settings.downloader, chosen)
 
 
@@ -113,14 +112,30 @@ class Placer:
         if kind == PLAIN_KIND or not self._roster.may_judge:
             return True
         views = [view for view in self._roster.views if kind in view.registration.kinds]
-        return not views or any(self.present(view.id) for view in views)
+        return not views or any(view.enabled and self.present(view.id) for view in views)
 
     def present(self, agent: str) -> bool:
-        """Known, alive and not switched off."""
+        """Known, alive and not switched off; a cordoned one still is, for the runs it has."""
         view = self._roster.view(agent)
-        if view is None or not view.enabled or self._roster.given_up(agent):
+        if view is None or self._roster.given_up(agent):
             return False
-        return view.alive(self._clock.now(), self._settings.alive_after)
+        may = view.enabled or view.cordoned
+        return may and view.alive(self._clock.now(), self._settings.alive_after)
+
+    def keeps_seats(self, agent: str) -> bool:
+        """It is cordoned, and works on for runs that it was chosen for."""
+        view = self._roster.view(agent)
+        return view is not None and view.cordoned and bool(self._seats(agent))
+
+    def _seats(self, agent: str) -> list[Allocation]:
+        return [one for one in self._open.values() if _chooses(one) and agent in one.agents]
+
+    def _kept_targets(self, agent: str) -> list[str]:
+        """What a cordoned agent may take."""
+        seats = self._seats(agent)
+        chained = any(one.settings.placement.strategy == "chained" for one in seats)
+        shared = [one.target for one in seats if one.settings.placement.strategy == "fixed"]
+        return [*(own_target(agent) if chained else ()), *shared]
 
     def placing(self, allocation: Allocation) -> Placing | None:
         """None when nobody can take its requests."""
@@ -150,8 +165,10 @@ class Placer:
 
     def targets(self, agent: str, kinds: Sequence[str] | None = None) -> list[str]:
         """Targets of the blocks that an agent which asks for work may take."""
-        found = self._roster.targets(agent, kinds)
         view = self._roster.view(agent)
+        if view is not None and view.cordoned:
+            return self._kept_targets(agent)
+        found = self._roster.targets(agent, kinds)
         if view is not None and self._open:
             found += [one.target for one in self._open.values() if self._admits(one, view)]
         return found
@@ -170,7 +187,15 @@ class Placer:
             return self.offered(target.removeprefix(KIND))
         if target.startswith(RUN):
             return all(self.placing(one) for one in self._open.values() if one.target == target)
-        return not target or self.present(target)
+        if not target:
+            return True
+        view = self._roster.view(target)
+        mine = view is None or not view.cordoned or target in self._kept_targets(target)
+        return mine and self.present(target)
+
+
+def _chooses(allocation: Allocation) -> bool:
+    return allocation.settings.placement.strategy in {"fixed", "chained"}
 
 
 def _outline(allocations: Mapping[str, Allocation]) -> list[object]:

@@ -110,7 +110,7 @@ async def heartbeat(call: Call) -> HeartbeatReply:
     lost = await services.leases.renew(message.agent, message.holding)
     commands = [*services.hub.resting(message.agent), *await _orders(services, message)]
     reply = HeartbeatReply(commands=commands, lost=lost)
-    if message.want and await services.roster.may_work(message.agent):
+    if message.want and await services.may_work(message.agent):
         blocks = await services.lease(message.agent, message.want, 0.0, call.gone)
         blocks = await handed_out(call, message.agent, session, blocks)
         reply.lease = await _reply(call, blocks)
@@ -133,7 +133,7 @@ async def lease(call: Call) -> LeaseReply:
     message: LeaseAsk = call.body
     services = call.services
     session = check_agent(call, message.agent)
-    if not await services.roster.may_work(message.agent):
+    if not await services.may_work(message.agent):
         await _refuse(call, message.agent)
     over = no_more(call, message.agent, session)
     blocks = await services.lease(message.agent, message.want, message.wait, over, message.kinds)
@@ -141,10 +141,11 @@ async def lease(call: Call) -> LeaseReply:
 
 
 async def _refuse(call: Call, agent: str) -> None:
-    known = {view.id for view in await call.services.roster.refresh()}
+    known = {view.id: view for view in await call.services.roster.refresh()}
     if agent not in known:
         raise UnknownAgent(f"agent {agent} is not registered; call /node/register first")
-    raise Forbidden(f"agent {agent} is disabled; enable it to give it work")
+    aside = known[agent].aside or "disabled"
+    raise Forbidden(f"agent {agent} is {aside}; enable it to give it work")
 
 
 async def _reply(call: Call, blocks: list[Leased]) -> LeaseReply:

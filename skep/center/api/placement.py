@@ -17,7 +17,7 @@ from skep.placement.eligibility import Verdict, explain
 from skep.placement.keys import key_of
 from skep.placement.placer import need_of
 from skep.placement.preview import Preview, preview
-from skep.store.placement_ports import Allocation
+from skep.store.placement_ports import Allocation, Seat
 
 #: Keys that a preview is made with: the newest of a run, or made up.
 SAMPLE = 10_000
@@ -28,7 +28,7 @@ class SeatLine(msgspec.Struct):
     """An agent that was chosen for a run."""
 
     agent: str
-    #: present, away (dead or switched off) or given up.
+    #: present, cordoned (it works on for this run), draining, away (dead or disabled) or given up.
     state: str
     since: float
     until: float | None = None
@@ -98,12 +98,17 @@ async def seats_of(call: Call, run: Run) -> list[SeatLine]:
 
 
 def _seats(call: Call, allocation: Allocation | None) -> list[SeatLine]:
-    present = call.services.placement.placer.present
-    lines: list[SeatLine] = []
-    for seat in allocation.seats if allocation else ():
-        state = "given up" if seat.until else "present" if present(seat.agent) else "away"
-        lines.append(SeatLine(seat.agent, state, seat.since, seat.until, seat.why))
-    return lines
+    seats = allocation.seats if allocation else ()
+    return [SeatLine(one.agent, _state(call, one), one.since, one.until, one.why) for one in seats]
+
+
+def _state(call: Call, seat: Seat) -> str:
+    if seat.until:
+        return "given up"
+    view = call.services.roster.view(seat.agent)
+    if view is None or not (call.services.placement.placer.present(seat.agent) or view.draining):
+        return "away"
+    return "present" if view.enabled else view.aside
 
 
 async def show_placement(call: Call) -> PlacementView:

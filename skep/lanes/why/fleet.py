@@ -110,7 +110,8 @@ def nobody(fleet: Fleet, needs: Needs) -> list[Reason]:
     alive = fleet.alive()
     if not alive:
         return [_all_silent(fleet)]
-    enabled = [view for view in alive if view.enabled]
+    kept = needs.need.chosen or frozenset()
+    enabled = [view for view in alive if view.enabled or (view.cordoned and view.id in kept)]
     if not enabled:
         return [_all_disabled(alive)]
     return _unfit(fleet, enabled, needs.need)
@@ -142,9 +143,10 @@ def _all_silent(fleet: Fleet) -> Reason:
 def _all_disabled(alive: Sequence[AgentView]) -> Reason:
     names = sorted(view.id for view in alive)
     which = "the only live agent is" if len(names) == 1 else f"all {len(names)} live agents are"
+    asides = sorted({view.aside or "disabled" for view in alive})
     return Reason(
         "agents_disabled",
-        f"{which} disabled",
+        f"{which} {' or '.join(asides)}",
         "it goes on when one is enabled",
         do=tuple(f"skep agents enable {name}" for name in names[:3]),
         facts={"agents": names},
@@ -186,7 +188,7 @@ def _chosen(fleet: Fleet, name: str) -> str:
     view = fleet.find(name)
     if view is None:
         return name
-    off = "" if view.enabled else ", disabled"
+    off = "" if view.enabled else f", {view.aside or 'disabled'}"
     return f"{name}, last heard {duration(fleet.now - view.seen_at)} ago{off}"
 
 
@@ -215,8 +217,8 @@ def _target(fleet: Fleet, agent: str) -> list[Reason]:
         ago = duration(fleet.now - view.seen_at)
         text = f"only agent {agent} may take it, and it was last heard {ago} ago"
         return [Reason("target_agent", text, frees, do=("skep agents",), facts=facts)]
-    if not view.enabled:
-        text = f"only agent {agent} may take it, and it is disabled"
+    if not view.enabled and not view.cordoned:
+        text = f"only agent {agent} may take it, and it is {view.aside or 'disabled'}"
         do = (f"skep agents enable {agent}",)
         return [Reason("target_agent", text, frees, do=do, facts=facts)]
     return []
