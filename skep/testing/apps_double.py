@@ -35,6 +35,8 @@ from skep.wire.messages import (
 )
 
 RUN = "app-run"
+#: Long enough for a machine with too much to do.
+PATIENCE = 60.0
 
 
 class AppsDouble(CenterDouble):
@@ -98,7 +100,7 @@ class AppsDouble(CenterDouble):
         return report.state if report is not None else None
 
     async def until_state(
-        self, key: tuple[str, int, int], state: InstanceState, seconds: float = 20.0
+        self, key: tuple[str, int, int], state: InstanceState, seconds: float = PATIENCE
     ) -> AppReport:
         """The report that says so."""
         try:
@@ -108,7 +110,7 @@ class AppsDouble(CenterDouble):
         return self.told[key]
 
     async def until_log(
-        self, key: tuple[str, int, int], text: bytes, seconds: float = 20.0
+        self, key: tuple[str, int, int], text: bytes, seconds: float = PATIENCE
     ) -> None:
         try:
             await self.until(lambda: text in self.logs.get(key, b""), seconds)
@@ -184,7 +186,7 @@ async def hosting_agent(
     launched = LaunchedAgent(chosen, [double.url], double.token, folder, {}, clock, rng)
     task = asyncio.ensure_future(launched.agent.run())
     try:
-        await double.until(lambda: double.listeners > 0 and double.app_asks > 0)
+        await double.until(lambda: double.listeners > 0 and double.app_asks > 0, PATIENCE)
         yield launched
     finally:
         launched.agent.stop()

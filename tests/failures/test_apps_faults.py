@@ -43,9 +43,9 @@ SLEEPERS = "#!/bin/sh\nsetsid sleep 3600 &\nsleep 3600 &\necho begun\nwait\n"
 #: Numbered lines, some of them while the center is away.
 LINES = """#!/bin/sh
 n=0
-while [ $n -lt 300 ]; do n=$((n+1)); echo "line $n"; sleep 0.01; done
+while [ $n -lt 120 ]; do n=$((n+1)); echo "line $n"; sleep 0.01; done
 """
-EVERY_LINE = b"".join(b"line %d\n" % number for number in range(1, 301))
+EVERY_LINE = b"".join(b"line %d\n" % number for number in range(1, 121))
 
 
 @pytest.fixture
@@ -74,10 +74,10 @@ async def test_hostile_applications_are_contained_and_the_agent_goes_on(
         center.fail("app-log", StoreDown("not now"), times=1_000_000)
         endless = await center.want(0, package=digest, command=("yes",))
         room = tmp_path / "apps" / "instances"
-        await until(lambda: any(int(path.name) > 2**21 for path in room.glob("*/log/*")), 30)
+        await until(lambda: any(int(path.name) > 2**21 for path in room.glob("*/log/*")), 60)
         assert _bytes_below(room) <= 2**20 + 2 * 256 * 1024
         center.heal("app-log")
-        await center.until(lambda: center.dropped.get(endless, 0) > 0)
+        await center.until(lambda: center.dropped.get(endless, 0) > 0, 60)
         bomb = await center.want(1, package=digest, command=("python3", "bomb.py"), restart="never")
         hog = await center.want(
             2, package=digest, command=("python3", "hog.py"), restart="never",
@@ -90,7 +90,7 @@ async def test_hostile_applications_are_contained_and_the_agent_goes_on(
         assert center.state(endless) is RUNNING
         await center.want_no_more(0)
         mark = (f"SKEP_AGENT={agent.agent.id}".encode(),)
-        await until(lambda: not marked(mark), 20)
+        await until(lambda: not marked(mark), 60)
     made = int(bytes(center.logs[bomb]).split()[-1])
     assert 20 <= made <= 42
     assert b"MemoryError" in center.logs[hog]
@@ -132,9 +132,9 @@ async def test_a_killed_agent_leaves_no_orphan(
         assert len(marked(mark)) >= 6
         os.kill(agent.pid, signal.SIGKILL)
         await asyncio.to_thread(agent.wait)
-        await until(lambda: not marked(mark))
+        await until(lambda: not marked(mark), 60)
         await asyncio.to_thread(agent.start)
-        await center.until(lambda: bytes(center.logs[key]).count(b"begun") == 2, 20)
+        await center.until(lambda: bytes(center.logs[key]).count(b"begun") == 2, 60)
         report = await center.until_state(key, RUNNING)
         failed = await center.until_state(once, FAILED)
     finally:
@@ -157,11 +157,11 @@ async def test_a_log_arrives_completely_and_once(
         key = await center.want(package=digest, command=("lines",), lost_seconds=0)
         await center.until_log(key, b"line 1\n")
         center.lose_answer("app-log")
-        await center.until_log(key, b"line 30\n")
+        await center.until_log(key, b"line 20\n")
         await center.down()
         room = tmp_path / "a" / "agent" / "apps" / "instances"
         await until(
-            lambda: any(b"line 300\n" in path.read_bytes() for path in room.glob("*/log/*"))
+            lambda: any(b"line 120\n" in path.read_bytes() for path in room.glob("*/log/*"))
         )
         os.kill(agent.pid, signal.SIGKILL)
         await asyncio.to_thread(agent.wait)
@@ -169,7 +169,7 @@ async def test_a_log_arrives_completely_and_once(
         await center.up()
         await center.want_no_more()
         await asyncio.to_thread(agent.start)
-        await center.until_log(key, b"line 300\n")
+        await center.until_log(key, b"line 120\n")
     finally:
         await asyncio.to_thread(agent.stop)
     assert bytes(center.logs[key]) == EVERY_LINE

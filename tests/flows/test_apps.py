@@ -22,7 +22,7 @@ from skep.wire.client import CenterClient
 CI = os.environ.get("CI", "").lower() in {"1", "true"}
 pytestmark = pytest.mark.skipif(not detect().boxed and not CI, reason="bubblewrap is missing")
 
-SECONDS = 30.0
+SECONDS = 60.0
 #: Says who it is, goes on until it is asked to end, and ends with 0 or as it was told.
 SERVE = """
 import os, signal, sys, time

@@ -124,9 +124,9 @@ async def test_a_killed_agent_leaves_no_container(
         await center.until_log(key, b"begun")
         os.kill(agent.pid, signal.SIGKILL)
         await asyncio.to_thread(agent.wait)
-        await until(lambda: pod.names() == [], 20)
+        await until(lambda: pod.names() == [], 60)
         await asyncio.to_thread(agent.start)
-        await center.until(lambda: bytes(center.logs[key]).count(b"begun") == 2, 20)
+        await center.until(lambda: bytes(center.logs[key]).count(b"begun") == 2, 60)
         await asyncio.to_thread(agent.kill)  # with its children
         assert await asyncio.to_thread(pod.names) != []
         await center.want_no_more()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -93,19 +93,21 @@ async def test_a_program_is_stopped_in_order_and_by_force(
 
 
 async def test_pause_round_and_token(center: AppsDouble, tmp_path: Path) -> None:
-    """Paused it writes nothing; a higher round starts it anew, and so does another token."""
+    """Paused all of it stands still; a higher round starts it anew, and so does another token."""
     digest = center.give({"count": COUNT})
-    async with hosting_agent(center, tmp_path):
+    async with hosting_agent(center, tmp_path) as agent:
+        mark = (f"SKEP_AGENT={agent.agent.id}".encode(),)
         key = await center.want(package=digest, command=("count",))
         await center.until_log(key, b"count 3\n")
         await center.change(state=PAUSED)
         await center.until_state(key, PAUSED)
-        length = await _length_at_rest(center, key)
+        assert stands_still(mark)
+        length = len(center.logs[key])
         await center.change(state=RUNNING)
         await center.until_state(key, RUNNING)
-        await center.until(lambda: len(center.logs[key]) > length)
+        await center.until_log(key, b"count %d\n" % length)
         await center.change(round=1)
-        await center.until(lambda: bytes(center.logs[key]).count(b"begun") == 2)
+        await center.until(lambda: bytes(center.logs[key]).count(b"begun") == 2, 60)
         report = await center.until_state(key, RUNNING)
         assert (report.round, report.starts) == (1, 2)
         await center.change(token=2)
@@ -113,17 +115,16 @@ async def test_pause_round_and_token(center: AppsDouble, tmp_path: Path) -> None
         await center.until_log(moved, b"begun")
         assert (await center.until_state(moved, RUNNING)).starts == 1
         await center.want_no_more()
-        await until(lambda: not list((tmp_path / "apps" / "instances").iterdir()))
+        await until(lambda: not list((tmp_path / "apps" / "instances").iterdir()), 60)
     assert b"asked to end" in center.logs[key]
 
 
-async def _length_at_rest(center: AppsDouble, key: tuple[str, int, int]) -> int:
-    """When what was on its way has come: twice the time that a piece waits at most."""
-    await asyncio.sleep(0.5)
-    length = len(center.logs[key])
-    await asyncio.sleep(0.3)
-    assert len(center.logs[key]) == length
-    return length
+def stands_still(mark: tuple[bytes, ...]) -> bool:
+    """Whether there are processes, and the kernel says of each that it is stopped."""
+    states = [
+        Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in marked(mark)
+    ]
+    return bool(states) and set(states) == {"T"}
 
 
 async def test_restarts_are_counted_and_end(center: AppsDouble, tmp_path: Path) -> None:
@@ -167,6 +168,7 @@ async def test_limits_hold(center: AppsDouble, tmp_path: Path) -> None:
 async def test_what_cannot_run_says_why(center: AppsDouble, tmp_path: Path) -> None:
     digest = center.give({"data.txt": "no program"})
     wrong = center.give({"fine": "#!/bin/sh\n"})
+    slip = center.give({"../../slipped": "#!/bin/sh\n"})
     center.packages[wrong] = b"other bytes"
     async with hosting_agent(center, tmp_path):
         keys = [
@@ -175,6 +177,7 @@ async def test_what_cannot_run_says_why(center: AppsDouble, tmp_path: Path) -> N
             await center.want(2, package=wrong, command=("fine",)),
             await center.want(3, package="0" * 64, command=("fine",)),
             await center.want(4, image="some/image", command=("fine",)),
+            await center.want(5, package=slip, command=("slipped",)),
         ]
         reasons = [(await center.until_state(key, FAILED)).reason for key in keys]
     assert "neither in the package nor among the system's programs" in reasons[0]
@@ -182,6 +185,44 @@ async def test_what_cannot_run_says_why(center: AppsDouble, tmp_path: Path) -> N
     assert "not the one that was announced" in reasons[2]
     assert "the center does not give the package" in reasons[3]
     assert reasons[4] == "this agent runs no images: agent.containers is off"
+    assert "leads out of it" in reasons[5]
+    assert not (tmp_path / "apps" / "slipped").exists()  # noqa: ASYNC240 - nothing waits
+
+
+@pytest.mark.slow  # two environments are made
+async def test_a_wheel_has_an_environment_of_its_own(
+    center: AppsDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its script is on the path, and what it needs and cannot be had is a reason."""
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    about: dict[str, Any] = {
+        "package_kind": "wheel",
+        "package_name": "toy-1-py3-none-any.whl",
+        "restart": "never",
+    }
+    fine = center.give(wheel())
+    needy = center.give(wheel("Requires-Dist: skep-none-such\n"))
+    async with hosting_agent(center, tmp_path):
+        key = await center.want(0, package=fine, command=("toy", "a b"), **about)
+        bad = await center.want(1, package=needy, command=("toy",), **about)
+        await center.until_state(key, DONE, 120)
+        report = await center.until_state(bad, FAILED, 120)
+    assert center.logs[key] == b"toy ['a b']\n"
+    assert report.reason.startswith("pip cannot install it: ")
+    assert "skep-none-such" in report.reason
+
+
+def wheel(needs: str = "") -> dict[str, str]:
+    """The files of a wheel with one script."""
+    about = f"Metadata-Version: 2.1\nName: toy\nVersion: 1\n{needs}"
+    tags = "Wheel-Version: 1.0\nGenerator: hand\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    return {
+        "toy.py": "import sys\ndef main():\n    print('toy', sys.argv[1:])\n",
+        "toy-1.dist-info/METADATA": about,
+        "toy-1.dist-info/WHEEL": tags,
+        "toy-1.dist-info/entry_points.txt": "[console_scripts]\ntoy = toy:main\n",
+        "toy-1.dist-info/RECORD": "",
+    }
 
 
 async def test_an_agent_that_ends_takes_its_instances_along_and_brings_them_back(
@@ -201,7 +242,7 @@ async def test_an_agent_that_ends_takes_its_instances_along_and_brings_them_back
     assert center.told[key].reason == "its agent has ended; it starts again with it"
     async with hosting_agent(center, tmp_path):
         report = await center.until_state(key, RUNNING)
-        await center.until(lambda: bytes(center.logs[key]).count(b"begun") == 2)
+        await center.until(lambda: bytes(center.logs[key]).count(b"begun") == 2, 60)
     assert report.starts == 2
     assert center.logs[single] == b"once\n"
     assert center.told[single].state is DONE
@@ -219,10 +260,10 @@ async def test_without_a_center_instances_go_on_and_end_before_others_get_them(
         await center.until_log(stays, b"begun")
         await center.down()
         lonely = (*mark, b"SKEP_INSTANCE=0")
-        await until(lambda: not marked(lonely))
+        await until(lambda: not marked(lonely), 60)
         assert marked((*mark, b"SKEP_INSTANCE=1"))
         await center.up()
-        await center.until(lambda: bytes(center.logs[key]).count(b"begun") == 2)
+        await center.until(lambda: bytes(center.logs[key]).count(b"begun") == 2, 60)
         report = await center.until_state(key, RUNNING)
         assert bytes(center.logs[stays]).count(b"begun") == 1
     assert report.starts == 2
