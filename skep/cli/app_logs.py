@@ -80,9 +80,11 @@ class _Reader:
             if len(lines) > count + 1 or part["start"] <= part["deleted"] or size >= TAIL_MOST:
                 break
             size *= 8
-        *whole, self._half = lines
-        for line in whole[-count:] if count else []:
+        *whole, half = lines
+        wanted = count - bool(half)  # a line that has not ended yet is one of them
+        for line in whole[-wanted:] if wanted > 0 else []:
             self._line(line)
+        self._half = half if count else ""
         return int(part["next"])
 
     def _print(self, text: str) -> None:

@@ -7,9 +7,11 @@ says how an instance ends and what it writes.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+import aiohttp
 import msgspec
 
 from skep.model.agent import Registration
@@ -86,10 +88,14 @@ class AppHand:
         await self.beat()
         self._tasks = [asyncio.create_task(self._go_on())]
         if listens:
-            heard = asyncio.Event()
-            self._tasks.append(asyncio.create_task(self._listen(heard)))
-            await heard.wait()
+            await self.listen()
         return self
+
+    async def listen(self) -> None:
+        """Hear commands from now on."""
+        heard = asyncio.Event()
+        self._tasks.append(asyncio.create_task(self._listen(heard)))
+        await heard.wait()
 
     async def call(self, name: str, body: Any) -> Answer:
         return await self.caller.packed(f"/node/{name}", body)
@@ -102,7 +108,8 @@ class AppHand:
     async def _go_on(self) -> None:
         while True:
             await asyncio.sleep(BEAT_SECONDS)
-            await self.beat()
+            with suppress(aiohttp.ClientError):  # its center is away
+                await self.beat()
 
     async def _listen(self, heard: asyncio.Event) -> None:
         async with self.caller.socket(self.id) as socket:

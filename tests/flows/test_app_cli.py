@@ -1,0 +1,99 @@
+"""`skep app` as people type it, against a real center with an agent by hand (A8, R4)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from skep.cli.app import HEAD
+from skep.cli.exits import Exit
+from skep.cli.main import run as run_line
+from skep.testing.app_hand import AppHand
+from skep.testing.centers import RunningCenter, running_center
+
+IMAGE = {"app": {"image": "example.org/app:1"}, "placement": {"strategy": "fixed", "n": 2}}
+
+
+@pytest.fixture
+async def center(tmp_path: Path) -> AsyncIterator[RunningCenter]:
+    async with running_center(tmp_path, jobs_keep_every=0.05) as running:
+        yield running
+
+
+class Line:
+    """The command line, in a thread of this process."""
+
+    def __init__(self, center: RunningCenter, capsys: pytest.CaptureFixture[str]) -> None:
+        self._folder = str(center.folder)
+        self._capsys = capsys
+
+    async def __call__(self, *words: str) -> tuple[int, str]:
+        arguments = ["app", words[0], "--data", self._folder, *words[1:]]
+        code = await asyncio.to_thread(run_line, arguments)
+        out, errors = self._capsys.readouterr()
+        return code, out + errors
+
+    async def data(self, *words: str) -> Any:
+        code, out = await self(*words, "--json")
+        assert code == 0, out
+        return msgspec.json.decode(out)
+
+
+@pytest.fixture
+def line(center: RunningCenter, capsys: pytest.CaptureFixture[str]) -> Line:
+    return Line(center, capsys)
+
+
+async def wait_for(center: RunningCenter, run: str, *states: str) -> None:
+    async with asyncio.timeout(30):
+        while [o.state for o in await center.services.store.apps.of(run)] != [*states]:  # noqa: ASYNC110 - no bell
+            await asyncio.sleep(0.02)
+
+
+async def test_instances_and_logs_on_the_command_line(center: RunningCenter, line: Line) -> None:
+    """From `ls` to `stop`; what a program wrote cannot move the cursor."""
+    assert (await line("ls"))[1] == "no job has an application that was run\n"
+    hands = [await AppHand(center.agent, name).start() for name in ("a1", "a2")]
+    assert (await center.admin.put("/api/v1/jobs/app", {"name": "app", **IMAGE})).status == 200
+    assert "was never run" in (await line("ls", "app"))[1]
+    run = (await center.admin.post("/api/v1/jobs/app/run")).json()["run"]
+    await wait_for(center, run, "running", "running")
+    (shown,) = (await line.data("ls", "app"))["runs"]
+    assert shown["run"] == run
+    assert {one["instance"]["agent"] for one in shown["items"]} == {"a1", "a2"}
+    _, text = await line("ls")
+    assert text.splitlines()[0] == f"run {run} of job app is running"
+    assert tuple(text.splitlines()[1].split()) == HEAD
+    by_no = {key[1]: hand for hand in hands for key in hand.has}
+    await by_no[0].write((run, 0), b"one\n\x1b[2Jtwo\r\n\xffthree")
+    await by_no[1].write((run, 1), b"other\n")
+    code, text = await line("logs", run)
+    assert code == 0
+    assert text.splitlines() == [
+        "0 | one",
+        "0 | \\x1b[2Jtwo",
+        "0 | \ufffdthree",
+        "1 | other",
+    ]
+    for count, lines in ((0, ""), (1, "\ufffdthree\n"), (2, "\\x1b[2Jtwo\n\ufffdthree\n")):
+        asked = ("logs", "app", "--instance", "0", "--tail", str(count))
+        assert (await line(*asked))[1] == lines
+    follows = asyncio.create_task(line("logs", run, "--instance", "1", "--follow"))
+    await by_no[1].write((run, 1), b"last words\n")
+    await by_no[1].end((run, 1), 0)
+    assert (await follows)[1] == "other\nlast words\n"
+    acted = await line.data("restart", run, "--instance", "0")
+    assert acted["items"][0]["instance"]["round"] == 1
+    assert (await line("stop", "app", "--instance", "0"))[1] == (
+        f"instance 0 of run {run} shall be stopped on agent {by_no[0].id}\n"
+    )
+    await wait_for(center, run, "stopped", "done")
+    assert (await line("stop", run, "--instance", "7"))[0] == Exit.NOT_FOUND
+    assert (await line("logs", "nobody"))[0] == Exit.NOT_FOUND
+    for hand in hands:
+        await hand.die()
