@@ -169,7 +169,9 @@ def token(
         show_json(answer)
         return
     show(answer["token"])
-    say(f"on the new machine: skep agent join {reach.urls()[0]} --token {answer['token']}")
+    # Behind a proxy the address of this machine's own center is of no use elsewhere.
+    address = reach.settings().center.public_url or ",".join(reach.urls())
+    say(f"on the new machine: skep agent join {address} --token {answer['token']}")
 
 
 async def _make_token(reach: Reach, wish: dict[str, Any]) -> dict[str, Any]:

@@ -110,7 +110,7 @@ class Postgres(Database):
         if subprocess.run(test, check=False, **options).returncode:
             raise ServerFailed(
                 f"PostgreSQL does not run as root, and user nobody cannot reach {self.folder}; "
-                "leave the folder out to get a temporary one"
+                "choose one that it can reach, such as one below /var/tmp"
             )
 
     def _command(self, port: int) -> list[str]:

@@ -11,15 +11,19 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from random import Random
 
 import msgspec
 import pytest
 
+from skep.runtime.clock import SystemClock
 from skep.testing.centers import running_center
 from skep.testing.failover import Load
 from skep.testing.fleet import Fleet, running_agents, tell
+from skep.testing.private import free_port
 from skep.testing.processes import CenterProcess
 from skep.testing.servers import Postgres
+from skep.wire.client import CenterClient
 
 FEW_AT_ONCE = {"SKEP_AGENT_CONCURRENCY": "16"}
 PAGES = 60
@@ -112,6 +116,20 @@ async def test_an_order_reaches_an_agent_whichever_center_holds_it(
             took = time.monotonic() - began
     tell("15", order_obeyed_after=took)
     assert took < 10
+
+
+async def test_calls_side_by_side_leave_a_dead_address_once(tmp_path: Path) -> None:
+    """However many calls find out at the same time, each goes on with the other address."""
+    async with running_center(tmp_path) as center:
+        token = (center.folder / "admin.token").read_text().strip()
+        known = [f"http://127.0.0.1:{free_port()}", center.url]
+        async with CenterClient(known, token, SystemClock(), Random(1)) as client:
+            for count in (2, 7):
+                calls = (client.call("GET", "/api/v1/ledger", None, dict) for _ in range(count))
+                answers = await asyncio.gather(*calls)
+                assert [answer["unaccounted"] for answer in answers] == [0] * count
+                assert client.address == center.url
+                client._at = 0
 
 
 class Pair:
