@@ -21,6 +21,7 @@ from skep.cli.exits import MEANINGS
 from skep.cli.main import COMMANDS, skep
 from skep.jobs.definition import ELSEWHERE
 from skep.model import job
+from skep.model.app import AppLimits, AppPart
 from skep.model.code import CodeLimits
 from skep.model.schedule import Schedule
 
@@ -97,6 +98,8 @@ JOB_PARTS: dict[str, type[msgspec.Struct]] = {
     "downloader.limits": CodeLimits,
     "generators[]": job.Generator,
     "spider": job.SpiderPart,
+    "app": AppPart,
+    "app.limits": AppLimits,
     "schedule": Schedule,
     "placement": job.PlacementPart,
     "sinks[]": job.SinkPart,
