@@ -23,13 +23,15 @@ from skep.errors import ArchiveDown, ConfigurationError
 if TYPE_CHECKING:
     from obstore.store import S3Config
 
-#: One call, from its start to the last byte of the answer.
-CALL = timedelta(seconds=30)
+#: One call, from its start to the last byte of the answer; and one that carries much.
+CALL, LONG_CALL = timedelta(seconds=20), timedelta(minutes=5)
+MUCH = 8 * 2**20
 CONNECT = timedelta(seconds=3)
 #: Answers 5xx and lost connections are tried again, with a growing and random pause.
 RETRIES = 4
 RETRY_FOR = timedelta(seconds=10)
 PAUSE_FIRST, PAUSE_MOST = timedelta(milliseconds=100), timedelta(seconds=2)
+NO_BUCKET = "NoSuchBucket"
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _FOLDER = re.compile(r"([A-Za-z0-9_-][A-Za-z0-9._-]*/)*")
 _CODE = re.compile(r"<Code>([A-Za-z0-9]{1,60})</Code>")
@@ -76,38 +78,23 @@ class Bucket:
 
     def __init__(self, place: BucketPlace, login: tuple[str, str] | None = None) -> None:
         self.place = place
-        # One DELETE per object: the call that deletes many at once is not offered everywhere.
-        config: S3Config = {"region": place.region, "disable_bulk_delete": True}
-        if place.endpoint:
-            config["endpoint"] = place.endpoint
-        if login:
-            config["access_key_id"], config["secret_access_key"] = login
-        self._store = S3Store(
-            place.bucket,
-            prefix=place.folder or None,
-            config=config,
-            client_options={
-                "allow_http": place.endpoint.startswith("http://"),
-                "timeout": CALL,
-                "connect_timeout": CONNECT,
-            },
-            retry_config={
-                "max_retries": RETRIES,
-                "retry_timeout": RETRY_FOR,
-                "backoff": {"init_backoff": PAUSE_FIRST, "max_backoff": PAUSE_MOST, "base": 2},
-            },
-        )
+        self._quick = _open(place, login, CALL)
+        self._patient = _open(place, login, LONG_CALL)
+
+    def _for(self, size: int) -> S3Store:
+        return self._patient if size > MUCH else self._quick
 
     async def put(self, key: str, data: bytes) -> None:
         """Write or replace; whole or not at all, and durable when it returns."""
         with self._explained("write"):
-            await obstore.put_async(self._store, key, data, use_multipart=False)
+            await obstore.put_async(self._for(len(data)), key, data, use_multipart=False)
 
     async def put_new(self, key: str, data: bytes) -> bool:
         """Write what must not be there yet; False when it is, and then nothing is changed."""
         try:
             with self._explained("write"):
-                await obstore.put_async(self._store, key, data, mode="create", use_multipart=False)
+                store = self._for(len(data))
+                await obstore.put_async(store, key, data, mode="create", use_multipart=False)
         except _Taken:
             return False
         return True
@@ -116,7 +103,8 @@ class Bucket:
         """A range of an object; None when the object or some of the bytes are not there."""
         try:
             with self._explained("read"):
-                data = await obstore.get_range_async(self._store, key, start=start, length=length)
+                store = self._for(length)
+                data = await obstore.get_range_async(store, key, start=start, length=length)
         except _Missing:
             return None
         return bytes(data) if len(data) == length else None
@@ -125,7 +113,7 @@ class Bucket:
         """Of an object; None when it is not there."""
         try:
             with self._explained("read"):
-                return (await obstore.head_async(self._store, key))["size"]
+                return (await obstore.head_async(self._quick, key))["size"]
         except _Missing:
             return None
 
@@ -133,7 +121,7 @@ class Bucket:
         """Everything below a folder."""
         found: list[Found] = []
         with self._explained("list"):
-            async for page in obstore.list(self._store, folder or None, chunk_size=1000):
+            async for page in obstore.list(self._quick, folder or None, chunk_size=1000):
                 found += [
                     Found(one["path"], one["size"], one["last_modified"].timestamp())
                     for one in page
@@ -143,7 +131,7 @@ class Bucket:
     async def delete(self, keys: Sequence[str]) -> None:
         """Delete; what is gone already is no error."""
         with self._explained("delete"):
-            await obstore.delete_async(self._store, keys)
+            await obstore.delete_async(self._quick, keys)
 
     @contextmanager
     def _explained(self, act: str) -> Iterator[None]:
@@ -152,17 +140,45 @@ class Bucket:
         except AlreadyExistsError as error:
             raise _Taken from error
         except FileNotFoundError as error:
-            if act == "read" and "NoSuchBucket" not in str(error):
+            if act == "read" and NO_BUCKET not in str(error):
                 raise _Missing from error
-            raise self._down(act, f"there is no bucket {self.place.bucket}") from error
+            raise self._down(act, self._no_bucket()) from error
         except PermissionDeniedError as error:
             why = f"refused ({reason(error)}): check the credentials and their rights"
             raise self._down(act, why) from error
         except BaseError as error:
-            raise self._down(act, reason(error)) from error
+            why = self._no_bucket() if NO_BUCKET in str(error) else reason(error)
+            raise self._down(act, why) from error
+
+    def _no_bucket(self) -> str:
+        return f"there is no bucket {self.place.bucket}"
 
     def _down(self, act: str, why: str) -> ArchiveDown:
         return ArchiveDown(f"cannot {act} in the archive {self.place}: {why}")
+
+
+def _open(place: BucketPlace, login: tuple[str, str] | None, call: timedelta) -> S3Store:
+    # One DELETE per object: the call that deletes many at once is not offered everywhere.
+    config: S3Config = {"region": place.region, "disable_bulk_delete": True}
+    if place.endpoint:
+        config["endpoint"] = place.endpoint
+    if login:
+        config["access_key_id"], config["secret_access_key"] = login
+    return S3Store(
+        place.bucket,
+        prefix=place.folder or None,
+        config=config,
+        client_options={
+            "allow_http": place.endpoint.startswith("http://"),
+            "timeout": call,
+            "connect_timeout": CONNECT,
+        },
+        retry_config={
+            "max_retries": RETRIES,
+            "retry_timeout": RETRY_FOR,
+            "backoff": {"init_backoff": PAUSE_FIRST, "max_backoff": PAUSE_MOST, "base": 2},
+        },
+    )
 
 
 class _Missing(Exception):

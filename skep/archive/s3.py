@@ -39,6 +39,8 @@ SEGMENT_MOST = 64 * 2**20
 ORPHAN_SECONDS = 3600.0
 #: Names that were taken, of one append. More than one means another process of our name.
 TRIES = 5
+#: Who asks how the archive does is told within so many seconds, also when nothing answers.
+LOOK_SECONDS = 5.0
 #: A bucket of fewer segments is counted at every look, a larger one once in so many seconds.
 COUNT_ALWAYS, COUNT_EVERY = 100, 60.0
 _AGAIN = Backoff(first=1.0, cap=60.0)
@@ -170,7 +172,11 @@ class S3Archive:
 
     async def usage(self) -> tuple[int, int]:
         """(segments, bytes) of all writers; it has written to the bucket when it returns."""
-        await self._sign()
+        try:
+            async with asyncio.timeout(LOOK_SECONDS):
+                await self._sign()
+        except TimeoutError as error:
+            raise ArchiveDown(f"the archive {self.describe()} does not answer") from error
         now = self._clock.monotonic()
         if self._counted and self._counted[1][0] > COUNT_ALWAYS:
             at, known = self._counted

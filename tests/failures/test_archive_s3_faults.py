@@ -20,8 +20,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from skep.archive import s3
 from skep.archive.bucket import Bucket
 from skep.archive.registry import open_archive, open_bucket
+from skep.errors import ArchiveDown
+from skep.testing.conformance.archive import committed, pages, read_all_back
 from skep.testing.fleet import Fleet, tell
 from skep.testing.object_store import LOGIN, SeaweedFS, seaweedfs
 from skep.testing.processes import CenterProcess
@@ -144,6 +147,27 @@ async def until_sealed(bucket: Bucket, ends: dict[str, int]) -> None:
             return
         assert time.monotonic() < deadline, left
         await asyncio.sleep(0.02)
+
+
+async def test_a_frozen_storage_is_said_and_waited_for(
+    tmp_path: Path, storage: SeaweedFS, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGSTOP: who asks is told soon; an append waits, and is kept once when it thaws."""
+    monkeypatch.setattr(s3, "LOOK_SECONDS", 0.5)
+    archive = open_archive(storage.fresh_archive(), "w", 10**6, home=tmp_path, login=LOGIN)
+    await archive.open(committed())
+    blobs = pages(4)
+    places = await archive.append(blobs[:2])
+    await asyncio.to_thread(storage.pause)
+    waiting = asyncio.create_task(archive.append(blobs[2:]))
+    with pytest.raises(ArchiveDown, match="does not answer"):
+        await archive.usage()
+    assert not waiting.done()
+    await asyncio.to_thread(storage.resume)
+    places += await waiting
+    await read_all_back(archive, places, blobs)
+    await archive.usage()
+    await archive.close()
 
 
 def ready(center: CenterProcess) -> tuple[int, dict[str, Any]]:
