@@ -232,7 +232,7 @@ class Agent:
     async def _let_go(self) -> None:
         """The drain. Heartbeats go on meanwhile, so that no lease is lost in it."""
         log.info("draining: %d downloads are running", self.holding.active)
-        closing = asyncio.ensure_future(self.apps.close())
+        self.apps.close()
         self.holding.closing = True
         self.holding.withdraw()
         self.downloaders.recall(None)
@@ -241,7 +241,7 @@ class Agent:
         await self.downloaders.close_all()
         if not await self._until_idle(ABORT_SECONDS):
             self.holding.abandon_running()
-        await closing
+        await self.apps.closed()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FLUSH_SECONDS):
                 await self.reporter.flush()

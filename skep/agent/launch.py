@@ -16,7 +16,7 @@ from skep.agent.apps.offer import look
 from skep.agent.vitals import describe
 from skep.agent.workspace import agent_id
 from skep.downloaders.refusal import offered
-from skep.downloaders.registry import kinds
+from skep.downloaders.registry import isolation_of, kinds
 from skep.errors import ConfigurationError
 from skep.runtime.clock import Clock
 from skep.runtime.lock import try_lock
@@ -39,9 +39,10 @@ class LaunchedAgent:
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = _hold(folder)
-        known = kinds(clock, rng, settings.egress, agent=settings.agent)
+        isolation = isolation_of(settings.agent)
+        known = kinds(clock, rng, settings.egress, agent=settings.agent, isolation=isolation)
         agent = agent_id(folder, clock, rng)
-        offer = look(settings.agent, agent)
+        offer = look(settings.agent, agent, isolation)
         names = (*offered(known.values()), *offer.kinds)
         registration = describe(agent, settings.agent, names)
         self.registration = msgspec.structs.replace(registration, labels=dict(labels))

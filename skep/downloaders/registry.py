@@ -29,8 +29,10 @@ def kinds(
     egress: EgressSettings,
     connections: int = CONNECTIONS,
     agent: AgentSettings | None = None,
+    isolation: Isolation | None = None,
 ) -> Mapping[str, Kind]:
-    """The kinds that an agent offers; `connections` is the most that one run may hold.
+    """The kinds that an agent offers; `connections` is the most that one run may hold, and
+    `isolation` what `isolation_of` found, where somebody has looked already.
 
     Without the settings of an agent there is no user code: whoever asks is none.
     """
@@ -38,7 +40,7 @@ def kinds(
     http = HttpKind(clock, rng, policy, connections=connections)
     own: list[Kind] = [http, CurlKind(http)]
     if agent is not None:
-        own += _code_kinds(clock, rng, policy, agent)
+        own += _code_kinds(clock, rng, policy, agent, isolation or isolation_of(agent))
     added = list(plug_ins(PlugIn(clock, rng, policy, http)))
     off = frozenset(agent.kinds_off if agent is not None else ())
     everything: dict[str, Kind] = {kind.name: _switched(kind, off) for kind in (*own, *added)}
@@ -58,13 +60,17 @@ def _switched(kind: Kind, off: frozenset[str]) -> Kind:
     return RefusedKind(kind.name, reason)
 
 
+def isolation_of(agent: AgentSettings) -> Isolation:
+    """How user code is kept apart, where any is allowed. Tries it."""
+    if agent.code == "never":
+        return Isolation("", "not looked for", own_user=False)
+    return detect()
+
+
 def _code_kinds(
-    clock: Clock, rng: Random, policy: EgressPolicy, agent: AgentSettings
+    clock: Clock, rng: Random, policy: EgressPolicy, agent: AgentSettings, isolation: Isolation
 ) -> Iterator[Kind]:
     """On by default where bubblewrap boxes it, and only there."""
-    isolation = Isolation("", "not looked for", own_user=False)
-    if agent.code != "never":
-        isolation = detect()
     reason = code_refusal(agent, isolation)
     for name in CODE_KINDS:
         if reason:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from skep.agent.apps.offer import look
+from skep.downloaders.registry import isolation_of
 from skep.model.app import AppLimits, InstanceState
 from skep.settings import AgentSettings
 from skep.testing.apps_double import AppsDouble, apps_double, hosting_agent
@@ -53,8 +54,10 @@ def settings(pod: Podman, monkeypatch: pytest.MonkeyPatch) -> AgentSettings:
 
 def test_a_container_engine_is_used_only_where_the_operator_said_so() -> None:
     """Whoever may start containers is as good as root: closed unless it was opened."""
-    assert "image" not in look(AgentSettings(), "a").kinds
-    assert look(AgentSettings(), "a").no_images == "agent.containers is off"
+    settings = AgentSettings()
+    offer = look(settings, "a", isolation_of(settings))
+    assert "image" not in offer.kinds
+    assert offer.no_images == "agent.containers is off"
 
 
 async def test_images_run_pause_stop_and_tell_how_they_ended(

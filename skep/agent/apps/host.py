@@ -82,7 +82,7 @@ class AppHost:
         self._leaving: list[_Lived] = []
         #: When the last call was sent that a center answered; -inf before the first.
         self._heard = -inf
-        self._closing = False
+        self._closing: asyncio.Future[None] | None = None
 
     def __len__(self) -> int:
         return len(self._lives)
@@ -133,7 +133,7 @@ class AppHost:
             if not self._lives and not error.retryable:
                 self._heard = sent  # a center that knows no applications; it will call us
             return False
-        if not self._closing:
+        if self._closing is None:
             self._heard = sent
             await self._reconcile(reply)
         return True
@@ -191,9 +191,16 @@ class AppHost:
 
     # The end.
 
-    async def close(self) -> None:
-        """End all of them, each within its own time, and tell the center."""
-        self._closing = True
+    def close(self) -> None:
+        """Begin to end all of them, each within its own time; then the center is told."""
+        self._closing = asyncio.ensure_future(self._close())
+
+    async def closed(self) -> None:
+        """After `close`: return when all have ended."""
+        if self._closing is not None:
+            await self._closing
+
+    async def _close(self) -> None:
         everyone = [*self._lives.values(), *self._leaving]
         for lived in everyone:
             lived.life.close()
@@ -204,11 +211,15 @@ class AppHost:
 
     async def abort(self) -> None:
         """End all of them now, if they have not ended."""
-        running = [lived.task for lived in (*self._lives.values(), *self._leaving)]
-        for task in running:
+        tasks: list[asyncio.Future[None]] = [
+            lived.task for lived in (*self._lives.values(), *self._leaving)
+        ]
+        if self._closing is not None:
+            tasks.append(self._closing)
+        for task in tasks:
             task.cancel()
-        if running:
-            await asyncio.wait(running)
+        if tasks:
+            await asyncio.wait(tasks)
 
 
 async def _after(before: list[asyncio.Event], life: Life) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from random import Random
@@ -134,9 +133,7 @@ class Life:
             else:
                 await self._part()
         finally:
-            sending.cancel()
-            with suppress(asyncio.CancelledError):
-                await sending
+            await _let_go(sending)
 
     async def _live(self) -> None:
         await self._look_back()
@@ -251,9 +248,8 @@ class Life:
         await self._judge(spec, cause, ending, self._ground.clock.monotonic() - began)
 
     async def _finish_reading(self, reading: asyncio.Future[None]) -> None:
-        with suppress(TimeoutError, asyncio.CancelledError):
-            async with asyncio.timeout(OUTPUT_SECONDS):
-                await reading
+        await asyncio.wait((reading,), timeout=OUTPUT_SECONDS)
+        await _let_go(reading)
 
     # While it runs.
 
@@ -389,8 +385,11 @@ class Life:
 
 
 async def _let_go(task: asyncio.Future[Any]) -> None:
+    """Whatever becomes of it: it is over when this returns."""
     task.cancel()
     await asyncio.wait((task,))
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.debug("let go: %r", error)
 
 
 async def _end_by_force(running: Running) -> None:

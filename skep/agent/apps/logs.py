@@ -114,8 +114,13 @@ class Logs:
         self._now.ring()
 
     async def _send(self) -> bool:
-        offset, data = await asyncio.to_thread(self._spool.read, self._acked)
+        """Whether the center knows more than before."""
         run, no, token = self._key
+        try:
+            offset, data = await asyncio.to_thread(self._spool.read, self._acked)
+        except OSError as error:
+            log.warning("log of %s/%d cannot be read: %s", run, no, error)
+            return False
         dropped = offset - self._acked
         message = AppLog(self._agent, run, no, token, offset, data, dropped)
         try:

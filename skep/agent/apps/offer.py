@@ -1,14 +1,15 @@
 """What this agent can run: packages where user code is allowed, images where the operator
-said so. Looked at once, when an agent starts.
+said so. Looked at once, when an agent starts; what is not offered has its reason.
 """
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 from skep.agent.apps.container import Containers, Engine, find_engine
 from skep.agent.apps.process import Processes
-from skep.downloaders.code.isolation import Isolation, detect
+from skep.downloaders.code.isolation import Isolation
 from skep.downloaders.registry import code_refusal
 from skep.model.app import APP_KIND, IMAGE_KIND
 from skep.settings import AgentSettings
@@ -44,14 +45,13 @@ class Offer:
 NOTHING = Offer(Isolation("", "not looked for", own_user=False), "not offered", None, "not offered")
 
 
-def look(settings: AgentSettings, agent: str) -> Offer:
-    """Tries the box and the engine; blocks for a moment."""
-    isolation = Isolation("", "not looked for", own_user=False)
-    if settings.code != "never":
-        isolation = detect()
+def look(settings: AgentSettings, agent: str, isolation: Isolation) -> Offer:
+    """Tries the engine, if it may; blocks for a moment."""
     no_packages = code_refusal(settings, isolation)
     if APP_KIND in settings.kinds_off:
         no_packages = _OFF.format(APP_KIND)
+    elif not sys.platform.startswith("linux"):
+        no_packages = "applications need Linux"
     engine = find_engine(settings, agent)
     no_images = engine if isinstance(engine, str) else ""
     if IMAGE_KIND in settings.kinds_off:
