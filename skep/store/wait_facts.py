@@ -66,6 +66,14 @@ class LastTry(msgspec.Struct, frozen=True):
     detail: str
 
 
+class ChainFacts(msgspec.Struct, frozen=True):
+    """To whom a request of a chain belongs."""
+
+    agent: str
+    #: It waits until that agent has fetched this request; None = it is the agent's now.
+    first: int | None = None
+
+
 class RequestWait(msgspec.Struct, frozen=True):
     """A request with everything that may keep it waiting."""
 
@@ -86,6 +94,8 @@ class RequestWait(msgspec.Struct, frozen=True):
     #: Requests before it: of its run and priority when it is WAITING, of its host when it is
     #: parked; no more than COUNT_LIMIT are counted.
     before: int = 0
+    #: Of a request in a chain.
+    chain: ChainFacts | None = None
 
 
 class InHand(msgspec.Struct, frozen=True):

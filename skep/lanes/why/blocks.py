@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -33,6 +33,8 @@ class View(msgspec.Struct, frozen=True):
     in_lanes: frozenset[int] | None = None
     #: Agents that were chosen for the run; None = nobody was, all may.
     chosen: frozenset[str] | None = None
+    #: Of a chained run: requests that only this agent may take, for agents that are not there.
+    belonging: Mapping[str, int] = msgspec.field(default_factory=dict)
 
     @property
     def now(self) -> float:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from skep.lanes.why.generators import generator_reasons
 from skep.lanes.why.words import counted, duration, moment
+from skep.model.generation import Generation
 from skep.model.job import JobRun
 from skep.model.why import Reason
 
@@ -18,6 +20,8 @@ class Care(msgspec.Struct, frozen=True):
     #: When its crashed spider is started again; None = it is not waiting for that, or another
     #: center knows.
     restart_at: float | None = None
+    #: Its generators, in the order of its document.
+    generations: Sequence[Generation] = ()
 
 
 def care_reasons(care: Care, now: float) -> Iterable[Reason]:
@@ -25,6 +29,7 @@ def care_reasons(care: Care, now: float) -> Iterable[Reason]:
     kept = care.job_run
     if not kept.open:
         return
+    yield from generator_reasons(care.generations, kept.job)
     if kept.held_until < now:
         yield _unattended(kept)
         return

@@ -16,12 +16,15 @@ from skep.lanes.dispatch import lane_limits
 from skep.lanes.why.apps import why_app
 from skep.lanes.why.blocks import View, why_block
 from skep.lanes.why.care import Care
+from skep.lanes.why.chains import absence
 from skep.lanes.why.fleet import Fleet, Needs, obstacles
 from skep.lanes.why.hosts import Asker, why_site
 from skep.lanes.why.jobs import JobWait, why_job
 from skep.lanes.why.requests import why_request
 from skep.lanes.why.runs import why_run
 from skep.model.fire import ON_THEIR_WAY, Fire
+from skep.model.generation import part_of
+from skep.model.job import Job
 from skep.model.lane import Lane
 from skep.model.manners import Manners
 from skep.model.run import Run
@@ -78,8 +81,12 @@ class WhyDesk:
         """Raises UnknownRun."""
         wait = await self._store.waits.run(run_id)
         kept = await self._store.job_runs.get(run_id)
-        care = None if kept is None else Care(kept, self._restart_at(run_id))
+        care = None
+        if kept is not None:
+            generations = await self._store.generations.of(run_id)
+            care = Care(kept, self._restart_at(run_id), generations)
         view = await self._view(wait.run)
+        view = replace(view, belonging=await self._belonging(wait.run, view))
         instances = await self._store.apps.of(run_id)
         if instances and wait.run.state is RunState.RUNNING:
             return why_app(wait.run, instances, view)
@@ -105,6 +112,7 @@ class WhyDesk:
             last=_with_outcome(await store.fires.of_job(name, FIRES)),
             going=going,
             run=await self.run(going[0]) if going else None,
+            generators=await store.fires.planned(_parts(kept.job)),
         )
         return why_job(wait, self._clock.now())
 
@@ -114,6 +122,14 @@ class WhyDesk:
         if block is None or block.state not in CLAIMABLE or view.fleet.lanes is None:
             return view
         return replace(view, in_lanes=frozenset(await self._bus.lanes.ids()))
+
+    async def _belonging(self, run: Run, view: View) -> dict[str, int]:
+        """What waits for agents of a chain that are not there."""
+        if run.settings.placement.strategy != "chained":
+            return {}
+        away = [agent for agent in view.chosen or () if absence(view.fleet, agent)]
+        belonging = self._store.allocations.belonging
+        return {agent: await belonging(run.id, agent) for agent in away}
 
     async def _chosen(self, run: Run) -> frozenset[str] | None:
         if run.settings.placement.strategy not in _CHOOSING:
@@ -132,6 +148,11 @@ class WhyDesk:
             trouble = error.detail
         now = self._clock.now()
         return Fleet(now, self._alive_after, agents, lanes, trouble, self._full())
+
+
+def _parts(job: Job) -> list[str]:
+    """Generators that are planned by themselves."""
+    return [part_of(job.name, one.name) for one in job.generators if one.cron]
 
 
 def _with_outcome(fires: list[Fire]) -> Fire | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from skep.lanes.why.generators import due_reasons
 from skep.lanes.why.words import counted, duration, moment
 from skep.model.fire import Fire, FireState, Planned
 from skep.model.job import KeptJob
@@ -33,6 +34,8 @@ class JobWait(msgspec.Struct, frozen=True):
     #: Its runs that have not ended, newest first, and why the newest does not go on.
     going: Sequence[str]
     run: Why | None = None
+    #: Its generators that have a cron line of their own.
+    generators: Sequence[Planned] = ()
 
 
 def why_job(wait: JobWait, now: float) -> Why:
@@ -41,6 +44,8 @@ def why_job(wait: JobWait, now: float) -> Why:
     state = _state(wait)
     reasons = [*_off(wait), *_going(wait), *(wait.run.reasons if wait.run else ())]
     reasons += [*_pending(wait, now), *_scheduled(wait, now), *_last(wait, now)]
+    if job.enabled and not wait.kept.deleted:
+        reasons += due_reasons(wait.generators, now)
     waiting = wait.run.waiting if wait.run is not None else True
     return Why("job", job.name, state, waiting, reasons)
 
@@ -106,7 +111,7 @@ def _scheduled(wait: JobWait, now: float) -> Iterable[Reason]:
     run_now = (f"skep job run {job.name}",)
     if wait.planned is None:
         text = f"job {job.name} has no schedule: it runs when somebody starts it"
-        if not wait.going:
+        if not wait.going and not wait.generators:
             yield Reason("no_schedule", text, "somebody who starts it", do=run_now)
         return
     schedule, next_at = wait.planned.schedule, wait.planned.next_at

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from skep.lanes.why.blocks import View, block_reasons, lane_full, run_rests
+from skep.lanes.why.chains import chain_of_request
 from skep.lanes.why.fleet import needs_of, obstacles
 from skep.lanes.why.hosts import Asker, host_reasons
 from skep.lanes.why.words import counted, duration, moment, up_to
@@ -39,8 +40,18 @@ def _open(wait: RequestWait, view: View, ahead: InHand | None) -> list[Reason]:
         return block_reasons(BlockWait(wait.block, wait.run, known, ahead), view)
     rests = run_rests(wait.run, view.now)
     missing = obstacles(view.fleet, needs_of(wait.run.settings, chosen=view.chosen))
+    held = _chained(wait, view)
+    if held and not wait.failures:
+        return [*rests, *held, *missing]
     special = _delayed(wait, view) if wait.state is RequestState.DELAYED else _waiting(wait, view)
-    return [*rests, *missing, *special]
+    return [*rests, *held, *missing, *special]
+
+
+def _chained(wait: RequestWait, view: View) -> list[Reason]:
+    asked = wait.run.settings.placement
+    if wait.chain is None or asked.strategy != "chained":
+        return []
+    return chain_of_request(wait.chain, wait.run.id, asked, view.fleet)
 
 
 def _waiting(wait: RequestWait, view: View) -> list[Reason]:

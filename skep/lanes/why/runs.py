@@ -7,7 +7,9 @@ from collections.abc import Iterable
 
 from skep.lanes.why.blocks import View, lane_full, run_rests
 from skep.lanes.why.care import Care, care_reasons
+from skep.lanes.why.chains import chains_of_run
 from skep.lanes.why.fleet import needs_of, obstacles
+from skep.lanes.why.generators import generator_reasons
 from skep.lanes.why.hosts import Asker, host_reasons
 from skep.lanes.why.words import being, counted, duration, moment
 from skep.model.lane import lane_of
@@ -30,12 +32,17 @@ def why_run(wait: RunWait, view: View, care: Care | None = None) -> Why:
         return Why("run", run.id, str(run.state), False, reasons, run.id, f"job {run.job}")
     rests = run_rests(run, view.now)
     if rests:
+        rests += [one for one in _generators(care) if one.code == "generator_failed"]
         return Why("run", run.id, str(run.state), True, rests, run.id, f"job {run.job}")
     hands = [_in_hand(one, view) for one in wait.in_hands]
     going = [reason for reason in hands if reason.code == "leased"]
     reasons = [*going, *_stuck(wait, view, care), *(one for one in hands if one not in going)]
     waiting = not going and not _driver_works(wait, view.now)
     return Why("run", run.id, str(run.state), waiting, reasons, run.id, f"job {run.job}")
+
+
+def _generators(care: Care | None) -> Iterable[Reason]:
+    return generator_reasons(care.generations, care.job_run.job) if care is not None else ()
 
 
 def _ended(wait: RunWait, now: float) -> Reason:
@@ -63,6 +70,8 @@ def _stuck(wait: RunWait, view: View, care: Care | None) -> Iterable[Reason]:
     if not ledger.open:
         yield from _nothing_open(wait, view.now, care)
         return
+    placement = wait.run.settings.placement
+    yield from chains_of_run(view.belonging, wait.run.id, placement, view.fleet)
     yield from obstacles(view.fleet, needs_of(wait.run.settings, chosen=view.chosen))
     yield from _waiting(wait, view)
     yield from _delayed(wait, view)
@@ -216,6 +225,8 @@ def _unread(wait: RunWait, frees: str) -> Reason:
 def _nothing_open(wait: RunWait, now: float, care: Care | None) -> Iterable[Reason]:
     run = wait.run.id
     yield from _reader(wait, now)
+    if any(_generators(care)):  # more will come of them
+        return
     if wait.driver is not None:
         if not wait.unread and not _gone(wait.driver, now):
             text = "nothing is open; its driver is about to add requests or to end the run"

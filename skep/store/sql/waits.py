@@ -15,6 +15,7 @@ from skep.model.lane import HIGHEST, LOWEST
 from skep.model.ledger import Ledger
 from skep.model.states import BlockState, RequestState
 from skep.store.sql.block_rows import members_of
+from skep.store.sql.chains import AFTER
 from skep.store.sql.conditions import FINISHED_BLOCKS, stored
 from skep.store.sql.database import ACCEPTED, Database
 from skep.store.sql.reap import SPLIT_AFTER
@@ -32,6 +33,7 @@ from skep.store.wait_facts import (
     COUNT_LIMIT,
     BlockFacts,
     BlockWait,
+    ChainFacts,
     Delayed,
     DriverFacts,
     HostFacts,
@@ -86,7 +88,16 @@ def _request(connection: sa.Connection, request_id: int) -> RequestWait:
         last=_last_try(connection, request_id),
         block=block_facts(connection, row.block) if in_block else None,
         before=_before(connection, row),
+        chain=_chain(connection, row.place or ""),
     )
+
+
+def _chain(connection: sa.Connection, place: str) -> ChainFacts | None:
+    if not place.startswith(AFTER):
+        return ChainFacts(place) if place else None
+    first = int(place.removeprefix(AFTER))
+    query = sa.select(requests.c.place).where(requests.c.id == first)
+    return ChainFacts(connection.execute(query).scalar() or "", first)
 
 
 def _last_try(connection: sa.Connection, request_id: int) -> LastTry | None:
