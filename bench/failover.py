@@ -69,7 +69,8 @@ async def ordeal(
 
 
 def _result(figures: Figures, balance: Balance) -> Result:
-    told = {name: neat(value) for name, value in msgspec.structs.asdict(figures).items()}
+    given = msgspec.structs.asdict(figures)
+    told = {name: neat(v) if isinstance(v, float) else v for name, v in given.items()}
     lost = balance.lost + balance.doubled + balance.ledger.unaccounted
     return Result(
         name="failover",

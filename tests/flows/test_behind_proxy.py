@@ -18,9 +18,10 @@ from typing import Any
 
 import pytest
 
+from skep.testing.fleet import tell
 from skep.testing.private import free_port
 from skep.testing.processes import AgentProcess, CenterProcess
-from skep.testing.servers import Nginx
+from skep.testing.servers import Nginx, Postgres
 from skep.testing.site import DemoSite
 
 pytestmark = pytest.mark.xdist_group("cli")
@@ -52,10 +53,14 @@ class ExampleNginx(Nginx):
     """nginx with the example of deploy/, but for addresses and places of files."""
 
     center: CenterProcess
+    #: A second one, for which the example has a line in a comment.
+    other: CenterProcess | None = None
 
     def _configuration(self, port: int) -> str:
         mine = EXAMPLE.read_text()
         mine = mine.replace("127.0.0.1:8420", f"127.0.0.1:{self.center.port}")
+        if self.other is not None:
+            mine = mine.replace("# server 10.0.0.2:8420", f"server 127.0.0.1:{self.other.port}")
         mine = mine.replace("listen 443", f"listen 127.0.0.1:{port}")
         mine = re.sub(r"listen \[::\].*", "", mine)
         mine = mine.replace("/etc/skep/tls", str(self.folder))
@@ -170,3 +175,40 @@ def test_names_of_others_are_refused_behind_the_proxy_too(world: World) -> None:
     assert world.get("/livez", Host="evil.example")[0] == 403
     assert world.get("/livez", Origin="https://evil.example")[0] == 403
     assert world.get("/livez", Origin=world.url.removesuffix("/skep"))[0] == 200
+
+
+@pytest.mark.slow
+async def test_one_address_and_two_centers_behind_it(
+    nginx_server: Nginx, tmp_path: Path, postgres_server: Postgres, redis_url: str
+) -> None:
+    """Fault 15: who knows only the proxy does not notice kill -9 of the centers in turn."""
+    proxy = ExampleNginx()
+    make_certificates(proxy.folder)
+    proxy.port = free_port()
+    env = {
+        "SKEP_STORE_URL": postgres_server.fresh_database(),
+        "SKEP_BUS_URL": redis_url,
+        "SKEP_ARCHIVE_URL": str(tmp_path / "archive"),
+        "SKEP_CENTER_PUBLIC_URL": f"https://127.0.0.1:{proxy.port}/skep",
+    }
+    calls = 0
+    with (
+        CenterProcess(tmp_path / "one", env) as proxy.center,
+        CenterProcess(tmp_path / "two", env) as other,
+    ):
+        proxy.other = other
+        with proxy:
+            world = World(tmp_path, proxy.center, proxy)
+            token = {"Authorization": f"Bearer {proxy.center.admin_token}"}
+            for victim in (proxy.center, other) * 3:
+                await asyncio.to_thread(victim.kill)
+                back = asyncio.create_task(asyncio.to_thread(victim.start))
+                while not back.done():
+                    status, _, ledger = await asyncio.to_thread(
+                        lambda: world.get("/api/v1/ledger", **token)
+                    )
+                    assert (status, ledger["unaccounted"]) == (200, 0)
+                    calls += 1
+                await back
+    tell("15", kills=6, calls_through_a_proxy=calls, failed_calls=0)
+    assert calls > 6
