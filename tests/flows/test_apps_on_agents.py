@@ -147,15 +147,14 @@ async def test_limits_hold(center: AppsDouble, tmp_path: Path) -> None:
     hog = "x = bytearray(300 * 2**20)"
     files = "import os\nfor n in range(200): os.dup(1)"
     digest = center.give({"hog.py": hog, "files.py": files, "count": COUNT})
-    python = ("python3",)
     async with hosting_agent(center, tmp_path):
         late = await center.want(0, package=digest, command=("count",), limits=AppLimits(time=0.4))
         memory = await center.want(
-            1, package=digest, command=(*python, "hog.py"), restart="never",
+            1, package=digest, command=("python3", "hog.py"), restart="never",
             limits=AppLimits(memory=128),
         )  # fmt: skip
         many = await center.want(
-            2, package=digest, command=(*python, "files.py"), restart="never",
+            2, package=digest, command=("python", "files.py"), restart="never",
             limits=AppLimits(files=64),
         )  # fmt: skip
         over = await center.until_state(late, FAILED)
@@ -257,8 +256,12 @@ async def test_without_a_center_instances_go_on_and_end_before_others_get_them(
         mark = (f"SKEP_AGENT={agent.agent.id}".encode(),)
         key = await center.want(0, package=digest, command=("count",), lost_seconds=1.5)
         stays = await center.want(1, package=digest, command=("count",), lost_seconds=0)
+        once = await center.want(
+            2, package=digest, command=("count",), lost_seconds=1.5, restart="never"
+        )
         await center.until_log(key, b"begun")
         await center.until_log(stays, b"begun")
+        await center.until_log(once, b"begun")
         await center.down()
         lonely = (*mark, b"SKEP_INSTANCE=0")
         await until(lambda: not marked(lonely), 60)
@@ -267,6 +270,7 @@ async def test_without_a_center_instances_go_on_and_end_before_others_get_them(
         await center.until(lambda: bytes(center.logs[key]).count(b"begun") == 2, 60)
         report = await center.until_state(key, RUNNING)
         assert bytes(center.logs[stays]).count(b"begun") == 1
+        assert "no center was heard" in (await center.until_state(once, FAILED)).reason
     assert report.starts == 2
     assert b"asked to end" in center.logs[key]
 

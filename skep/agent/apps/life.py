@@ -331,8 +331,10 @@ class Life:
             await self._interrupted("its agent has ended; it starts again with it")
         elif wish is not None and wish.state is InstanceState.STOPPED:
             await self._end(InstanceState.STOPPED, f"told to stop; {ending.words}")
+        elif self._cut:
+            await self._interrupted(self._cut)
         elif not self._dropped:
-            await self._set(InstanceState.STARTING, self._cut or "to be started anew")
+            await self._set(InstanceState.STARTING, "to be started anew")
 
     async def _restart(self, spec: AppSpec, ending: Ending, lived: float) -> None:
         if lived >= STEADY_SECONDS:
