@@ -7,12 +7,13 @@ beat, so nobody is called dead before a full `alive_after` has passed.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from skep.errors import Fenced
+from skep.errors import Fenced, UnknownAgent
 from skep.model.agent import AgentView, Arrival, Registration, Vitals
 from skep.model.placement import PLAIN_KIND, kind_target, own_target
 from skep.runtime.clock import Clock
@@ -86,7 +87,8 @@ class Roster:
         else:
             [known] = await self._write_beats([heard])
         if not known:
-            await self.refresh()
+            self._views.pop(agent, None)
+            await self.known(agent)
             self.check_session(agent, session)
             return False
         self._given_up.discard(agent)
@@ -142,6 +144,7 @@ class Roster:
     async def look(self, agent: str) -> AgentView:
         """A fresh look; raises UnknownAgent."""
         view = self._views[agent] = await self._store.agents.get(agent)
+        self._offered.update(view.registration.kinds)
         return view
 
     def fresh(self, age: float) -> bool:
@@ -149,9 +152,10 @@ class Roster:
         return age < self._settings.alive_after
 
     async def known(self, agent: str) -> bool:
-        """Has it ever registered?"""
+        """Has it ever registered? Nobody reads a thousand rows for one that is new."""
         if agent not in self._views:
-            await self.refresh()
+            with contextlib.suppress(UnknownAgent):
+                await self.look(agent)
         return agent in self._views
 
     async def refresh(self) -> list[AgentView]:

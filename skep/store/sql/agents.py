@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -31,6 +31,9 @@ class SqlAgents:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        #: As they were read last: centers look at everybody every second, and hardly any has
+        #: described itself anew.
+        self._described: dict[bytes, Registration] = {}
 
     async def register(
         self, registration: Registration, now: float, arrival: Arrival | None = None
@@ -63,8 +66,18 @@ class SqlAgents:
 
     async def all(self) -> list[AgentView]:
         query = sa.select(agents)
-        views = await self._database.read(lambda c: [_view(row) for row in c.execute(query)])
+        views = await self._database.read(lambda c: self._views(c.execute(query)))
         return sorted(views, key=lambda view: (view.registration.name, view.id))
+
+    def _views(self, rows: Iterable[Any]) -> list[AgentView]:
+        known, seen = self._described, {}
+        views = []
+        for row in rows:
+            packed = bytes(row.registration)
+            about = seen[packed] = known.get(packed) or _registration.decode(packed)
+            views.append(_view(row, about))
+        self._described = seen
+        return views
 
     async def get(self, agent_id: str) -> AgentView:
         return await self._database.read(lambda connection: _get(connection, agent_id))
@@ -144,8 +157,8 @@ def _there(row: Any, agent_id: str) -> Any:
     return row
 
 
-def _view(row: Any) -> AgentView:
-    registration = _registration.decode(row.registration)
+def _view(row: Any, about: Registration | None = None) -> AgentView:
+    registration = about or _registration.decode(row.registration)
     labels = _labels.decode(row.labels) if row.labels else {}
     if labels:
         merged = {**registration.labels, **labels}
