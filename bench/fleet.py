@@ -189,6 +189,7 @@ def told(
         "report_ms": in_ms(found["reports"]),
         "blocks_per_second": neat(found["blocks"] / seconds),
         "blocks_fenced": found["fenced"],
+        "calls_refused": found["refused"],
         "load_late_ms": in_ms(found["late"]),
         "cores": {name: neat(share) for name, share in cores.items()},
         "center_cores_per_1000_agents": neat(cores["centers"] / thousands),

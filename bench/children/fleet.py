@@ -17,7 +17,7 @@ from random import Random
 import msgspec
 import uvloop
 
-from bench.children.fleet_lines import CommandLine, HttpLine
+from bench.children.fleet_lines import Busy, CommandLine, HttpLine
 from bench.figures import Wrong
 from skep.model.agent import Registration, Vitals
 from skep.model.block import BlockReport, Leased
@@ -75,6 +75,7 @@ class Fleet:
         self.reports: list[float] = []
         self.blocks = 0
         self.fenced = 0
+        self.refused = 0
         self.fed = 0
         self.done = 0
 
@@ -126,18 +127,27 @@ class SimAgent:
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
             vitals = Vitals(0.25, 2**30, 20, len(self._holding), 10.0, free_disk=2**34, load=0.5)
             holding = [block.held for block in self._holding]
-            reply = await _post(line, "heartbeat", Heartbeat(self.id, vitals, holding))
+            late, due = time.perf_counter() - due, due + fleet.plan.beat_every
+            try:
+                reply = await _post(line, "heartbeat", Heartbeat(self.id, vitals, holding))
+            except Busy:
+                fleet.refused += 1
+                continue
             fleet.note(fleet.beats, line.answered_at - line.sent_at)
-            fleet.note(fleet.late, line.sent_at - due)
+            fleet.note(fleet.late, late)
             if not codec.decode(reply, HeartbeatReply).known:
                 raise Wrong(f"{self.id} is not known any more")
-            due += fleet.plan.beat_every
 
     async def work(self) -> None:
         """Wait for blocks, report each after a moment."""
         line = self._hands
         while True:
-            reply = await _post(line, "lease", LeaseAsk(self.id, 1, LEASE_WAIT))
+            try:
+                reply = await _post(line, "lease", LeaseAsk(self.id, 1, LEASE_WAIT))
+            except Busy:
+                self.fleet.refused += 1
+                await asyncio.sleep(self.fleet.rng.uniform(0.5, 1.0))
+                continue
             for block in codec.decode(reply, LeaseReply).blocks:
                 await self._do(line, block)
 
@@ -258,6 +268,7 @@ async def measure(plan: Plan) -> dict[str, object]:
         "reports": fleet.reports,
         "blocks": fleet.blocks,
         "fenced": fleet.fenced,
+        "refused": fleet.refused,
         "fed": fleet.fed,
         "done": fleet.done,
         "sockets_lost": lost,

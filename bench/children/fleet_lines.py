@@ -16,6 +16,11 @@ from bench.figures import Wrong
 
 _PING, _CLOSE = 0x9, 0x8
 _LONG = 126
+UNAVAILABLE = 503
+
+
+class Busy(Wrong):
+    """The center asks to try again; agents do."""
 
 
 class HttpLine(asyncio.Protocol):
@@ -54,6 +59,8 @@ class HttpLine(asyncio.Protocol):
         self.sent_at = time.perf_counter()
         self._transport.write(head.encode() + body)
         status, content = await self._answer
+        if status == UNAVAILABLE:
+            raise Busy(f"{path}: {content[:300]!r}")
         if status >= 300:
             raise Wrong(f"{path} was answered with {status}: {content[:300]!r}")
         return content
