@@ -84,7 +84,7 @@ class Bucket:
     def _for(self, size: int) -> S3Store:
         return self._patient if size > MUCH else self._quick
 
-    async def put(self, key: str, data: bytes) -> None:
+    async def put(self, key: str, data: bytes | bytearray) -> None:
         """Write or replace; whole or not at all, and durable when it returns."""
         with self._explained("write"):
             await obstore.put_async(self._for(len(data)), key, data, use_multipart=False)

@@ -8,6 +8,7 @@ of the whole, so that a place stays good when parts become a whole. Used by cent
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -80,14 +81,22 @@ class Layout:
         """The bytes of a place, in order; None when some of them are nowhere."""
         found: list[Slice] = []
         position, end = offset, offset + length
-        for piece in self._pieces():
-            if piece.start <= position < piece.end:
-                stop = min(end, piece.end)
-                found.append(Slice(piece.key, position - piece.start, stop - position))
-                position = stop
-            if position >= end:
-                break
-        return found if position == end else None
+        while position < end:
+            piece = self._holder(position)
+            if piece is None:
+                return None
+            stop = min(end, piece.end)
+            found.append(Slice(piece.key, position - piece.start, stop - position))
+            position = stop
+        return found
+
+    def _holder(self, position: int) -> Piece | None:
+        """A part before the whole: while there are parts, nobody has compared the whole yet."""
+        after = bisect_right(self.parts, position, key=lambda part: part.start)
+        nearby = [self.parts[after - 1]] if after else []
+        whole = [self.whole] if self.whole else []
+        found = (piece for piece in (*nearby, *whole) if piece.start <= position < piece.end)
+        return next(found, None)
 
     def _pieces(self) -> list[Piece]:
         return [self.whole, *self.parts] if self.whole else self.parts

@@ -34,6 +34,7 @@ RECENT_BYTES = 64 * 2**20
 KNOWN = 1000
 #: Parts that are fetched at the same time when a whole is made.
 AT_ONCE = 8
+COMPARE_BYTES = 4 * 2**20
 #: A deleter and a sealer may meet; after so many looks nothing new can appear.
 LOOKS = 5
 
@@ -169,22 +170,28 @@ class Shelf:
         data = await self._joined(parts)
         key = whole_key(segment)
         await self._bucket.put(key, data)
-        if await self._bucket.get(key, 0, len(data)) != data:
-            raise ArchiveDown(f"{key} does not come back as it was written; its parts are kept")
+        await self._compare(key, data)
         if await self._bucket.size(part_key(segment, 0)) is None:
             log.info("%s was deleted while it was sealed", segment)
             await self._bucket.delete([key])
             return Layout()
         return Layout(Piece(key, 0, len(data)), layout.parts)
 
-    async def _joined(self, layout: Layout) -> bytes:
-        data: list[bytes] = []
+    async def _joined(self, layout: Layout) -> bytearray:
+        data = bytearray()
         for some in _few(layout.slices(0, layout.end) or []):
-            fetched = await asyncio.gather(*(self._bucket.get(*piece) for piece in some))
-            if None in fetched:
-                raise ArchiveDown("a part went away while its segment was sealed")
-            data += [one for one in fetched if one is not None]
-        return b"".join(data)
+            for part in await asyncio.gather(*(self._bucket.get(*piece) for piece in some)):
+                if part is None:
+                    raise ArchiveDown("a part went away while its segment was sealed")
+                data += part
+        return data
+
+    async def _compare(self, key: str, data: bytearray) -> None:
+        """Read it back, a bit at a time, so that it is in memory once only."""
+        for start in range(0, len(data), COMPARE_BYTES):
+            written = bytes(data[start : start + COMPARE_BYTES])
+            if await self._bucket.get(key, start, len(written)) != written:
+                raise ArchiveDown(f"{key} is not what was written there; its parts are kept")
 
     def _remember(self, segment: str, layout: Layout) -> None:
         self._known[segment] = layout

@@ -187,7 +187,7 @@ async def test_copies_of_a_center_replace_nothing(backend: S3Backend, tmp_path: 
 class MeddledBucket(Bucket):
     """Somebody deletes the segment at the moment at which its whole is written."""
 
-    async def put(self, key: str, data: bytes) -> None:
+    async def put(self, key: str, data: bytes | bytearray) -> None:
         await Shelf(self).drop(SEGMENT)
         await super().put(key, data)
 
@@ -199,6 +199,22 @@ async def test_a_segment_that_is_deleted_while_it_is_sealed_is_gone(backend: S3B
     assert await backend.keys() == []
     with pytest.raises(NotFound):
         await shelf.read(SEGMENT, places[0].offset, len(blobs[0]))
+
+
+class LyingBucket(Bucket):
+    """A storage that takes a whole, and keeps something else."""
+
+    async def put(self, key: str, data: bytes | bytearray) -> None:
+        await super().put(key, bytes(len(data)))
+
+
+async def test_parts_stay_when_the_whole_is_not_what_was_written(backend: S3Backend) -> None:
+    places, blobs = await leave_parts(backend)
+    shelf = Shelf(LyingBucket(place_of(backend.url), tuple(LOGIN.split(":"))))  # type: ignore[arg-type]  # two texts
+    with pytest.raises(ArchiveDown, match="its parts are kept"):
+        await shelf.seal(SEGMENT)
+    assert len([key for key in await backend.keys() if "/parts/" in key]) == len(places)
+    await read_all_back(backend.make(writer="reader"), places, blobs)
 
 
 @asynccontextmanager
