@@ -19,6 +19,7 @@ import msgspec
 from skep.bus.ports import Bus
 from skep.center.live import Hub
 from skep.errors import BusDown, UnknownRun
+from skep.model.app import InstanceState, wish_for
 from skep.model.generation import REQUESTS, GenerationState
 from skep.model.job import JobRun
 from skep.model.run import Run
@@ -52,9 +53,9 @@ class Reached(msgspec.Struct):
     """A process that belongs to a run, and whether it has obeyed."""
 
     run: str
-    #: agent, spider or generators.
+    #: agent, spider, generators or instance (of an application).
     kind: str
-    #: The agent, the center that keeps it, or `elsewhere`.
+    #: The agent, the center that keeps it, or `elsewhere`; of an instance its number first.
     name: str
     obeyed: bool = False
     #: Seconds that it took, None while it has not.
@@ -152,6 +153,9 @@ class Control:
         await self._publish(Word(run.id, run.state, self._center))
         if (command := AGENTS_HEAR.get(run.state)) is not None:
             await self._tell_agents(run.id, command)
+        live = [one for one in await self._store.apps.of(run.id) if not one.ended]
+        for agent in sorted({one.agent for one in live if one.agent}):
+            await self._hub.send(agent, Command("apps"))
 
     async def look_again(self, run: str) -> None:
         """Something else was left for the processes of a run, such as a restart."""
@@ -218,6 +222,11 @@ class Control:
             del self._fresh[run]
             await self.obeyed(run, "spider", state)
 
+    async def instance_is(self, run: str, no: int, state: str) -> None:
+        """An agent says how an instance is; somebody may wait for it, for a while."""
+        if run in self._fresh:
+            await self.obeyed(run, "instance", f"{no} {state}")
+
     def _answer(self, word: Word) -> None:
         for ear in self._ears:
             if word.kind != "agent":
@@ -235,6 +244,7 @@ class Control:
     async def expect(self, ear: Ear, run: str, to: RunState | None) -> None:
         """The processes of a run but its agents, and what each will say. None is a restart.
         Ask before the run is changed: then whoever is there is still known."""
+        await self._expect_instances(ear, run, to)
         kept = await self._store.job_runs.get(run)
         if kept is None or not kept.open:
             if await self._driven_elsewhere(run):
@@ -244,6 +254,16 @@ class Control:
         if kept.holder or begins:
             for kind in await self._kept_processes(kept):
                 ear.expect(run, kind, kept.holder, BEGAN if begins else ENDED)
+
+    async def _expect_instances(self, ear: Ear, run: str, to: RunState | None) -> None:
+        if to is None:
+            return
+        for one in await self._store.apps.of(run):
+            wanted = wish_for(to, one.halted)
+            begins = wanted is InstanceState.RUNNING and one.state is not InstanceState.DONE
+            if begins or (not one.ended and one.agent):
+                name = f"{one.no} on {one.agent or 'no agent yet'}"
+                ear.expect(run, "instance", name, f"{one.no} {wanted}")
 
     async def _driven_elsewhere(self, run: str) -> bool:
         try:

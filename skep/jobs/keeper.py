@@ -175,16 +175,17 @@ class Keeper:
                 run, said = await self._drive(held, job, job.spider)
             if run.state in ENDED:
                 await outflow.finish()
-                await self._close(held, run, said)
+                await self._close(held, run, said, counted=job.app is None)
             else:
                 await self._store.job_runs.release(self._center, [held.run])
         finally:
             await outflow.close()
 
-    async def _close(self, held: JobRun, run: Run, said: str) -> None:
+    async def _close(self, held: JobRun, run: Run, said: str, *, counted: bool = True) -> None:
         ledger = await self._store.ledgers.read(run.id)
         counts = f"{ledger.done} done, {ledger.dead} dead, {ledger.cancelled} cancelled"
-        outcome = f"{run.state}: {counts}" + (f"; {said}" if said else "")
+        outcome = "; ".join(filter(None, [counts if counted else "", said]))
+        outcome = f"{run.state}: {outcome}" if outcome else str(run.state)
         if run.state is RunState.FINISHED:
             # Before the row is closed: a center that dies in between tells it again.
             await self._scheduler.succeeded(held.job, held.run)

@@ -122,7 +122,7 @@ async def test_an_application_runs_on_two_agents_and_finishes(
     await run_is(center, run, "finished")
     assert not a1.has
     kept = await until(lambda: _closed(center, run))
-    assert kept.outcome.endswith("instances: 2 done")
+    assert kept.outcome == "finished: instances: 2 done"
 
 
 async def _closed(center: RunningCenter, run: str) -> Any:
@@ -163,7 +163,9 @@ async def test_pause_continue_and_stop(center: RunningCenter, hands: Hands) -> N
     a1 = await hands("a1")
     run = await started(center, **tool())
     await in_state(center, run, "running")
-    await center.admin.post("/api/v1/jobs/app/pause")
+    answer = (await center.admin.post("/api/v1/jobs/app/pause?wait=20")).json()
+    (reached,) = answer["reached"]
+    assert (reached["kind"], reached["name"], reached["obeyed"]) == ("instance", "0 on a1", True)
     await in_state(center, run, "paused")
     assert next(iter(a1.has.values())).state == "paused"
     await center.admin.post("/api/v1/jobs/app/resume")

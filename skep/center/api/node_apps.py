@@ -59,6 +59,8 @@ async def apps(call: Call) -> AppsReply:
     now = services.clock.now()
     stale = await services.store.apps.report(agent, [_told(one) for one in message.instances], now)
     services.metrics.fenced.inc(stale)
+    for one in message.instances:
+        await services.control.instance_is(one.run, one.no, one.state)
     has = {(one.run, one.no, one.token) for one in message.instances}
     wishes = await services.store.apps.wishes(agent)
     return AppsReply([it for wish in wishes if (it := await _answer(services, wish, has))])
