@@ -96,6 +96,7 @@ class Agent:
             self._taken,
         )
         self.heart = Heart(client, registration, pulse, clock, rng, self.session)
+        self.downloaders.on_trouble = self.heart.note_trouble
         self.reporter = Reporter(
             self.id, client, self.holding, self.outbox, self._settings.report_every, clock, rng
         )
@@ -167,8 +168,11 @@ class Agent:
             dropped=self.outbox.dropped + self.reporter.refused,
         )
         counts = [kind.tally.counts for kind in self._line_kinds]
+        trouble, trouble_age = self.heart.trouble
         return msgspec.structs.replace(
             vitals,
+            trouble=trouble,
+            trouble_age=trouble_age,
             switches=sum(count.switches for count in counts),
             rested=sum(count.rested for count in counts),
             blocked=sum(count.blocked for count in counts),

@@ -49,6 +49,8 @@ REGISTER = Backoff(first=0.5, cap=30.0)
 BEAT_CAP = 10.0
 #: What a beat may take beyond its interval, before a new connection is tried.
 BEAT_MARGIN = 1.0
+#: Characters of a trouble that are told.
+TROUBLE_LIMIT = 300
 #: Tickets that wait for a beat; older ones are nobody's concern any more.
 TICKETS_KEPT = 500
 #: So long before a center may call us dead, nothing is asked any more of hosts that another
@@ -91,6 +93,7 @@ class Heart:
         self._known: Registered | None = None
         #: What went wrong since a center last answered, by code.
         self._troubles: set[str] = set()
+        self._trouble = ("", 0.0)
         self._heard = clock.monotonic()
         #: When the last call was sent that a center took as a sign of life, and the first of
         #: those without too long a silence between them.
@@ -245,6 +248,17 @@ class Heart:
         if error.code not in self._troubles:
             log.warning("no center takes our beat (%s); trying on", error.detail)
         self._troubles.add(error.code)
+        self.note_trouble(f"no center took its beat: {error.detail}")
+
+    def note_trouble(self, text: str) -> None:
+        """For people, who look at the agent from the center's side."""
+        self._trouble = (text[:TROUBLE_LIMIT], self._clock.monotonic())
+
+    @property
+    def trouble(self) -> tuple[str, float]:
+        """The newest, and how many seconds ago; "" when there was none."""
+        text, at = self._trouble
+        return text, round(self._clock.monotonic() - at, 1) if text else 0.0
 
     def _in_touch(self) -> None:
         self._heard = self._clock.monotonic()

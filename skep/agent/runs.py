@@ -61,6 +61,8 @@ class Downloaders:
         self._open: dict[str, _Opened] = {}
         #: Replaced by one with newer settings, and still busy.
         self._retired: list[Downloader] = []
+        #: Told when a downloader cannot be opened, or has died.
+        self.on_trouble: Callable[[str], None] = _nobody_listens
         #: The line is being dialled: nothing is to be started.
         self.held = False
 
@@ -114,12 +116,15 @@ class Downloaders:
             return kind.open(run, settings)
         except Exception as error:
             log.exception("cannot open downloader %s for run %s", settings.downloader, run)
-            return Refusal(f"downloader {settings.downloader!r} could not be opened: {error}")
+            trouble = f"downloader {settings.downloader!r} could not be opened: {error}"
+            self.on_trouble(f"run {run}: {trouble}")
+            return Refusal(trouble)
 
     def discard(self, run: str) -> None:
         """It died: the next work of the run gets a new one."""
         if opened := self._open.pop(run, None):
             log.error("the downloader of run %s died; opening another", run)
+            self.on_trouble(f"the downloader of run {run} died")
             self._retired.append(opened.downloader)
 
     async def close_idle(self, idle: float) -> int:
@@ -152,6 +157,10 @@ class Downloaders:
         downloaders = [*(opened.downloader for opened in self._open.values()), *self._retired]
         self._open, self._retired = {}, []
         await _close_all(downloaders)
+
+
+def _nobody_listens(_trouble: str) -> None:
+    """Until somebody does."""
 
 
 async def _close_all(downloaders: Iterable[Downloader]) -> None:

@@ -32,6 +32,8 @@ class Call:
     headers: Mapping[str, str] = field(default_factory=dict)
     #: Whether the caller hung up; for answers that take their time.
     gone: Callable[[], Awaitable[bool]] = _never
+    #: The address that it came from, "" = not known.
+    origin: str = ""
 
 
 @dataclass(frozen=True, slots=True)

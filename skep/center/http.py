@@ -107,7 +107,14 @@ async def _answer(services: Services, row: Endpoint, request: Request) -> Respon
     origin = request.client.host if request.client else ""
     token = request.headers.get("authorization", "")
     who = await services.auth.identify(token, row.role, driven, origin)
-    call = Call(services, who, path, headers=request.headers, gone=request.is_disconnected)
+    call = Call(
+        services,
+        who,
+        path,
+        headers=request.headers,
+        gone=request.is_disconnected,
+        origin=origin,
+    )
     if row.asks is not None:
         call.query = _query(request, row.asks)
     if row.takes is not None:

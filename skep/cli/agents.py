@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import click
 
+from skep.cli.agent_sheet import agent_sheet, pairs, state_of
 from skep.cli.config import split_pair
 from skep.cli.options import json_option
 from skep.cli.output import age, show, show_json, table
@@ -17,6 +18,8 @@ from skep.runtime.clock import SystemClock
 #: What the agent itself must do, and what needs other words than its state.
 TOLD = ("drain", "restart", "exit")
 SAID = {"revoke": "has no credential any more"}
+#: Beats that the history of an agent is drawn from.
+POINTS = 60
 HEAD = ("AGENT", "NAME", "GROUP", "STATE", "LAST BEAT", "ACTIVE", "RATE", "OUTBOX", "VERSION")
 
 
@@ -43,13 +46,6 @@ def agents_table(lines: list[dict[str, Any]]) -> str:
     if not lines:
         return "no agents yet; `skep agent token` makes a token with which one can join"
     return table(HEAD, [_row(line) for line in lines])
-
-
-def state_of(line: dict[str, Any]) -> str:
-    """alive or dead by the center's clock; the others are a person's wish."""
-    if not line["alive"]:
-        return "dead"
-    return "alive" if line["agent"]["enabled"] else line["agent"]["aside"] or "disabled"
 
 
 def _row(line: dict[str, Any]) -> tuple[object, ...]:
@@ -98,6 +94,8 @@ def show_one(reach: Reach, agent: str, as_json: bool) -> None:
     path = f"/api/v1/agents/{quote(agent, safe='')}"
     answer = asyncio.run(_call(reach, "GET", path))
     answer["allocations"] = asyncio.run(_call(reach, "GET", f"{path}/allocations"))["items"]
+    history = asyncio.run(_call(reach, "GET", f"{path}/vitals?seconds=3600&points={POINTS}"))
+    answer["history"] = history["items"]
     show_json(answer) if as_json else show(agent_sheet(answer, SystemClock().now()))
 
 
@@ -114,75 +112,7 @@ def label(reach: Reach, agent: str, changes: tuple[str, ...], as_json: bool) -> 
         labels[name] = value
     path = f"/api/v1/agents/{quote(agent, safe='')}/labels"
     answer = asyncio.run(_call(reach, "PUT", path, {"labels": labels}))
-    show_json(answer) if as_json else show(_pairs(answer["agent"]["registration"]["labels"]))
-
-
-def _pairs(labels: dict[str, str]) -> str:
-    return " ".join(f"{name}={value}" for name, value in sorted(labels.items())) or "no labels"
-
-
-def agent_sheet(line: dict[str, Any], now: float) -> str:
-    """One agent for people."""
-    view, who = line["agent"], line["agent"]["registration"]
-    vitals = view["vitals"]
-    rows = (
-        ("agent", who["id"]),
-        ("name", who["name"]),
-        ("state", f"{state_of(line)}, last beat {age(line['last_beat_age'])} ago"),
-        ("group", who["group"]),
-        ("labels", _pairs(who["labels"])),
-        ("kinds", " ".join(who["kinds"])),
-        ("machine", f"{who['os']}, {who['cpus']} processors, {_mib(who['memory'])} memory"),
-        ("load", f"{vitals['load']:.2f}, cpu {vitals['cpu']:.0%}"),
-        ("free", f"{_mib(vitals['free_memory'])} memory, {_mib(vitals['free_disk'])} disk"),
-        ("work", f"{vitals['active']} downloads, {vitals['rate']:.0f}/s"),
-        ("outbox", f"{vitals['outbox']} results, {vitals['dropped']} dropped"),
-        ("version", who["version"] or "-"),
-        ("session", f"{view['session']}, its {'own' if view['bound'] else 'shared'} token"),
-    )
-    sheet = "\n".join(f"{name:<8}  {value}" for name, value in rows)
-    parts = [sheet]
-    if line["orders"]:
-        parts.append(_orders(line["orders"], now))
-    if line.get("allocations"):
-        parts.append(_allocations(line["allocations"], now))
-    return "\n\n".join(parts)
-
-
-def _allocations(found: list[dict[str, Any]], now: float) -> str:
-    rows = [
-        (
-            one["run"],
-            one["state"],
-            one["placement"],
-            f"{age(now - one['since'])} ago",
-            _end(one, now),
-        )
-        for one in found
-    ]
-    return table(("CHOSEN BY RUN", "STATE", "PLACEMENT", "SINCE", "UNTIL"), rows)
-
-
-def _end(one: dict[str, Any], now: float) -> str:
-    return "-" if one["until"] is None else f"{age(now - one['until'])} ago"
-
-
-def _orders(orders: list[dict[str, Any]], now: float) -> str:
-    rows = [
-        (order["no"], order["name"], f"{age(now - order['made_at'])} ago", _outcome(order, now))
-        for order in orders
-    ]
-    return table(("ORDER", "TO", "GIVEN", "STATE"), rows)
-
-
-def _outcome(order: dict[str, Any], now: float) -> str:
-    if order["ended_at"] is None:
-        return "open: repeated until it is obeyed"
-    return f"{order['outcome']}, {age(now - order['ended_at'])} ago"
-
-
-def _mib(size: int) -> str:
-    return f"{size // 2**20} MiB"
+    show_json(answer) if as_json else show(pairs(answer["agent"]["registration"]["labels"]))
 
 
 @command.command("token")

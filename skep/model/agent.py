@@ -50,6 +50,10 @@ class Vitals(msgspec.Struct, frozen=True):
     #: Free bytes where the agent keeps its files, and the machine's load over a minute.
     free_disk: Count = 0
     load: float = 0.0
+    #: The newest thing that went wrong on the agent itself, "" = nothing did, and how many
+    #: seconds ago.
+    trouble: Annotated[str, Meta(max_length=300)] = ""
+    trouble_age: float = 0.0
 
 
 class Arrival(msgspec.Struct, frozen=True):

@@ -213,7 +213,9 @@ def test_waiting_tells_dead_from_late(up: Path, site: str) -> None:
     assert "1 dead" in dead.stdout
     arguments = ("submit", "late", "-", "--new", "--wait", "--timeout", "0.3")
     assert skep(up, *arguments, text=f"{site}/slow?seconds=60\n").returncode == 8
-    assert skep(up, "runs", "cancel", "late").stdout == "late is cancelled\n"
+    told = skep(up, "runs", "cancel", "late").stdout.splitlines()
+    assert told[0] == "late is cancelled"
+    assert "1 agent: obeyed in " in told[1], "R2: it says whom the word reached"
     assert skep(up, "runs", "continue", "late").returncode == 5
     assert answer(up, "runs", "revive", "dead") == {"requests": 1}
 

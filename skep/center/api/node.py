@@ -57,6 +57,7 @@ async def register(call: Call) -> Registered:
     await services.roster.known(agent)
     check_agent(call, agent)
     about = _granted(message.registration, call.who.grant)
+    about = replace(about, address=about.address or call.origin)
     _check_description(about)
     own = bool(call.who.subject)
     came = Arrival(message.session, message.mark, message.marks, bound=own)
