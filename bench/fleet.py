@@ -37,7 +37,8 @@ from skep.testing.servers import postgres, redis
 AGENTS, CENTERS = 1000, 2
 SECONDS, WARM = 20.0, 8.0
 BEAT_EVERY = 3.0
-BLOCKS_PER_SECOND, BLOCK_SIZE, WORK_SECONDS = 50.0, 10, 10.0
+#: Each agent does a block of ten requests in ten seconds, and half of them wait for one.
+BLOCKS_PER_AGENT, BLOCK_SIZE, WORK_SECONDS = 0.05, 10, 10.0
 P99_BAR = 250.0
 MEGABYTE = 2**20
 STOP_SECONDS = 60.0
@@ -105,7 +106,7 @@ def plan_of(doors: Sequence[CenterDoor], tokens: list[str], seconds: float) -> P
         seconds,
         WARM,
         BEAT_EVERY,
-        BLOCKS_PER_SECOND,
+        BLOCKS_PER_AGENT * len(tokens),
         BLOCK_SIZE,
         WORK_SECONDS,
     )

@@ -276,7 +276,7 @@ async def measure(plan: Plan) -> dict[str, object]:
 
 
 async def _until_done(fleet: Fleet) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while fleet.done < fleet.fed:  # noqa: ASYNC110 - nobody announces it
             await asyncio.sleep(0.05)
 
