@@ -239,7 +239,7 @@ async def test_an_agent_that_ends_takes_its_instances_along_and_brings_them_back
         assert marked(mark)
     assert marked(mark) == []
     assert center.told[key].state is STARTING
-    assert center.told[key].reason == "its agent has ended; it starts again with it"
+    assert center.told[key].reason == "its agent was ended"
     async with hosting_agent(center, tmp_path):
         report = await center.until_state(key, RUNNING)
         await center.until(lambda: bytes(center.logs[key]).count(b"begun") == 2, 60)

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 from random import Random
 from typing import Any
 
 from skep.agent.apps.logs import Logs
 from skep.agent.apps.record import Record, Records
-from skep.agent.apps.running import CannotRun, Ending, NotNow, Running, Start
+from skep.agent.apps.running import CannotRun, Ending, NotNow, Start
 from skep.agent.apps.starting import Starter
+from skep.agent.apps.watch import Cause, Watch, Wishes, either, end_by_force, let_go
 from skep.model.app import INSTANCE_ENDS, AppSpec, InstanceState
 from skep.runtime.backoff import Backoff
 from skep.runtime.bell import Nudge
@@ -35,14 +35,6 @@ FLUSH_SECONDS = 3.0
 LAST_FLUSH_SECONDS = 1.0
 #: So long what an ended program has left in its pipe is read.
 OUTPUT_SECONDS = 2.0
-
-
-class Cause(Enum):
-    """Why a process of an instance ended."""
-
-    ITSELF = "by itself"
-    WISH = "told to"
-    TIME = "over its time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +63,7 @@ class Life:
         self._cut = ""
         self._dropped = False
         self._closing = False
-        #: What is running has been told to stand still.
-        self._paused = False
+        self._wishes = Wishes(self._news, self._wanted, self._shall_pause, self._goes_on)
         #: Nothing of it runs, nor will.
         self.quiet = asyncio.Event()
 
@@ -133,7 +124,7 @@ class Life:
             else:
                 await self._part()
         finally:
-            await _let_go(sending)
+            await let_go(sending)
 
     async def _live(self) -> None:
         await self._look_back()
@@ -155,9 +146,11 @@ class Life:
             await self._interrupted("its agent ended while it ran")
 
     async def _interrupted(self, reason: str) -> None:
-        never = self._spec().restart == "never"
-        state = InstanceState.FAILED if never else InstanceState.STARTING
-        await self._set(state, reason, begun=False)
+        """It was ended, and by no wish: it is begun again, if it may be."""
+        if self._spec().restart == "never":
+            await self._set(InstanceState.FAILED, f"{reason}; it is never restarted", begun=False)
+        else:
+            await self._set(InstanceState.STARTING, reason, begun=False)
 
     def _spec(self) -> AppSpec:
         assert self._wish is not None  # noqa: S101 - nothing is begun without a wish
@@ -218,10 +211,10 @@ class Life:
         preparing = asyncio.ensure_future(self._ground.starter.ready(spec, self.record))
         try:
             while not preparing.done() and self._may_run() and self._wanted():
-                await self._either(preparing, self._news.wait())
+                await either(preparing, self._news.wait())
             return await preparing if preparing.done() else None
         finally:
-            await _let_go(preparing)
+            await let_go(preparing)
 
     @property
     def _over(self) -> bool:
@@ -239,38 +232,19 @@ class Life:
         reading = asyncio.ensure_future(self.logs.take(running.output))
         try:
             await self._set(InstanceState.RUNNING, "")
-            cause = await self._watch(running, spec)
+            cause = await Watch(running, spec, self._wishes, self._ground.clock).run()
             ending = await running.wait()
         finally:
             # However this task ends, nothing of the instance goes on behind its back.
-            await asyncio.shield(_end_by_force(running))
+            await asyncio.shield(end_by_force(running))
             await self._finish_reading(reading)
         await self._judge(spec, cause, ending, self._ground.clock.monotonic() - began)
 
     async def _finish_reading(self, reading: asyncio.Future[None]) -> None:
         await asyncio.wait((reading,), timeout=OUTPUT_SECONDS)
-        await _let_go(reading)
+        await let_go(reading)
 
     # While it runs.
-
-    async def _watch(self, running: Running, spec: AppSpec) -> Cause:
-        """Until it has ended; ends it when it shall not run any more."""
-        left = spec.limits.time or None
-        self._paused = False
-        ended = asyncio.ensure_future(running.wait())
-        while not ended.done():
-            if not self._wanted():
-                await self._stop(running, spec)
-                return Cause.WISH
-            await self._pause_or_go_on(running)
-            began = self._ground.clock.monotonic()
-            await self._either(ended, self._news.wait(None if self._paused else left))
-            if left is not None and not self._paused:
-                left -= self._ground.clock.monotonic() - began
-                if left <= 0 and not ended.done():
-                    await self._stop(running, spec)
-                    return Cause.TIME
-        return Cause.ITSELF
 
     def _wanted(self) -> bool:
         wish = self._wish
@@ -278,33 +252,11 @@ class Life:
             return False
         return wish.state is not InstanceState.STOPPED and wish.round <= self.record.round
 
-    async def _pause_or_go_on(self, running: Running) -> None:
-        shall = self._wish is not None and self._wish.state is InstanceState.PAUSED
-        if shall == self._paused:
-            return
-        trouble = await (running.pause() if shall else running.resume())
-        if trouble:
-            words = f"cannot be {'paused' if shall else 'resumed'}: {trouble}"
-            await self._set(self.record.state, words)
-            return
-        self._paused = shall
-        await self._set(InstanceState.PAUSED if shall else InstanceState.RUNNING, "")
+    def _shall_pause(self) -> bool:
+        return self._wish is not None and self._wish.state is InstanceState.PAUSED
 
-    async def _stop(self, running: Running, spec: AppSpec) -> None:
-        """Ask, wait, and end it by force."""
-        await running.terminate()
-        ended = asyncio.ensure_future(running.wait())
-        await self._either(ended, self._ground.clock.sleep(spec.stop_seconds))
-        if not ended.done():
-            await running.kill()
-        await ended
-
-    async def _either(self, ended: asyncio.Future[Any], other: Awaitable[object]) -> None:
-        waiting = asyncio.ensure_future(other)
-        try:
-            await asyncio.wait((ended, waiting), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            waiting.cancel()
+    async def _goes_on(self, state: InstanceState | None, words: str) -> None:
+        await self._set(state or self.record.state, words)
 
     # When it has ended.
 
@@ -328,13 +280,15 @@ class Life:
         """By a wish, for a new round, because no center is heard, or because the agent ends."""
         wish = self._wish
         if self._closing and not self._dropped:
-            await self._interrupted("its agent has ended; it starts again with it")
+            await self._interrupted("its agent was ended")
         elif wish is not None and wish.state is InstanceState.STOPPED:
             await self._end(InstanceState.STOPPED, f"told to stop; {ending.words}")
         elif self._cut:
             await self._interrupted(self._cut)
-        elif not self._dropped:
+        elif wish is not None and wish.round > self.record.round:
             await self._set(InstanceState.STARTING, "to be started anew")
+        elif not self._dropped:
+            await self._interrupted("it was ended, and is wanted again")
 
     async def _restart(self, spec: AppSpec, ending: Ending, lived: float) -> None:
         if lived >= STEADY_SECONDS:
@@ -384,18 +338,3 @@ class Life:
                 break
         if not self._closing:
             await asyncio.to_thread(self._ground.records.forget, self.record)
-
-
-async def _let_go(task: asyncio.Future[Any]) -> None:
-    """Whatever becomes of it: it is over when this returns."""
-    task.cancel()
-    await asyncio.wait((task,))
-    if not task.cancelled() and (error := task.exception()) is not None:
-        log.debug("let go: %r", error)
-
-
-async def _end_by_force(running: Running) -> None:
-    """Nothing when it has ended already."""
-    if not running.over:
-        await running.kill()
-        await running.wait()
