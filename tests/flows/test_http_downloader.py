@@ -5,12 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import gzip
-import shutil
-import subprocess
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterator
-from itertools import pairwise
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable
 from random import Random
 
 import brotli  # type: ignore[import-untyped]  # the package ships no types
@@ -19,15 +15,12 @@ import zstandard
 
 from skep.archive.frames import read_records, split_request, split_response
 from skep.downloaders.egress import EgressPolicy
-from skep.downloaders.http import HttpDownloader, HttpKind
-from skep.downloaders.ports import Fetched
-from skep.downloaders.registry import kinds
+from skep.downloaders.http import HttpKind
 from skep.model.request import Work
 from skep.model.run import RunSettings
-from skep.runtime.clock import SystemClock
-from skep.settings import EgressSettings
 from skep.testing import servers
 from skep.testing.clock import ManualClock
+from skep.testing.downloading import LOOPBACK, PAGE, Open, body_of, http_downloaders
 from skep.testing.hostile import (
     Asked,
     HostileServer,
@@ -36,44 +29,21 @@ from skep.testing.hostile import (
     fetch,
     fetch_all,
     redirects,
-    repeats,
     says,
     sends,
-    silence,
 )
-from skep.testing.private import free_port
-
-LOOPBACK = ("127.0.0.0/8", "::1/128")
-PAGE = b"<title>A page</title>" + b"<p>with some text</p>" * 400
-Open = Callable[..., HttpDownloader]
 
 
 @pytest.fixture
 async def opened() -> AsyncIterator[Open]:
-    """Opens downloaders that may talk to loopback, and closes them at the end."""
-    made: list[HttpDownloader] = []
-
-    def open_one(
-        *, allow: tuple[str, ...] = LOOPBACK, ca_file: str = "", **settings: object
-    ) -> HttpDownloader:
-        kind = HttpKind(SystemClock(), Random(1), EgressPolicy(allow=allow), ca_file=ca_file)
-        chosen: dict[str, object] = {"time_limit": 5.0, "host_concurrency": 64} | settings
-        made.append(kind.open(f"run-{len(made)}", RunSettings(**chosen)))  # type: ignore[arg-type]  # checked by msgspec
-        return made[-1]
-
-    yield open_one
-    for downloader in made:
-        await downloader.close()
+    async with http_downloaders() as open_one:
+        yield open_one
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[HostileServer]:
     async with HostileServer({"/page": says(PAGE)}) as server:
         yield server
-
-
-def body_of(fetched: Fetched) -> bytes:
-    return split_response(read_records(fetched.frames)[0]).body
 
 
 async def test_a_page_from_nginx(opened: Open, nginx_server: servers.Nginx) -> None:
@@ -295,42 +265,6 @@ async def test_headers_of_request_win_over_those_of_the_run(
     assert {asked.headers["user-agent"] for asked in server.asked} == {"Mine/1"}
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("X-A", "a\r\nX-B: b"), ("X-A", "a\nb"), ("X-A", "a\0b"), ("X A", "b"), ("X:", "b")],
-)
-async def test_header_injection_is_refused_and_nothing_is_sent(
-    name: str, value: str, opened: Open, server: HostileServer
-) -> None:
-    work = Work(1, server.url("/page"), headers={name: value})
-    outcome = (await fetch(opened(), work)).outcome
-    assert outcome.failure == "content"
-    assert "header" in outcome.detail
-    assert server.asked == []
-
-
-@pytest.mark.parametrize(
-    "uri",
-    [
-        "file:///etc/passwd",
-        "ftp://127.0.0.1/",
-        "http://",
-        "http://a b/",
-        "nonsense",
-        "",
-        "http://[::1",
-        "http://127.0.0.1:99999/",
-        "http://a%00b:c@127.0.0.1/",
-        "//127.0.0.1/",
-        "http://good.test\\@127.0.0.1\\/",
-    ],
-)
-async def test_what_is_no_http_uri_is_refused(uri: str, opened: Open) -> None:
-    outcome = (await fetch(opened(), Work(1, uri))).outcome
-    assert outcome.failure == "content"
-    assert outcome.detail
-
-
 async def test_statuses(opened: Open, server: HostileServer) -> None:
     server.routes["/gone"] = says(b"gone for good", 410)
     server.routes["/fine"] = says(b"an odd place", 404)
@@ -358,253 +292,3 @@ async def test_retry_after_in_both_forms(server: HostileServer) -> None:
     waits = [r.outcome.retry_after for r in await fetch_all(downloader, works)]
     await downloader.close()
     assert waits == [17.0, 120.0, None, None]
-
-
-async def test_ipv6(opened: Open) -> None:
-    async with HostileServer({"/page": says(PAGE)}, host="::1") as server:
-        outcome = (await fetch(opened(), Work(1, server.url("/page")))).outcome
-    assert (outcome.failure, outcome.status, outcome.address) == ("", 200, "::1")
-
-
-SPELLINGS = """
-127.0.0.1 127.1 0x7f.1 2130706433 0177.0.0.1 0x7f000001 0.0.0.0 127.0.0.1. localhost LOCALHOST
-①②⑦.0.0.1 127。0。0。1 [::ffff:127.0.0.1] [::127.0.0.1] [0:0:0:0:0:ffff:7f00:1]
-"""
-
-
-@pytest.mark.parametrize("host", SPELLINGS.split())
-async def test_no_spelling_of_loopback_gets_past_the_policy(
-    host: str, opened: Open, server: HostileServer
-) -> None:
-    """Fault 54: reached 0, directly and through a redirect."""
-    uri = f"http://{host}:{server.port}/page"
-    downloader = opened(allow=())
-    outcome = (await fetch(downloader, Work(1, uri))).outcome
-    assert outcome.failure in {"blocked", "network", "content"}
-    assert server.asked == []
-    if host == "127.0.0.1":
-        assert outcome.failure == "blocked"
-        assert outcome.detail == (
-            "address 127.0.0.1 is not allowed (loopback); add it to egress.allow"
-        )
-        assert downloader.refused == 1
-
-
-async def test_a_redirect_into_a_closed_network_is_blocked(opened: Open) -> None:
-    """Fault 54: every hop is checked, not only the first."""
-    async with HostileServer({"/page": says(PAGE)}, host="127.0.0.2") as inner:
-        async with HostileServer({"/from": redirects(inner.url("/page"))}) as outer:
-            downloader = opened(allow=("127.0.0.1/32",))
-            outcome = (await fetch(downloader, Work(1, outer.url("/from")))).outcome
-        assert (outcome.failure, outcome.final_uri) == ("blocked", inner.url("/page"))
-        assert inner.asked == []
-
-
-async def test_a_proxy_in_the_environment_is_not_used(
-    opened: Open, server: HostileServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("http_proxy", "all_proxy", "HTTP_PROXY", "ALL_PROXY"):
-        monkeypatch.setenv(name, "http://127.0.0.1:1")
-    assert (await fetch(opened(), Work(1, server.url("/page")))).outcome.status == 200
-
-
-async def test_nobody_listens(opened: Open, unused_port: int) -> None:
-    outcome = (await fetch(opened(), Work(1, f"http://127.0.0.1:{unused_port}/"))).outcome
-    assert (outcome.failure, outcome.status) == ("network", 0)
-    assert outcome.length == 0
-
-
-async def test_a_name_that_does_not_exist(opened: Open) -> None:
-    # A label of 64 characters can be no name, so that nobody needs to be asked.
-    outcome = (await fetch(opened(), Work(1, f"http://{'a' * 64}.test/"))).outcome
-    assert outcome.failure == "network"
-    assert "resolve" in outcome.detail
-
-
-@pytest.fixture
-def unused_port() -> int:
-    return free_port()
-
-
-async def test_at_most_so_many_at_once_on_a_host(opened: Open, server: HostileServer) -> None:
-    async def slow(_asked: Asked, line: Line) -> None:
-        await asyncio.sleep(0.01)
-        await line.send(answer(b"x"))
-
-    server.routes["/slow"] = slow
-    works = [Work(n, server.url("/slow")) for n in range(30)]
-    results = await fetch_all(opened(host_concurrency=3), works)
-    assert [r.outcome.failure for r in results] == [""] * 30
-    assert server.most_busy == 3
-    assert server.connections == 3
-
-
-async def test_a_delay_between_two_starts_on_a_host(opened: Open, server: HostileServer) -> None:
-    server.routes["/from"] = redirects("/page")
-    works = [Work(n, server.url("/from" if n == 2 else "/page")) for n in range(4)]
-    await fetch_all(opened(host_delay=0.1), works)
-    times = [asked.at for asked in server.asked]
-    gaps = [after - before for before, after in pairwise(times)]
-    assert len(gaps) == 4
-    assert min(gaps) > 0.08
-
-
-async def test_a_slow_host_does_not_hold_up_another(opened: Open, server: HostileServer) -> None:
-    server.routes["/hang"] = silence
-    downloader = opened(host_concurrency=2)
-    stuck = [asyncio.ensure_future(fetch(downloader, Work(n, server.url("/hang"))))
-             for n in range(4)]  # fmt: skip
-    async with HostileServer({"/page": says(PAGE)}, host="127.0.0.3") as other:
-        outcome = (await fetch(downloader, Work(9, other.url("/page")))).outcome
-    assert outcome.status == 200
-    await downloader.close()
-    assert {(await each).outcome.failure for each in stuck} == {"lost"}
-
-
-def open_files() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
-async def test_close_ends_everything_and_leaks_nothing(server: HostileServer) -> None:
-    server.routes["/hang"] = silence
-    kind = HttpKind(SystemClock(), Random(1), EgressPolicy(allow=LOOPBACK))
-    # The executor of the loop opens nothing, but its first thread must not be counted.
-    await asyncio.get_running_loop().run_in_executor(None, open_files)
-    before = open_files() - 2 * server.connections
-    for _ in range(3):
-        downloader = kind.open("run", RunSettings(host_concurrency=4))
-        await fetch(downloader, Work(0, server.url("/page")))
-        works = [Work(n, server.url("/hang")) for n in range(8)]
-        waiting = [asyncio.ensure_future(fetch(downloader, work)) for work in works]
-        async with asyncio.timeout(5):
-            while server.busy < 4:  # noqa: ASYNC110 - the server's counter is what is meant
-                await asyncio.sleep(0.005)
-        await downloader.close()
-        assert downloader.active == 0
-        assert {(await each).outcome.failure for each in waiting} == {"lost"}
-        late = await fetch(downloader, Work(99, server.url("/page")))
-        assert (late.outcome.failure, downloader.active) == ("lost", 0)
-        await downloader.close()
-        await server.disconnected()
-    assert open_files() == before
-
-
-class TlsNginx(servers.Nginx):
-    """The same nginx with TLS and HTTP/2, and a certificate that nobody has signed."""
-
-    def make_certificate(self) -> Path:
-        openssl = shutil.which("openssl")
-        if openssl is None:
-            pytest.skip("openssl is not installed")
-        names = "subjectAltName=IP:127.0.0.1"
-        command = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-        files = ["-keyout", str(self.folder / "key.pem"), "-out", str(self.folder / "cert.pem")]
-        subprocess.run(
-            [*command, *files, "-subj", "/CN=127.0.0.1", "-addext", names],
-            check=True, capture_output=True,
-        )  # fmt: skip
-        return self.folder / "cert.pem"
-
-    def _configuration(self, port: int) -> str:
-        plain = super()._configuration(port)
-        keys = f"ssl_certificate {self.folder}/cert.pem; ssl_certificate_key {self.folder}/key.pem;"
-        return plain.replace(
-            f":{port};", f":{port} ssl http2; {keys} add_header X-V $server_protocol;"
-        )
-
-
-@pytest.fixture(scope="module")
-def tls() -> Iterator[TlsNginx]:
-    server = TlsNginx()
-    server.make_certificate()
-    with server:
-        (server.root / "page.html").write_bytes(PAGE)
-        yield server
-
-
-async def test_an_unknown_certificate_is_refused(opened: Open, tls: TlsNginx) -> None:
-    uri = f"https://127.0.0.1:{tls.port}/page.html"
-    fetched = await fetch(opened(), Work(1, uri))
-    assert (fetched.outcome.failure, fetched.outcome.status) == ("network", 0)
-    assert "certificate" in fetched.outcome.detail.lower()
-    assert fetched.frames == b""
-
-
-async def test_http2_with_a_known_certificate(opened: Open, tls: TlsNginx) -> None:
-    uri = f"https://127.0.0.1:{tls.port}/page.html"
-    downloader = opened(ca_file=str(tls.folder / "cert.pem"))
-    results = await fetch_all(downloader, [Work(n, uri) for n in range(20)])
-    assert {(r.outcome.failure, r.outcome.status) for r in results} == {("", 200)}
-    for fetched in results:
-        _, headers, body = split_response(read_records(fetched.frames)[0])
-        assert body == PAGE
-        assert ("x-v", "HTTP/2.0") in headers
-
-
-async def test_a_name_that_the_certificate_does_not_hold_is_refused(
-    opened: Open, tls: TlsNginx
-) -> None:
-    uri = f"https://localhost:{tls.port}/page.html"
-    downloader = opened(ca_file=str(tls.folder / "cert.pem"))
-    assert (await fetch(downloader, Work(1, uri))).outcome.failure == "network"
-
-
-async def test_a_thousand_pages_once_each(opened: Open, server: HostileServer) -> None:
-    works = [Work(n, server.url(f"/page?n={n}")) for n in range(1000)]
-    results = await fetch_all(opened(), works)
-    assert [r.outcome.id for r in results] == list(range(1000))
-    assert {(r.outcome.failure, r.outcome.status) for r in results} == {("", 200)}
-    assert sorted(server.paths()) == sorted(f"/page?n={n}" for n in range(1000))
-
-
-async def test_a_long_body_does_not_hold_up_the_results_of_others(
-    opened: Open, server: HostileServer
-) -> None:
-    server.routes["/long"] = repeats(b"HTTP/1.1 200 OK\r\n\r\n", b"z" * 65_536)
-    downloader = opened(body_limit=2**32, time_limit=30.0)
-    long = asyncio.ensure_future(fetch(downloader, Work(0, server.url("/long"))))
-    while not server.busy:  # noqa: ASYNC110 - the counter is what is meant
-        await asyncio.sleep(0.005)
-    async with asyncio.timeout(5):
-        assert (await fetch(downloader, Work(1, server.url("/page")))).outcome.status == 200
-    assert not long.done()
-    await downloader.close()
-    assert (await long).outcome.failure == "lost"
-
-
-async def test_a_receiver_that_fails_costs_nobody_else_a_result(
-    opened: Open, server: HostileServer, caplog: pytest.LogCaptureFixture
-) -> None:
-    def fail(_fetched: Fetched) -> None:
-        raise ValueError("on purpose")
-
-    downloader = opened()
-    downloader.start(Work(1, server.url("/page")), fail)
-    results = await fetch_all(downloader, [Work(n, server.url("/page")) for n in range(5)])
-    assert [r.outcome.status for r in results] == [200] * 5
-    while downloader.active:  # noqa: ASYNC110 - the counter is what is meant
-        await asyncio.sleep(0.005)
-    assert "on purpose" in caplog.text
-
-
-async def test_a_thread_that_dies_gives_everything_back(
-    opened: Open, server: HostileServer, caplog: pytest.LogCaptureFixture
-) -> None:
-    server.routes["/hang"] = silence
-    downloader = opened()
-    waiting = asyncio.ensure_future(fetch(downloader, Work(1, server.url("/hang"))))
-    while not server.busy:  # noqa: ASYNC110 - the counter is what is meant
-        await asyncio.sleep(0.005)
-    # The thread meets something in its inbox that is no request at all.
-    downloader._engine._inbox.append(None)  # type: ignore[arg-type]  # on purpose
-    late = await fetch(downloader, Work(2, server.url("/page")))
-    assert ((await waiting).outcome.failure, late.outcome.failure) == ("lost", "lost")
-    after = await fetch(downloader, Work(3, server.url("/page")))
-    assert (after.outcome.failure, downloader.active) == ("lost", 0)
-    assert "a download thread failed" in caplog.text
-
-
-def test_the_registry_names_what_there_is() -> None:
-    offered = kinds(SystemClock(), Random(1), EgressSettings(allow=LOOPBACK))
-    web = ("http", "https")
-    assert {name: kind.schemes for name, kind in offered.items()} == {"http": web, "curl": web}
