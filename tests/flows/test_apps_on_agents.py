@@ -5,18 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 from skep.agent.apps.offer import look
 from skep.agent.apps.orphans import marked
+from skep.agent.apps.packages import Packages
+from skep.agent.apps.running import CannotRun
 from skep.downloaders.code.isolation import detect
 from skep.downloaders.registry import isolation_of
-from skep.model.app import AppLimits, InstanceState
+from skep.model.app import AppLimits, AppSpec, InstanceState
+from skep.runtime.clock import SystemClock
 from skep.settings import AgentSettings
 from skep.testing.apps_double import AppsDouble, apps_double, hosting_agent
 from skep.testing.toy_agent import until
+from skep.wire.client import CenterClient
 
 #: Where servers are needed a missing box is a failure, not a reason to skip.
 CI = os.environ.get("CI", "").lower() in {"1", "true"}
@@ -281,3 +286,30 @@ async def test_kinds_are_offered_as_the_operator_says(center: AppsDouble, tmp_pa
         assert "image" not in center.registrations[-1].kinds
     for settings in (AgentSettings(kinds_off=("app",)), AgentSettings(code="never")):
         assert look(settings, "a", isolation_of(settings)).kinds == ()
+
+
+async def test_packages_that_nobody_uses_go_first(center: AppsDouble, tmp_path: Path) -> None:
+    """Within their bound the ones used last stay; one in use stays whatever its size."""
+    specs = [
+        AppSpec(package=center.give({"data": os.urandom(500_000)}), package_kind="zip")
+        for _ in range(3)
+    ]
+    async with CenterClient([center.url], center.token, SystemClock(), Random(1)) as client:
+        packages = Packages(tmp_path, 1_100_000, client)
+        packages.open()
+        first, second, third = specs
+        used = await packages.take(first)
+        for spec in (second, third):
+            await packages.take(spec)
+            packages.give_back(spec)
+        kept = os.listdir(tmp_path)  # noqa: PTH208 - names are enough
+        assert set(kept) == {first.package, third.package}
+        assert (used.folder / "data").stat().st_size == 500_000
+        # What a killed agent left unfinished goes; the rest is not fetched again.
+        (tmp_path / third.package / "ready").unlink()
+        center.packages.clear()
+        again = Packages(tmp_path, 1_100_000, client)
+        again.open()
+        assert (await again.take(first)).folder == used.folder
+        with pytest.raises(CannotRun, match="does not give the package"):
+            await again.take(third)
