@@ -55,9 +55,13 @@ class Layout:
         self.parts = sorted(parts, key=lambda part: part.start)
 
     @property
+    def whole_end(self) -> int:
+        return self.whole.end if self.whole else 0
+
+    @property
     def end(self) -> int:
         """Just behind the last byte that can be read without a gap from the first one."""
-        end = self.whole.end if self.whole else 0
+        end = self.whole_end
         for part in self.parts:
             if part.start > end:
                 break
@@ -74,8 +78,7 @@ class Layout:
 
     def beyond_whole(self) -> list[Piece]:
         """Parts that the whole does not hold."""
-        end = self.whole.end if self.whole else 0
-        return [part for part in self.parts if part.end > end]
+        return [part for part in self.parts if part.end > self.whole_end]
 
     def slices(self, offset: int, length: int) -> list[Slice] | None:
         """The bytes of a place, in order; None when some of them are nowhere."""

@@ -128,7 +128,8 @@ class S3Archive:
             self._full.put_nowait(name)
         elif layout.whole and len(beyond) < len(layout.parts):
             self._full.put_nowait(name)  # it was cut off while it deleted parts
-        elif committed <= (layout.whole.end if layout.whole else 0):
+        elif number_of(name) < self._number and committed <= layout.whole_end:
+            # The newest stays, as in `delete`: no number may ever be given out again.
             age = self._clock.now() - await self._shelf.newest_write(name)
             if age > ORPHAN_SECONDS:
                 await self._bucket.delete([part.key for part in beyond])
@@ -270,16 +271,15 @@ class S3Archive:
     # -- sealing
 
     async def _seal_all(self) -> None:
-        while True:
-            await self._seal(await self._full.get())
-
-    async def _seal(self, name: str) -> None:
-        """Until it is done: its parts serve as well in the meantime."""
+        """One after the other. What fails goes to the end: its parts serve in the meantime."""
         failures = 0
         while True:
+            name = await self._full.get()
             try:
-                return await self._shelf.seal(name)
+                await self._shelf.seal(name)
+                failures = 0
             except SkepError as error:
                 failures += 1
                 log.warning("%s is not sealed yet: %s", name, error.detail)
-            await self._clock.sleep(_AGAIN.delay(failures, self._rng))
+                self._full.put_nowait(name)
+                await self._clock.sleep(_AGAIN.delay(failures, self._rng))

@@ -70,6 +70,8 @@ class Shelf:
         self._bucket = bucket
         self._recent = Recent()
         self._known: OrderedDict[str, Layout] = OrderedDict()
+        #: By writer, a number that its newest segment has at least; it is never deleted.
+        self._newest: dict[str, int] = {}
 
     async def add(self, segment: str, offset: int, data: bytes) -> bool:
         """Put a part; False when there is something at its place, which is never replaced."""
@@ -127,14 +129,16 @@ class Shelf:
         """The bytes that were freed; None when it must stay, or is not ours to judge."""
         if not is_segment(segment):
             return None
-        writer = writer_of(segment)
-        found = await self.all(writer)
-        if segment not in found:
+        writer, number = writer_of(segment), number_of(segment)
+        if number >= self._newest.get(writer, 0):
+            self._newest[writer] = max(map(number_of, await self.all(writer)), default=0)
+        layout = await self.look(segment)
+        if not layout.keys():
             return 0 if writer == me else None
-        if number_of(segment) == max(map(number_of, found)):
+        if number >= self._newest[writer]:
             return None
         await self.drop(segment)
-        return found[segment].size
+        return layout.size
 
     async def drop(self, segment: str) -> None:
         """Delete all of it, also a whole that is made at this moment (see `seal`)."""
@@ -157,8 +161,8 @@ class Shelf:
             return
         if layout.parts[0].start == 0:
             layout = await self._made_whole(segment, layout)
-        end = layout.whole.end if layout.whole else 0
-        first, *others = [part.key for part in layout.parts if part.end <= end] or [""]
+        held = [part.key for part in layout.parts if part.end <= layout.whole_end]
+        first, *others = held or [""]
         if first:
             await self._bucket.delete([first])
             await self._bucket.delete(others)

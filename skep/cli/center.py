@@ -14,7 +14,9 @@ from skep.cli.options import bind_options, process_options
 @bind_options
 @click.option("--store", metavar="URL", help="sqlite:///PATH, postgresql://... or mysql://...")
 @click.option("--bus", metavar="URL", help="memory:// for one center, redis://... for several.")
-@click.option("--archive", metavar="URL", help="Folder for what was downloaded.")
+@click.option(
+    "--archive", metavar="URL", help="Folder, or s3://BUCKET/FOLDER, for what was downloaded."
+)
 def command(
     data: Path | None,
     config: Path | None,

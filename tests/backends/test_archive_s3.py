@@ -141,16 +141,18 @@ async def test_a_seal_that_was_cut_off_is_taken_up(backend: S3Backend, step: str
 
 
 async def test_what_nobody_points_to_is_deleted_when_it_is_old(backend: S3Backend) -> None:
-    """Of a center that was killed between the PUT and the commit."""
-    places, blobs = await leave_parts(backend)
-    soon, late = (ManualClock(time.time() + ORPHAN_SECONDS + d) for d in (-300, 300))
-    for clock, left in ((soon, 5), (late, 0)):
+    """Of a center that was killed between the PUT and the commit. Its number stays taken."""
+    _, blobs = await leave_parts(backend)
+    for hours, left in ((2.0, 5), (0.5, 6), (2.0, 1)):
+        clock = ManualClock(time.time() + hours * ORPHAN_SECONDS)
         archive = S3Archive(backend.bucket, "w", SEGMENT_BYTES, backend.home, clock=clock)
         await archive.open(committed())
-        assert len(await backend.keys()) == left
-        (place,) = await archive.append(blobs[:1]) if not left else [places[0]]
-        assert place.segment == SEGMENT if left else place.segment > SEGMENT
+        assert len(await backend.keys()) == left, "the newest stays, and so does what is young"
+        if left == 5:
+            (place,) = await archive.append(blobs[:1])
+            assert place.segment > SEGMENT
         await archive.close()
+    await read_all_back(archive, [place], blobs[:1])
 
 
 async def test_a_late_put_is_no_part_of_a_sealed_segment(backend: S3Backend) -> None:
@@ -159,10 +161,12 @@ async def test_a_late_put_is_no_part_of_a_sealed_segment(backend: S3Backend) -> 
     end = (await backend.shelf.look(SEGMENT)).end
     await backend.shelf.seal(SEGMENT)
     await backend.bucket.put(part_key(SEGMENT, end), b"late")
+    newer = whole_key(SEGMENT.replace("1.warc", "2.warc"))
+    await backend.bucket.put(newer, b"the newest")
     clock = ManualClock(time.time() + ORPHAN_SECONDS + 300)
     archive = S3Archive(backend.bucket, "w", SEGMENT_BYTES, backend.home, clock=clock)
     await archive.open(committed(*zip(places, blobs, strict=True)))
-    assert await backend.keys() == [whole_key(SEGMENT)]
+    assert await backend.keys() == [whole_key(SEGMENT), newer]
     await read_all_back(archive, places, blobs)
     await archive.close()
 
@@ -182,6 +186,25 @@ async def test_copies_of_a_center_replace_nothing(backend: S3Backend, tmp_path: 
     await asyncio.gather(*(twin.close() for twin in twins))
     places, blobs = [place for place, _ in kept], [blob for _, blob in kept]
     await read_all_back(backend.make(writer="reader"), places, blobs)
+
+
+async def test_segments_of_a_folder_are_copied_into_a_bucket(
+    backend: S3Backend, tmp_path: Path
+) -> None:
+    """As docs/how-to/archive.md says: the places stay, and the center goes on behind them."""
+    folder = open_archive(str(tmp_path / "archive"), "w", 6000)
+    await folder.open(committed())
+    blobs = pages(40)
+    places = [(await folder.append([blob]))[0] for blob in blobs]
+    await folder.close()
+    for path in (tmp_path / "archive").glob("*.warc.zst"):
+        await backend.bucket.put(f"w/{path.name}", path.read_bytes())
+    archive = backend.make()
+    await archive.open(committed(*zip(places, blobs, strict=True)))
+    (place,) = await archive.append(blobs[:1])
+    assert place.segment > max(place.segment for place in places)
+    await read_all_back(archive, [*places, place], [*blobs, blobs[0]])
+    await archive.close()
 
 
 class MeddledBucket(Bucket):
