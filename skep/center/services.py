@@ -213,7 +213,9 @@ def build(
         placement=placement,
         intake=intake,
         dispatcher=dispatcher,
-        leases=Leases(settings.lanes, store, bus, clock, dispatcher, manners),
+        leases=Leases(
+            settings.lanes, store, bus, clock, dispatcher, manners, renew_every=BEATS_EVERY
+        ),
         manners=manners,
         ingest=Ingest(settings.lanes, store, archive, clock, rng, manners),
         work=work,

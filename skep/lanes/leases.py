@@ -18,6 +18,7 @@ from skep.model.manners import Manners
 from skep.model.run import RunSettings
 from skep.model.site import Pace
 from skep.runtime.clock import Clock
+from skep.runtime.together import Together
 from skep.settings import LaneSettings
 from skep.store.facts import Freed, HeldSite
 from skep.store.ports import Store
@@ -37,7 +38,11 @@ class Leases:
         clock: Clock,
         dispatcher: Dispatcher,
         manners: Manners,
+        *,
+        renew_every: float | None = None,
     ) -> None:
+        """`renew_every`: renewals are written together, no more often than this, in seconds;
+        None = each by itself."""
         self._settings = settings
         self._manners = manners
         self._store = store
@@ -45,6 +50,9 @@ class Leases:
         self._clock = clock
         self._dispatcher = dispatcher
         self._tick = 0
+        self._renewals: Together[tuple[str, Sequence[Held]], list[int]] | None = None
+        if renew_every is not None:
+            self._renewals = Together(self._renew, renew_every)
 
     async def lease(
         self, agent: str, want: int, targets: Sequence[str] | None = None
@@ -93,8 +101,16 @@ class Leases:
 
     async def renew(self, agent: str, held: Sequence[Held]) -> list[int]:
         """Returns the blocks that the agent must forget."""
+        if not held:
+            return []
+        if self._renewals is not None:
+            return await self._renewals.ask(agent, (agent, held))
+        [lost] = await self._renew([(agent, held)])
+        return lost
+
+    async def _renew(self, asks: list[tuple[str, Sequence[Held]]]) -> list[list[int]]:
         until = self._clock.now() + self._settings.lease_seconds
-        return await self._store.blocks.renew(held, agent, until)
+        return await self._store.blocks.renew_many(asks, until)
 
     async def give_back(self, agent: str, held: Sequence[Held], reason: str) -> int:
         refs = await self._store.blocks.give_back(held, agent, self._clock.now(), reason)

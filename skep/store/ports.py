@@ -215,6 +215,11 @@ class Blocks(Protocol):
     async def renew(self, held: Sequence[Held], agent: str, until: float) -> list[int]:
         """Extend leases; returns the blocks that are not (or no longer) this agent's."""
 
+    async def renew_many(
+        self, asks: Sequence[tuple[str, Sequence[Held]]], until: float
+    ) -> list[list[int]]:
+        """`renew` for several agents at once, each with what it holds; answers in order."""
+
     async def settle(
         self, settlements: Sequence[Settlement], now: float, manners: Manners | None = None
     ) -> list[Verdict]:

@@ -61,19 +61,15 @@ class SqlBlocks:
         )
 
     async def renew(self, held: Sequence[Held], agent: str, until: float) -> list[int]:
-        if not held:
-            return []
+        [lost] = await self.renew_many([(agent, held)], until)
+        return lost
 
-        def work(tx: Tx) -> list[int]:
-            mine = _held_by(tx, held, agent)
-            if mine:
-                # No further than the run's patience: then the lease runs out, and `reap`
-                # gives the block to another agent.
-                bound = sa.func.coalesce(blocks.c.answer_by, until)
-                _update_blocks(tx, mine, lease_until=sa.case((bound < until, bound), else_=until))
-            return [item.block for item in held if item.block not in mine]
-
-        return await self._database.write(work)
+    async def renew_many(
+        self, asks: Sequence[tuple[str, Sequence[Held]]], until: float
+    ) -> list[list[int]]:
+        if not any(held for _, held in asks):
+            return [[] for _ in asks]
+        return await self._database.write(lambda tx: _renew(tx, asks, until))
 
     async def settle(
         self, settlements: Sequence[Settlement], now: float, manners: Manners | None = None
@@ -231,17 +227,40 @@ def _leased(tx: Tx, row: Any, run_id: str, body: bytes, *, begun: bool) -> Lease
     return Leased(row.id, row.token + 1, run_id, row.size, body, skip)
 
 
-def _held_by(tx: Tx, held: Sequence[Held], agent: str) -> dict[int, Any]:
-    """Blocks among `held` that are in this agent's hands under just these tokens."""
-    tokens = {item.block: item.token for item in held}
+def _renew(tx: Tx, asks: Sequence[tuple[str, Sequence[Held]]], until: float) -> list[list[int]]:
+    rows = {row.id: row for row in _in_use(tx, [item for _, held in asks for item in held])}
+
+    def is_mine(agent: str, item: Held) -> bool:
+        row = rows.get(item.block)
+        return row is not None and (row.agent, row.token) == (agent, item.token)
+
+    lost = [[item.block for item in held if not is_mine(agent, item)] for agent, held in asks]
+    mine = [item.block for agent, held in asks for item in held if is_mine(agent, item)]
+    if mine:
+        # No further than the run's patience: then the lease runs out, and `reap` gives the
+        # block to another agent.
+        bound = sa.func.coalesce(blocks.c.answer_by, until)
+        _update_blocks(tx, mine, lease_until=sa.case((bound < until, bound), else_=until))
+    return lost
+
+
+def _in_use(tx: Tx, held: Sequence[Held]) -> list[Any]:
+    """Blocks among `held` that somebody has, locked."""
     query = (
         sa.select(blocks)
-        .where(sa.literal_column(f"blocks.id IN ({id_list(tokens)})"))
-        .where(USING_BLOCKS, blocks.c.agent == agent)
+        .where(sa.literal_column(f"blocks.id IN ({id_list(item.block for item in held)})"))
+        .where(USING_BLOCKS)
         .order_by(blocks.c.id)
         .with_for_update()
     )
-    return {row.id: row for row in tx.execute(query) if row.token == tokens[row.id]}
+    return list(tx.execute(query))
+
+
+def _held_by(tx: Tx, held: Sequence[Held], agent: str) -> dict[int, Any]:
+    """Blocks among `held` that are in this agent's hands under just these tokens."""
+    tokens = {item.block: item.token for item in held}
+    mine = (row for row in _in_use(tx, held) if row.agent == agent)
+    return {row.id: row for row in mine if row.token == tokens[row.id]}
 
 
 def _give_back(tx: Tx, held: Sequence[Held], agent: str, now: float, reason: str) -> list[BlockRef]:

@@ -81,6 +81,9 @@ class LeasePromises:
         assert await store.blocks.renew([mine.held], "other", LATER) == [mine.id]
         assert await store.blocks.renew([held[4]], "agent", LATER) == [mine.id]
         assert await store.blocks.renew([], "agent", LATER) == []
+        asks = [("agent", [held[4], held[0]]), ("other", [held[0]]), ("third", [])]
+        assert await store.blocks.renew_many(asks, LATER + 60) == [[mine.id], [held[0].block], []]
+        assert await store.blocks.renew_many([], LATER) == []
 
     async def test_given_back_is_ready_at_once(self, store: Store) -> None:
         one, two = await leased(store, 20)
