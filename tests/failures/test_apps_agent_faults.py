@@ -183,14 +183,14 @@ async def test_a_log_arrives_completely_and_once(
 async def test_nothing_outlives_its_application(tmp_path: Path, program: str) -> None:
     """Without a box, and in the box of an agent that is not root: what went into a session of
     its own ends with the rest."""
-    (tmp_path / "leaves").write_text("#!/bin/sh\nsetsid sleep 3600 &\necho begun\nexit 6\n")
+    (tmp_path / "leaves").write_text("#!/bin/sh\nsetsid sleep 3600 &\ntouch $HOME/a\npwd\nexit 6\n")
     (tmp_path / "leaves").chmod(0o755)
     processes = Processes(Isolation(program, "for the test", own_user=False), AgentSettings())
     agent = f"plain-{os.getpid()}"
     start = Start(AppSpec(("leaves",)), "r", 0, 1, agent, tmp_path, tmp_path)
     running = await processes.start(start)
     ending = await running.wait()
-    said = os.read(running.output, 100)
+    said = os.read(running.output, 1000)
     os.close(running.output)
-    assert (ending.code, said) == (6, b"begun\n")
+    assert (ending.code, said.decode()) == (6, f"{tmp_path}\n")
     assert marked((f"SKEP_AGENT={agent}".encode(),)) == []

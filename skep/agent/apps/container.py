@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from skep.agent.apps.running import CannotRun, Ending, NotNow, Start, ended
+from skep.agent.apps.running import CannotRun, Ending, NotNow, Start, ended, lower_of
 from skep.agent.apps.tool import run_tool, tool_environment
 from skep.settings import AgentSettings
 
@@ -152,11 +152,11 @@ class Containers:
         words += ["--security-opt", "no-new-privileges"]
         if self._engine.podman:
             words += ["--http-proxy=false"]  # the agent's own way out is not the application's
-        if memory := limits.memory or self._settings.app_memory:
+        if memory := lower_of(limits.memory, self._settings.app_memory):
             words += ["--memory", f"{memory}m"]
         if limits.cpus:
             words += ["--cpus", str(limits.cpus)]
-        if processes := limits.processes or self._settings.app_processes:
+        if processes := lower_of(limits.processes, self._settings.app_processes):
             words += ["--pids-limit", str(processes)]
         if limits.files:
             words += ["--ulimit", f"nofile={limits.files}:{limits.files}"]

@@ -16,13 +16,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from skep.agent.apps.orphans import end_marked, marks
-from skep.agent.apps.running import CannotRun, Ending, NotNow, Start, ended
+from skep.agent.apps.running import CannotRun, Ending, NotNow, Start, ended, lower_of
 from skep.downloaders.code.birth import descendants
 from skep.downloaders.code.isolation import ENVIRONMENT, SCRATCH, Isolation, box_arguments
 from skep.downloaders.code.pool import FIRST_UID, UIDS
@@ -52,10 +53,14 @@ class Processes:
             raise CannotRun("it wants the network; this agent gives none (agent.code_network)")
         # Another number for every one: two applications with one user could end each other.
         uid = FIRST_UID + secrets.randbelow(UIDS) if self._isolation.own_user else 0
-        home = SCRATCH if self._isolation.boxed else await asyncio.to_thread(_home, start, uid)
-        order = self._order(start, uid, home)
-        # On the loop's own thread: a box ends with the thread that made it.
-        program = self._spawn(start, order)
+        home = None if self._isolation.boxed else await asyncio.to_thread(_home, uid)
+        try:
+            order = self._order(start, uid, SCRATCH if home is None else str(home))
+            # On the loop's own thread: a box ends with the thread that made it.
+            program = self._spawn(start, order, home)
+        except BaseException:
+            await asyncio.to_thread(_remove, home)
+            raise
         try:
             await asyncio.to_thread(program.hear)
         except BaseException:
@@ -70,20 +75,20 @@ class Processes:
         folder = start.package or start.folder
         # The kernel counts by user: the agent's own user has processes enough already.
         countable = self._isolation.boxed or self._isolation.own_user
-        processes = _lower(limits.processes, self._settings.app_processes) if countable else 0
+        processes = lower_of(limits.processes, self._settings.app_processes) if countable else 0
         return {
             "program": find(spec, folder, start.paths),
             "command": list(spec.command),
             "folder": str(folder),
             "environment": environment(start, home),
             "uid": uid,
-            "memory": _lower(limits.memory, self._settings.app_memory) * 2**20,
+            "memory": lower_of(limits.memory, self._settings.app_memory) * 2**20,
             "processes": processes + EXTRA_PROCESSES if processes else 0,
             "files": limits.files,
             "cpus": limits.cpus,
         }
 
-    def _spawn(self, start: Start, order: dict[str, Any]) -> Program:
+    def _spawn(self, start: Start, order: dict[str, Any], home: Path | None) -> Program:
         ask = os.memfd_create("skep")
         os.write(ask, json.dumps(order).encode())
         os.lseek(ask, 0, os.SEEK_SET)
@@ -108,8 +113,8 @@ class Processes:
         finally:
             for fd in (ask, tell, write, info_write):
                 os.close(fd)
-        mark = marks(start)
-        return Program(process, output, told, info, self._isolation.boxed, mark)
+        boxed = self._isolation.boxed
+        return Program(process, output, told, info, boxed, marks(start), home)
 
     def _command(self, start: Start, ask: int, tell: int, info: int) -> list[str]:
         launch = [sys.executable, "-I", "-S", str(LAUNCHER), str(ask), str(tell)]
@@ -136,6 +141,8 @@ class Program:
     _info: int
     _boxed: bool
     _mark: tuple[bytes, ...]
+    #: Its own folder, where there is no box.
+    _home: Path | None
     over: bool = False
     #: The first process in the box, whose end is the end of all; the group of the application
     #: goes by its number.
@@ -171,6 +178,7 @@ class Program:
         if self._inner_fd >= 0:
             await asyncio.to_thread(_wait_for, self._inner_fd)
             os.close(self._inner_fd)
+        await asyncio.to_thread(_remove, self._home)
         return ending
 
     async def terminate(self) -> None:
@@ -248,17 +256,17 @@ def environment(start: Start, home: str) -> dict[str, str]:
     }
 
 
-def _lower(asked: int, allowed: int) -> int:
-    return min(asked, allowed) if asked and allowed else asked or allowed
-
-
-def _home(start: Start, uid: int) -> str:
-    """Where there is no box: a folder that goes with the instance."""
-    home = start.folder / "home"
-    home.mkdir(exist_ok=True)
+def _home(uid: int) -> Path:
+    """Where there is no box: a folder that goes with the process."""
+    home = Path(tempfile.mkdtemp(prefix="skep-app-"))
     if uid:
         os.chown(home, uid, uid)
-    return str(home)
+    return home
+
+
+def _remove(home: Path | None) -> None:
+    if home is not None:
+        shutil.rmtree(home, ignore_errors=True)
 
 
 def _read_all(fd: int) -> bytes:

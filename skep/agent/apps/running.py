@@ -70,6 +70,11 @@ class Start:
         }
 
 
+def lower_of(asked: int, allowed: int) -> int:
+    """What a job gets of what its agent allows; 0 = any."""
+    return min(asked, allowed) if asked and allowed else asked or allowed
+
+
 class Running(Protocol):
     """A program that was started."""
 
