@@ -6,7 +6,8 @@ For tests of placement, with a real center over real HTTP. Nothing is ever downl
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from skep.model.agent import Registration, Vitals
@@ -63,6 +64,23 @@ class Hand:
         verdicts = await self.hand.report(BlockReport(block.id, block.token, outcomes))
         assert verdicts == ["stored"]
         return ids
+
+
+@asynccontextmanager
+async def joining(center: RunningCenter) -> AsyncIterator[Callable[..., Awaitable[Hand]]]:
+    """Lets agents join by name; all of them leave at the end."""
+    hands: list[Hand] = []
+
+    async def join(name: str, **about: Any) -> Hand:
+        hand = await Hand(center, name, **about).start()
+        hands.append(hand)
+        return hand
+
+    try:
+        yield join
+    finally:
+        for hand in hands:
+            await hand.die()
 
 
 async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 15.0) -> float:

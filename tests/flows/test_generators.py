@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
 
 from skep.cli.main import run as command_line
-from skep.embed import LocalAgent
 from skep.jobs.documents import read_documents
 from skep.jobs.sitemap_source import maps_run
 from skep.model.generation import Generation
-from skep.runtime.clock import SystemClock
 from skep.testing.centers import RunningCenter, running_center
+from skep.testing.job_ground import fired, local_agent, until_found
 from skep.testing.site import DemoSite
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -41,29 +39,13 @@ async def center(tmp_path: Path) -> AsyncIterator[RunningCenter]:
 
 @pytest.fixture
 async def with_agent(center: RunningCenter) -> AsyncIterator[RunningCenter]:
-    agent = LocalAgent(center.local, SystemClock(), Random(3))
-    await agent.start()
-    try:
+    async with local_agent(center):
         yield center
-    finally:
-        await agent.stop()
-
-
-async def until(look: Callable[[], Awaitable[Any]]) -> Any:
-    async with asyncio.timeout(SECONDS):
-        while not (found := await look()):  # noqa: ASYNC110 - other processes have no bell
-            await asyncio.sleep(0.02)
-    return found
 
 
 async def put(center: RunningCenter, name: str, *generators: Any, **more: Any) -> Any:
     document = {"name": name, "generators": list(generators), **more}
     return await center.admin.put(f"/api/v1/jobs/{name}", document)
-
-
-async def fired(center: RunningCenter, job: str) -> str:
-    run: str = (await center.admin.post(f"/api/v1/jobs/{job}/run")).json()["run"]
-    return run
 
 
 async def through(center: RunningCenter, run: str) -> list[Generation]:
@@ -73,7 +55,7 @@ async def through(center: RunningCenter, run: str) -> list[Generation]:
         found = await center.services.store.generations.of(run)
         return found if found and all(one.state != "running" for one in found) else None
 
-    found: list[Generation] = await until(look)
+    found: list[Generation] = await until_found(look)
     return found
 
 
@@ -246,7 +228,7 @@ async def test_failures_are_told(center: RunningCenter, what: str) -> None:
     run = await fired(center, "j")
     (one,) = await through(center, run)
     assert (one.state, told in one.detail) == ("failed", True), one
-    await until(lambda: _is(center, run, "failed"))
+    await until_found(lambda: _is(center, run, "failed"))
     assert told in (await center.services.store.runs.get(run)).reason
     alerts = (await center.admin.get("/api/v1/alerts")).json()["items"]
     assert any(a["kind"] == "job_failed" and told in a["detail"] for a in alerts)
@@ -292,7 +274,7 @@ async def test_a_run_is_finished_after_its_generators(with_agent: RunningCenter)
         )
         assert answer.status == 200, answer.content
         run = await fired(center, "j")
-        await until(lambda: _is(center, run, "finished"))
+        await until_found(lambda: _is(center, run, "finished"))
     (one,) = await center.services.store.generations.of(run)
     assert figures(one) == ("done", 3, 3, 0, 0)
     assert (await center.ledger(run)).accepted == 3
@@ -312,7 +294,7 @@ async def test_a_cron_line_of_its_own(center: RunningCenter) -> None:
         found = await store.job_runs.of("j", 10)
         return [one for one in found if one.fire_key.startswith("generator often ")]
 
-    by_itself = (await until(fires))[-1]
+    by_itself = (await until_found(fires))[-1]
     assert [one.name for one in await through(center, by_itself.run)] == ["often"]
     assert [one.name for one in await through(center, await fired(center, "j"))] == ["plain"]
     assert [one.job for one in await store.fires.planned()] == ["j#often"]
@@ -337,7 +319,7 @@ async def test_agents_fetch_sitemaps(with_agent: RunningCenter) -> None:
         async def finished() -> bool:
             return (await with_agent.services.store.runs.get(run)).state == "finished"
 
-        await until(finished)
+        await until_found(finished)
         assert (site.hits["/sitemap.xml"], site.hits["/page/7"]) == (1, 1)
     maps = await with_agent.services.store.runs.get(maps_run(run, 0))
     assert (maps.state, maps.job) == ("finished", "j")
@@ -357,7 +339,7 @@ async def test_a_sitemap_that_is_not_there(with_agent: RunningCenter) -> None:
         async def failed() -> bool:
             return (await with_agent.services.store.runs.get(run)).state == "failed"
 
-        await until(failed)
+        await until_found(failed)
         stopped = await with_agent.admin.post("/api/v1/jobs/j/stop")
         assert stopped.status == 200, stopped.content
 

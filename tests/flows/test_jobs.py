@@ -6,17 +6,15 @@ import asyncio
 import os
 import shutil
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
 
 from skep.center.auth import Role
-from skep.embed import LocalAgent
-from skep.runtime.clock import SystemClock
 from skep.testing.centers import Answer, Caller, RunningCenter, running_center
+from skep.testing.job_ground import fired, local_agent, until_found
 from skep.testing.site import DemoSite
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -32,37 +30,17 @@ QUICK: dict[str, Any] = {
 
 @pytest.fixture
 async def center(tmp_path: Path) -> AsyncIterator[RunningCenter]:
-    async with running_center(tmp_path / "data", **QUICK) as running:
-        agent = LocalAgent(running.local, SystemClock(), Random(3))
-        await agent.start()
-        try:
-            yield running
-        finally:
-            await agent.stop()
-
-
-async def until(look: Callable[[], Awaitable[Any]]) -> Any:
-    """What `look` finds, as soon as it finds something."""
-    async with asyncio.timeout(SECONDS):
-        while not (found := await look()):  # noqa: ASYNC110 - other processes have no bell
-            await asyncio.sleep(0.02)
-    return found
+    async with running_center(tmp_path / "data", **QUICK) as running, local_agent(running):
+        yield running
 
 
 async def hits(site: DemoSite, count: int) -> None:
     """The site was asked so often."""
-    await until(lambda: asyncio.sleep(0, sum(site.hits.values()) >= count))
+    await until_found(lambda: asyncio.sleep(0, sum(site.hits.values()) >= count))
 
 
 async def applied(center: RunningCenter, name: str, **document: Any) -> Any:
     return (await center.admin.put(f"/api/v1/jobs/{name}", {"name": name, **document})).json()
-
-
-async def fired(center: RunningCenter, job: str, key: str = "") -> str:
-    headers = {"Idempotency-Key": key} if key else {}
-    answer = await center.admin.send("POST", f"/api/v1/jobs/{job}/run", headers=headers)
-    run: str = answer.json()["run"]
-    return run
 
 
 async def job_run(center: RunningCenter, run: str) -> Any:
@@ -74,7 +52,7 @@ async def closed(center: RunningCenter, run: str) -> Any:
         row = await job_run(center, run)
         return row if row and not row.open else None
 
-    return await until(look)
+    return await until_found(look)
 
 
 async def state_of(center: RunningCenter, run: str) -> str:
@@ -95,7 +73,7 @@ async def child_of(center: RunningCenter, run: str, other_than: int = 0) -> int:
         pid = child(center, run)
         return 0 if pid == other_than else pid
 
-    pid: int = await until(look)
+    pid: int = await until_found(look)
     return pid
 
 
@@ -263,7 +241,7 @@ async def test_pause_resume_and_stop_by_the_jobs_name(center: RunningCenter) -> 
         await hits(site, 20)
         paused = (await center.admin.post("/api/v1/jobs/crawl/pause")).json()
         assert [moved["id"] for moved in paused["runs"]] == [run]
-        await until(lambda: asyncio.sleep(0, not child(center, run)))
+        await until_found(lambda: asyncio.sleep(0, not child(center, run)))
         assert await state_of(center, run) == "paused"
         resumed = await center.admin.post("/api/v1/jobs/crawl/resume")
         assert resumed.status == 200, resumed.content
@@ -284,9 +262,9 @@ async def test_a_spider_that_cannot_start_rests_with_its_reason(center: RunningC
     async def rests() -> bool:
         return await state_of(center, run) in {"paused", "failed"}
 
-    await until(rests)
-    await until(lambda: asyncio.sleep(0, not child(center, run)))
-    row = await until(lambda: job_run(center, run))
+    await until_found(rests)
+    await until_found(lambda: asyncio.sleep(0, not child(center, run)))
+    row = await until_found(lambda: job_run(center, run))
     assert (row.starts, "there is no module" in row.log) == (1, True), row
     alerts = (await center.admin.get("/api/v1/alerts")).json()["items"]
     assert any(a["kind"] == "job_failed" and "no module" in a["detail"] for a in alerts)
@@ -333,7 +311,7 @@ async def failed(center: RunningCenter, run: str) -> Any:
     async def look() -> bool:
         return await state_of(center, run) == "failed" and not child(center, run)
 
-    await until(look)
+    await until_found(look)
     return await job_run(center, run)
 
 

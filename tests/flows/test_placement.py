@@ -12,7 +12,7 @@ import pytest
 
 from skep.model.agent import Vitals
 from skep.testing.centers import RunningCenter, running_center
-from skep.testing.hands import Hand, agents_of, open_run, until
+from skep.testing.hands import Hand, agents_of, joining, open_run, until
 from skep.wire.messages import Command
 
 SITE = "http://127.0.0.1"
@@ -29,16 +29,8 @@ async def center(tmp_path: Path) -> AsyncIterator[RunningCenter]:
 
 @pytest.fixture
 async def fleet(center: RunningCenter) -> AsyncIterator[Callable[..., Awaitable[Hand]]]:
-    hands: list[Hand] = []
-
-    async def join(name: str, **about: Any) -> Hand:
-        hand = await Hand(center, name, **about).start()
-        hands.append(hand)
-        return hand
-
-    yield join
-    for hand in hands:
-        await hand.die()
+    async with joining(center) as join:
+        yield join
 
 
 async def fill(center: RunningCenter, run: str, count: int = 20) -> None:

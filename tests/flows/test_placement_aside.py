@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from skep.testing.centers import RunningCenter, running_center
-from skep.testing.hands import Hand, agents_of, open_run, until
+from skep.testing.hands import Hand, agents_of, joining, open_run, until
 
 SITE = "http://127.0.0.1"
 
@@ -24,10 +24,8 @@ async def center(tmp_path: Path) -> AsyncIterator[RunningCenter]:
 
 @pytest.fixture
 async def hands(center: RunningCenter) -> AsyncIterator[dict[str, Hand]]:
-    joined = {name: await Hand(center, name).start() for name in ("a", "b")}
-    yield joined
-    for hand in joined.values():
-        await hand.die()
+    async with joining(center) as join:
+        yield {name: await join(name) for name in ("a", "b")}
 
 
 async def told(center: RunningCenter, agent: str, verb: str) -> None:

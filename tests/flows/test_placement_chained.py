@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from skep.testing.centers import RunningCenter, running_center, works_of
-from skep.testing.hands import Hand, agents_of, open_run, until
+from skep.testing.hands import Hand, agents_of, joining, open_run, until
 
 SITE = "http://127.0.0.1"
 #: Long enough for a machine that is busy with other things.
@@ -29,16 +29,8 @@ async def center(tmp_path: Path) -> AsyncIterator[RunningCenter]:
 
 @pytest.fixture
 async def fleet(center: RunningCenter) -> AsyncIterator[Callable[..., Awaitable[Hand]]]:
-    hands: list[Hand] = []
-
-    async def join(name: str, **about: Any) -> Hand:
-        hand = await Hand(center, name, **about).start()
-        hands.append(hand)
-        return hand
-
-    yield join
-    for hand in hands:
-        await hand.die()
+    async with joining(center) as join:
+        yield join
 
 
 async def find(center: RunningCenter, parents: list[int], each: int = 3) -> None:

@@ -11,16 +11,14 @@ import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import psutil
 import pytest
 
-from skep.embed import LocalAgent
-from skep.runtime.clock import SystemClock
 from skep.testing.centers import RunningCenter, running_center
 from skep.testing.fleet import tell
+from skep.testing.job_ground import ENDLESS_GENERATOR, ENDLESS_SPIDER, local_agent
 from skep.testing.servers import Postgres
 from skep.testing.site import DemoSite
 
@@ -35,35 +33,6 @@ SLOW: dict[str, Any] = {
     "jobs_keep_every": 30.0,
     "jobs_lease_seconds": 120.0,
 }
-SPIDER = """
-import skep
-
-
-class Endless(skep.Spider):
-    name = "endless"
-    url: str = ""
-    settings = {"block_size": 5, "outstanding_limit": 20}
-
-    def start(self):
-        number = 0
-        while True:
-            number += 1
-            yield skep.Request(f"{self.url}/page/{number % 50}", again=True)
-
-    def parse(self, response):
-        yield {"url": response.url}
-"""
-GENERATOR = """
-import time
-
-
-def generate():
-    number = 0
-    while True:
-        yield f"http://127.0.0.1:9/{number}"
-        number += 1
-        time.sleep(0.01)
-"""
 
 
 class Ground:
@@ -108,7 +77,7 @@ class Ground:
 async def grounded(
     folder: Path, spiders: Path, count: int, shared: dict[str, Any]
 ) -> AsyncIterator[Ground]:
-    (spiders / "endless.py").write_text(SPIDER)
+    (spiders / "endless.py").write_text(ENDLESS_SPIDER)
     async with AsyncExitStack() as stack:
         centers = []
         for number in range(count):
@@ -117,9 +86,7 @@ async def grounded(
             flags |= {"jobs_runs_limit": 100 if number == 0 else 0}
             running = running_center(folder / f"c{number}", **flags)
             centers.append(await stack.enter_async_context(running))
-        agent = LocalAgent(centers[0].local, SystemClock(), Random(3))
-        await agent.start()
-        stack.push_async_callback(agent.stop)
+        await stack.enter_async_context(local_agent(centers[0]))
         site = await stack.enter_async_context(DemoSite(pages=50, latency=0.02))
         yield Ground(centers, site)
 
@@ -186,7 +153,7 @@ async def test_a_restart_of_a_job_ends_one_spider_and_begins_another(ground: Gro
 
 async def test_generators_end_and_begin_again(ground: Ground) -> None:
     """R2: their processes are gone when the word was obeyed."""
-    run = await ground.job("many", generators=[{"kind": "python", "code": GENERATOR}])
+    run = await ground.job("many", generators=[{"kind": "python", "code": ENDLESS_GENERATOR}])
     store = ground.first.services.store
     async with asyncio.timeout(60):
         while not [one for one in await store.generations.of(run) if one.taken]:  # noqa: ASYNC110

@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 import skep
-from skep.embed import LocalAgent
 from skep.errors import StaleToken, Unavailable
 from skep.runtime.clock import SystemClock
 from skep.spiders.engine import SpiderEngine
@@ -23,6 +22,7 @@ from skep.spiders.stats import Ending
 from skep.testing.centers import RunningCenter, running_center
 from skep.testing.clock import ManualClock
 from skep.testing.faultproxy import TO_CALLER, FaultProxy
+from skep.testing.job_ground import local_agent
 from skep.testing.site import DemoSite
 from skep.testing.spider_ground import Walker
 from skep.wire.client import CenterClient
@@ -38,13 +38,9 @@ async def site() -> AsyncIterator[DemoSite]:
 
 @pytest.fixture
 async def center(tmp_path: Path) -> AsyncIterator[RunningCenter]:
-    async with running_center(tmp_path / "data", egress_allow=["127.0.0.0/8"]) as running:
-        agent = LocalAgent(running.local, SystemClock(), Random(3))
-        await agent.start()
-        try:
-            yield running
-        finally:
-            await agent.stop()
+    flags = {"egress_allow": ["127.0.0.0/8"]}
+    async with running_center(tmp_path / "data", **flags) as running, local_agent(running):
+        yield running
 
 
 class ItemsAnswer(msgspec.Struct):

@@ -15,46 +15,24 @@ import pytest
 import skep
 from skep.center import loops
 from skep.cli.run_view import in_words
-from skep.embed import LocalAgent
 from skep.runtime.clock import SystemClock
 from skep.spiders.engine import SpiderEngine
 from skep.spiders.http_queue import HttpQueue
 from skep.testing.centers import HandAgent, RunningCenter, running_center
+from skep.testing.job_ground import ENDLESS_SPIDER, local_agent
 from skep.testing.site import DemoSite
 from skep.wire.client import CenterClient
 
 #: R2: a message reaches the process within so many seconds.
 SOON = 2.0
 PATIENCE = 60.0
-ENDLESS = """
-import skep
-
-
-class Endless(skep.Spider):
-    name = "endless"
-    url: str = ""
-    settings = {"block_size": 5, "outstanding_limit": 20}
-
-    def start(self):
-        number = 0
-        while True:
-            number += 1
-            yield skep.Request(f"{self.url}/page/{number % 50}", again=True)
-
-    def parse(self, response):
-        yield {"url": response.url}
-"""
 
 
 @pytest.fixture
 async def center(tmp_path: Path) -> AsyncIterator[RunningCenter]:
-    async with running_center(tmp_path / "data", egress_allow=["127.0.0.0/8"]) as running:
-        agent = LocalAgent(running.local, SystemClock(), Random(3))
-        await agent.start()
-        try:
-            yield running
-        finally:
-            await agent.stop()
+    flags = {"egress_allow": ["127.0.0.0/8"]}
+    async with running_center(tmp_path / "data", **flags) as running, local_agent(running):
+        yield running
 
 
 class Steered:
@@ -107,7 +85,7 @@ async def test_messages_reach_the_process_within_two_seconds(
     center: RunningCenter, tmp_path: Path
 ) -> None:
     """R2: pause, continue, restart, stop; a paused run starts nothing new."""
-    (tmp_path / "endless.py").write_text(ENDLESS)
+    (tmp_path / "endless.py").write_text(ENDLESS_SPIDER)
     await center.admin.put("/api/v1/runs/endless", {"settings": {"block_size": 5}})
     async with DemoSite(pages=50, latency=0.02) as site:
         process = await asyncio.create_subprocess_exec(

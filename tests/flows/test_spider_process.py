@@ -7,13 +7,11 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from random import Random
 
 import pytest
 
-from skep.embed import LocalAgent
-from skep.runtime.clock import SystemClock
 from skep.testing.centers import RunningCenter, running_center
+from skep.testing.job_ground import local_agent
 from skep.testing.site import DemoSite
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "demo_pages.py"
@@ -22,13 +20,9 @@ SECONDS = 60
 
 @pytest.fixture
 async def center(tmp_path: Path) -> AsyncIterator[RunningCenter]:
-    async with running_center(tmp_path / "data", egress_allow=["127.0.0.0/8"]) as running:
-        agent = LocalAgent(running.local, SystemClock(), Random(3))
-        await agent.start()
-        try:
-            yield running
-        finally:
-            await agent.stop()
+    flags = {"egress_allow": ["127.0.0.0/8"]}
+    async with running_center(tmp_path / "data", **flags) as running, local_agent(running):
+        yield running
 
 
 async def started(center: Path, *arguments: str) -> asyncio.subprocess.Process:

@@ -9,20 +9,10 @@ from typing import Any
 import pytest
 
 from skep.testing.centers import RunningCenter, running_center
-from skep.testing.hands import Hand, agents_of, open_run, until
+from skep.testing.hands import Hand, agents_of, joining, open_run, until
+from skep.testing.job_ground import ENDLESS_GENERATOR
 
 SITE = "http://127.0.0.1"
-ENDLESS = """
-import time
-
-
-def generate():
-    number = 0
-    while True:
-        yield f"http://127.0.0.1:9/{number}"
-        number += 1
-        time.sleep(0.01)
-"""
 
 
 @pytest.fixture
@@ -34,10 +24,8 @@ async def center(tmp_path: Path) -> AsyncIterator[RunningCenter]:
 
 @pytest.fixture
 async def hands(center: RunningCenter) -> AsyncIterator[dict[str, Hand]]:
-    joined = {name: await Hand(center, name).start() for name in ("a", "b")}
-    yield joined
-    for hand in joined.values():
-        await hand.die()
+    async with joining(center) as join:
+        yield {name: await join(name) for name in ("a", "b")}
 
 
 async def why(center: RunningCenter, kind: str, name: str | int) -> dict[str, Any]:
@@ -97,7 +85,7 @@ async def test_a_request_whose_chain_begins_again(
 async def test_a_run_that_waits_for_its_generator(center: RunningCenter) -> None:
     """D1: running, with how many it yielded; and when one with a cron line is due."""
     timed = {"kind": "list", "name": "nightly", "uris": [f"{SITE}/n"], "cron": "0 3 * * *"}
-    endless = {"kind": "python", "name": "all", "code": ENDLESS}
+    endless = {"kind": "python", "name": "all", "code": ENDLESS_GENERATOR}
     document = {"name": "many", "generators": [endless, timed]}
     put = await center.admin.put("/api/v1/jobs/many", document)
     assert put.status == 200, put.content

@@ -147,8 +147,9 @@ async def revive(call: Call) -> Revived:
 
 async def _view(call: Call, run: Run) -> RunView:
     services = call.services
-    ledger = await services.store.ledgers.read(run.id)
+    # In this order: every answer that is in the figures is in the ledger, too.
     figures = await services.store.figures.read(run.id, services.clock.now())
+    ledger = await services.store.ledgers.read(run.id)
     seats = await seats_of(call, run)
     return RunView(without_secrets(run), ledger, ledger.unaccounted, figures, seats)
 
