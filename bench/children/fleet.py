@@ -210,16 +210,21 @@ async def feed(fleet: Fleet) -> None:
         line.close()
 
 
-async def arrive_all(fleet: Fleet) -> None:
-    """Some at a time, as a fleet does that was not switched on by one switch."""
+async def arrive_all(fleet: Fleet, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+    """Some at a time, as a fleet does that was not switched on by one switch. Each beats from
+    the moment that it is known, or it would be taken for dead before the last has come."""
     gate = asyncio.Semaphore(ARRIVALS)
+    lives: list[asyncio.Task[None]] = []
 
     async def one(agent: SimAgent) -> None:
         async with gate:
             await agent.arrive()
+        first = time.perf_counter() + fleet.rng.uniform(0.0, fleet.plan.beat_every)
+        lives.append(tasks.create_task(agent.beat(first)))
 
     fleet.agents = [SimAgent(fleet, number) for number in range(len(fleet.plan.tokens))]
     await asyncio.gather(*(one(agent) for agent in fleet.agents))
+    return lives
 
 
 async def say_and_wait(word: str) -> None:
@@ -231,14 +236,10 @@ async def say_and_wait(word: str) -> None:
 async def measure(plan: Plan) -> dict[str, object]:
     fleet = Fleet(plan)
     began = time.perf_counter()
-    await arrive_all(fleet)
-    arrival = time.perf_counter() - began
-    now, count = time.perf_counter(), len(fleet.agents)
     async with asyncio.TaskGroup() as tasks:
-        lives = [tasks.create_task(agent.work()) for agent in fleet.agents]
-        for number, agent in enumerate(fleet.agents):
-            first = now + plan.beat_every * number / count
-            lives.append(tasks.create_task(agent.beat(first)))
+        lives = await arrive_all(fleet, tasks)
+        arrival = time.perf_counter() - began
+        lives += [tasks.create_task(agent.work()) for agent in fleet.agents]
         feeder = tasks.create_task(feed(fleet))
         await asyncio.sleep(plan.warm)
         await say_and_wait("begin")
