@@ -190,17 +190,21 @@ class GivenBack(msgspec.Struct):
     blocks: int
 
 
+#: A number that every store can hold.
+Number = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+
+
 class AppReport(msgspec.Struct, frozen=True):
     """How an instance is, on the agent that has it."""
 
     run: str
-    no: int
-    token: int
+    no: Number
+    token: Number
     state: InstanceState
-    round: int = 0
+    round: Number = 0
     #: Processes of it that this agent began under this token.
-    starts: int = 0
-    exit_code: int | None = None
+    starts: Number = 0
+    exit_code: Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)] | None = None
     reason: Annotated[str, Meta(max_length=2000)] = ""
 
 
@@ -242,8 +246,8 @@ class AppLog(msgspec.Struct):
 
     agent: str
     run: str
-    no: int
-    token: int
+    no: Number
+    token: Number
     offset: Annotated[int, Meta(ge=0, le=2**62)]
     data: bytes
     #: Bytes before `offset` that the agent had to drop: its own room for them is bounded.
