@@ -40,7 +40,7 @@ ORPHAN_SECONDS = 3600.0
 #: Names that were taken, of one append. More than one means another process of our name.
 TRIES = 5
 #: Who asks how the archive does is told within so many seconds, also when nothing answers.
-LOOK_SECONDS = 5.0
+LOOK_SECONDS = 3.0
 #: A bucket of fewer segments is counted at every look, a larger one once in so many seconds.
 COUNT_ALWAYS, COUNT_EVERY = 100, 60.0
 _AGAIN = Backoff(first=1.0, cap=60.0)

@@ -105,7 +105,7 @@ def ends_of(said: list[Said]) -> dict[str, int]:
     return ends
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(25, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [3, pytest.param(25, marks=pytest.mark.slow)])
 async def test_a_writer_is_killed_in_the_middle_of_uploads(
     tmp_path: Path, storage: SeaweedFS, kills: int
 ) -> None:
@@ -223,7 +223,7 @@ async def test_two_centers_share_a_bucket(
         await fleet.agent("b", FEW_AT_ONCE, [second.url])
         await fleet.until_all_ended(60)
         balance = await fleet.check()
-    tell("S3", rounds=rounds, **balance.figures())
+    tell("26", storage_kills=rounds, **balance.figures())
     assert (balance.ledger.accepted, balance.ledger.done) == (300 * rounds, 300 * rounds)
 
 
