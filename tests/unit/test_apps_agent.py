@@ -82,7 +82,7 @@ def test_a_zip_keeps_its_files_and_what_can_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../out.txt", "/abs.txt", "a/../../out.txt", "C:x", "a\\..\\b"])
 def test_a_zip_that_leads_out_is_refused(tmp_path: Path, name: str) -> None:
-    """Zip slip: nothing is written outside of the package's folder."""
+    """Fault 51, zip slip: nothing is written outside of the package's folder."""
     file = tmp_path / "a.zip"
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
@@ -123,7 +123,7 @@ def test_links_in_a_zip_stay_inside(tmp_path: Path, links: dict[str, str], refus
 
 
 def test_a_zip_bomb_is_refused_before_it_fills_the_disk(tmp_path: Path) -> None:
-    """By what comes out, not by what the zip says of itself."""
+    """Fault 57: by what comes out, not by what the zip says of itself."""
     file = tmp_path / "a.zip"
     data = bytearray(zipped({"zeros": bytes(30 * 2**20)}))
     assert len(data) < 40_000

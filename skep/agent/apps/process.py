@@ -35,7 +35,7 @@ LAUNCHER = Path(__file__).parent / "inside" / "launch.py"
 HOME_BYTES = 256 * 2**20
 START_SECONDS = 20.0
 STOP_ROUNDS = 20
-#: Of bubblewrap itself and its first process, which count for the user.
+#: Bubblewrap itself and its first process count too, where they have the same user.
 EXTRA_PROCESSES = 2
 
 
@@ -83,7 +83,7 @@ class Processes:
             "environment": environment(start, home),
             "uid": uid,
             "memory": lower_of(limits.memory, self._settings.app_memory) * 2**20,
-            "processes": processes + EXTRA_PROCESSES if processes else 0,
+            "processes": processes + (0 if uid else EXTRA_PROCESSES) if processes else 0,
             "files": limits.files,
             "cpus": limits.cpus,
         }
