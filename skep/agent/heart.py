@@ -47,7 +47,7 @@ REGISTER = Backoff(first=0.5, cap=30.0)
 #: that comes back would take the agent for dead. It is a beat at most, since no more callers
 #: come back at once than a center hears anyway, and everything else waits for this.
 BEAT_CAP = 10.0
-#: What a beat may take beyond its interval, before a new connection is tried.
+#: What a beat may take beyond its interval, at least, before a new connection is tried.
 BEAT_MARGIN = 1.0
 #: Characters of a trouble that are told.
 TROUBLE_LIMIT = 300
@@ -202,11 +202,11 @@ class Heart:
             rules = self._known or await self.register()
             began = self._clock.monotonic()
             pause = rules.heartbeat_every
-            if await self._beat(rules.heartbeat_every + BEAT_MARGIN):
-                pause -= self._clock.monotonic() - began
-            else:
+            if not await self._beat(_patience(rules)):
                 longest = min(pause, BEAT_CAP)
                 pause = Backoff(longest, longest).delay(1, self._rng)
+            # A try that took long was pause enough, whatever became of it.
+            pause -= self._clock.monotonic() - began
             await self._now.wait(max(pause, 0.0))
 
     async def _beat(self, seconds: float) -> bool:
@@ -266,3 +266,11 @@ class Heart:
             log.info("a center answers again: %s", self._client.address)
             self._troubles.clear()
             self._pulse.back()
+
+
+def _patience(rules: Registered) -> float:
+    """Seconds for the answer to a beat. As many as leave time for another one on a new
+    connection before we are taken for dead, and no fewer: a line that is only slow would lose
+    its connection, and nobody can shake hands on it in a hurry."""
+    most = rules.alive_after - rules.heartbeat_every - FENCE
+    return max(rules.heartbeat_every + BEAT_MARGIN, most)

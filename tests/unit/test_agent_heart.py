@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import cast
@@ -157,3 +158,51 @@ async def test_blocks_of_hosts_with_a_pace_that_came_too_late_go_back(tmp_path: 
     assert (holding.gate.waiting, holding.take_returns()) == (0, [Held(1, 1)])
     await leaser.take(LeaseReply([Leased(2, 1, "r", 1, body)], runs), 0.0)
     assert holding.queued == 1
+
+
+class Patient(Line):
+    """A line on which a call that takes too long is given up, as the real client does it."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock)
+        self.sent: list[float] = []
+        self.given_up = 0
+
+    async def register(self, _message: Register) -> Registered:
+        return Registered(3.0, 30.0, "c", "0", 11.0)
+
+    async def heartbeat(self, beat: Heartbeat, seconds: float) -> HeartbeatReply:
+        self.sent.append(self._clock.monotonic())
+        if self.takes > seconds:
+            await self._clock.sleep(seconds)
+            self.given_up += 1
+            raise CenterUnreachable("no answer in time")
+        return await super().heartbeat(beat, seconds)
+
+
+async def beat_for(seconds: float, takes: float) -> Patient:
+    chest = Chest()
+    line = Patient(chest.clock)
+    line.takes = takes
+    chest.heart._client = cast("CenterClient", line)
+    running = asyncio.ensure_future(chest.heart.run())
+    await chest.clock.pass_time(seconds)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    return line
+
+
+async def test_a_line_that_is_only_slow_keeps_its_connection() -> None:
+    """Fault 21: answers after 6 s, which is 3 s of delay each way."""
+    line = await beat_for(120.0, takes=6.0)
+    assert line.given_up == 0
+    assert max(after - before for before, after in pairwise(line.sent)) < 8.0
+
+
+async def test_a_dead_line_is_left_in_time_for_another_beat() -> None:
+    """Fault 28: the beat that hangs is given up, and the next one is sent, before a center that
+    heard the one before it may think us dead."""
+    line = await beat_for(120.0, takes=1000.0)
+    assert line.given_up > 10
+    heard = 3.0  # before the one that hangs
+    assert all(after - before + heard < 11.0 for before, after in pairwise(line.sent))
