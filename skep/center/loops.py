@@ -140,6 +140,7 @@ class Loops:
         await services.clock.sleep(DRIVERS_EVERY)
         for run in await services.store.turns.give_up_silent(services.clock.now()):
             log.warning("run %s has failed: its driver was not heard of any more", run)
+            await services.control.moved(await services.store.runs.get(run))
 
     async def _roster(self) -> None:
         await self._services.roster.refresh()

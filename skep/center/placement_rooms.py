@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
 
 from skep.bus.ports import Bus
 from skep.center.live import Hub
+from skep.model.run import Run
 from skep.placement.allocator import Allocator
 from skep.placement.overseer import Overseer
 from skep.placement.placer import Placer
@@ -37,9 +38,10 @@ def build_placement(
     rng: Random,
     there_is_work: Callable[[], None],
     look_again: Callable[[], None],
+    moved: Callable[[Run], Awaitable[None]],
 ) -> PlacementRooms:
     """Nothing is started yet. `there_is_work` wakes agents that wait, `look_again` the
-    dispatcher and the drivers of runs."""
+    dispatcher and the drivers of runs, `moved` everybody who works for a run."""
     placer = Placer(settings.center, store, roster, clock, rng, there_is_work)
     allocator = Allocator(store, roster, placer, clock, rng, hub.send)
     overseer = Overseer(
@@ -52,5 +54,6 @@ def build_placement(
         rng,
         bus.lanes.remove,
         look_again,
+        moved,
     )
     return PlacementRooms(roster, placer, allocator, overseer)

@@ -156,8 +156,9 @@ def build(
     manners = Manners(settings.sites)
     hub, pages = Hub(bus, clock, name), Bell()
     roster = Roster(settings.center, store, clock, known_kinds(), beats_every=BEATS_EVERY)
+    control = Control(name, store, bus, hub, roster, clock, rng, wake_run)
     placement = build_placement(
-        settings, store, bus, hub, roster, clock, rng, there_is_work, look_again
+        settings, store, bus, hub, roster, clock, rng, there_is_work, look_again, control.moved
     )
     dispatcher = Dispatcher(
         settings.lanes,
@@ -174,7 +175,6 @@ def build(
     auth = Auth(store, clock, enabled=settings.center.auth, wrong_tokens=wrong_tokens)
     validator = Validator((*SCHEMES, *known_schemes()), rng, known_kinds())
     guard = disk_guard(name, settings, store, clock)
-    control = Control(name, store, bus, hub, roster, clock, rng, wake_run)
     intake = Intake(
         store, validator, clock, nudge.ring, guard.check, placement.allocator, control.moved
     )

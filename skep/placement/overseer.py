@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 
 from skep.errors import BusDown, Conflict, NotEnoughAgents, UnknownRun
+from skep.model.run import Run
 from skep.model.states import RunState
 from skep.placement.allocator import Allocator
 from skep.placement.placer import Placer
@@ -31,7 +32,8 @@ STEP_LIMIT = 500
 class Overseer:
     """One step after the other, in a loop of the center.
 
-    `forget` takes blocks out of the lanes, `on_change` wakes the dispatcher and the drivers.
+    `forget` takes blocks out of the lanes, `on_change` wakes the dispatcher and the drivers,
+    `moved` tells everybody who works for a run that has failed.
     """
 
     def __init__(
@@ -45,7 +47,9 @@ class Overseer:
         rng: Random,
         forget: Callable[[Sequence[int]], Awaitable[int]],
         on_change: Callable[[], None],
+        moved: Callable[[Run], Awaitable[None]] | None = None,
     ) -> None:
+        self._moved = moved
         self._settings = settings
         self._store = store
         self._roster = roster
@@ -204,11 +208,13 @@ class Overseer:
 
     async def _fail(self, run: str, why: str) -> None:
         try:
-            await self._store.runs.move(run, RunState.FAILED, why, self._clock.now())
+            failed = await self._store.runs.move(run, RunState.FAILED, why, self._clock.now())
         except Conflict:  # it ended meanwhile
             return
         log.warning("run %s has failed: %s", run, why)
         self._on_change()
+        if self._moved is not None:
+            await self._moved(failed)
 
 
 def _heir(allocation: Allocation, seat: Seat) -> str:

@@ -141,7 +141,9 @@ async def end(call: Call) -> Ended:
     name = run_name(call.path["identity"])
     to = RunState(message.state)
     await services.store.turns.end(name, message.driver, to, message.reason, services.clock.now())
-    return Ended(without_secrets(await services.store.runs.get(name)))
+    run = await services.store.runs.get(name)
+    await services.control.moved(run)
+    return Ended(without_secrets(run))
 
 
 async def read(call: Call) -> Reading:

@@ -175,7 +175,10 @@ class TokenPromises:
             (b"m".hex() * 8, "zoë"),
         ]
         assert [view.state(NOW + 9) for view in views] == ["live", "expired"]
+        assert not await store.tokens.revoked(MINE)
         assert (await store.tokens.revoke_one(views[1].id)).revoked
+        assert await store.tokens.revoked(MINE)
+        assert not await store.tokens.revoked(b"?" * 32), "nobody ever knew it"
         assert await store.tokens.find(MINE) is None
         for name in ("", "zz", "00" * 8, "m" * 200):
             with pytest.raises(NotFound):
