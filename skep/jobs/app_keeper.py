@@ -39,6 +39,7 @@ APPS = "apps"
 _ENDED = frozenset({RunState.FINISHED, RunState.CANCELLED})
 
 Look = Callable[[], Awaitable[Run]]
+Rest = Callable[[float], Awaitable[object]]
 Tell = Callable[[str, Command], Awaitable[None]]
 
 
@@ -63,8 +64,9 @@ class AppKeeper:
         self._tell = tell
         self._clock = clock
 
-    async def follow(self, held: JobRun, part: AppPart, look: Look) -> tuple[Run, str]:
-        """Until the run rests or has ended, and what there is to say about it."""
+    async def follow(self, held: JobRun, part: AppPart, look: Look, rest: Rest) -> tuple[Run, str]:
+        """Until the run rests or has ended, and what there is to say about it. `rest` takes a
+        pause, which ends early when there is news."""
         told: dict[str, float] = {}
         until: float | None = None
         while True:
@@ -80,7 +82,7 @@ class AppKeeper:
                 until = until or self._clock.monotonic() + part.stop_seconds + END_SECONDS
                 if await self._wound_up(part, run, told) or self._clock.monotonic() > until:
                     return run, _count(await self._store.apps.of(run.id))
-            await self._clock.sleep(self._settings.keep_every)
+            await rest(self._settings.keep_every)
 
     # -- a run that goes on
 

@@ -168,7 +168,8 @@ class Keeper:
         try:
             outflow.start(job.sinks if job.spider else ())
             if job.app is not None:
-                run, said = await self._apps.follow(held, job.app, partial(self._state, held, job))
+                look, rest = partial(self._state, held, job), self._pokes[held.run].wait
+                run, said = await self._apps.follow(held, job.app, look, rest)
             elif job.spider is None:
                 run, said = await self._follow(held, job)
             else:

@@ -32,7 +32,7 @@ from skep.errors import (
 from skep.jobs.app_check import secret_text
 from skep.jobs.app_places import DRAINING
 from skep.lanes.ingest import plain
-from skep.model.app import AppSpec, InstanceState
+from skep.model.app import INSTANCE_ENDS, AppSpec, InstanceState
 from skep.store.app_ports import LogPiece, Package, Told, Wish
 from skep.wire.messages import (
     APP_LOG_PIECE,
@@ -61,6 +61,8 @@ async def apps(call: Call) -> AppsReply:
     services.metrics.fenced.inc(stale)
     for one in message.instances:
         await services.control.instance_is(one.run, one.no, one.state)
+        if one.state in INSTANCE_ENDS:
+            services.jobs.keeper.poke(one.run)
     has = {(one.run, one.no, one.token) for one in message.instances}
     wishes = await services.store.apps.wishes(agent)
     return AppsReply([it for wish in wishes if (it := await _answer(services, wish, has))])
