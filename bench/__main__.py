@@ -32,6 +32,7 @@ BENCHES: dict[str, tuple[str, str]] = {
     "failover": ("bench.failover", "does any call fail when centers are killed in turn?"),
     "polite": ("bench.polite", "is a host ever asked more often than its rule allows?"),
     "fleet": ("bench.fleet", "how soon is a heartbeat answered among a thousand agents?"),
+    "capacity": ("bench.capacity", "how many centers does a larger fleet need? (simulated)"),
     "start": ("bench.start", "how soon does it answer, and how large is it at rest?"),
 }
 

@@ -1,0 +1,213 @@
+"""`capacity`: how many centers does a fleet of that size need? A seeded simulation.
+
+What it simulates: one of several equal centers. Its agents beat every 3 s, each with a phase
+of its own. A beat needs the center's event loop, one at a time, and then a write: beats that
+come together are written together, one write under way, none sooner than 30 ms after the
+last began. A part of the loop is taken by blocks that are leased and reported. How long a
+write takes is measured here, on a real PostgreSQL with fsync; what a beat, a block and an
+agent cost a center was measured by `python -m bench fleet` and stands in `Costs`.
+Each center also looks at the whole fleet, every second as it comes; a look is measured here,
+and larger fleets are given a longer `center.sweep_every`, which the table names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from random import Random
+from typing import Any
+
+from bench.figures import Result, neat
+from bench.fleet import BEAT_EVERY, BLOCKS_PER_AGENT, P99_BAR, percentile
+from bench.options import Options
+from skep.center.services import BEATS_EVERY
+from skep.model.agent import Registration, Vitals
+from skep.settings import StoreSettings
+from skep.store.registry import open_store
+from skep.testing.servers import postgres
+
+FLEETS = (1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)
+SIMULATED_SECONDS = 20.0
+#: Of a center's one core: above it a burst takes too long to pass.
+BUSY_BAR = 0.6
+#: Signals a second that one center sends to the others at most, when there is work.
+SIGNALS = 20.0
+ROUNDS, MANY = 30, 1000
+#: Agents that a center looks at in a second, however many there are.
+LOOKED_AT = 5000
+#: Agents of one center, in a fleet of a thousand.
+AGENTS_BAR = 250.0
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """In seconds of CPU and in megabytes, of a center; seconds of a write at the store."""
+
+    idle: float = 0.08
+    beat: float = 0.0014
+    block: float = 0.008
+    base_mb: float = 85.0
+    agent_mb: float = 0.11
+    write: float = 0.008
+    row: float = 0.00003
+    #: To look at one agent of the whole fleet, which each center does again and again.
+    look: float = 0.00001
+
+
+@dataclass(frozen=True, slots=True)
+class Center:
+    """What a simulated center did."""
+
+    busy: float
+    p50_ms: float
+    p99_ms: float
+    writes_per_second: float
+
+
+async def time_store(url: str) -> Costs:
+    """With what a write of one beat takes, each further beat in it, and a look at an agent."""
+    store = open_store(url, StoreSettings())
+    await store.open()
+    try:
+        names = [f"a{number}" for number in range(MANY)]
+        joining = (store.agents.register(Registration(name, name), 0.0) for name in names)
+        await asyncio.gather(*joining)
+        one = await _median(store, names[:1])
+        many = await _median(store, names)
+        used = time.process_time()
+        for _ in range(ROUNDS):
+            await store.agents.all()
+        used = time.process_time() - used
+    finally:
+        await store.close()
+    row = max(0.0, many - one) / (MANY - 1)
+    return replace(Costs(), write=one, row=row, look=used / ROUNDS / MANY)
+
+
+async def _median(store: Any, names: Sequence[str]) -> float:
+    took = []
+    for number in range(ROUNDS):
+        begun = time.perf_counter()
+        await store.agents.beat([(name, Vitals(load=1.0)) for name in names], float(number))
+        took.append(time.perf_counter() - begun)
+    return percentile(took, 0.5)
+
+
+def others_of(agents: int, fleet: int, costs: Costs) -> float:
+    """The share of its core that a center needs for all but heartbeats."""
+    looking = fleet * costs.look / sweep_every(fleet)
+    return costs.idle + looking + agents * BLOCKS_PER_AGENT * costs.block
+
+
+def sweep_every(fleet: int) -> float:
+    """Seconds between two looks at everybody: the setting, which is 1 unless it is changed."""
+    return max(1.0, fleet / LOOKED_AT)
+
+
+def simulate(agents: int, fleet: int, costs: Costs, seed: int) -> Center:
+    """One center with so many agents of the fleet."""
+    rng = Random(seed)
+    beats = _moments(agents, rng)
+    others = others_of(agents, fleet, costs)
+    pace = costs.beat / max(0.05, 1.0 - others)
+    free, heard = 0.0, []
+    for moment in beats:
+        free = max(free, moment) + pace * rng.uniform(0.5, 1.5)
+        heard.append((moment, free))
+    waits, writes = _written(heard, costs, rng)
+    busy = others + len(beats) * costs.beat / SIMULATED_SECONDS
+    p50, p99 = (1000 * percentile(waits, share) for share in (0.5, 0.99))
+    return Center(busy, p50, p99, writes / SIMULATED_SECONDS)
+
+
+def _moments(agents: int, rng: Random) -> list[float]:
+    """When beats come; each agent is a little late each time, as machines are."""
+    found: list[float] = []
+    for _ in range(agents):
+        moment = rng.uniform(0.0, BEAT_EVERY)
+        while moment < SIMULATED_SECONDS:
+            found.append(moment)
+            moment += BEAT_EVERY + rng.expovariate(100.0)
+    heapq.heapify(found)
+    return [heapq.heappop(found) for _ in range(len(found))]
+
+
+def _written(
+    heard: Sequence[tuple[float, float]], costs: Costs, rng: Random
+) -> tuple[list[float], int]:
+    """(how long each beat took from its arrival to its answer, how many writes there were)."""
+    waits: list[float] = []
+    writes, began, ended, at = 0, -BEATS_EVERY, 0.0, 0
+    while at < len(heard):
+        began = max(began + BEATS_EVERY, ended, heard[at][1])
+        last = at
+        while last < len(heard) and heard[last][1] <= began:
+            last += 1
+        ended = began + costs.write * rng.expovariate(1.0) + costs.row * (last - at)
+        waits += [ended - moment for moment, _ in heard[at:last]]
+        writes, at = writes + 1, last
+    return waits, writes
+
+
+def centers_for(agents: int, costs: Costs, seed: int) -> tuple[int, Center] | None:
+    """The fewest that hold the bars, and how each of them does; None when no number would."""
+    room = BUSY_BAR - others_of(0, agents, costs)
+    if room <= 0:
+        return None
+    load = agents * (costs.beat / BEAT_EVERY + BLOCKS_PER_AGENT * costs.block)
+    count = max(1, int(load / room))
+    while True:
+        center = simulate(-(-agents // count), agents, costs, seed)
+        if center.busy <= BUSY_BAR and center.p99_ms < P99_BAR:
+            return count, center
+        if count >= agents:
+            return None
+        count += max(1, count // 50)
+
+
+def line_of(agents: int, costs: Costs, seed: int) -> dict[str, float]:
+    """One line of the table; without centers when no number of them is enough."""
+    found = centers_for(agents, costs, seed)
+    if found is None:
+        return {"centers": 0, "heartbeats_per_second": neat(agents / BEAT_EVERY)}
+    count, center = found
+    each = agents / count
+    return {
+        "centers": count,
+        "agents_per_center": neat(each),
+        "sweep_every": neat(sweep_every(agents)),
+        "heartbeats_per_second": neat(agents / BEAT_EVERY),
+        "heartbeat_p99_ms": neat(center.p99_ms),
+        "busy_share_of_a_core": neat(center.busy),
+        "store_writes_per_second": neat(count * center.writes_per_second),
+        "store_rows_per_second": neat(2 * agents / BEAT_EVERY),
+        "websockets_per_center": neat(each),
+        "megabytes_per_center": neat(costs.base_mb + each * costs.agent_mb),
+        "redis_signals_per_second": neat(count * min(SIGNALS, agents * BLOCKS_PER_AGENT)),
+    }
+
+
+def run(options: Options) -> Result:
+    with postgres(durable=True) as server:
+        costs = asyncio.run(time_store(server.fresh_database()))
+    table = {f"{agents}": line_of(agents, costs, options.seed) for agents in FLEETS}
+    per_center = table[str(FLEETS[0])].get("agents_per_center", 0.0)
+    return Result(
+        name="capacity",
+        unit="agents per center, simulated",
+        ours=per_center,
+        peer=None,
+        floor=None,
+        ratio=per_center,
+        bar=AGENTS_BAR,
+        ok=per_center >= AGENTS_BAR,
+        meaning="agents that one center serves within the bars of a heartbeat; more is better",
+        more={
+            "fleets": table,
+            "costs": {name: neat(value) for name, value in asdict(costs).items()},
+            "seed": options.seed,
+        },
+    )
