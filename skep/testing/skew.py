@@ -23,9 +23,10 @@ PLACES = ("/usr/lib", "/usr/local/lib")
 
 def find_library() -> Path:
     """Where libfaketime is; raises ServerMissing."""
-    for place in PLACES:
-        if found := sorted(Path(place).glob(f"**/faketime/{LIBRARY}")):
-            return found[0]
+    for pattern in ("faketime", "*/faketime"):  # Debian has a folder for each architecture
+        for place in PLACES:
+            if found := sorted(Path(place).glob(f"{pattern}/{LIBRARY}")):
+                return found[0]
     raise ServerMissing(LIBRARY, "libfaketime")
 
 
