@@ -39,6 +39,8 @@ ELSEWHERE = "elsewhere"
 BEGAN, ENDED = "began", "ended"
 #: Seconds for which a driver's next read is taken as an answer to a word.
 FRESH = 60.0
+#: Drivers that are remembered; beyond that only those of the last minute are.
+DRIVERS_KEPT = 1000
 #: A driver without a bound of its own that is silent for so long is not expected to answer.
 DRIVER_SILENT = 60.0
 #: What an agent is told about a run in this state. In a finished run downloads may end well.
@@ -134,6 +136,8 @@ class Control:
         self._ears: list[Ear] = []
         #: Words of the last minute that a driver may not have heard yet: (says, when).
         self._fresh: dict[str, tuple[str, float]] = {}
+        #: In which state drivers that read here believe their runs to be.
+        self._knows: dict[str, tuple[str, float]] = {}
 
     @contextmanager
     def listening(self, runs: Collection[str]) -> Iterator[Ear]:
@@ -149,7 +153,7 @@ class Control:
 
     async def moved(self, run: Run) -> None:
         """A run is in another state: everybody is told, and nobody is waited for."""
-        self._note(run.id, run.state)
+        await self._note(run.id, run.state)
         await self._publish(Word(run.id, run.state, self._center))
         if (command := AGENTS_HEAR.get(run.state)) is not None:
             await self._tell_agents(run.id, command)
@@ -180,11 +184,17 @@ class Control:
     def _about(self, run: str) -> list[Ear]:
         return [ear for ear in self._ears if run in ear.runs]
 
-    def _note(self, run: str, state: str) -> None:
-        oldest = self._clock.monotonic() - FRESH
-        self._fresh = {name: one for name, one in self._fresh.items() if one[1] >= oldest}
+    async def _note(self, run: str, state: str) -> None:
+        self._fresh = self._young(self._fresh)
         self._fresh[run] = (state, self._clock.monotonic())
         self._wake(run)
+        # A driver looks into the store by itself, too, and may have been faster than the bus.
+        if self._knows.get(run, ("", 0.0))[0] == state:
+            await self.driver_knows(run, state)
+
+    def _young(self, words: dict[str, tuple[str, float]]) -> dict[str, tuple[str, float]]:
+        oldest = self._clock.monotonic() - FRESH
+        return {name: one for name, one in words.items() if one[1] >= oldest}
 
     async def hear(self, payload: bytes) -> None:
         """From another center, by the bus."""
@@ -198,7 +208,7 @@ class Control:
         if word.kind:
             self._answer(word)
         elif word.says:
-            self._note(word.run, word.says)
+            await self._note(word.run, word.says)
         else:
             self._wake(word.run)
 
@@ -217,6 +227,9 @@ class Control:
 
     async def driver_knows(self, run: str, state: str) -> None:
         """The driver of a run reads, and knows in which state it is."""
+        if len(self._knows) > DRIVERS_KEPT:
+            self._knows = self._young(self._knows)
+        self._knows[run] = (state, self._clock.monotonic())
         fresh = self._fresh.get(run)
         if fresh is not None and fresh[0] == state:
             del self._fresh[run]
