@@ -20,8 +20,8 @@ from dataclasses import asdict, dataclass, replace
 from random import Random
 from typing import Any
 
-from bench.figures import Result, neat
-from bench.fleet import BEAT_EVERY, BLOCKS_PER_AGENT, P99_BAR, percentile
+from bench.figures import Result, neat, percentile
+from bench.fleet import BEAT_EVERY, BLOCKS_PER_AGENT, P99_BAR
 from bench.options import Options
 from skep.center.services import BEATS_EVERY
 from skep.model.agent import Registration, Vitals

@@ -95,3 +95,9 @@ def check(expected: object, found: object, what: str) -> None:
     """Raises Wrong when the work is not what was asked for."""
     if expected != found:
         raise Wrong(f"{what}: expected {expected}, found {found}")
+
+
+def percentile(samples: Sequence[float], share: float) -> float:
+    """The sample below which that share of all lies; 0 when there are none."""
+    ordered = sorted(samples)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0

@@ -72,17 +72,6 @@ def _cpu_of(pid: int) -> float:
     return float(sum(one.user + one.system for one in times))
 
 
-def percentile(samples: Sequence[float], share: float) -> float:
-    """The sample below which that share of all lies; 0 when there are none."""
-    ordered = sorted(samples)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
-
-
-def in_ms(samples: Sequence[float]) -> dict[str, float]:
-    shares = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
-    return {name: neat(1000 * percentile(samples, share)) for name, share in shares.items()}
-
-
 async def issue_tokens(url: str, count: int) -> list[str]:
     """A credential for each agent, as if it had joined."""
     tokens = [new_secret("skep_agent") for _ in range(count)]
@@ -184,14 +173,14 @@ def told(
     cores = {**{name: cpu / seconds for name, cpu in used.items()}, "load": found["cpu"] / seconds}
     return {
         "agents": agents,
-        "heartbeat_ms": in_ms(found["beats"]),
-        "heartbeats_per_second": neat(len(found["beats"]) / seconds),
-        "submitted_to_leased_ms": in_ms(found["waits"]),
-        "report_ms": in_ms(found["reports"]),
+        "heartbeat_ms": found["beats"],
+        "heartbeats_per_second": neat(found["answered"] / seconds),
+        "submitted_to_leased_ms": found["waits"],
+        "report_ms": found["reports"],
         "blocks_per_second": neat(found["blocks"] / seconds),
         "blocks_fenced": found["fenced"],
         "calls_refused": found["refused"],
-        "load_late_ms": in_ms(found["late"]),
+        "load_late_ms": found["late"],
         "cores": {name: neat(share) for name, share in cores.items()},
         "center_cores_per_1000_agents": neat(cores["centers"] / thousands),
         "center_megabytes_per_1000_agents": neat(memory / MEGABYTE / thousands),

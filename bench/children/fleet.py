@@ -18,7 +18,7 @@ import msgspec
 import uvloop
 
 from bench.children.fleet_lines import Busy, CommandLine, HttpLine
-from bench.figures import Wrong
+from bench.figures import Wrong, percentile
 from skep.model.agent import Registration, Vitals
 from skep.model.block import BlockReport, Leased
 from skep.model.request import Outcome, Work
@@ -263,10 +263,11 @@ async def measure(plan: Plan) -> dict[str, object]:
         "arrival": arrival,
         "seconds": wall,
         "cpu": cpu,
-        "beats": short(fleet.beats),
-        "late": short(fleet.late),
-        "waits": short(fleet.waits),
-        "reports": short(fleet.reports),
+        "beats": in_ms(fleet.beats),
+        "late": in_ms(fleet.late),
+        "waits": in_ms(fleet.waits),
+        "reports": in_ms(fleet.reports),
+        "answered": len(fleet.beats),
         "blocks": fleet.blocks,
         "fenced": fleet.fenced,
         "refused": fleet.refused,
@@ -276,9 +277,10 @@ async def measure(plan: Plan) -> dict[str, object]:
     }
 
 
-def short(samples: list[float]) -> list[float]:
-    """To a tenth of a millisecond: the line must go through a pipe."""
-    return [round(sample, 4) for sample in samples]
+def in_ms(samples: list[float]) -> dict[str, float]:
+    """The samples below which so many of all lie."""
+    shares = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
+    return {name: round(1000 * percentile(samples, share), 2) for name, share in shares.items()}
 
 
 async def _until_done(fleet: Fleet) -> None:
