@@ -37,6 +37,8 @@ CHANNEL = "runs"
 ELSEWHERE = "elsewhere"
 #: What a process says: it has begun, or it has ended.
 BEGAN, ENDED = "began", "ended"
+#: Seconds for which an answer is waited for, whatever was asked.
+LONGEST = 60.0
 #: Seconds for which a driver's next read is taken as an answer to a word.
 FRESH = 60.0
 #: Drivers that are remembered; beyond that only those of the last minute are.
@@ -100,7 +102,7 @@ class Ear:
     async def gathered(self, seconds: float) -> list[Reached]:
         """Everybody who was expected, after all have obeyed or the time is over."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(min(seconds, LONGEST)):
                 while not all(key in self._answers for key, _ in self._expected):
                     self._news.clear()
                     await self._news.wait()
