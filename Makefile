@@ -10,7 +10,7 @@ STAMP := .venv/.set-up
 CODE := skep tests tools $(wildcard bench) $(wildcard examples)
 TYPED := skep tests tools $(if $(wildcard bench/*.py),bench)
 # Tests run in this many processes; WORKERS=0 runs them in one.
-WORKERS ?= 3
+WORKERS ?= 4
 # Anything more for pytest: make test ARGS="-k lanes -x"
 ARGS ?=
 PYTEST := SKEP_TESTS_NEED_SERVERS=1 $(BIN)/pytest -q -n $(WORKERS) --dist loadgroup \

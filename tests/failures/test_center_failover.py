@@ -56,7 +56,7 @@ def shared(tmp_path: Path, postgres_server: Postgres, redis_url: str) -> dict[st
     }
 
 
-@pytest.mark.parametrize("kills", [8, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [4, pytest.param(40, marks=pytest.mark.slow)])
 async def test_each_center_is_killed_in_turn_under_load(
     tmp_path: Path, shared: dict[str, str], kills: int
 ) -> None:

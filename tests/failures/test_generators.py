@@ -148,6 +148,7 @@ async def test_another_center_takes_over(
         assert (await world.ledger(run))["accepted"] == COUNT
 
 
+@pytest.mark.slow
 async def test_constant_memory(tmp_path: Path) -> None:
     """Issue 4: the memory of center and child does not grow with what is yielded."""
     many = {**GENERATOR, "arguments": {"count": 300_000}}

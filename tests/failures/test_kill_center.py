@@ -21,7 +21,7 @@ async def keep_offering(fleet: Fleet, batches: int, size: int) -> None:
         await fleet.offer(size)
 
 
-@pytest.mark.parametrize("kills", [8, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [4, pytest.param(50, marks=pytest.mark.slow)])
 async def test_the_embedded_center_killed_in_a_loop_loses_nothing(
     tmp_path: Path, kills: int
 ) -> None:

@@ -112,8 +112,11 @@ async def test_pages_of_a_chain_stay_with_their_agent(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("alive_after", "policy", "patience"),
-    [(11.0, "stop", 0.0), (2.0, "wait", 2.0), (2.0, "stop", 60.0)],
-    ids=["stop, as shipped", "wait", "stop, quick"],
+    [
+        pytest.param(11.0, "stop", 0.0, id="stop, as shipped", marks=pytest.mark.slow),
+        pytest.param(2.0, "wait", 2.0, id="wait"),
+        pytest.param(2.0, "stop", 60.0, id="stop, quick"),
+    ],
 )
 async def test_a_sticky_agent_is_killed(
     tmp_path: Path, alive_after: float, policy: str, patience: float

@@ -95,6 +95,7 @@ async def test_an_agent_that_wakes_up_late_does_not_ask_beside_its_successor(
     world.check_distances()
 
 
+@pytest.mark.slow
 async def test_the_hosts_of_a_killed_agent_are_asked_on_without_a_rush(world: World) -> None:
     await world.until_done(HOSTS * 4)
     for agent in world.agents:

@@ -13,7 +13,7 @@ from skep.testing.servers import Postgres
 
 JOBS = [f"job{number}" for number in range(10)]
 SCHEDULE = {"every": 1, "overlap": "parallel", "catch_up": "all", "grace": 120}
-KILLS = 6
+KILLS = 3
 SECONDS = 90.0
 OPENED = (FireState.FIRED, FireState.LATE)
 

@@ -21,7 +21,7 @@ SMALL = Plan(requests=150, storm_seconds=100.0)
 
 
 @pytest.mark.parametrize(
-    "seed", [1, 3, 6, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 4, 5))]
+    "seed", [1, 3, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 4, 5, 6))]
 )
 def test_nothing_is_lost_in_a_storm(seed: int) -> None:
     """Faults 6, 15, 22, 23, 26, 27, 29, 30 at once: crashes, freezes, flushes, bad lines."""
@@ -41,7 +41,7 @@ def test_a_seed_replays_exactly() -> None:
 def _outcome(hash_seed: str) -> dict[str, Any]:
     code = (
         "import sys; from skep.testing.simulation.scenario import Plan, as_json, simulate;"
-        "sys.stdout.buffer.write(as_json(simulate(7, Plan(requests=60, storm_seconds=40.0))))"
+        "sys.stdout.buffer.write(as_json(simulate(7, Plan(requests=40, storm_seconds=20.0))))"
     )
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
     done = subprocess.run(

@@ -6,15 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from bench import capacity, fleet
+from bench import capacity
 from bench.capacity import Costs
+from bench.children.fleet import in_ms
+from bench.figures import percentile
 from skep.center.services import BEATS_EVERY
 
 
 def test_percentiles_are_samples() -> None:
     samples = [number / 1000 for number in range(1, 101)]
-    assert fleet.in_ms(samples) == {"p50": 51.0, "p90": 91.0, "p99": 100.0, "max": 100.0}
-    assert fleet.percentile([], 0.5) == 0.0
+    assert in_ms(samples) == {"p50": 51.0, "p90": 91.0, "p99": 100.0, "max": 100.0}
+    assert percentile([], 0.5) == 0.0
 
 
 def test_a_seed_replays_and_a_busier_center_is_slower() -> None:
