@@ -309,7 +309,11 @@ async def failed(center: RunningCenter, run: str) -> Any:
     """The row of a run that rests because it failed."""
 
     async def look() -> bool:
-        return await state_of(center, run) == "failed" and not child(center, run)
+        if await state_of(center, run) != "failed" or child(center, run):
+            return False
+        # The spider says itself that it failed; its center writes down how, after that.
+        row = await job_run(center, run)
+        return bool(row.log or row.outcome)
 
     await until_found(look)
     return await job_run(center, run)
