@@ -22,9 +22,11 @@ from skep.errors import (
     TooLarge,
     UnknownRun,
 )
+from skep.store.sql.among import among
 from skep.store.sql.database import Tx
 from skep.store.sql.dialect import MysqlDialect, SqliteDialect, dialect_for, id_list
 from skep.store.sql.store import SqlStore
+from skep.store.sql.tables import blocks
 from skep.testing.conformance.store_ground import (
     NOW,
     assert_accounted,
@@ -200,3 +202,22 @@ def test_errors_that_nobody_can_help() -> None:
     data = DBAPIError.instance("x", None, sqlite3.DataError("too big"), sqlite3.Error)
     assert isinstance(data, DBAPIError)
     assert isinstance(dialect.explain(data), InvalidInput)
+
+
+def test_rows_are_named_by_parameters_while_they_are_few() -> None:
+    """One text for every short list, so that it is compiled and planned once."""
+    few, other, many = (str(among(blocks.c.id, range(count))) for count in (2, 50, 51))
+    assert few == other
+    assert many.startswith("blocks.id IN (0,1,2,")
+    engine = sa.create_engine("sqlite://")
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE blocks (id INTEGER)")
+        connection.exec_driver_sql("INSERT INTO blocks VALUES (1), (70)")
+        for numbers, found in (([], []), ([1, 2], [1]), (range(60), [1])):
+            wanted = among(blocks.c.id, numbers)
+            ids = sa.select(blocks.c.id)
+            assert list(connection.scalars(ids.where(wanted))) == found
+            assert list(connection.scalars(ids.where(~wanted))) == [
+                number for number in (1, 70) if number not in found
+            ]
+    engine.dispose()

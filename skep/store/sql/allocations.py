@@ -11,10 +11,10 @@ import sqlalchemy as sa
 from skep.model.run import RunSettings
 from skep.model.states import RunState
 from skep.store.placement_ports import Allocation, Seat, Wanted
+from skep.store.sql.among import among
 from skep.store.sql.chains import belonging, rejoin, restart_chains
 from skep.store.sql.conditions import CLAIMABLE_BLOCKS
 from skep.store.sql.database import Database, Tx
-from skep.store.sql.dialect import id_list
 from skep.store.sql.placement_tables import allocation_agents, allocations
 from skep.store.sql.placing import sessions_of
 from skep.store.sql.runs import hold_run, number_of
@@ -120,7 +120,7 @@ class SqlAllocations:
 
 
 def _among(numbers: Iterable[int]) -> sa.ColumnElement[bool]:
-    return sa.literal_column(f"allocations.run IN ({id_list(numbers) or 'NULL'})")
+    return among(allocations.c.run, numbers)
 
 
 def _read(connection: sa.Connection, wanted: sa.ColumnElement[bool]) -> list[Allocation]:
@@ -149,7 +149,7 @@ def _read(connection: sa.Connection, wanted: sa.ColumnElement[bool]) -> list[All
 def _seats(connection: sa.Connection, numbers: list[int]) -> dict[int, list[Seat]]:
     if not numbers:
         return {}
-    wanted: sa.ColumnElement[bool] = sa.literal_column(f"run IN ({id_list(numbers)})")
+    wanted = among(allocation_agents.c.run, numbers)
     order = (allocation_agents.c.slot, allocation_agents.c.since)
     found: dict[int, list[Seat]] = {}
     for row in connection.execute(sa.select(allocation_agents).where(wanted).order_by(*order)):

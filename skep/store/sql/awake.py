@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from skep.model.manners import Manners, Site
 from skep.model.run import RunSettings
 from skep.model.states import RequestState, RunState
+from skep.store.sql.among import among
 from skep.store.sql.block_rows import members_of
 from skep.store.sql.conditions import CLAIMABLE_BLOCKS, stored
 from skep.store.sql.database import Tx
@@ -126,6 +127,6 @@ def _let_wait(tx: Tx, found: list[Any]) -> int:
     for run, count in of_runs.items():
         tx.move(run, RequestState.DELAYED, RequestState.WAITING, count)
     going = sa.select(runs.c.no).where(
-        sa.literal_column(f"no IN ({id_list(of_runs)})"), runs.c.state == str(RunState.RUNNING)
+        among(runs.c.no, of_runs), runs.c.state == str(RunState.RUNNING)
     )
     return sum(of_runs[run] for run in tx.execute(going).scalars())

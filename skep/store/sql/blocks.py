@@ -17,6 +17,7 @@ from skep.model.manners import Manners
 from skep.model.request import Work
 from skep.model.states import FINAL_STATES, BlockState, RequestState, RunState
 from skep.store.facts import FinishedBlock, FinishedRequest, Freed, Settlement, Verdict
+from skep.store.sql.among import among
 from skep.store.sql.block_rows import (
     bodies_of,
     close_block,
@@ -169,7 +170,7 @@ def _lease(
     # Blocks alone, without their runs: MariaDB would lock and skip those too.
     query = (
         sa.select(blocks)
-        .where(sa.literal_column(f"blocks.id IN ({id_list(block_ids)})"))
+        .where(among(blocks.c.id, block_ids))
         .where(CLAIMABLE_BLOCKS)
         .order_by(blocks.c.id)
         .with_for_update(skip_locked=True)
@@ -248,7 +249,7 @@ def _in_use(tx: Tx, held: Sequence[Held]) -> list[Any]:
     """Blocks among `held` that somebody has, locked."""
     query = (
         sa.select(blocks)
-        .where(sa.literal_column(f"blocks.id IN ({id_list(item.block for item in held)})"))
+        .where(among(blocks.c.id, (item.block for item in held)))
         .where(USING_BLOCKS)
         .order_by(blocks.c.id)
         .with_for_update()
@@ -301,8 +302,7 @@ def _take_back(tx: Tx, rows: list[Any], now: float, lease_limit: int) -> list[Fr
 
 
 def _update_blocks(tx: Tx, block_ids: Any, **values: Any) -> None:
-    wanted: sa.ColumnElement[bool] = sa.literal_column(f"id IN ({id_list(block_ids)})")
-    tx.execute(sa.update(blocks).where(wanted).values(**values))
+    tx.execute(sa.update(blocks).where(among(blocks.c.id, block_ids)).values(**values))
 
 
 def _ended(connection: sa.Connection, block: int, works: list[Work]) -> list[FinishedRequest]:

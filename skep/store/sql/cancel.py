@@ -11,10 +11,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from skep.model.states import BlockState, RequestState
+from skep.store.sql.among import among
 from skep.store.sql.block_rows import end_requests, members_of, note_history
 from skep.store.sql.conditions import CLAIMABLE_BLOCKS, stored
 from skep.store.sql.database import Tx
-from skep.store.sql.dialect import id_list
 from skep.store.sql.holds import let_go
 from skep.store.sql.tables import blocks, requests
 
@@ -36,7 +36,7 @@ def cancel_open(tx: Tx, run: int, now: float, detail: str) -> int:
 def _cancel_blocks(tx: Tx, run: int, ids: list[int], now: float, detail: str) -> int:
     members = [number for found in members_of(tx.connection, ids).values() for number in found]
     changed = end_requests(tx, members, RequestState.CANCELLED)
-    of_blocks: sa.ColumnElement[bool] = sa.literal_column(f"id IN ({id_list(ids)})")
+    of_blocks = among(blocks.c.id, ids)
     tx.execute(sa.update(blocks).where(of_blocks).values(state=int(BlockState.FAILED), open=0))
     note_history(tx, ids, BlockState.FAILED, now, detail)
     let_go(tx, ids, now)

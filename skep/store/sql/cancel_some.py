@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from skep.model.failure import Acted
 from skep.model.states import BlockState, RequestState
+from skep.store.sql.among import among
 from skep.store.sql.block_rows import note_history
 from skep.store.sql.conditions import CLAIMABLE_BLOCKS
 from skep.store.sql.database import Tx
@@ -49,7 +50,7 @@ def _locked(tx: Tx, block_ids: list[int]) -> dict[int, tuple[int, int]]:
     """Blocks in nobody's hands: id -> (open, failed)."""
     if not block_ids:
         return {}
-    wanted: sa.ColumnElement[bool] = sa.literal_column(f"blocks.id IN ({id_list(block_ids)})")
+    wanted = among(blocks.c.id, block_ids)
     query = sa.select(blocks.c.id, blocks.c.open, blocks.c.failed).where(wanted, CLAIMABLE_BLOCKS)
     rows = tx.execute(query.order_by(blocks.c.id).with_for_update())
     return {row.id: (row.open, row.failed) for row in rows}

@@ -25,6 +25,7 @@ from skep.model.failure import (
 from skep.model.fault import group_name, parse_group
 from skep.model.states import RequestState, RunState
 from skep.store.facts import RequestView
+from skep.store.sql.among import among
 from skep.store.sql.cancel_some import cancel_some
 from skep.store.sql.conditions import stored
 from skep.store.sql.database import Database, Tx
@@ -156,7 +157,7 @@ def _asked(query: sa.Select[Any], wanted: RequestFilter) -> sa.Select[Any]:
 
 
 def _words(connection: sa.Connection, ids: set[int]) -> dict[int, tuple[str, int, str]]:
-    query = sa.select(faults).where(sa.literal_column(f"faults.id IN ({id_list(ids) or 0})"))
+    query = sa.select(faults).where(among(faults.c.id, ids))
     return {row.id: (row.failure, row.status, row.text) for row in connection.execute(query)}
 
 
@@ -175,7 +176,7 @@ def _dead(connection: sa.Connection, ids: list[int]) -> list[DeadRequest]:
         sa.select(requests, runs.c.id.label("run_id"), *tried)
         .join(runs, runs.c.no == requests.c.run)
         .outerjoin(attempts, _LAST)
-        .where(sa.literal_column(f"requests.id IN ({id_list(ids)})"))
+        .where(among(requests.c.id, ids))
         .order_by(requests.c.id, attempts.c.token)
     )
     # A request has a row for each lease in which it was reported; the last one counts.

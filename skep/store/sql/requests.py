@@ -27,12 +27,12 @@ from skep.store.facts import (
     RetryFacts,
 )
 from skep.store.placement_ports import Placing
+from skep.store.sql.among import among
 from skep.store.sql.backlog import read_backlog
 from skep.store.sql.cancel import cancel_open, change_all
 from skep.store.sql.chains import NOWHERE, origins
 from skep.store.sql.conditions import MORTAL, stored
 from skep.store.sql.database import ACCEPTED, Database, Tx
-from skep.store.sql.dialect import id_list
 from skep.store.sql.pack import pack_one
 from skep.store.sql.runs import HeldRun, hold_run
 from skep.store.sql.tables import attempts, blocks, requests, runs
@@ -130,7 +130,7 @@ class SqlRequests:
         query = (
             sa.select(requests.c.id, requests.c.failures, runs.c.settings)
             .join(runs, runs.c.no == requests.c.run)
-            .where(sa.literal_column(f"requests.id IN ({id_list(request_ids)})"))
+            .where(among(requests.c.id, request_ids))
         )
         rows = await self._database.read(lambda c: c.execute(query).all())
         said = {text: _settings.decode(text) for text in {row.settings for row in rows}}
@@ -196,7 +196,7 @@ def _change(tx: Tx, condition: Any, limit: int, to: RequestState, order: Any = N
         return 0
     tx.execute(
         sa.update(requests)
-        .where(sa.literal_column(f"id IN ({id_list(row.id for row in rows)})"))
+        .where(among(requests.c.id, (row.id for row in rows)))
         .values(state=int(to))
     )
     for row in rows:

@@ -11,8 +11,8 @@ import sqlalchemy as sa
 from skep.errors import Conflict, UnknownRun
 from skep.model.run import Run, RunSettings
 from skep.model.states import RUN_CHANGES, RunState
+from skep.store.sql.among import among
 from skep.store.sql.database import Database, Tx
-from skep.store.sql.dialect import id_list
 from skep.store.sql.notices import note_ending
 from skep.store.sql.tables import runs
 
@@ -122,7 +122,7 @@ def hold_run(tx: Tx, run_id: str) -> HeldRun:
 
 def hold_runs(tx: Tx, numbers: Iterable[int]) -> dict[int, HeldRun]:
     """The same for many, by number."""
-    query = _HELD.where(sa.literal_column(f"no IN ({id_list(set(numbers))})"))
+    query = _HELD.where(among(runs.c.no, set(numbers)))
     return {row.no: HeldRun._make(row) for row in tx.execute(query.with_for_update(read=True))}
 
 

@@ -19,6 +19,7 @@ from skep.model.manners import Manners
 from skep.model.request import Outcome
 from skep.model.states import BlockState, RequestState
 from skep.store.facts import Settlement, Verdict
+from skep.store.sql.among import among
 from skep.store.sql.block_rows import end_requests, members_of, note_history, open_members
 from skep.store.sql.database import Tx
 from skep.store.sql.dialect import Row, id_list
@@ -104,7 +105,7 @@ def _lock_blocks(tx: Tx, block_ids: Iterable[int], now: float) -> dict[int, _Blo
     query = (
         sa.select(blocks.c.id, blocks.c.run, blocks.c.state, blocks.c.token, blocks.c.agent)
         .add_columns(blocks.c.open, blocks.c.size, blocks.c.failed)
-        .where(sa.literal_column(f"blocks.id IN ({id_list(block_ids)})"))
+        .where(among(blocks.c.id, block_ids))
         .order_by(blocks.c.id)
         .with_for_update()
     )

@@ -14,9 +14,9 @@ from skep.errors import NotFound
 from skep.model.manners import Manners
 from skep.model.site import SiteRule
 from skep.store.facts import HeldSite, SiteRow
+from skep.store.sql.among import among
 from skep.store.sql.awake import wake_hosts
 from skep.store.sql.database import Database, Tx
-from skep.store.sql.dialect import id_list
 from skep.store.sql.holds import watch
 from skep.store.sql.site_rows import make_sites, site_in
 from skep.store.sql.tables import blocks, runs, site_holds, sites
@@ -75,7 +75,7 @@ class SqlSites:
         query = (
             sa.select(site_holds.c.block, sites)
             .join(sites, sites.c.host == site_holds.c.host)
-            .where(sa.literal_column(f"site_holds.block IN ({id_list(block_ids)})"))
+            .where(among(site_holds.c.block, block_ids))
             .order_by(site_holds.c.host)
         )
         rows = await self._database.read(lambda c: c.execute(query).all())

@@ -23,6 +23,7 @@ from skep.store.facts import (
     UnreadPage,
 )
 from skep.store.sql import drivers as driving
+from skep.store.sql.among import among
 from skep.store.sql.block_rows import works_of
 from skep.store.sql.conditions import ENDED_BLOCKS, FINISHED_BLOCKS
 from skep.store.sql.database import Database, Tx
@@ -67,7 +68,7 @@ class SqlTurns:
             run = number_of(connection, run_id)
             query = sa.select(blocks.c.id).where(FINISHED_BLOCKS, blocks.c.run == run)
             if taken:
-                query = query.where(sa.literal_column(f"id NOT IN ({id_list(taken)})"))
+                query = query.where(~among(blocks.c.id, taken))
             found = list(connection.execute(query.order_by(blocks.c.id).limit(limit)).scalars())
             return _pages(connection, found) if found else []
 
@@ -122,7 +123,7 @@ class SqlTurns:
         def work(connection: sa.Connection) -> list[KeptItem]:
             run = number_of(connection, run_id)
             query = sa.select(items.c.id, items.c.request, items.c.data).where(
-                sa.literal_column(f"request IN ({id_list(request_ids)})"), items.c.run == run
+                among(items.c.request, request_ids), items.c.run == run
             )
             return [KeptItem(*row) for row in connection.execute(query.order_by(items.c.id))]
 
@@ -145,7 +146,7 @@ def _keep_items(tx: Tx, run: int, found: Sequence[ItemRow], now: float) -> int:
 def _collect(tx: Tx, run: int, block_ids: Sequence[int]) -> None:
     if not block_ids:
         return
-    wanted: sa.ColumnElement[bool] = sa.literal_column(f"id IN ({id_list(block_ids)})")
+    wanted = among(blocks.c.id, block_ids)
     change = sa.update(blocks).where(wanted, blocks.c.run == run, FINISHED_BLOCKS)
     tx.execute(change.values(collected=1))
 

@@ -12,6 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from skep.model.states import BlockState, RequestState, RunState
+from skep.store.sql.among import among
 from skep.store.sql.block_rows import note_history, open_members
 from skep.store.sql.conditions import CLAIMABLE_BLOCKS
 from skep.store.sql.database import Tx
@@ -36,7 +37,7 @@ def unpack_resting(tx: Tx, now: float, limit: int) -> int:
     found = list(tx.execute(query).scalars())
     if not found:
         return 0
-    wanted: sa.ColumnElement[bool] = sa.literal_column(f"blocks.id IN ({id_list(found)})")
+    wanted = among(blocks.c.id, found)
     locked = sa.select(blocks).where(wanted, CLAIMABLE_BLOCKS).order_by(blocks.c.id)
     rows = list(tx.execute(locked.with_for_update(skip_locked=True)))
     for row in rows:

@@ -11,9 +11,9 @@ import sqlalchemy as sa
 
 from skep.model.states import RequestState
 from skep.store.facts import PackPlan
+from skep.store.sql.among import among
 from skep.store.sql.conditions import FAILED_BEFORE, stored
 from skep.store.sql.database import Tx
-from skep.store.sql.dialect import id_list
 from skep.store.sql.tables import requests
 
 #: Oldest requests among which those of one host are put together. A bound, so that a backlog
@@ -50,7 +50,7 @@ def _host_by_host(tx: Tx, run: int, plan: PackPlan) -> list[Any]:
     if not chosen:
         return []
     # Looked at without a lock: what another center took meanwhile is left out.
-    query = _ROWS.where(sa.literal_column(f"requests.id IN ({id_list(chosen)})"))
+    query = _ROWS.where(among(requests.c.id, chosen))
     query = query.where(stored(RequestState.WAITING)).order_by(requests.c.id)
     rows = {row.id: row for row in tx.execute(query.with_for_update(skip_locked=True))}
     return [rows[number] for number in chosen if number in rows]
