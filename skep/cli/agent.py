@@ -92,11 +92,13 @@ async def _work(
     """(exit code, whether it was told to restart)."""
     from skep.agent.launch import LaunchedAgent
     from skep.agent.signals import run_until_signalled
+    from skep.runtime.garbage import collect_less_often
 
     clock, rng = SystemClock(), Random()  # noqa: S311 - jitter and names, no secrets
     folder = Path(settings.data) / "agent"
     launched = LaunchedAgent(settings, urls, token, folder, labels, clock, rng)
     try:
+        collect_less_often()
         return await run_until_signalled(launched.agent), launched.agent.restarting
     finally:
         await launched.close()

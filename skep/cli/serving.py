@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from skep import __version__
 from skep.cli.output import show
 from skep.runtime.clock import SystemClock
+from skep.runtime.garbage import collect_less_often
 
 if TYPE_CHECKING:
     from skep.settings import Settings
@@ -47,6 +48,7 @@ async def _hold(settings: Settings, *, with_agent: bool) -> int:
     agent = LocalAgent(center, clock, rng)
     with until_signalled() as stopping:
         await center.start()
+        collect_less_often()
         try:
             _introduce(center.url, center.folder)
             if with_agent:
