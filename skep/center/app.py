@@ -7,6 +7,7 @@ about order, retries or placement: that is further down.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -45,9 +46,10 @@ from skep.center.api import (
 )
 from skep.center.auth import Role
 from skep.center.commands import commands_socket
+from skep.center.direct import Direct
 from skep.center.endpoint import Call, Endpoint, Raw
 from skep.center.guard import App, Guard
-from skep.center.http import no_such_route, routes
+from skep.center.http import no_such_route, routes, ways
 from skep.center.loops import Loops
 from skep.center.openapi import describe
 from skep.center.prefix import Prefix, host_of, root_of
@@ -114,7 +116,8 @@ class Center:
         self.services: Services = build(name, settings, store, bus, archive, clock, rng)
         self._loops = Loops(self.services)
         public = settings.center.public_url
-        inner = Prefix(self._starlette(), root_of(public))
+        table = api_table()
+        inner = Prefix(Direct(self._starlette(table), ways(self.services, table)), root_of(public))
         self.app: App = Guard(inner, settings.center.host, host_of(public))
 
     @classmethod
@@ -131,10 +134,10 @@ class Center:
         )
         return cls(name, settings, store, bus, archive, clock, rng)
 
-    def _starlette(self) -> Starlette:
+    def _starlette(self, table: Sequence[Endpoint]) -> Starlette:
         socket = WebSocketRoute("/node/commands", commands_socket(self.services))
         return Starlette(
-            routes=[*routes(self.services, api_table()), socket],
+            routes=[*routes(self.services, table), socket],
             exception_handlers={HTTPException: no_such_route(self.services)},
         )
 

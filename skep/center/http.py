@@ -40,6 +40,7 @@ from skep.wire.problem import PROBLEM, problem_of
 
 log = logging.getLogger("skep.center")
 
+_SPOKEN = frozenset(str(version) for version in range(OLDEST_PROTOCOL, PROTOCOL + 1))
 #: A length with more digits is over every limit.
 _DIGITS = 18
 _SAFE_HEADERS = {
@@ -49,12 +50,18 @@ _SAFE_HEADERS = {
 }
 
 
-_Answer = Callable[[Request], Awaitable[Response]]
+Answer = Callable[[Request], Awaitable[Response]]
+
+
+def ways(services: Services, table: Sequence[Endpoint]) -> dict[tuple[str, str], Answer]:
+    """Endpoints of paths that have no parameter, by method and path."""
+    fixed = [row for row in table if "{" not in row.path]
+    return {(row.method, row.path): _adapter(services, row) for row in fixed}
 
 
 def routes(services: Services, table: Sequence[Endpoint]) -> list[BaseRoute]:
     """The table as Starlette routes: one per path, so that a 405 names every method of it."""
-    by_path: dict[str, dict[str, _Answer]] = {}
+    by_path: dict[str, dict[str, Answer]] = {}
     for row in table:
         by_path.setdefault(row.path, {})[row.method] = _adapter(services, row)
     paths = sorted(by_path, key=_fixed_first)
@@ -75,7 +82,7 @@ def _fixed_first(path: str) -> list[bool]:
     return ["{" in part for part in path.split("/")]
 
 
-def _by_method(ways: dict[str, _Answer]) -> _Answer:
+def _by_method(ways: dict[str, Answer]) -> Answer:
     async def answer(request: Request) -> Response:
         # Starlette lets HEAD in wherever GET is; the server sends no body for it.
         return await ways["GET" if request.method == "HEAD" else request.method](request)
@@ -83,7 +90,7 @@ def _by_method(ways: dict[str, _Answer]) -> _Answer:
     return answer
 
 
-def _adapter(services: Services, row: Endpoint) -> _Answer:
+def _adapter(services: Services, row: Endpoint) -> Answer:
     timer = services.metrics.call_seconds.labels(row.path)
 
     async def answer(request: Request) -> Response:
@@ -129,7 +136,7 @@ async def _answer(services: Services, row: Endpoint, request: Request) -> Respon
 
 def check_protocol(text: str) -> None:
     """Absent means the current one; raises OldProtocol that says which side to upgrade."""
-    if not text or text in {str(version) for version in range(OLDEST_PROTOCOL, PROTOCOL + 1)}:
+    if not text or text in _SPOKEN:
         return
     newer = text.isascii() and text.isdecimal() and len(text) < _DIGITS and int(text) > PROTOCOL
     older = "upgrade this center first" if newer else "upgrade the caller (pip install -U skep)"

@@ -132,7 +132,7 @@ async def test_the_table_says_the_roles_that_this_file_expects() -> None:
 async def test_every_route_of_the_program_is_in_the_table(center: RunningCenter) -> None:
     """Fault 48: nothing is served beside the table but the agents' WebSocket."""
     app: Any = center.local.center.app
-    served = {route.path for route in app._app._app.routes}  # guard, prefix, routes
+    served = {route.path for route in app._app._app._app.routes}  # guard, prefix, direct
     assert served == {row.path for row in TABLE} | {"/node/commands"}
 
 
