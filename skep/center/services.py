@@ -40,7 +40,7 @@ from skep.store.ports import Store
 SCHEMES = ("http", "https")
 #: Seconds from one writing of heartbeats to the next: all that came meanwhile share it, so
 #: that a thousand agents are some transactions a second, and no beat waits to be noticed.
-BEATS_EVERY = 0.03
+BEATS_EVERY = 0.06
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 from msgspec.structs import replace
@@ -102,13 +103,19 @@ async def heartbeat(call: Call) -> HeartbeatReply:
     services = call.services
     session = check_agent(call, message.agent)
     age = max(message.age, message.deaf)
-    known = await services.roster.beat(message.agent, message.vitals, age, session)
+    fresh = services.roster.fresh(age)
+    # What waited too long says nothing about now: it renews no lease either (C10). Nor does
+    # an agent live that does not hear us; it does after it has heard this.
+    holding = message.holding if fresh else []
+    # Side by side, so that both are in one commit. A renewal of somebody who turns out not to
+    # be known does no harm: the token of its block decides, as always.
+    known, lost = await asyncio.gather(
+        services.roster.beat(message.agent, message.vitals, age, session),
+        services.leases.renew(message.agent, holding),
+    )
     await services.control.tickets(message.tickets)
-    if not known or not services.roster.fresh(age):
-        # What waited too long says nothing about now: it renews no lease either (C10). Nor
-        # does an agent live that does not hear us; it does after it has heard this.
+    if not known or not fresh:
         return HeartbeatReply(known=known)
-    lost = await services.leases.renew(message.agent, message.holding)
     commands = [*services.hub.resting(message.agent), *await _orders(services, message)]
     reply = HeartbeatReply(commands=commands, lost=lost)
     if message.want and await services.may_work(message.agent):
