@@ -2,7 +2,7 @@
 
 What it simulates: one of several equal centers. Its agents beat every 3 s, each with a phase
 of its own. A beat needs the center's event loop, one at a time, and then a write: beats that
-come together are written together, one write under way, none sooner than 30 ms after the
+come together are written together, one write under way, none sooner than 60 ms after the
 last began. A part of the loop is taken by blocks that are leased and reported. How long a
 write takes is measured here, on a real PostgreSQL with fsync; what a beat, a block and an
 agent cost a center was measured by `python -m bench fleet` and stands in `Costs`.

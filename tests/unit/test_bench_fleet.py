@@ -28,7 +28,7 @@ def test_a_seed_replays_and_a_busier_center_is_slower() -> None:
 
 
 def test_beats_share_writes() -> None:
-    """However many agents there are, there are no more writes than one in 30 ms."""
+    """However many agents there are, there are no more writes than one in 60 ms."""
     center = capacity.simulate(1000, 1000, replace(Costs(), beat=1e-5), seed=1)
     assert center.writes_per_second <= 1 / BEATS_EVERY + 1
 
