@@ -137,7 +137,9 @@ def test_a_zip_bomb_is_refused_before_it_fills_the_disk(tmp_path: Path) -> None:
         assert sum(path.stat().st_size for path in target.rglob("*")) <= 5_000_000
 
 
-@pytest.mark.parametrize("data", [b"", b"no zip", zipped({"a": "b"})[:40]])
+@pytest.mark.parametrize(
+    "data", [b"", b"no zip", zipped({"a": "b"})[:40]], ids=["empty", "text", "torn"]
+)
 def test_what_is_no_zip_is_a_reason(tmp_path: Path, data: bytes) -> None:
     file = tmp_path / "a.zip"
     file.write_bytes(data)
