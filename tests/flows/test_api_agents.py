@@ -57,6 +57,25 @@ async def test_a_stale_token_changes_nothing_and_is_counted(fresh: RunningCenter
     assert await fresh.metric("skep_duplicate_reports_total") == 1
 
 
+@pytest.mark.parametrize(("age", "deaf"), [(60.0, 0.0), (0.0, 60.0)], ids=["late", "deaf"])
+async def test_a_beat_that_waited_renews_no_lease(
+    fresh: RunningCenter, age: float, deaf: float
+) -> None:
+    """C10: what is older than a silence that means death says nothing about now."""
+    agent = fresh.hand_agent("a1")
+    await agent.register()
+    await fresh.dispatched()
+    (block,) = await agent.lease()
+    blocks = fresh.services.store.blocks
+    before = (await blocks.get(block.id)).lease_until
+    old = Heartbeat("a1", holding=[block.held], age=age, deaf=deaf)
+    assert (await fresh.agent.packed("/node/heartbeat", old)).status == 200
+    assert (await blocks.get(block.id)).lease_until == before
+    new = Heartbeat("a1", holding=[block.held])
+    assert (await fresh.agent.packed("/node/heartbeat", new)).status == 200
+    assert (await blocks.get(block.id)).lease_until > before
+
+
 async def test_a_report_about_other_peoples_requests(fresh: RunningCenter) -> None:
     """Fault 65: an agent cannot end what was not leased to it."""
     await fresh.put("r", [{"uri": f"{URL}other", "priority": 0}])

@@ -154,3 +154,16 @@ async def test_no_block_is_ever_left_beside_one_who_may_take_it(ground: Ground, 
     idle = [place for place in ground.room._line if left & set(place.targets())]
     assert idle == []
     await stop(tasks)
+
+
+async def test_who_is_called_and_leaves_without_a_look_passes_the_call_on(ground: Ground) -> None:
+    """One block, two in the line: the first is called and gone, and the second gets it."""
+    with ground.room.place(lambda: ("",)) as second:
+        with ground.room.place(lambda: ("",)) as first:
+            # In the order in which they came: the one that leaves stands before the other.
+            ground.room.leave(second)
+            ground.room.enter(second)
+            ground.push("")
+            await until(lambda: first.awake)
+            assert not second.awake
+        await until(lambda: second.awake)
