@@ -20,7 +20,8 @@ FILE_LIMIT = 16 * 2**20
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # no types for yaml
-    """Safe, and strict: a key that stands twice is an error, a date stays the text it is."""
+    """Safe, and strict: a key that stands twice is an error, a date stays the text it is, and
+    so does a key: `on` is the name of a field, not a yes."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
@@ -30,6 +31,8 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # no types for yaml
                     None, None, f"the field {key.value!r} stands here twice", key.start_mark
                 )
             seen.add(str(key.value))
+            if key.tag == "tag:yaml.org,2002:bool":
+                key.tag = "tag:yaml.org,2002:str"
         made: dict[Hashable, Any] = super().construct_mapping(node, deep=deep)
         return made
 

@@ -268,3 +268,19 @@ def test_one_job_before_it_needs_no_list() -> None:
     assert job is not None
     assert job.schedule is not None
     assert job.schedule.after == ("first",)
+
+
+def test_a_field_may_be_called_on() -> None:
+    """Issue 4.7: in YAML `on` is a yes; as the name of a field it is a word."""
+    text = """
+name: told
+enabled: yes
+requests: [http://a.b/]
+notices: [{webhook: http://a.b/hook, on: [finished]}]
+"""
+    (document,) = read_documents(text, "x.yaml")
+    job, faults = linter().judge(document)
+    assert not faults
+    assert job is not None
+    assert job.enabled is True
+    assert job.notices[0].on == ("finished",)
