@@ -19,10 +19,17 @@ from skep.runtime.ids import new_secret
 log = logging.getLogger(__name__)
 
 
+#: Processes that have tried to register and never heard that they were taken. With the one that
+#: was, as many as a registration may name.
+TRIES_KEPT = 7
+
+
 class _Marks(msgspec.Struct):
     #: Of the last process that a center took.
     mark: str = ""
-    #: Of one that has tried to register; perhaps it was taken and never heard of it.
+    #: Of those that have tried to register since; perhaps one was taken and never heard of it.
+    tries: tuple[str, ...] = ()
+    #: The one of them that agents of before kept.
     next: str = ""
 
 
@@ -35,17 +42,16 @@ class Session:
         #: The number that a center gave this process; 0 before.
         self.number = 0
         self.mark = ""
+        #: Marks of earlier processes.
+        self.known: tuple[str, ...] = ()
 
     def open(self) -> None:
         """A mark for this process. A torn or absent file is a folder without a past."""
-        self._marks = _read(self._file)
-        self.mark = self._marks.next or new_secret("life")
-        self._keep(_Marks(self._marks.mark, self.mark))
-
-    @property
-    def known(self) -> tuple[str, ...]:
-        """Marks of earlier processes."""
-        return (self._marks.mark,) if self._marks.mark else ()
+        found = _read(self._file)
+        self.mark = new_secret("life")
+        tries = (found.next, *found.tries) if found.next else found.tries
+        self.known = tuple(mark for mark in (found.mark, *tries) if mark)
+        self._keep(_Marks(found.mark, (*tries, self.mark)[-TRIES_KEPT:]))
 
     def taken(self) -> None:
         """A center knows this process under its mark."""

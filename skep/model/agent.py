@@ -105,6 +105,11 @@ class AgentView(msgspec.Struct, frozen=True):
         return self.registration.id
 
     @property
+    def has_beaten(self) -> bool:
+        """Since it registered last."""
+        return self.seen_at > self.registered_at
+
+    @property
     def cordoned(self) -> bool:
         """It keeps the runs that it was chosen for, and gets no others."""
         return not self.enabled and self.aside == CORDONED

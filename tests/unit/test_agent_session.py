@@ -10,7 +10,10 @@ import pytest
 
 from skep.agent.session import Session
 from skep.agent.workspace import Workspace
+from skep.model.agent import Registration
 from skep.model.run import RunSettings
+from skep.wire.codec import decode, encode
+from skep.wire.messages import Register
 
 
 def reopened(folder: Path) -> set[str]:
@@ -49,15 +52,33 @@ def test_every_life_has_a_mark_and_knows_the_last_one(tmp_path: Path) -> None:
     assert (second.known, second.mark != first.mark) == ((first.mark,), True)
 
 
-def test_a_life_that_never_heard_an_answer_is_the_next_one(tmp_path: Path) -> None:
+def test_a_life_that_never_heard_an_answer_is_known_to_the_next_one(tmp_path: Path) -> None:
     """Fault 18: killed between the center's commit and the file; the center may know either."""
     first = life(tmp_path)
     first.taken()
     second = life(tmp_path)
     third = life(tmp_path)
-    assert (third.mark, third.known) == (second.mark, (first.mark,))
+    assert third.known == (first.mark, second.mark)
+    assert third.mark not in third.known, "what is late of the second is not of the third"
     third.taken()
-    assert life(tmp_path).known == (second.mark,)
+    assert life(tmp_path).known == (third.mark,)
+
+
+def test_lives_that_nobody_answers_fit_into_a_registration(tmp_path: Path) -> None:
+    """Fault 10: an agent that is started over and over beside a silent center."""
+    first = life(tmp_path)
+    first.taken()
+    lives = [life(tmp_path) for _ in range(20)]
+    last = lives[-1].known
+    assert last == (first.mark, *(one.mark for one in lives[-8:-1]))
+    about = Registration("agent_1", "one")
+    message = Register(about, mark=lives[-1].mark, marks=last)
+    assert decode(encode(message), Register).marks == last
+
+
+def test_a_mark_that_an_older_agent_left_is_known(tmp_path: Path) -> None:
+    (tmp_path / "session").write_bytes(b'{"mark": "m1", "next": "m2"}')
+    assert life(tmp_path).known == ("m1", "m2")
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff\xfe", b'{"mark": 3}'])
@@ -65,4 +86,4 @@ def test_a_torn_mark_is_a_folder_without_a_past(tmp_path: Path, data: bytes) -> 
     (tmp_path / "session").write_bytes(data)
     session = life(tmp_path)
     assert (session.known, bool(session.mark)) == ((), True)
-    assert json.loads((tmp_path / "session").read_bytes())["next"] == session.mark
+    assert json.loads((tmp_path / "session").read_bytes())["tries"] == [session.mark]

@@ -63,7 +63,8 @@ async def register(call: Call) -> Registered:
     own = bool(call.who.subject)
     came = Arrival(message.session, message.mark, message.marks, bound=own)
     view = await services.roster.register(about, came)
-    await services.leases.abandon(agent, message.holding)
+    if not view.has_beaten:  # else this try was on its way for longer than a later one
+        await services.leases.abandon(agent, message.holding)
     sites = services.settings.sites
     return Registered(
         services.settings.center.heartbeat_every,

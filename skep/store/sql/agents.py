@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from skep.errors import InvalidInput, UnknownAgent
 from skep.model.agent import AgentView, Arrival, Order, Registration, Vitals
 from skep.store.sql.agent_orders import end_orders, list_orders, obey_orders, place_order
-from skep.store.sql.agent_sessions import new_session
+from skep.store.sql.agent_sessions import is_late, new_session
 from skep.store.sql.beats import write_beats
 from skep.store.sql.database import Database, Tx
 from skep.store.sql.tables import agents, heartbeats
@@ -45,12 +45,14 @@ class SqlAgents:
         def work(tx: Tx) -> AgentView:
             tx.dialect.insert_new(tx.connection, agents, _COLUMNS, [row])
             found = _locked(tx, registration.id)
+            if is_late(found, came):
+                return _view(found)
             values = {"registration": packed, "registered_at": now, "seen_at": now}
-            values |= new_session(found, came, now)
+            values |= (session := new_session(found, came, now))
             if came.bound:
                 values["bound"] = 1
             tx.execute(_update(registration.id).values(**values))
-            if not came.session:
+            if session["session"] != found.session:
                 end_orders(tx, registration.id, ENDINGS, now, "a new process came")
             return _get(tx.connection, registration.id)
 

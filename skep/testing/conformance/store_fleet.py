@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from skep.errors import Conflict, Fenced, Forbidden, InvalidInput, NotFound, Unauthorized
@@ -23,6 +24,35 @@ class SessionPromises:
         again = await store.agents.register(ONE, NOW, Arrival(session=1, mark="m1"))
         second = await store.agents.register(ONE, NOW, Arrival(mark="m2", known=("m1",)))
         assert [view.session for view in (first, again, second)] == [1, 1, 2]
+
+    async def test_tries_of_one_process_are_one_session(self, store: Store) -> None:
+        """Fault 10: whichever of them was answered, none fences the process out."""
+        tries = [await store.agents.register(ONE, NOW + n, Arrival(mark="m1")) for n in range(3)]
+        assert [(view.session, view.registered_at) for view in tries] == [
+            (1, NOW),
+            (1, NOW + 1),
+            (1, NOW + 2),
+        ]
+
+    async def test_a_late_try_changes_nothing(self, store: Store) -> None:
+        """Fault 10: the process has beaten since; a try of before knows nothing of now."""
+        first = await store.agents.register(ONE, NOW, Arrival(mark="m1"))
+        await store.agents.beat([(ONE.id, Vitals(active=3))], NOW + 1, {ONE.id: 1})
+        await store.agents.order(ONE.id, "restart", NOW + 1)
+        other = msgspec.structs.replace(ONE, group="elsewhere")
+        late = await store.agents.register(other, NOW + 2, Arrival(mark="m1"))
+        assert (late.session, late.registered_at, late.seen_at) == (1, NOW, NOW + 1)
+        assert (late.registration.group, late.has_beaten) == (ONE.group, True)
+        assert not first.has_beaten
+        assert late.pending, "its process is still to obey"
+
+    async def test_a_try_of_a_process_that_died_is_fenced_out(self, store: Store) -> None:
+        """Fault 10: the next process is there already, and knows the one before."""
+        await store.agents.register(ONE, NOW, Arrival(mark="m2", known=("m0", "m1")))
+        with pytest.raises(Fenced):
+            late = Arrival(mark="m1", known=("m0",), alive_after=11.0)
+            await store.agents.register(ONE, NOW + 1, late)
+        assert (await store.agents.get(ONE.id)).session == 1
 
     async def test_an_older_session_is_fenced_out(self, store: Store) -> None:
         """Fault 66: neither its beat nor its registration changes anything."""
