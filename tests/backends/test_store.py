@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
+from skep.model.agent import Registration, Vitals
 from skep.model.token import FoundToken
 from skep.store.sql.database import Tx
 from skep.store.sql.store import SqlStore
@@ -15,11 +17,14 @@ from skep.store.sql.tables import metadata
 from skep.testing import servers
 from skep.testing.conformance.store import StoreConformance
 from skep.testing.conformance.store_ground import (
+    NOW,
     assert_accounted,
     done,
     failed,
     ids,
     leased_one,
+    new_run,
+    rows,
     settle,
     settlement,
 )
@@ -119,3 +124,20 @@ async def test_rows_that_come_alone_are_stored(store: SqlStore) -> None:
 
     await store.database.write(insert)
     assert await store.tokens.find(b"x" * 32) == FoundToken("viewer", "somebody")
+
+
+@pytest.mark.parametrize("store_url", ["postgresql", "mariadb"], indirect=True)
+async def test_signs_of_life_wait_for_no_run(store: SqlStore) -> None:
+    """C10: another center holds a run, and whoever writes to it waits. Beats do not: a
+    thousand agents would seem to be dead for it."""
+    await new_run(store)
+    await store.agents.register(Registration("a1", "one"), NOW)
+    with store.database.engine.connect() as elsewhere:
+        elsewhere.execute(sa.select(metadata.tables["runs"]).with_for_update()).all()
+        writing = asyncio.create_task(store.requests.accept("run", rows(3), NOW))
+        await asyncio.sleep(0)  # it is with the writer from here on
+        assert await store.agents.beat([("a1", Vitals())], NOW + 1) == []
+        assert (await store.agents.get("a1")).seen_at == NOW + 1
+        assert not writing.done()
+        elsewhere.rollback()
+    assert (await writing).new == 3

@@ -64,7 +64,8 @@ class SqlAgents:
         now: float,
         sessions: Mapping[str, int] | None = None,
     ) -> list[str]:
-        return await self._database.write(lambda tx: write_beats(tx, beats, now, sessions or {}))
+        known = sessions or {}
+        return await self._database.write(lambda tx: write_beats(tx, beats, now, known), quick=True)
 
     async def all(self) -> list[AgentView]:
         query = sa.select(agents)

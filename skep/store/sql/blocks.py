@@ -70,7 +70,7 @@ class SqlBlocks:
     ) -> list[list[int]]:
         if not any(held for _, held in asks):
             return [[] for _ in asks]
-        return await self._database.write(lambda tx: _renew(tx, asks, until))
+        return await self._database.write(lambda tx: _renew(tx, asks, until), quick=True)
 
     async def settle(
         self, settlements: Sequence[Settlement], now: float, manners: Manners | None = None

@@ -1,9 +1,9 @@
 """Transactions on one database, off the event loop. Run by centers only.
 
-Writes go to one thread that puts everything that waits into one transaction: many callers
-share one sync to disk (group commit), each with a savepoint of its own so that a failing
-caller harms nobody. A caller's future resolves after the commit, never before. `inline`
-runs everything at once in the caller's thread, for simulations.
+Everything that waits to be written goes into one transaction, each caller with a savepoint of
+its own so that a failing one harms nobody. There are two writers where the engine lets two
+write: signs of life must not wait until another center lets go of a run. `inline` runs
+everything at once in the caller's thread, for simulations.
 
 What is done again by itself: a transaction that the engine has undone for certain, which
 is a deadlock, or a connection lost before COMMIT was sent. When the connection is lost
@@ -17,8 +17,6 @@ packed or leased for nobody come back by `claimable` and `reap`.
 from __future__ import annotations
 
 import asyncio
-import queue
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -33,6 +31,7 @@ from skep.errors import SkepError, StoreDown, Unavailable
 from skep.store.sql.dialect import Dialect
 from skep.store.sql.site_rows import SiteCounts
 from skep.store.sql.tables import figures, tallies
+from skep.store.sql.writer import Job, Writer
 
 T = TypeVar("T")
 #: Deadlocks in a row that one transaction is tried through, with a growing pause.
@@ -76,27 +75,6 @@ class Tx:
 Work = Callable[[Tx], Any]
 
 
-@dataclass(slots=True)
-class _Job:
-    work: Work
-    future: asyncio.Future[Any] | None
-    result: Any = None
-    error: BaseException | None = None
-
-    @property
-    def given_up(self) -> bool:
-        """Its caller does not wait any more; it was not begun and need not be."""
-        return self.future is not None and self.future.cancelled()
-
-    def settle(self) -> None:
-        if self.future is None or self.future.done():
-            return
-        if self.error is not None:
-            self.future.set_exception(self.error)
-        else:
-            self.future.set_result(self.result)
-
-
 class Database:
     """Runs callables inside transactions and hands their results back."""
 
@@ -121,8 +99,8 @@ class Database:
         # A database in memory is one connection, which reads and writes must not share.
         self._reads_as_writes = dialect.one_connection(url) and not inline
         self._readers = readers
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
+        self._writer: Writer | None = None
+        self._quick: Writer | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -132,29 +110,33 @@ class Database:
             return
         self._loop = asyncio.get_running_loop()
         self._pool = ThreadPoolExecutor(self._readers, thread_name_prefix="store-read")
-        self._thread = threading.Thread(target=self._write_for_ever, name="store-write")
-        self._thread.start()
+        self._writer = self._quick = self._new_writer("store-write")
+        if self.dialect.name != "sqlite":  # which lets one write at a time
+            self._quick = self._new_writer("store-quick")
+
+    def _new_writer(self, name: str) -> Writer:
+        return Writer(name, self._commit_together, self._group_limit)
 
     async def stop(self) -> None:
         """Writes that were asked for are still done; later ones are refused."""
-        thread, pool = self._thread, self._pool
-        self._thread = self._pool = None
-        if thread is not None and pool is not None:
-            self._jobs.put(None)
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(None, thread.join)
-            await loop.run_in_executor(None, pool.shutdown)
+        writers = [writer for writer in {self._writer, self._quick} if writer is not None]
+        pool, self._pool = self._pool, None
+        self._writer = self._quick = None
+        for writer in writers:
+            await writer.stop()
+        if pool is not None:
+            await asyncio.get_running_loop().run_in_executor(None, pool.shutdown)
         self.engine.dispose()
 
-    async def write(self, work: Callable[[Tx], T]) -> T:
-        """Run `work` in a transaction; it is on disk when this returns."""
+    async def write(self, work: Callable[[Tx], T], *, quick: bool = False) -> T:
+        """Run `work` in a transaction; it is on disk when this returns. `quick`: it takes no
+        lock for long, and must not wait for others that do."""
         if self._inline:
             return self.blocking(work)
-        if self._thread is None or self._loop is None:
+        writer = self._quick if quick else self._writer
+        if writer is None:
             raise StoreDown("the store is closed")
-        future: asyncio.Future[T] = self._loop.create_future()
-        self._jobs.put(_Job(work, future))
-        return await self._patiently(future)
+        return await self._patiently(writer.put(work))
 
     async def read(self, work: Callable[[sa.Connection], T]) -> T:
         """Run `work` on a connection that sees what was committed."""
@@ -175,36 +157,9 @@ class Database:
                 f"the {self.dialect.name} store has not answered for {self._patience:g} seconds"
             ) from None
 
-    # -- the writing thread
+    # -- in a writing thread
 
-    def _write_for_ever(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            jobs = [job for job in (job, *self._waiting()) if not job.given_up]
-            if jobs:
-                self._commit_together(jobs)
-                self._tell(jobs)
-
-    def _waiting(self) -> list[_Job]:
-        jobs: list[_Job] = []
-        while len(jobs) < self._group_limit - 1:
-            try:
-                job = self._jobs.get_nowait()
-            except queue.Empty:
-                break
-            if job is None:
-                self._jobs.put(None)
-                break
-            jobs.append(job)
-        return jobs
-
-    def _tell(self, jobs: list[_Job]) -> None:
-        assert self._loop is not None  # noqa: S101 - start() came before the thread
-        try:
-            self._loop.call_soon_threadsafe(_settle_all, jobs)
-        except RuntimeError:  # the loop is closed: nobody waits any more
-            return
-
-    def _commit_together(self, jobs: list[_Job]) -> None:
+    def _commit_together(self, jobs: list[Job]) -> None:
         """Every job has a result or an error afterwards."""
         try:
             self._through_faults(jobs)
@@ -219,7 +174,7 @@ class Database:
             for job in jobs:
                 job.error = _copy(error)
 
-    def _through_faults(self, jobs: list[_Job]) -> None:
+    def _through_faults(self, jobs: list[Job]) -> None:
         """One transaction, done again while the engine says for certain that it was undone."""
         collisions, losses = 0, 0
         while True:
@@ -235,7 +190,7 @@ class Database:
                 if losses > 1:
                     raise lost.known from lost
 
-    def _one_transaction(self, jobs: list[_Job]) -> None:
+    def _one_transaction(self, jobs: list[Job]) -> None:
         try:
             with self.engine.connect() as connection:
                 self._fill(connection, jobs)
@@ -247,7 +202,7 @@ class Database:
                 raise _Collision(known) from error
             raise (known or error) from error
 
-    def _fill(self, connection: sa.Connection, jobs: list[_Job]) -> None:
+    def _fill(self, connection: sa.Connection, jobs: list[Job]) -> None:
         try:
             self.dialect.begin(connection)
             total = Tx(connection, self.dialect)
@@ -259,7 +214,7 @@ class Database:
                 raise
             raise _LostBeforeCommit(self.dialect.explain(error) or StoreDown("lost")) from error
 
-    def _run_job(self, job: _Job, total: Tx, *, alone: bool) -> None:
+    def _run_job(self, job: Job, total: Tx, *, alone: bool) -> None:
         job.error = None
         tx = Tx(total.connection, self.dialect)
         if alone:
@@ -271,7 +226,7 @@ class Database:
             total.figures.update(tx.figures)
             total.sites.update(tx.sites)
 
-    def _in_savepoint(self, tx: Tx, job: _Job) -> None:
+    def _in_savepoint(self, tx: Tx, job: Job) -> None:
         tx.sql("SAVEPOINT one_caller")
         try:
             job.result = job.work(tx)
@@ -301,7 +256,7 @@ class Database:
 
     def blocking(self, work: Callable[[Tx], T]) -> T:
         """A transaction in the caller's thread; for start-up and simulations."""
-        job = _Job(work, None)
+        job = Job(work, None)
         self._commit_together([job])
         if job.error is not None:
             raise job.error
@@ -345,8 +300,3 @@ class _LostBeforeCommit(_Undone):
 def _copy(error: Exception) -> Exception:
     """One exception for each waiting task, because each adds its own traceback."""
     return type(error)(error.detail) if isinstance(error, SkepError) else error
-
-
-def _settle_all(jobs: list[_Job]) -> None:
-    for job in jobs:
-        job.settle()
