@@ -76,12 +76,15 @@ class Fleet:
         latency: float = 0.0,
         block_size: int = 20,
         with_agent: bool = False,
+        settings: Mapping[str, object] | None = None,
     ) -> None:
+        """`settings` are those of the run that the client offers to."""
         self.folder = folder
         self.center = CenterProcess(folder / "center", env, with_agent=with_agent)
         self.site = DemoSite(pages, latency)
         self.agents: list[AgentProcess] = []
-        self._settings = {"block_size": block_size, "host_concurrency": 64}
+        usual = {"block_size": block_size, "host_concurrency": 64}
+        self._settings = {**usual, **(settings or {})}
         self._offered = 0
         self._stack = ExitStack()
         self._client: Client | None = None
