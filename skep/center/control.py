@@ -174,11 +174,11 @@ class Control:
             hands = (await self._store.waits.run(run)).in_hands
         except UnknownRun:
             return
-        now, alive_after = self._clock.now(), self._roster.alive_after
+        now = self._clock.now()
         for hand in hands:
             view = self._roster.view(hand.agent)
             ticket = new_id("word", now, self._rng)
-            if view is None or view.alive(now, alive_after):
+            if view is None or self._roster.alive(hand.agent):
                 for ear in self._about(run):
                     ear.expect(run, "agent", hand.agent, ticket)
             await self._hub.send(hand.agent, Command(command, run, ticket=ticket))

@@ -117,7 +117,7 @@ class Loops:
         """Free what dead agents held and what nobody renewed."""
         services = self._services
         if not services.roster.may_judge:
-            await services.roster.refresh()  # other centers' orders and sessions
+            await services.roster.look_around()  # other centers' orders and sessions
             return
         dead = await services.roster.dead()
         freed = await services.leases.reap(dead)

@@ -32,6 +32,13 @@ class Moment(msgspec.Struct, frozen=True):
 
     now: float
     alive_after: float
+    #: Those who do not; None = their last beats tell.
+    silent: frozenset[str] | None = None
+
+    def hears(self, view: AgentView) -> bool:
+        if self.silent is not None:
+            return view.id not in self.silent
+        return view.alive(self.now, self.alive_after)
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -64,7 +71,7 @@ def _unable(view: AgentView, need: Need, moment: Moment) -> Iterator[tuple[str, 
     """What the agent cannot do now, whoever asks."""
     if not view.enabled:
         yield from _aside(view, need)
-    if not view.alive(moment.now, moment.alive_after):
+    if not moment.hears(view):
         yield "alive", f"silent for {moment.now - view.seen_at:.0f} s"
     if not own_target(view.id):
         yield "id", "its id looks like something else; give it another"

@@ -148,7 +148,8 @@ class Overseer:
             orders = await self._store.agents.orders(seat.agent)
             since = next((one.made_at for one in orders if one.name == "drain"), now)
             return f"agent {seat.agent} is being drained", now - since
-        silent = now - (view.seen_at if view else seat.since)
+        since = view.seen_at if view else seat.since
+        silent = 0.0 if self._roster.alive(seat.agent) else now - since
         words = f"agent {seat.agent} is gone: it has been silent for {silent:.0f} s"
         return words, silent - self._settings.alive_after
 

@@ -65,7 +65,7 @@ class Placer:
 
     @property
     def moment(self) -> Moment:
-        return Moment(self._clock.now(), self._settings.alive_after)
+        return Moment(self._clock.now(), self._settings.alive_after, self._roster.silent)
 
     def learn(self, allocation: Allocation) -> None:
         """One was made here, or changed."""
@@ -77,7 +77,7 @@ class Placer:
         before = self._open
         self._open = {one.run: one for one in await self._store.allocations.open()}
         if self._open:
-            await self._roster.refresh()
+            await self._roster.look_around()
         self._read_at = self._clock.monotonic()
         if _outline(before) != _outline(self._open):
             self._on_change()
@@ -119,8 +119,7 @@ class Placer:
         view = self._roster.view(agent)
         if view is None or self._roster.given_up(agent):
             return False
-        may = view.enabled or view.cordoned
-        return may and view.alive(self._clock.now(), self._settings.alive_after)
+        return (view.enabled or view.cordoned) and self._roster.alive(agent)
 
     def keeps_seats(self, agent: str) -> bool:
         """It is cordoned, and works on for runs that it was chosen for."""

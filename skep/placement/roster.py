@@ -8,7 +8,8 @@ beat, so nobody is called dead before a full `alive_after` has passed.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from math import inf
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -23,6 +24,8 @@ from skep.store.ports import Store
 
 #: Seconds by which wall clock and monotonic clock may part between two looks.
 CLOCK_JUMP = 2.0
+#: News are read again for so long: other centers have clocks of their own.
+NEWS_MARGIN = 60.0
 
 
 class _Beat(NamedTuple):
@@ -57,7 +60,10 @@ class Roster:
         self._views: dict[str, AgentView] = {}
         #: Kinds that any of them offers.
         self._offered: set[str] = set()
-        self._given_up: set[str] = set()
+        #: Those whose silence was too long at the last look, and when that was.
+        self._silent: set[str] = set()
+        self._looked_at = -inf
+        self._news_since = 0.0
         #: The newest order that each agent has obeyed, as its process has told us.
         self._obeyed: dict[str, int] = {}
         self._beats: Together[_Beat, bool] | None = None
@@ -73,7 +79,7 @@ class Roster:
         self._views[view.id] = view
         self._offered.update(view.registration.kinds)
         self._obeyed.pop(view.id, None)
-        self._given_up.discard(view.id)
+        self._silent.discard(view.id)
         return view
 
     async def beat(self, agent: str, vitals: Vitals, age: float, session: int = 0) -> bool:
@@ -91,7 +97,10 @@ class Roster:
             await self.known(agent)
             self.check_session(agent, session)
             return False
-        self._given_up.discard(agent)
+        self._silent.discard(agent)
+        view = self._views.get(agent)
+        if view is not None:
+            self._views[agent] = replace(view, seen_at=heard.at, vitals=vitals)
         return True
 
     async def _write_beats(self, beats: list[_Beat]) -> list[bool]:
@@ -160,10 +169,46 @@ class Roster:
 
     async def refresh(self) -> list[AgentView]:
         """Look at all agents again; other centers hear some of them."""
+        now = self._clock.now()
         views = await self._store.agents.all()
         self._views = {view.id: view for view in views}
         self._offered = {kind for view in views for kind in view.registration.kinds}
+        self._note_silence(views, now)
         return views
+
+    async def look_around(self) -> None:
+        """Read what is new: who changed, and who is silent. Whoever is not among them has
+        beaten, here or at another center; when exactly is not known before `refresh`."""
+        if self._looked_at == -inf:
+            await self.refresh()
+            return
+        now, alive_after = self._clock.now(), self._settings.alive_after
+        news = await self._store.agents.news(self._news_since, now - alive_after, now + alive_after)
+        for view in news:
+            self._views[view.id] = view
+            self._offered.update(view.registration.kinds)
+        self._note_silence(news, now)
+
+    def _note_silence(self, views: Iterable[AgentView], now: float) -> None:
+        self._silent = {view.id for view in views if self._is_silent(view, now)}
+        self._looked_at = self._clock.monotonic()
+        self._news_since = now - NEWS_MARGIN
+
+    @property
+    def silent(self) -> frozenset[str] | None:
+        """Everybody who is; None when the last look was too long ago to tell."""
+        return frozenset(self._silent) if self._looked_lately else None
+
+    def alive(self, agent: str) -> bool:
+        """Known, and not silent for too long."""
+        view = self._views.get(agent)
+        if view is None or self._looked_lately:
+            return view is not None and agent not in self._silent
+        return not self._is_silent(view, self._clock.now())
+
+    @property
+    def _looked_lately(self) -> bool:
+        return self._clock.monotonic() - self._looked_at < self._settings.alive_after
 
     def deaf(self) -> None:
         """Beats could not be written: the silence was ours, not the agents'."""
@@ -187,16 +232,14 @@ class Roster:
         """Agents whose silence is too long, nobody while we may not judge."""
         if not self.may_judge:
             return []
-        now = self._clock.now()
-        dead = [view.id for view in await self.refresh() if self._silent(view, now)]
-        self._given_up = set(dead)
-        return dead
+        await self.look_around()
+        return sorted(self._silent)
 
     def given_up(self, agent: str) -> bool:
         """Was it called dead, and has not beaten since? A lease would be taken back at once."""
-        return agent in self._given_up and self.may_judge
+        return agent in self._silent and self.may_judge
 
-    def _silent(self, view: AgentView, now: float) -> bool:
+    def _is_silent(self, view: AgentView, now: float) -> bool:
         # A last beat far in the future was written before a clock was set back.
         alive_after = self._settings.alive_after
         return not view.alive(now, alive_after) or view.seen_at - now >= alive_after

@@ -34,6 +34,10 @@ class Agents(Protocol):
     async def all(self) -> list[AgentView]:
         """Every agent that ever registered, by name."""
 
+    async def news(self, since: float, silent: float, ahead: float) -> list[AgentView]:
+        """Those about whom anything but a beat has changed since then, those last heard at
+        `silent` or before, and those heard at `ahead` or later, as another clock had it."""
+
     async def get(self, agent_id: str) -> AgentView:
         """Raises UnknownAgent."""
 
@@ -43,7 +47,9 @@ class Agents(Protocol):
         """`aside` says why it gets no work: cordoned, draining. An agent that gets work again
         need not drain any more. Raises UnknownAgent."""
 
-    async def label(self, agent_id: str, changes: Mapping[str, str | None]) -> AgentView:
+    async def label(
+        self, agent_id: str, changes: Mapping[str, str | None], now: float
+    ) -> AgentView:
         """Set labels over those that the agent brings; None takes one away. Raises
         UnknownAgent, and InvalidInput for too many."""
 

@@ -159,6 +159,9 @@ class Book:
     async def all(self) -> list[AgentView]:
         return list(self._views.values())
 
+    async def news(self, _since: float, silent: float, ahead: float) -> list[AgentView]:
+        return [view for view in self._views.values() if not silent < view.seen_at < ahead]
+
 
 async def judged(heard: Sequence[tuple[float, str]], agents: int) -> tuple[int, int, int]:
     """(looks, verdicts while they beat, verdicts after they stopped) of a real roster."""

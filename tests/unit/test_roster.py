@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from skep.errors import UnknownAgent
+from skep.errors import Fenced, UnknownAgent
 from skep.model.agent import Registration, Vitals
 from skep.placement.roster import Roster
 from skep.settings import CenterSettings, StoreSettings
@@ -165,3 +165,58 @@ async def test_a_person_decides_who_works(roster: Roster, store: Store, clock: M
     assert await roster.may_work("a1")
     with pytest.raises(UnknownAgent):
         await roster.enable("ghost", enabled=True)
+
+
+async def test_whom_another_center_hears_is_alive_here(
+    roster: Roster, store: Store, clock: ManualClock
+) -> None:
+    """C10: a look reads who changed and who is silent; the others have beaten somewhere."""
+    other = Roster(SETTINGS, store, clock)
+    await roster.refresh()
+    for _ in range(40):
+        clock.advance(1.0)
+        await other.beat("a1", Vitals(), 0.0)
+        assert await roster.dead() == []
+        assert roster.alive("a1")
+    clock.advance(10.9)
+    assert roster.alive("a1"), "as of the last look, which was not long ago"
+    clock.advance(0.2)
+    assert await roster.dead() == ["a1"]
+    assert (roster.alive("a1"), roster.silent) == (False, frozenset({"a1"}))
+
+
+async def test_a_look_brings_what_another_center_has_changed(
+    roster: Roster, store: Store, clock: ManualClock
+) -> None:
+    """A5: an agent that came, one that was put aside, and a newer process."""
+    await roster.refresh()
+    other = Roster(SETTINGS, store, clock)
+    await other.register(Registration("a2", "a2", kinds=("http", "odd")))
+    await other.enable("a1", False, "cordoned")
+    clock.advance(1.0)
+    await roster.look_around()
+    assert [(view.id, view.enabled) for view in roster.views] == [("a1", False), ("a2", True)]
+    assert roster.alive("a2")
+    await other.register(Registration("a1", "a1"))
+    clock.advance(1.0)
+    await roster.look_around()
+    with pytest.raises(Fenced):
+        roster.check_session("a1", 1)
+
+
+async def test_without_a_recent_look_beats_tell_who_lives(
+    roster: Roster, store: Store, clock: ManualClock
+) -> None:
+    await roster.look_around()
+    await store.agents.beat([("a1", Vitals())], clock.now())
+    clock.advance(SETTINGS.alive_after)
+    assert (roster.silent, roster.alive("a1")) == (None, False)
+    assert not roster.alive("nobody")
+
+
+async def test_a_beat_tells_at_once_how_its_agent_is(roster: Roster, clock: ManualClock) -> None:
+    clock.advance(2.0)
+    await roster.beat("a1", Vitals(free_memory=77), 0.0)
+    view = roster.view("a1")
+    assert view is not None
+    assert (view.vitals.free_memory, view.seen_at) == (77, clock.now())

@@ -127,7 +127,7 @@ async def label_agent(call: Call) -> AgentLine:
             )
     if "" in changes:
         raise InvalidInput("a label needs a name")
-    await call.services.store.agents.label(agent, changes)
+    await call.services.store.agents.label(agent, changes, call.services.clock.now())
     return _line(call, await call.services.roster.look(agent))
 
 

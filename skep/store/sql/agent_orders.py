@@ -24,7 +24,7 @@ def place_order(tx: Tx, agent: str, name: str, now: float) -> Order:
     tx.execute(sa.insert(agent_orders).values(**row))
     old = sa.and_(agent_orders.c.agent == agent, agent_orders.c.no <= order.no - KEPT)
     tx.execute(sa.delete(agent_orders).where(old))
-    _note_pending(tx, agent)
+    _note_pending(tx, agent, now)
     return order
 
 
@@ -48,18 +48,19 @@ def list_orders(connection: sa.Connection, agent: str, limit: int) -> list[Order
 def _end(tx: Tx, agent: str, which: sa.ColumnElement[bool], now: float, outcome: str) -> None:
     change = sa.update(agent_orders).where(_open(agent), which)
     if tx.execute(change.values(ended_at=now, outcome=outcome)).rowcount:
-        _note_pending(tx, agent)
+        _note_pending(tx, agent, now)
 
 
 def _open(agent: str) -> sa.ColumnElement[bool]:
     return sa.and_(agent_orders.c.agent == agent, agent_orders.c.ended_at.is_(None))
 
 
-def _note_pending(tx: Tx, agent: str) -> None:
+def _note_pending(tx: Tx, agent: str, now: float) -> None:
     """In the agent's row, which centers look at anyway."""
     count = sa.select(sa.func.count()).select_from(agent_orders).where(_open(agent))
     pending = int(bool(tx.execute(count).scalar()))
-    tx.execute(sa.update(agents).where(agents.c.id == agent).values(pending=pending))
+    noted = sa.update(agents).where(agents.c.id == agent)
+    tx.execute(noted.values(pending=pending, changed_at=now))
 
 
 def _order(row: Any) -> Order:

@@ -48,6 +48,7 @@ class SqlAgents:
             if is_late(found, came):
                 return _view(found)
             values = {"registration": packed, "registered_at": now, "seen_at": now}
+            values["changed_at"] = now
             values |= (session := new_session(found, came, now))
             if came.bound:
                 values["bound"] = 1
@@ -72,6 +73,13 @@ class SqlAgents:
         views = await self._database.read(lambda c: self._views(c.execute(query)))
         return sorted(views, key=lambda view: (view.registration.name, view.id))
 
+    async def news(self, since: float, silent: float, ahead: float) -> list[AgentView]:
+        new = sa.or_(
+            agents.c.changed_at >= since, agents.c.seen_at <= silent, agents.c.seen_at >= ahead
+        )
+        query = sa.select(agents).where(new)
+        return await self._database.read(lambda c: [_view(row) for row in c.execute(query)])
+
     def _views(self, rows: Iterable[Any]) -> list[AgentView]:
         known, seen = self._described, {}
         views = []
@@ -90,20 +98,24 @@ class SqlAgents:
     ) -> AgentView:
         def work(tx: Tx) -> AgentView:
             _locked(tx, agent_id)
-            tx.execute(_update(agent_id).values(enabled=int(enabled), aside=aside or None))
+            values = {"enabled": int(enabled), "aside": aside or None, "changed_at": now}
+            tx.execute(_update(agent_id).values(**values))
             if aside != "draining":
                 end_orders(tx, agent_id, ("drain",), now, "withdrawn")
             return _get(tx.connection, agent_id)
 
         return await self._database.write(work)
 
-    async def label(self, agent_id: str, changes: Mapping[str, str | None]) -> AgentView:
+    async def label(
+        self, agent_id: str, changes: Mapping[str, str | None], now: float
+    ) -> AgentView:
         def work(tx: Tx) -> AgentView:
             known = _view(_locked(tx, agent_id)).labels
             labels = {**known, **changes}
             if len(labels) > LABELS_LIMIT:
                 raise InvalidInput(f"an agent has at most {LABELS_LIMIT} labels set by people")
-            tx.execute(_update(agent_id).values(labels=msgspec.msgpack.encode(labels)))
+            packed = msgspec.msgpack.encode(labels)
+            tx.execute(_update(agent_id).values(labels=packed, changed_at=now))
             return _get(tx.connection, agent_id)
 
         return await self._database.write(work)

@@ -296,6 +296,8 @@ agents = sa.Table(
     sa.Column("pending", sa.SmallInteger, nullable=True),
     # It has come with a credential of its own, so the shared one is not enough any more.
     sa.Column("bound", sa.SmallInteger, nullable=True),
+    # Anything but its beats: centers read what is new, and not everybody every second.
+    sa.Column("changed_at", Seconds, nullable=True),
 )
 
 heartbeats = sa.Table(

@@ -54,6 +54,29 @@ class SessionPromises:
             await store.agents.register(ONE, NOW + 1, late)
         assert (await store.agents.get(ONE.id)).session == 1
 
+    async def test_news_are_changes_and_silence(self, store: Store) -> None:
+        """A5: centers look at who changed and who is silent, not at everybody who beats."""
+        for name in ("beats", "silent", "ahead", "cordoned", "labelled", "ordered", "obeyed"):
+            await store.agents.register(Registration(name, name), NOW)
+        await store.agents.order("obeyed", "drain", NOW)
+        everybody = await store.agents.news(NOW, NOW - 1, NOW + 99)
+        assert len(everybody) == 7, "all of them have just come"
+        names = [view.id for view in everybody]
+        at = {"silent": NOW + 1, "ahead": NOW + 50}
+        for name in names:
+            await store.agents.beat([(name, Vitals())], at.get(name, NOW + 11))
+        later = NOW + 12
+        await store.agents.enable("cordoned", False, "cordoned", later)
+        await store.agents.label("labelled", {"site": "attic"}, later)
+        await store.agents.order("ordered", "exit", later)
+        await store.agents.obeyed("obeyed", 1, later)
+        news = await store.agents.news(NOW + 5, NOW + 1, NOW + 23)
+        assert {view.id for view in news} == set(names) - {"beats"}
+        found = {view.id: view for view in news}
+        assert (found["cordoned"].cordoned, found["ordered"].pending) == (True, True)
+        assert found["labelled"].registration.labels == {"site": "attic"}
+        assert (found["silent"].seen_at, found["obeyed"].pending) == (NOW + 1, False)
+
     async def test_an_older_session_is_fenced_out(self, store: Store) -> None:
         """Fault 66: neither its beat nor its registration changes anything."""
         await store.agents.register(ONE, NOW, Arrival(mark="m1"))
@@ -132,12 +155,12 @@ class OrderPromises:
 
     async def test_labels_of_people_outlive_a_registration(self, store: Store) -> None:
         await store.agents.register(ONE, NOW)
-        view = await store.agents.label("a1", {"site": "cellar", "old": None, "new": "ü"})
+        view = await store.agents.label("a1", {"site": "cellar", "old": None, "new": "ü"}, NOW)
         assert view.registration.labels == {"site": "cellar", "new": "ü"}
         view = await store.agents.register(ONE, NOW + 1)
         assert view.registration.labels == {"site": "cellar", "new": "ü"}
         with pytest.raises(InvalidInput, match="at most"):
-            await store.agents.label("a1", {f"l{number}": "" for number in range(70)})
+            await store.agents.label("a1", {f"l{number}": "" for number in range(70)}, NOW)
 
 
 class TokenPromises:
