@@ -12,7 +12,7 @@ from typing import Any
 
 from skep.center.auth import Identity, Role
 from skep.center.services import Services
-from skep.errors import SkepError
+from skep.errors import Fenced, InvalidInput, SkepError
 
 
 async def _never() -> bool:
@@ -79,3 +79,26 @@ class Endpoint:
     others: Mapping[int, Any] = field(default_factory=dict)
     #: The process that drives the run of the path may call it too, with its own token.
     for_driver: bool = False
+
+
+def for_agents(
+    path: str,
+    handler: Callable[[Call], Awaitable[Any]],
+    summary: str,
+    takes: Any,
+    gives: Any,
+    *errors: type[SkepError],
+) -> Endpoint:
+    """A row below /node: agents post a message and get one."""
+    return Endpoint(
+        "POST",
+        f"/node/{path}",
+        Role.AGENT,
+        handler,
+        summary,
+        takes,
+        gives,
+        errors=(InvalidInput, Fenced, *errors),
+        tag="agents",
+        notes="Takes msgpack, plain or zstd, or JSON, where bytes are base64.",
+    )

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from skep.cli.options import Function, stacked
 from skep.cli.output import say, show, show_json
 from skep.cli.reach import Reach
 from skep.runtime.clock import SystemClock
@@ -28,6 +29,16 @@ def moment(_context: object, _option: object, text: str | None) -> float | None:
         return float(text)
     except ValueError:
         raise click.BadParameter(f"{text!r}: say 30min, 2h, 3d, or seconds since 1970") from None
+
+
+def batch_options(everything: str) -> Callable[[Function], Function]:
+    """Options of every act on many: `everything`, `dry_run`, `yes`, `batch`."""
+    return stacked(
+        click.option("--all", "everything", is_flag=True, help=everything),
+        click.option("--dry-run", is_flag=True, help="Say how many and which; change nothing."),
+        click.option("--yes", is_flag=True, help="Do not ask."),
+        click.option("--batch", type=click.IntRange(1, 5000), default=1000, help="At a time."),
+    )
 
 
 async def act_on_all(

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 
 import click
 
-from skep.cli.bulk import act_on_all, asked, moment, show_outcome
+from skep.cli.bulk import act_on_all, asked, batch_options, moment, show_outcome
 from skep.cli.options import Function, json_option, stacked
 from skep.cli.output import age, show, show_json, table
 from skep.cli.reach import Reach, reaches_center
@@ -117,10 +117,7 @@ def _acting(function: Function) -> Function:
     return stacked(
         click.argument("group", required=False, default=""),
         _filters,
-        click.option("--all", "everything", is_flag=True, help="Every dead request."),
-        click.option("--dry-run", is_flag=True, help="Say how many and which; change nothing."),
-        click.option("--yes", is_flag=True, help="Do not ask."),
-        click.option("--batch", type=click.IntRange(1, 5000), default=1000, help="At a time."),
+        batch_options("Every dead request."),
         json_option,
         reaches_center,
     )(function)

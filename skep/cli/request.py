@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 import click
 
-from skep.cli.bulk import act_on_all, asked, moment, show_outcome
+from skep.cli.bulk import act_on_all, asked, batch_options, moment, show_outcome
 from skep.cli.failures import said
 from skep.cli.options import json_option, stacked
 from skep.cli.output import age, harmless, harmless_lines, show, show_json, table
@@ -126,10 +126,7 @@ def ls(reach: Reach, limit: int, after: int, as_json: bool, **wanted: Any) -> No
 
 @command.command("cancel")
 @_filters
-@click.option("--all", "everything", is_flag=True, help="Every open request.")
-@click.option("--dry-run", is_flag=True, help="Say how many and which; change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--batch", type=click.IntRange(1, 5000), default=1000, help="At a time.")
+@batch_options("Every open request.")
 @json_option
 @reaches_center
 def cancel(

@@ -8,17 +8,14 @@ from collections import Counter
 from msgspec.structs import replace
 
 from skep import __version__
-from skep.center.auth import Role
 from skep.center.door import check_agent, handed_out, no_more
-from skep.center.endpoint import Call, Endpoint
+from skep.center.endpoint import Call, for_agents
 from skep.center.services import Services
 from skep.errors import (
     DiskFull,
-    Fenced,
     Forbidden,
     InvalidInput,
     OldProtocol,
-    SkepError,
     UnknownAgent,
 )
 from skep.lanes.ingest import plain
@@ -208,32 +205,10 @@ async def give_back(call: Call) -> GivenBack:
     return GivenBack(await call.services.leases.give_back(message.agent, message.blocks, reason))
 
 
-def _row(
-    path: str,
-    handler: object,
-    summary: str,
-    takes: type,
-    gives: type,
-    *errors: type[SkepError],
-) -> Endpoint:
-    return Endpoint(
-        "POST",
-        f"/node/{path}",
-        Role.AGENT,
-        handler,  # type: ignore[arg-type]  # the table's handlers all take one Call
-        summary,
-        takes,
-        gives,
-        errors=(InvalidInput, Fenced, *errors),
-        tag="agents",
-        notes="Takes msgpack, plain or zstd, or JSON, where bytes are base64.",
-    )
-
-
 ENDPOINTS = (
-    _row("register", register, "Register an agent", Register, Registered, OldProtocol),
-    _row("heartbeat", heartbeat, "Beat and renew leases", Heartbeat, HeartbeatReply),
-    _row("lease", lease, "Lease blocks (long poll)", LeaseAsk, LeaseReply, UnknownAgent),
-    _row("block", report, "Report results of blocks", Report, ReportReply, DiskFull),
-    _row("giveback", give_back, "Give blocks back", GiveBack, GivenBack),
+    for_agents("register", register, "Register an agent", Register, Registered, OldProtocol),
+    for_agents("heartbeat", heartbeat, "Beat and renew leases", Heartbeat, HeartbeatReply),
+    for_agents("lease", lease, "Lease blocks (long poll)", LeaseAsk, LeaseReply, UnknownAgent),
+    for_agents("block", report, "Report results of blocks", Report, ReportReply, DiskFull),
+    for_agents("giveback", give_back, "Give blocks back", GiveBack, GivenBack),
 )

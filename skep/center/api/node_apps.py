@@ -10,21 +10,20 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from skep.center.auth import Role
 from skep.center.door import check_agent
-from skep.center.endpoint import Call, Endpoint, Streamed
+from skep.center.endpoint import Call, Endpoint, Streamed, for_agents
 from skep.center.services import Services
 from skep.errors import (
     ConfigurationError,
     Fenced,
     InvalidInput,
     NotFound,
-    SkepError,
     StaleToken,
     TooLarge,
     UnknownAgent,
@@ -161,26 +160,11 @@ async def _chunks(services: Services, found: Package) -> AsyncIterator[bytes]:
         number += 1
 
 
-def _row(
-    path: str, handler: Any, summary: str, takes: Any, gives: Any, *errors: type[SkepError]
-) -> Endpoint:
-    return Endpoint(
-        "POST",
-        f"/node/{path}",
-        Role.AGENT,
-        handler,
-        summary,
-        takes,
-        gives,
-        errors=(InvalidInput, Fenced, *errors),
-        tag="agents",
-        notes="Takes msgpack, plain or zstd, or JSON, where bytes are base64.",
-    )
-
-
 ENDPOINTS = (
-    _row("apps", apps, "Tell instances of applications", AppsAsk, AppsReply, UnknownAgent),
-    _row("app-log", app_log, "Send log of an instance", AppLog, AppLogReply, NotFound, StaleToken),
+    for_agents("apps", apps, "Tell instances of applications", AppsAsk, AppsReply, UnknownAgent),
+    for_agents(
+        "app-log", app_log, "Send log of an instance", AppLog, AppLogReply, NotFound, StaleToken
+    ),
     Endpoint(
         "GET",
         "/node/packages/{digest}",

@@ -50,7 +50,7 @@ class SqlRuns:
         query = sa.select(runs).order_by(runs.c.no.desc()).limit(limit)
         if before is not None:
             query = query.where(runs.c.created_at < before)
-        return await self._database.read(lambda c: [_run(row) for row in c.execute(query)])
+        return await self._database.read(lambda c: [run_in(row) for row in c.execute(query)])
 
     async def settings_of(self, run_ids: Sequence[str]) -> dict[str, RunSettings]:
         query = sa.select(runs.c.id, runs.c.settings).where(runs.c.id.in_(run_ids))
@@ -69,7 +69,7 @@ class SqlRuns:
 
 def move_run(tx: Tx, run_id: str, to: RunState, reason: str, now: float) -> Run:
     """A run's change of state, and why; raises UnknownRun, and Conflict for an illegal one."""
-    run = _run(_row(tx.connection, _by_id(run_id).with_for_update(), run_id))
+    run = run_in(_row(tx.connection, _by_id(run_id).with_for_update(), run_id))
     if to == run.state:
         return run
     if to not in RUN_CHANGES[run.state]:
@@ -152,10 +152,11 @@ def _row(connection: sa.Connection, query: sa.Select[Any], run_id: str) -> Any:
 
 
 def _get(connection: sa.Connection, run_id: str) -> Run:
-    return _run(_row(connection, _by_id(run_id), run_id))
+    return run_in(_row(connection, _by_id(run_id), run_id))
 
 
-def _run(row: Any) -> Run:
+def run_in(row: Any) -> Run:
+    """A row of `runs`."""
     return Run(
         row.id,
         row.job,

@@ -8,18 +8,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-import msgspec
 import sqlalchemy as sa
 
 from skep.model.manners import Site
-from skep.model.run import Run, RunSettings
-from skep.model.states import BlockState, RunState
+from skep.model.run import Run
+from skep.model.states import BlockState
 from skep.store.sql.conditions import USING_BLOCKS
+from skep.store.sql.runs import run_in
 from skep.store.sql.site_rows import sites_of
 from skep.store.sql.tables import block_history, blocks, runs, site_holds
 from skep.store.wait_facts import BlockFacts, Hold, HostFacts, InHand
-
-_settings = msgspec.msgpack.Decoder(RunSettings)
 
 _HOLDS = (
     sa.select(
@@ -36,19 +34,6 @@ _BLOCK = sa.select(blocks, runs.c.id.label("run_id")).join(runs, runs.c.no == bl
 def run_by_number(connection: sa.Connection, number: int) -> Run:
     """A run that is known to be there."""
     return run_in(connection.execute(sa.select(runs).where(runs.c.no == number)).one())
-
-
-def run_in(row: Any) -> Run:
-    """A row of `runs`."""
-    return Run(
-        row.id,
-        row.job,
-        RunState(row.state),
-        _settings.decode(row.settings),
-        row.created_at,
-        row.reason or "",
-        row.changed_at or 0.0,
-    )
 
 
 def block_facts(connection: sa.Connection, block_id: int) -> BlockFacts | None:
