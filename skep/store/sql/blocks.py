@@ -32,6 +32,7 @@ from skep.store.sql.dialect import id_list
 from skep.store.sql.late import expire_late
 from skep.store.sql.patience import answer_by
 from skep.store.sql.reap import take_back
+from skep.store.sql.renewals import renew_all
 from skep.store.sql.runs import hold_runs, number_of
 from skep.store.sql.settle import settle_all
 from skep.store.sql.singles import must_wait
@@ -70,7 +71,7 @@ class SqlBlocks:
     ) -> list[list[int]]:
         if not any(held for _, held in asks):
             return [[] for _ in asks]
-        return await self._database.write(lambda tx: _renew(tx, asks, until), quick=True)
+        return await self._database.write(lambda tx: renew_all(tx, asks, until), quick=True)
 
     async def settle(
         self, settlements: Sequence[Settlement], now: float, manners: Manners | None = None
@@ -226,23 +227,6 @@ def _leased(tx: Tx, row: Any, run_id: str, body: bytes, *, begun: bool) -> Lease
         still_open = open_members(tx.connection, row.id)
         skip = [number for number in ids_in(body) if number not in still_open]
     return Leased(row.id, row.token + 1, run_id, row.size, body, skip)
-
-
-def _renew(tx: Tx, asks: Sequence[tuple[str, Sequence[Held]]], until: float) -> list[list[int]]:
-    rows = {row.id: row for row in _in_use(tx, [item for _, held in asks for item in held])}
-
-    def is_mine(agent: str, item: Held) -> bool:
-        row = rows.get(item.block)
-        return row is not None and (row.agent, row.token) == (agent, item.token)
-
-    lost = [[item.block for item in held if not is_mine(agent, item)] for agent, held in asks]
-    mine = [item.block for agent, held in asks for item in held if is_mine(agent, item)]
-    if mine:
-        # No further than the run's patience: then the lease runs out, and `reap` gives the
-        # block to another agent.
-        bound = sa.func.coalesce(blocks.c.answer_by, until)
-        _update_blocks(tx, mine, lease_until=sa.case((bound < until, bound), else_=until))
-    return lost
 
 
 def _in_use(tx: Tx, held: Sequence[Held]) -> list[Any]:
