@@ -142,7 +142,7 @@ def _place(folder: Path) -> list[str]:
 
 
 @command.command("token")
-@click.option("--agent", default="", help="The id that it must have; taken over when in use.")
+@click.option("--agent", default="", help="The id that it must have, or the agent to replace.")
 @click.option("--group", default="", help="Its group, whatever it says itself.")
 @click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", help="A label; repeatable.")
 @click.option("--name", default="", help="A note for people, shown by `skep token ls`.")
@@ -171,6 +171,8 @@ def token(
         show_json(answer)
         return
     show(answer["token"])
+    if agent and answer["agent"] != agent:
+        say(f"for agent {answer['agent']}, which has the name {agent}")
     # Behind a proxy the address of this machine's own center is of no use elsewhere.
     address = reach.settings().center.public_url or ",".join(reach.urls())
     say(f"on the new machine: skep agent join {address} --token {answer['token']}")

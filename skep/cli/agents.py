@@ -11,7 +11,7 @@ import click
 from skep.cli.agent_sheet import agent_sheet, pairs, state_of
 from skep.cli.config import split_pair
 from skep.cli.options import json_option
-from skep.cli.output import age, show, show_json, table
+from skep.cli.output import age, say, show, show_json, table
 from skep.cli.reach import Reach, reaches_center
 from skep.runtime.clock import SystemClock
 
@@ -28,7 +28,10 @@ HEAD = ("AGENT", "NAME", "GROUP", "STATE", "LAST BEAT", "ACTIVE", "RATE", "OUTBO
 @reaches_center
 @click.pass_context
 def command(context: click.Context, reach: Reach, as_json: bool) -> None:
-    """List agents; show, label, cordon, drain, restart, end or revoke one."""
+    """List agents; show, label, cordon, drain, restart, end or revoke one.
+
+    AGENT is an id, or a name that only one agent has. An id wins over a name.
+    """
     context.obj = reach
     if context.invoked_subcommand is None:
         answer = asyncio.run(_call(reach, "GET", "/api/v1/agents"))
@@ -39,6 +42,10 @@ async def _call(reach: Reach, method: str, path: str, body: Any = None) -> dict[
     async with reach.client() as client:
         answer: dict[str, Any] = await client.call(method, path, body, dict)
         return answer
+
+
+def _path(agent: str) -> str:
+    return f"/api/v1/agents/{quote(agent, safe='')}"
 
 
 def agents_table(lines: list[dict[str, Any]]) -> str:
@@ -63,17 +70,22 @@ def _row(line: dict[str, Any]) -> tuple[object, ...]:
     )
 
 
+def _who(said: str, answer: dict[str, Any]) -> str:
+    """What was typed, with the id of the agent when that was its name."""
+    agent: str = answer["agent"]["registration"]["id"]
+    return agent if said == agent else f"{said} ({agent})"
+
+
 def _verb(name: str, text: str) -> None:
     @command.command(name, help=text, short_help=text)
     @click.argument("agent")
     @json_option
     @reaches_center
     def act(reach: Reach, agent: str, as_json: bool) -> None:
-        path = f"/api/v1/agents/{quote(agent, safe='')}/{name}"
-        answer = asyncio.run(_call(reach, "POST", path))
+        answer = asyncio.run(_call(reach, "POST", f"{_path(agent)}/{name}"))
         told = f"was told to {name}; `skep agents show` says whether it has"
         done = told if name in TOLD else SAID.get(name) or f"is {state_of(answer)}"
-        show_json(answer) if as_json else show(f"{agent} {done}")
+        show_json(answer) if as_json else show(f"{_who(agent, answer)} {done}")
 
 
 _verb("enable", "Give it work again.")
@@ -91,8 +103,8 @@ _verb("revoke", "End its credential and give it no more work.")
 @reaches_center
 def show_one(reach: Reach, agent: str, as_json: bool) -> None:
     """Show one agent: how it is, what it was told to do, which runs have chosen it."""
-    path = f"/api/v1/agents/{quote(agent, safe='')}"
-    answer = asyncio.run(_call(reach, "GET", path))
+    answer = asyncio.run(_call(reach, "GET", _path(agent)))
+    path = _path(answer["agent"]["registration"]["id"])
     answer["allocations"] = asyncio.run(_call(reach, "GET", f"{path}/allocations"))["items"]
     history = asyncio.run(_call(reach, "GET", f"{path}/vitals?seconds=3600&points={POINTS}"))
     answer["history"] = history["items"]
@@ -110,16 +122,17 @@ def label(reach: Reach, agent: str, changes: tuple[str, ...], as_json: bool) -> 
     for text in changes:
         name, value = (text[:-1], None) if text.endswith("-") else split_pair(text, "label")
         labels[name] = value
-    path = f"/api/v1/agents/{quote(agent, safe='')}/labels"
-    answer = asyncio.run(_call(reach, "PUT", path, {"labels": labels}))
+    answer = asyncio.run(_call(reach, "PUT", f"{_path(agent)}/labels", {"labels": labels}))
     show_json(answer) if as_json else show(pairs(answer["agent"]["registration"]["labels"]))
 
 
 @command.command("token")
-@click.option("--agent", default="", help="The one agent that may use it; else any agent may.")
+@click.option("--agent", default="", help="The one agent that may use it, by id or name; else any.")
 @json_option
 @reaches_center
 def token(reach: Reach, agent: str, as_json: bool) -> None:
     """Make a token for an agent; it is shown once, and only its digest is kept."""
     answer = asyncio.run(_call(reach, "POST", "/api/v1/agent-tokens", {"agent": agent}))
     show_json(answer) if as_json else show(answer["token"])
+    if agent and answer["agent"] != agent:
+        say(f"for agent {answer['agent']}, which has the name {agent}")

@@ -61,8 +61,8 @@ def _seat(seat: dict[str, Any], now: float) -> tuple[str, ...]:
 
 @command.command("preview")
 @click.argument("run", required=False, default="")
-@click.option("--remove", multiple=True, metavar="AGENT", help="An agent that would leave.")
-@click.option("--add", multiple=True, metavar="AGENT", help="An agent that would come.")
+@click.option("--remove", multiple=True, metavar="AGENT", help="By id or name; it would leave.")
+@click.option("--add", multiple=True, metavar="AGENT", help="By id or name; it would come.")
 @json_option
 @reaches_center
 def show_preview(

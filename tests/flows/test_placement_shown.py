@@ -100,7 +100,7 @@ async def test_a_preview_tells_what_happens_to_runs(
     "path",
     [
         "/api/v1/placement/preview",
-        "/api/v1/placement/preview?remove=a&run=plain",
+        "/api/v1/placement/preview?add=a&run=plain",
         "/api/v1/runs/%20/placement",
     ],
 )

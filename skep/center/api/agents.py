@@ -11,8 +11,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from skep.center.api.names import AGENT_IDS
-from skep.center.auth import Role, check_agent_id
+from skep.center.api.agent_names import AGENT_NAMES, agent_named
+from skep.center.auth import Role
 from skep.center.endpoint import Call, Endpoint
 from skep.errors import InvalidInput, NotFound, UnknownAgent
 from skep.model.agent import AgentView, Order, Vitals
@@ -80,7 +80,7 @@ async def list_agents(call: Call) -> Agents:
 
 async def show_agent(call: Call) -> AgentDetail:
     """One agent and its orders."""
-    agent = _named(call)
+    agent = await agent_named(call, call.path["agent"])
     line = _line(call, await call.services.roster.look(agent))
     orders = await call.services.store.agents.orders(agent)
     return AgentDetail(line.agent, line.alive, line.last_beat_age, orders)
@@ -88,7 +88,7 @@ async def show_agent(call: Call) -> AgentDetail:
 
 async def agent_vitals(call: Call) -> Beats:
     """Heartbeat history of an agent, for charts: evenly thinned out to `points`."""
-    agent = _named(call)
+    agent = await agent_named(call, call.path["agent"])
     since = call.services.clock.now() - call.query.seconds
     beats = await call.services.store.agents.vitals(agent, since)
     step = -(-len(beats) // call.query.points) or 1
@@ -98,10 +98,10 @@ async def agent_vitals(call: Call) -> Beats:
 
 async def command_agent(call: Call) -> AgentLine:
     """enable, disable, cordon, drain, restart, exit, wake or revoke."""
-    agent, verb, services = _named(call), call.path["verb"], call.services
+    verb, services = call.path["verb"], call.services
     if verb not in VERBS:
         raise NotFound(f"{verb[:50]!r} is none of {', '.join(VERBS)}")
-    await services.roster.look(agent)
+    agent = await agent_named(call, call.path["agent"])
     if verb in STANDINGS:
         enabled, aside = STANDINGS[verb]
         await services.roster.enable(agent, enabled, aside)
@@ -119,7 +119,7 @@ async def command_agent(call: Call) -> AgentLine:
 
 async def label_agent(call: Call) -> AgentLine:
     """Set or take away labels."""
-    agent, changes = _named(call), call.body.labels
+    agent, changes = await agent_named(call, call.path["agent"]), call.body.labels
     for text in [*changes, *(value for value in changes.values() if value is not None)]:
         if not text.isprintable() or len(text) > TEXT_LIMIT:
             raise InvalidInput(
@@ -129,11 +129,6 @@ async def label_agent(call: Call) -> AgentLine:
         raise InvalidInput("a label needs a name")
     await call.services.store.agents.label(agent, changes, call.services.clock.now())
     return _line(call, await call.services.roster.look(agent))
-
-
-def _named(call: Call) -> str:
-    check_agent_id(call.path["agent"])
-    return call.path["agent"]
 
 
 def _line(call: Call, view: AgentView) -> AgentLine:
@@ -155,7 +150,7 @@ ENDPOINTS = (
         gives=AgentDetail,
         errors=(InvalidInput, UnknownAgent),
         tag="agents",
-        parameters=AGENT_IDS,
+        parameters=AGENT_NAMES,
     ),
     Endpoint(
         "GET",
@@ -165,8 +160,9 @@ ENDPOINTS = (
         "Heartbeat history of an agent",
         gives=Beats,
         asks=Since,
+        errors=(InvalidInput, UnknownAgent),
         tag="agents",
-        parameters=AGENT_IDS,
+        parameters=AGENT_NAMES,
     ),
     Endpoint(
         "PUT",
@@ -178,7 +174,7 @@ ENDPOINTS = (
         AgentLine,
         errors=(InvalidInput, UnknownAgent),
         tag="agents",
-        parameters=AGENT_IDS,
+        parameters=AGENT_NAMES,
     ),
     Endpoint(
         "POST",
@@ -189,7 +185,7 @@ ENDPOINTS = (
         gives=AgentLine,
         errors=(InvalidInput, UnknownAgent),
         tag="agents",
-        parameters={**AGENT_IDS, "verb": {"enum": list(VERBS)}},
+        parameters={**AGENT_NAMES, "verb": {"enum": list(VERBS)}},
         notes="drain, restart and exit are repeated until the agent has obeyed.",
     ),
 )

@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from skep.center.auth import AGENT_ID_LIMIT
 from skep.errors import InvalidInput
 from skep.model.run import RunId
 
@@ -20,9 +19,6 @@ _NUMBER = {"type": "integer", "minimum": 0, "maximum": 10**_DIGITS - 1}
 #: Schemas of path parameters, for the API's description.
 RUN_NAMES: dict[str, Any] = {"run": _NAME, "identity": _NAME}
 NUMBERS: dict[str, Any] = {"request": _NUMBER, "block": _NUMBER}
-AGENT_IDS: dict[str, Any] = {
-    "agent": {"type": "string", "pattern": rf"^[ -~]{{1,{AGENT_ID_LIMIT}}}$"}
-}
 
 
 def run_name(text: str) -> str:

@@ -7,10 +7,11 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from skep.center.api.names import AGENT_IDS, RUN_NAMES, run_name
-from skep.center.auth import Role, check_agent_id
+from skep.center.api.agent_names import AGENT_NAMES, agent_named, agent_or_new
+from skep.center.api.names import RUN_NAMES, run_name
+from skep.center.auth import Role
 from skep.center.endpoint import Call, Endpoint
-from skep.errors import InvalidInput, UnknownRun
+from skep.errors import InvalidInput, UnknownAgent, UnknownRun
 from skep.model.placement import Placement
 from skep.model.run import Run, RunSettings
 from skep.placement.eligibility import Verdict, explain
@@ -49,7 +50,8 @@ class PlacementView(msgspec.Struct):
 
 
 class Change(msgspec.Struct):
-    """Agents, separated by commas, that would leave or come; a run, or none for all keys."""
+    """Agents, by id or by name, separated by commas, that would leave or come; a run, or none
+    for all keys."""
 
     remove: Annotated[str, Meta(max_length=2000)] = ""
     add: Annotated[str, Meta(max_length=2000)] = ""
@@ -134,7 +136,9 @@ async def show_preview(call: Call) -> PreviewView:
     """What would move if agents left or came."""
     query: Change = call.query
     services = call.services
-    remove, add = _names(query.remove), _names(query.add)
+    remove = [await agent_named(call, name) for name in _names(query.remove)]
+    # Who would come need not be known yet.
+    add = [await agent_or_new(call, name) for name in _names(query.add)]
     if not remove and not add:
         raise InvalidInput("say which agents: remove=A or add=B")
     await services.roster.refresh()
@@ -147,10 +151,7 @@ async def show_preview(call: Call) -> PreviewView:
 
 
 def _names(text: str) -> list[str]:
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    for name in names:
-        check_agent_id(name)
-    return names
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 async def _keys(call: Call, name: str) -> tuple[RunSettings, list[str], str]:
@@ -201,8 +202,7 @@ def _consequence(allocation: Allocation, agent: str, belonging: int) -> str:
 
 async def list_allocations(call: Call) -> AllocationsOf:
     """The runs that an agent was chosen for."""
-    agent = call.path["agent"]
-    check_agent_id(agent)
+    agent = await agent_named(call, call.path["agent"])
     found = await call.services.store.allocations.of_agent(agent, ALLOCATIONS_LIMIT)
     lines: list[AllocationLine] = []
     for one in found:
@@ -233,7 +233,7 @@ ENDPOINTS = (
         "Show what would move if agents left or came",
         gives=PreviewView,
         asks=Change,
-        errors=(InvalidInput, UnknownRun),
+        errors=(InvalidInput, UnknownAgent, UnknownRun),
         tag="placement",
         notes="Nothing is changed.",
     ),
@@ -244,8 +244,8 @@ ENDPOINTS = (
         list_allocations,
         "List the runs that an agent was chosen for",
         gives=AllocationsOf,
-        errors=(InvalidInput,),
+        errors=(InvalidInput, UnknownAgent),
         tag="placement",
-        parameters=AGENT_IDS,
+        parameters=AGENT_NAMES,
     ),
 )

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from skep.center.auth import Role, check_agent_id, digest_of
+from skep.center.api.agent_names import agent_or_new
+from skep.center.auth import Role, digest_of
 from skep.center.endpoint import Call, Endpoint
 from skep.errors import InvalidInput, NotFound
 from skep.model.token import Grant, TokenView, token_id
@@ -30,8 +31,8 @@ class NewToken(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class JoinToken(msgspec.Struct, forbid_unknown_fields=True):
-    """For one machine that shall be an agent. `agent` names an id that it must have, and
-    takes that id over when it is in use. Group and labels are the center's word."""
+    """For one machine that shall be an agent. `agent` is the id that it must have, or the name
+    of an agent that it shall take over. Group and labels are the center's word."""
 
     agent: str = ""
     group: Text = ""
@@ -41,7 +42,8 @@ class JoinToken(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class AgentToken(msgspec.Struct, forbid_unknown_fields=True):
-    """A token that lets one agent, or with "" any agent, talk to the centers."""
+    """A token that lets one agent, by its id or its name, or with "" any agent, talk to the
+    centers."""
 
     agent: str = ""
 
@@ -51,6 +53,8 @@ class IssuedToken(msgspec.Struct):
 
     token: str
     id: str = ""
+    #: The one agent that it is for, "" = whoever uses it.
+    agent: str = ""
 
 
 class TokenLine(msgspec.Struct):
@@ -77,23 +81,21 @@ async def issue_token(call: Call) -> IssuedToken:
 async def issue_join_token(call: Call) -> IssuedToken:
     """A token with which one machine can join, once."""
     message: JoinToken = call.body
-    if message.agent:
-        check_agent_id(message.agent)
+    agent = await agent_or_new(call, message.agent) if message.agent else ""
     _check_texts(message.name, message.group, *message.labels, *message.labels.values())
     if len(message.labels) > LABELS_LIMIT:
         raise InvalidInput(f"a token gives at most {LABELS_LIMIT} labels")
     grant = Grant(message.group, message.labels)
     auth = call.services.auth
-    token = await auth.issue(Role.JOIN, message.agent, message.name, message.seconds, grant)
-    return _issued(token)
+    token = await auth.issue(Role.JOIN, agent, message.name, message.seconds, grant)
+    return _issued(token, agent)
 
 
 async def issue_agent_token(call: Call) -> IssuedToken:
     """A new agent's token; only its digest is kept."""
     message: AgentToken = call.body
-    if message.agent:
-        check_agent_id(message.agent)
-    return _issued(await call.services.auth.issue(Role.AGENT, message.agent))
+    agent = await agent_or_new(call, message.agent) if message.agent else ""
+    return _issued(await call.services.auth.issue(Role.AGENT, agent), agent)
 
 
 async def list_tokens(call: Call) -> Tokens:
@@ -110,8 +112,8 @@ async def revoke_token(call: Call) -> TokenLine:
     return TokenLine(view, view.state(call.services.clock.now()))
 
 
-def _issued(token: str) -> IssuedToken:
-    return IssuedToken(token, token_id(digest_of(token)))
+def _issued(token: str, agent: str = "") -> IssuedToken:
+    return IssuedToken(token, token_id(digest_of(token)), agent)
 
 
 def _check_texts(*texts: str) -> None:
