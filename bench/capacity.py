@@ -6,8 +6,9 @@ come together are written together, one write under way, none sooner than 60 ms 
 last began. A part of the loop is taken by blocks that are leased and reported. How long a
 write takes is measured here, on a real PostgreSQL with fsync; what a beat, a block and an
 agent cost a center was measured by `python -m bench fleet` and stands in `Costs`.
-Each center also looks at the whole fleet, every second as it comes; a look is measured here,
-and larger fleets are given a longer `center.sweep_every`, which the table names.
+Each center also looks for silent agents and for changes, every second as it comes, which the
+database answers by going through the whole fleet, and reads everybody every 15 s; both are
+measured here. Larger fleets are given a longer `center.sweep_every`, which the table names.
 """
 
 from __future__ import annotations
@@ -20,12 +21,15 @@ from dataclasses import asdict, dataclass, replace
 from random import Random
 from typing import Any
 
-from bench.figures import Result, neat, percentile
+import sqlalchemy as sa
+
+from bench.figures import Result, check, neat, percentile
 from bench.fleet import BEAT_EVERY, BLOCKS_PER_AGENT, P99_BAR
 from bench.options import Options
 from skep.center.services import BEATS_EVERY
 from skep.model.agent import Registration, Vitals
-from skep.settings import StoreSettings
+from skep.settings import CenterSettings, StoreSettings
+from skep.store.ports import Store
 from skep.store.registry import open_store
 from skep.testing.servers import postgres
 
@@ -36,10 +40,19 @@ BUSY_BAR = 0.6
 #: Signals a second that one center sends to the others at most, when there is work.
 SIGNALS = 20.0
 ROUNDS, MANY = 30, 1000
-#: Agents that a center looks at in a second, however many there are.
-LOOKED_AT = 5000
+#: Of a core of the database, for the looks of all centers together.
+LOOKS_BAR = 0.5
+#: Rows of a larger fleet, on which looks are measured.
+LARGE = 50_000
 #: Agents of one center, in a fleet of a thousand.
 AGENTS_BAR = 250.0
+
+
+_COPIES = f"""
+INSERT INTO agents (id, registration, enabled, registered_at, seen_at, vitals, changed_at)
+SELECT 'copy-' || no, registration, enabled, registered_at, seen_at, vitals, changed_at
+FROM agents, generate_series(1, {LARGE - MANY}) AS no WHERE id = 'a0'
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +66,10 @@ class Costs:
     agent_mb: float = 0.11
     write: float = 0.008
     row: float = 0.00003
-    #: To look at one agent of the whole fleet, which each center does again and again.
+    #: To read one agent of the whole fleet, which each center does every `roster_every`.
     look: float = 0.00001
+    #: Of the database, to pass over one agent in a look for news.
+    scan: float = 0.0000003
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +96,26 @@ async def time_store(url: str) -> Costs:
         for _ in range(ROUNDS):
             await store.agents.all()
         used = time.process_time() - used
+        scan = await _time_looks(store, url)
     finally:
         await store.close()
     row = max(0.0, many - one) / (MANY - 1)
-    return replace(Costs(), write=one, row=row, look=used / ROUNDS / MANY)
+    return replace(Costs(), write=one, row=row, look=used / ROUNDS / MANY, scan=scan)
+
+
+async def _time_looks(store: Store, url: str) -> float:
+    """Seconds for each of many agents, none of which is news."""
+    engine = sa.create_engine(sa.make_url(url).set(drivername="postgresql+psycopg"))
+    with engine.begin() as connection:
+        connection.exec_driver_sql(_COPIES)
+    engine.dispose()
+    took = []
+    for _ in range(ROUNDS):
+        begun = time.perf_counter()
+        news = await store.agents.news(since=1e9, silent=-1.0, ahead=1e9)
+        took.append(time.perf_counter() - begun)
+        check(0, len(news), "agents that are news")
+    return percentile(took, 0.5) / LARGE
 
 
 async def _median(store: Any, names: Sequence[str]) -> float:
@@ -98,13 +129,13 @@ async def _median(store: Any, names: Sequence[str]) -> float:
 
 def others_of(agents: int, fleet: int, costs: Costs) -> float:
     """The share of its core that a center needs for all but heartbeats."""
-    looking = fleet * costs.look / sweep_every(fleet)
+    looking = fleet * costs.look / CenterSettings().roster_every
     return costs.idle + looking + agents * BLOCKS_PER_AGENT * costs.block
 
 
-def sweep_every(fleet: int) -> float:
-    """Seconds between two looks at everybody: the setting, which is 1 unless it is changed."""
-    return max(1.0, fleet / LOOKED_AT)
+def sweep_every(fleet: int, centers: int, costs: Costs) -> float:
+    """Seconds between two looks: the setting, which is 1 unless it is changed."""
+    return max(CenterSettings().sweep_every, centers * fleet * costs.scan / LOOKS_BAR)
 
 
 def simulate(agents: int, fleet: int, costs: Costs, seed: int) -> Center:
@@ -178,7 +209,7 @@ def line_of(agents: int, costs: Costs, seed: int) -> dict[str, float]:
     return {
         "centers": count,
         "agents_per_center": neat(each),
-        "sweep_every": neat(sweep_every(agents)),
+        "sweep_every": neat(sweep_every(agents, count, costs)),
         "heartbeats_per_second": neat(agents / BEAT_EVERY),
         "heartbeat_p99_ms": neat(center.p99_ms),
         "busy_share_of_a_core": neat(center.busy),

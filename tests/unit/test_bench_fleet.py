@@ -42,6 +42,9 @@ def test_twice_the_fleet_needs_more_centers_and_an_impossible_one_none() -> None
     assert capacity.line_of(1000, replace(Costs(), idle=0.9), 1)["centers"] == 0
 
 
-@pytest.mark.parametrize(("agents", "seconds"), [(1000, 1.0), (5000, 1.0), (100_000, 20.0)])
-def test_larger_fleets_are_looked_at_less_often(agents: int, seconds: float) -> None:
-    assert capacity.sweep_every(agents) == seconds
+@pytest.mark.parametrize(
+    ("agents", "centers", "seconds"), [(1000, 2, 1.0), (10_000, 20, 1.0), (100_000, 200, 20.0)]
+)
+def test_larger_fleets_are_looked_at_less_often(agents: int, centers: int, seconds: float) -> None:
+    costs = replace(Costs(), scan=5e-7)
+    assert capacity.sweep_every(agents, centers, costs) == pytest.approx(seconds)
