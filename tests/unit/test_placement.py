@@ -16,7 +16,7 @@ from skep.placement.strategies import Chained, Hashed, Shared
 from skep.store.placement_ports import Wanted
 
 NOW = Moment(1000.0, 11.0)
-KEYS = [f"https://git.example/group{n % 97}/repo{n}" for n in range(100_000)]
+KEYS = [f"https://git.example/group{n % 97}/repo{n}" for n in range(20_000)]
 AGENTS = [f"agent-{n}" for n in range(10)]
 
 
