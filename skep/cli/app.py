@@ -48,10 +48,14 @@ def ls(reach: Reach, run_or_job: str, as_json: bool) -> None:
 
 def sheet(found: dict[str, Any], now: float) -> str:
     """One run, for people."""
+    from skep.cli.app_calls import NOT_THERE
+
     reason = f": {found['reason']}" if found["reason"] else ""
     head = f"run {found['run']} of job {found['job']} is {found['state']}{reason}"
     rows = [_row(line, now) for line in found["items"]]
-    return f"{head}\n{table(HEAD, rows)}" if rows else f"{head}\nit has no instances yet"
+    if not rows:
+        return head if found["state"] == NOT_THERE else f"{head}\nit has no instances yet"
+    return f"{head}\n{table(HEAD, rows)}"
 
 
 def _row(line: dict[str, Any], now: float) -> tuple[object, ...]:

@@ -105,13 +105,20 @@ def _row(kept: dict[str, Any], now: float) -> tuple[object, ...]:
         kept["revision"],
         state,
         job.get("priority", 5),
-        job["spider"]["path"]
-        if job.get("spider")
-        else job.get("downloader", {}).get("kind", "http"),
+        _what(job),
         when.get("cron") or every or after or "-",
         job.get("customer") or "-",
         age(now - kept["changed_at"]),
     )
+
+
+def _what(job: dict[str, Any]) -> str:
+    """What it runs: a spider, an application, or a kind of downloader."""
+    if app := job.get("app"):
+        return str(app.get("image") or app.get("package"))
+    if job.get("spider"):
+        return str(job["spider"]["path"])
+    return str(job.get("downloader", {}).get("kind", "http"))
 
 
 @command.command("show")

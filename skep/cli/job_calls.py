@@ -11,12 +11,14 @@ from skep.cli.exits import Exit
 from skep.cli.output import age, say, show, show_json
 from skep.cli.reach import Reach, run_path
 from skep.jobs.documents import write_document
+from skep.model.app import APP_KIND, IMAGE_KIND
 from skep.runtime.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
     from skep.wire.client import CenterClient
 
 PAGE = 500
+APP_KINDS = {APP_KIND, IMAGE_KIND}
 LOOK_EVERY = 0.3
 #: A run in one of these does nothing more by itself.
 STILL = {"finished", "cancelled", "paused", "failed"}
@@ -106,4 +108,7 @@ def _show_end(run: str, view: dict[str, Any], as_json: bool) -> None:
         return
     state, ledger = view["run"]["state"], view["ledger"]
     reason = f" ({view['run']['reason']})" if view["run"].get("reason") else ""
-    show(f"{run} {state}{reason}: {ledger['done']} done, {ledger['dead']} dead")
+    # An application has instances and no requests: `skep app ls` shows them.
+    app = view["run"]["settings"].get("downloader") in APP_KINDS
+    counts = "" if app else f": {ledger['done']} done, {ledger['dead']} dead"
+    show(f"{run} {state}{reason}{counts}")

@@ -97,3 +97,51 @@ async def test_instances_and_logs_on_the_command_line(center: RunningCenter, lin
     assert (await line("logs", "nobody"))[0] == Exit.NOT_FOUND
     for hand in hands:
         await hand.die()
+
+
+async def test_a_run_that_could_not_start_is_shown_among_the_others(
+    center: RunningCenter, line: Line
+) -> None:
+    """A refused start leaves a line of its job and no run: `ls` says why, and of every job."""
+    alone = {"name": "alone", "app": {"image": "example.org/app:1"}}
+    for document in ({"name": "app", **IMAGE}, alone):
+        path = f"/api/v1/jobs/{document['name']}"
+        assert (await center.admin.put(path, document)).status == 200
+    hand = await AppHand(center.agent, "a1").start()
+    assert (await center.admin.post("/api/v1/jobs/app/run")).status == 409
+    run = (await center.admin.post("/api/v1/jobs/alone/run")).json()["run"]
+    await wait_for(center, run, "running")
+    code, text = await line("ls")
+    assert code == 0, text
+    assert f"run {run} of job alone is running" in text
+    assert "of job app is not there: could not start: " in text
+    code, text = await line("ls", "app")
+    assert (code, text.count("2 agents are needed")) == (0, 1)
+    code, text = await line("logs", "app")
+    assert (code, "is not there: could not start" in text) == (Exit.NOT_FOUND, True)
+    shown = {kept["run"]: kept["state"] for kept in (await line.data("ls"))["runs"]}
+    assert sorted(shown.values()) == ["not there", "running"]
+    await hand.die()
+
+
+async def test_what_runs_is_named_for_what_it_is(
+    center: RunningCenter, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A job with an image is no job of the kind http, and its end counts no requests."""
+    document = {"name": "app", "app": {"image": "example.org/app:1"}}
+    assert (await center.admin.put("/api/v1/jobs/app", document)).status == 200
+    where = ("--data", str(center.folder))
+    assert await asyncio.to_thread(run_line, ["job", "ls", *where]) == 0
+    assert "example.org/app:1" in capsys.readouterr().out
+    hand = await AppHand(center.agent, "a1").start()
+    waits = asyncio.create_task(
+        asyncio.to_thread(run_line, ["job", "run", "app", "--wait", *where])
+    )
+    async with asyncio.timeout(30):
+        while not hand.has:  # noqa: ASYNC110 - no bell
+            await asyncio.sleep(0.02)
+    (key,) = hand.has
+    await hand.end(key, 0)
+    assert await waits == 0
+    assert capsys.readouterr().out == f"{key[0]} finished\n"
+    await hand.die()

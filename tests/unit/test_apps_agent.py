@@ -122,6 +122,24 @@ def test_links_in_a_zip_stay_inside(tmp_path: Path, links: dict[str, str], refus
         assert (tmp_path / "out/a").read_text() == "x"
 
 
+@pytest.mark.parametrize(
+    "names", [("a", "a"), ("a", "a/b"), ("a/", "a"), ("a/b", "a"), ("x" * 5000,)]
+)
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_names_that_no_disk_takes_are_a_reason_and_not_tried_for_ever(
+    tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    """Fault 51: what is wrong with the package itself is not taken for a full disk."""
+    file = tmp_path / "a.zip"
+    with zipfile.ZipFile(file, "w") as archive:
+        for name in names:
+            archive.writestr(name, "" if name.endswith("/") else "x")
+    with pytest.raises(CannotRun, match="no disk takes") as refused:
+        unpack(file, tmp_path / "out", 1000)
+    assert len(str(refused.value)) < 300
+    assert str(tmp_path) not in str(refused.value)
+
+
 def test_a_zip_bomb_is_refused_before_it_fills_the_disk(tmp_path: Path) -> None:
     """Fault 57: by what comes out, not by what the zip says of itself."""
     file = tmp_path / "a.zip"

@@ -6,6 +6,7 @@ the zip's own figures say, and no link in it leads out.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -22,6 +23,11 @@ LINK_LENGTH = 4096
 _DRIVE = re.compile(r"^[A-Za-z]:")
 _PROGRAMS = (b"#!", b"\x7fELF")
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError)
+#: What no disk in the world would take: a name twice, a file as a folder, a name too long.
+_UNFIT = frozenset(
+    {errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL}
+    | {errno.ENOENT, errno.ELOOP, errno.EILSEQ}
+)
 
 
 def unpack(file: Path, target: Path, bound: int) -> int:
@@ -32,6 +38,13 @@ def unpack(file: Path, target: Path, bound: int) -> int:
             return _Unpacking(archive, target, bound).all()
     except _BROKEN as error:
         raise CannotRun(f"the package is not a zip that can be unpacked: {error}") from error
+    except OSError as error:
+        if error.errno not in _UNFIT:
+            raise
+        where = os.fspath(error.filename2 or error.filename or "").removeprefix(f"{target}/")
+        raise CannotRun(
+            f"the package has an entry that no disk takes: {where[:200]!r} ({error.strerror})"
+        ) from error
 
 
 class _Unpacking:
@@ -44,11 +57,11 @@ class _Unpacking:
         entries = self._archive.infolist()
         if len(entries) > ENTRIES:
             raise CannotRun(f"the package has {len(entries)} entries; {ENTRIES} is the limit")
-        links = [entry for entry in entries if stat.S_ISLNK(entry.external_attr >> 16)]
+        links = [entry for entry in entries if _is_link(entry)]
         for entry in entries:
             if entry.is_dir():
                 _make(self._place(entry))
-            elif entry not in links:
+            elif not _is_link(entry):
                 self._file(entry)
         # Last of all, so that nothing is ever written through one.
         for entry in links:
@@ -93,6 +106,10 @@ class _Unpacking:
             leads_to = os.path.realpath(self._place(entry))
             if not Path(leads_to).is_relative_to(os.path.realpath(self._target)):
                 raise CannotRun(f"the package has a link that leads out: {entry.filename[:200]!r}")
+
+
+def _is_link(entry: zipfile.ZipInfo) -> bool:
+    return stat.S_ISLNK(entry.external_attr >> 16)
 
 
 def _make(folder: Path) -> None:
