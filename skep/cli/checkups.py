@@ -53,9 +53,11 @@ class Finding(msgspec.Struct):
 async def examine(reach: Reach) -> list[Finding]:
     """Everything that can be looked at from here."""
     from skep.cli.code_checkup import user_code
+    from skep.cli.engine_checkup import container_engines
 
     findings = [python(), *_local(reach)]
     findings.append(await asyncio.to_thread(user_code, reach.settings().agent))
+    findings += await asyncio.to_thread(container_engines, reach.settings().agent)
     try:
         async with reach.client() as client:
             findings += await _center(client)

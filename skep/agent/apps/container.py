@@ -11,7 +11,6 @@ import asyncio
 import logging
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +22,6 @@ from skep.settings import AgentSettings
 
 log = logging.getLogger(__name__)
 
-ENGINES = ("podman", "docker")
 LABEL = "skep.agent"
 ANSWER_SECONDS = 30.0
 PULL_SECONDS = 900.0
@@ -44,8 +42,13 @@ class Engine:
         return [self.program, *self.options, *words]
 
     @property
+    def kind(self) -> str:
+        """podman or docker."""
+        return Path(self.program).name
+
+    @property
     def podman(self) -> bool:
-        return Path(self.program).name == "podman"
+        return self.kind == "podman"
 
     @property
     def removal(self) -> tuple[str, ...]:
@@ -80,23 +83,6 @@ class Engine:
         if names:
             log.warning("removing %d containers that an earlier agent left", len(names))
             self.call([*self.removal, *names], PULL_SECONDS)
-
-
-def find_engine(settings: AgentSettings, agent: str) -> Engine | str:
-    """The one that answers, podman first; or why there is none. Blocks."""
-    if not settings.containers:
-        return "agent.containers is off"
-    said = ""
-    for name in ENGINES:
-        program = shutil.which(name)
-        if program is None:
-            continue
-        engine = Engine(program, settings.container_options, agent)
-        code, said = engine.call(["ps", "--quiet"])
-        if code == 0:
-            return engine
-        said = f"{name} does not answer: {said}"
-    return said or "neither podman nor docker is installed"
 
 
 class Containers:

@@ -7,7 +7,8 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
-from skep.agent.apps.container import Containers, Engine, find_engine
+from skep.agent.apps.container import Containers, Engine
+from skep.agent.apps.engines import find_engine
 from skep.agent.apps.process import Processes
 from skep.downloaders.code.isolation import Isolation
 from skep.downloaders.registry import code_refusal

@@ -1,0 +1,96 @@
+"""Which container engines this machine has, and how each of them is.
+
+An agent looks for the one that it uses; `skep doctor` asks all of them. No image is fetched or
+started here. Everything blocks for a moment.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from skep.agent.apps.container import Engine
+from skep.settings import AgentSettings
+
+#: In the order in which they are tried.
+ENGINES = ("podman", "docker")
+#: What is asked of each: whether it runs without root, its version, and of podman the users
+#: that a container can have.
+_QUESTIONS = {
+    "podman": "{{.Host.Security.Rootless}}\t{{.Version.Version}}\t{{json .Host.IDMappings}}",
+    "docker": "{{json .SecurityOptions}}\t{{.ServerVersion}}\t{}",
+}
+_WITHOUT_ROOT = ("true", "name=rootless")
+
+
+@dataclass(frozen=True, slots=True)
+class EngineState:
+    """How an engine is, for the user that asked."""
+
+    name: str
+    #: Why it cannot be used, "" when it can.
+    trouble: str = ""
+    version: str = ""
+    rootless: bool = False
+    #: A container has one user only: many images cannot even be unpacked.
+    one_user: bool = False
+
+    @property
+    def works(self) -> bool:
+        return not self.trouble
+
+
+class _Range(msgspec.Struct):
+    size: int
+
+
+class _Mappings(msgspec.Struct):
+    uidmap: list[_Range] | None = None
+
+
+def installed(settings: AgentSettings, agent: str = "") -> Iterator[Engine]:
+    """Whether or not they work."""
+    for name in ENGINES:
+        if program := shutil.which(name):
+            yield Engine(program, settings.container_options, agent)
+
+
+def find_engine(settings: AgentSettings, agent: str) -> Engine | str:
+    """The first that answers; or why there is none."""
+    if not settings.containers:
+        return "agent.containers is off"
+    said = ""
+    for engine in installed(settings, agent):
+        code, said = engine.call(["ps", "--quiet"])
+        if code == 0:
+            return engine
+        said = f"{engine.kind} does not answer: {said}"
+    return said or "neither podman nor docker is installed"
+
+
+def state_of(engine: Engine) -> EngineState:
+    """By asking it what it is: that needs everything but an image."""
+    code, said = engine.call(["info", "--format", _QUESTIONS[engine.kind]])
+    if code:
+        return EngineState(engine.kind, " ".join(said.split())[-300:] or f"exit code {code}")
+    answer = said.splitlines()[-1].split("\t") if said else []
+    if len(answer) != len(_QUESTIONS[engine.kind].split("\t")):
+        return EngineState(engine.kind, f"its answer is not understood: {said[-200:]!r}")
+    return EngineState(
+        engine.kind,
+        version=answer[1],
+        rootless=any(word in answer[0] for word in _WITHOUT_ROOT),
+        one_user=_one_user(answer[2]),
+    )
+
+
+def _one_user(text: str) -> bool:
+    """Root has no mapping, and all users."""
+    try:
+        ranges = msgspec.json.decode(text, type=_Mappings).uidmap
+    except msgspec.DecodeError:
+        return False
+    return bool(ranges) and sum(one.size for one in ranges or ()) <= 1
