@@ -20,6 +20,7 @@ from skep.agent.apps.host import AppHost
 from skep.agent.apps.offer import NOTHING, Offer
 from skep.agent.heart import FINAL, Heart, Pulse
 from skep.agent.holding import Gated, Holding
+from skep.agent.jars import Jars
 from skep.agent.leasing import Leaser
 from skep.agent.outbox import Outbox
 from skep.agent.pump import Pump
@@ -47,6 +48,8 @@ log = logging.getLogger(__name__)
 ABORT_SECONDS = 2.0
 FLUSH_SECONDS = 5.0
 LEASE_GRACE = 0.25
+#: Seconds between two looks at the cookies of runs.
+JARS_EVERY = 5.0
 STEP = 0.02
 
 
@@ -86,7 +89,8 @@ class Agent:
             crawl_delay_cap=sites.crawl_delay_cap,
         )
         self.holding = Holding(clock.monotonic, gate)
-        self.downloaders = Downloaders(kinds, clock.monotonic)
+        self.jars = Jars(folder, lambda run: self.workspace.settings_of(run) is not None)
+        self.downloaders = Downloaders(kinds, clock.monotonic, self.jars)
         pulse = Pulse(
             self.vitals,
             self._held,
@@ -181,6 +185,7 @@ class Agent:
 
     def _open(self) -> None:
         self.workspace.open()
+        self.jars.open()
         self.outbox.open()
         self.session.open()
 
@@ -203,6 +208,7 @@ class Agent:
                 group.create_task(self.reporter.run()),
                 group.create_task(self._listen()),
                 group.create_task(self._close_idle()),
+                group.create_task(self._keep_jars()),
                 group.create_task(self.apps.run()),
             ]
             self.reporter.center_is_back()
@@ -243,6 +249,7 @@ class Agent:
         self.reporter.report_now()
         await self._until_idle(self._settings.drain_seconds)
         await self.downloaders.close_all()
+        await asyncio.to_thread(self.jars.save)
         if not await self._until_idle(ABORT_SECONDS):
             self.holding.abandon_running()
         await self.apps.closed()
@@ -369,9 +376,17 @@ class Agent:
         self._hand_over(run)
         await self.downloaders.close(run)
         await asyncio.to_thread(self.workspace.release, run)
+        await asyncio.to_thread(self.jars.drop, run)
 
     async def _close_idle(self) -> None:
         idle = self._settings.idle_close
         while True:
             await self._clock.sleep(max(idle / 4, STEP))
             await self.downloaders.close_idle(idle)
+
+    async def _keep_jars(self) -> None:
+        """So that a killed agent comes back as who it was, some seconds ago."""
+        while True:
+            await self._clock.sleep(JARS_EVERY)
+            await self.downloaders.note()
+            await asyncio.to_thread(self.jars.save)

@@ -11,8 +11,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from math import inf
 
-from skep.downloaders.ports import Downloader, Fetched, Kind, OnLine, Recallable
+from skep.agent.jars import Jars
+from skep.downloaders.ports import Downloader, Fetched, Kind, Lasting, OnLine, Recallable
 from skep.model.request import Outcome, Work
 from skep.model.run import RunSettings
 from skep.model.states import Failure
@@ -50,13 +52,22 @@ class _Opened:
     downloader: Downloader
     settings: RunSettings
     used_at: float
+    #: When its cookies were last looked at, and whether it was busy then.
+    noted_at: float = -inf
+    was_busy: bool = False
 
 
 class Downloaders:
     """The open downloaders of an agent, by run."""
 
-    def __init__(self, kinds: Mapping[str, Kind], monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        kinds: Mapping[str, Kind],
+        monotonic: Callable[[], float],
+        jars: Jars | None = None,
+    ) -> None:
         self._kinds = kinds
+        self._jars = jars
         self._monotonic = monotonic
         self._open: dict[str, _Opened] = {}
         #: Replaced by one with newer settings, and still busy.
@@ -113,12 +124,37 @@ class Downloaders:
                 f"this agent has no downloader {settings.downloader!r}; it offers: {offered}"
             )
         try:
-            return kind.open(run, settings)
+            return self._with_belongings(run, kind.open(run, settings))
         except Exception as error:
             log.exception("cannot open downloader %s for run %s", settings.downloader, run)
             trouble = f"downloader {settings.downloader!r} could not be opened: {error}"
             self.on_trouble(f"run {run}: {trouble}")
             return Refusal(trouble)
+
+    def _with_belongings(self, run: str, downloader: Downloader) -> Downloader:
+        known = self._jars.of(run) if self._jars is not None else None
+        if known is not None and isinstance(downloader, Lasting):
+            downloader.inherit(known)
+        return downloader
+
+    async def note(self) -> None:
+        """Remember the cookies and sessions of all runs that were at work since the last time."""
+        now = self._monotonic()
+        for run, opened in list(self._open.items()):
+            busy = opened.downloader.active > 0
+            if busy or opened.was_busy or opened.used_at >= opened.noted_at:
+                opened.noted_at, opened.was_busy = now, busy
+                await self._note(run, opened)
+
+    async def _note(self, run: str, opened: _Opened) -> None:
+        if self._jars is not None and isinstance(opened.downloader, Lasting):
+            await opened.downloader.note_belongings()
+            if self._open.get(run) is opened:
+                self._keep(run, opened.downloader)
+
+    def _keep(self, run: str, downloader: Downloader) -> None:
+        if self._jars is not None and isinstance(downloader, Lasting):
+            self._jars.keep(run, downloader.belongings)
 
     def discard(self, run: str) -> None:
         """It died: the next work of the run gets a new one."""
@@ -129,16 +165,23 @@ class Downloaders:
 
     async def close_idle(self, idle: float) -> int:
         """Close what was not used for `idle` seconds; returns how many."""
-        now = self._monotonic()
-        stale = [
-            run
-            for run, opened in self._open.items()
-            if now - opened.used_at >= idle and not opened.downloader.active
-        ]
+        for run in self._stale(idle):
+            if opened := self._open.get(run):
+                await self._note(run, opened)
+        # Whoever begins again from here on has what was noted: nobody waits in between.
+        stale = self._stale(idle)
         retired = [one for one in self._retired if not one.active]
         self._retired = [one for one in self._retired if one.active]
         await _close_all([*(self._open.pop(run).downloader for run in stale), *retired])
         return len(stale)
+
+    def _stale(self, idle: float) -> list[str]:
+        now = self._monotonic()
+        return [
+            run
+            for run, opened in self._open.items()
+            if now - opened.used_at >= idle and not opened.downloader.active
+        ]
 
     def recall(self, run: str | None) -> None:
         """What has not begun is not wanted any more, of one run or of all."""
@@ -154,9 +197,11 @@ class Downloaders:
 
     async def close_all(self) -> None:
         """The agent ends: abort everything."""
-        downloaders = [*(opened.downloader for opened in self._open.values()), *self._retired]
-        self._open, self._retired = {}, []
-        await _close_all(downloaders)
+        closing = {run: opened.downloader for run, opened in self._open.items()}
+        retired, self._open, self._retired = self._retired, {}, []
+        await _close_all([*closing.values(), *retired])
+        for run, downloader in closing.items():
+            self._keep(run, downloader)
 
 
 def _nobody_listens(_trouble: str) -> None:

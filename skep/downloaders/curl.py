@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from skep.downloaders.belongings import Belongings
 from skep.downloaders.curl_options import CurlPlan, parse
 from skep.downloaders.http import HttpDownloader, HttpKind
 from skep.downloaders.ports import Fetched
@@ -82,6 +83,16 @@ class CurlDownloader:
 
     def resume(self, trouble: str) -> None:
         self._http.resume(trouble)
+
+    @property
+    def belongings(self) -> Belongings:
+        return self._http.belongings
+
+    def inherit(self, belongings: Belongings) -> None:
+        self._http.inherit(belongings)
+
+    async def note_belongings(self) -> None:
+        await self._http.note_belongings()
 
     async def close(self) -> None:
         await self._http.close()

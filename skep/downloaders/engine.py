@@ -45,6 +45,10 @@ _ASKS_TO_WAIT = frozenset({429, 503})
 _FINE: Verdict = (None, "")
 
 
+def _nobody_waits() -> None:
+    """Told of results after the end."""
+
+
 class Engine(Line):
     """Owned by one downloader. `submit` and `stop` are for the event loop's thread."""
 
@@ -81,6 +85,7 @@ class Engine(Line):
         os.eventfd_write(self._wake_fd, 1)
         self._thread.join()
         os.close(self._wake_fd)
+        self._ready = _nobody_waits  # it knows whoever knows this engine
 
     # --- the thread ---
 
@@ -341,7 +346,10 @@ class Engine(Line):
         self._give_back_inbox()
         for slot in self._running:
             self._multi.remove_handle(slot.curl)
-        self._close()
+        try:
+            self._note()
+        finally:
+            self._close()
 
     def _dialled(self, trouble: str) -> None:
         """What still runs was cut off; what waited for the line goes on, or ends."""

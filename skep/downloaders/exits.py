@@ -70,9 +70,11 @@ def _login(user: str | None, password: str | None, whose: str) -> tuple[str, ...
 class Exit:
     """One way out, and how it has been going."""
 
-    __slots__ = ("proxy", "rests_until")
+    __slots__ = ("number", "proxy", "rests_until")
 
-    def __init__(self, proxy: Proxy | None) -> None:
+    def __init__(self, proxy: Proxy | None, number: int = 0) -> None:
+        #: Its place among the run's proxies.
+        self.number = number
         #: None = the agent's own address.
         self.proxy = proxy
         self.rests_until = 0.0
@@ -85,13 +87,17 @@ class ExitPool:
     """Exits take turns, from a random one on, so that agents do not all begin alike."""
 
     def __init__(self, proxies: Sequence[Proxy], rest: float, rng: Random) -> None:
-        self._exits = [Exit(proxy) for proxy in proxies] or [Exit(None)]
+        self._exits = [Exit(proxy, number) for number, proxy in enumerate(proxies)] or [Exit(None)]
         rng.shuffle(self._exits)
         self._rest = rest
         self._next = 0
 
     def __len__(self) -> int:
         return len(self._exits)
+
+    def numbered(self, number: int) -> Exit | None:
+        """None when there is no such exit."""
+        return next((one for one in self._exits if one.number == number), None)
 
     def take(self, now: float, avoid: Exit | None = None) -> Exit | None:
         """The next one that does not rest; `avoid` only if there is no other. None = none."""

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import pycurl
 
 from skep.downloaders.exits import Proxy
+from skep.downloaders.jar import cookies_in, put_cookies
 from skep.downloaders.outgoing import Outgoing
 from skep.downloaders.slot import Slot, SlotOptions
 
@@ -34,7 +34,7 @@ class Kit:
         self._free: list[Slot] = []
         self.outgoing = outgoing
         if cookies:
-            self._fill(cookies)
+            put_cookies(self._share, cookies)
 
     def slot(self) -> Slot:
         """A handle of this session; whoever is done with it puts it into `slot.home`."""
@@ -42,14 +42,7 @@ class Kit:
 
     def cookies(self) -> list[str]:
         """The jar, one line for each cookie."""
-        if not self._options.cookies:
-            return []
-        curl = self._with_jar()
-        try:
-            lines: list[str] = curl.getinfo(pycurl.INFO_COOKIELIST)
-            return lines
-        finally:
-            curl.close()
+        return cookies_in(self._share) if self._options.cookies else []
 
     def close(self) -> None:
         """Every handle must be back."""
@@ -57,17 +50,3 @@ class Kit:
             slot.close()
         self._free.clear()
         self._share.close()
-
-    def _fill(self, cookies: Sequence[str]) -> None:
-        curl = self._with_jar()
-        try:
-            for line in cookies:
-                curl.setopt(pycurl.COOKIELIST, line)
-        finally:
-            curl.close()
-
-    def _with_jar(self) -> Any:
-        curl = pycurl.Curl()
-        curl.setopt(pycurl.SHARE, self._share)
-        curl.setopt(pycurl.COOKIEFILE, "")
-        return curl

@@ -14,6 +14,7 @@ from typing import Protocol, runtime_checkable
 import msgspec
 
 from skep.archive.frames import Exchange
+from skep.downloaders.belongings import Belongings
 from skep.downloaders.tally import Tally
 from skep.model.request import Outcome, Work
 from skep.model.run import RunSettings
@@ -64,6 +65,21 @@ class Recallable(Protocol):
     def recall(self) -> None:
         """End as `lost` what has not begun; what has may go on. Callable from the event loop
         only, and only when nobody wants those requests from here any more."""
+
+
+@runtime_checkable
+class Lasting(Protocol):
+    """A downloader with cookies and sessions, which are the run's own and outlive it."""
+
+    @property
+    def belongings(self) -> Belongings:
+        """As of the last look, or of the end."""
+
+    async def note_belongings(self) -> None:
+        """Look anew; soon over, and never raises."""
+
+    def inherit(self, belongings: Belongings) -> None:
+        """From an earlier downloader of the run; before the first `start` only."""
 
 
 @runtime_checkable

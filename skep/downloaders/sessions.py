@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
+from skep.downloaders.belongings import Visitor
 from skep.downloaders.exits import Exit, ExitPool
 from skep.model.exits import ExitRules, SessionRules
 
@@ -37,7 +38,7 @@ class Session:
         self.heir_of = heir_of
         #: What libcurl needs; made when it is first used.
         self.kit: Any = None
-        #: What was in its jar when the kit was put away, for its heir.
+        #: What was in its jar when the kit was put away, for its heir or its next kit.
         self.cookies: list[str] = []
         #: Requests that were started in it, and those that have not ended.
         self.uses = 0
@@ -95,14 +96,28 @@ class SessionPool:
 
     def retire_all(self, why: str, way: Exit | None = None) -> int:
         """Every session, or every one with this exit; returns how many."""
-        chosen = [one for one in self._alive() if way is None or one.exit is way]
+        chosen = [one for one in self.known() if way is None or one.exit is way]
         return sum(self.retire(one, why) for one in chosen)
 
     def disconnect(self) -> None:
         """Put away the connections of all that are idle; who they are stays."""
-        self.ended += [one for one in self._alive() if not one.open and not one.retired]
+        self.ended += [one for one in self.known() if not one.open and not one.retired]
 
-    def _alive(self) -> list[Session]:
+    def restore(self, visitor: Visitor) -> None:
+        """Somebody whom an earlier downloader of the run knew, as it was."""
+        way = self._pool.numbered(visitor.exit)
+        if way is None:
+            return
+        session = Session(visitor.name, way, visitor.headers, None)
+        session.cookies, session.uses = visitor.cookies, visitor.uses
+        session.retired = visitor.retired
+        if visitor.name:
+            self._named.setdefault(visitor.name, session)
+        elif None in self._turns:
+            self._turns[self._turns.index(None)] = session
+
+    def known(self) -> list[Session]:
+        """Everybody, those too that are retired and have no heir yet."""
         return [*self._named.values(), *filter(None, self._turns)]
 
     def _next_unnamed(self, now: float) -> Session | None:

@@ -8,12 +8,13 @@ never goes out by the agent's own address because no proxy works.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from random import Random
 
 import pycurl
 
+from skep.downloaders.belongings import Visitor
 from skep.downloaders.egress import EgressPolicy
 from skep.downloaders.exits import (
     Exit,
@@ -120,11 +121,23 @@ class Ways:
             return Failure.CONTENT, str(error)
         return session
 
+    def visitors(self) -> list[Visitor]:
+        """Who they are, for a later downloader of the run."""
+        known = [one for one in self._sessions.known() if self._inherits or not one.retired]
+        return [
+            Visitor(
+                one.name, one.exit.number, _jar_of(one), dict(one.headers), one.uses, one.retired
+            )
+            for one in known
+        ]
+
+    def restore(self, visitors: Sequence[Visitor]) -> None:
+        """The sessions of an earlier downloader; before the first request only."""
+        for visitor in visitors:
+            self._sessions.restore(visitor)
+
     def _new_kit(self, session: Session) -> Kit:
-        before, session.heir_of = session.heir_of, None
-        cookies = session.cookies if before is None else before.cookies
-        if before is not None and before.kit is not None:
-            cookies = before.kit.cookies()
+        cookies, session.heir_of = _jar_of(session), None
         outgoing = run_headers({**self._headers, **session.headers})
         kit = session.kit = Kit(self._base, session.exit.proxy, outgoing, cookies)
         self._kits.add(kit)
@@ -236,6 +249,14 @@ class Ways:
         for kit in self._kits:
             kit.close()
         self._kits.clear()
+
+
+def _jar_of(session: Session) -> list[str]:
+    """Its cookies, or those that it will take over."""
+    if session.kit is not None:
+        cookies: list[str] = session.kit.cookies()
+        return cookies
+    return session.cookies if session.heir_of is None else _jar_of(session.heir_of)
 
 
 def _said(slot: Slot, head: Head, number: int) -> Said:

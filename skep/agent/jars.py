@@ -1,0 +1,97 @@
+"""Cookies and sessions of the runs that an agent works for, one file for each (A3, A4).
+
+Runs in the agent's process: `keep` on its event loop, what touches the disk in a thread. A
+run that rested for long, or whose agent was started again, goes on as who it was. A file that
+is torn is forgotten, never fatal.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from skep.agent.files import read_or_none
+from skep.downloaders.belongings import Belongings
+
+log = logging.getLogger(__name__)
+
+_SUFFIX = ".jar"
+#: Bytes of one run; what is larger is not kept.
+LARGEST = 8 * 2**20
+_decoder = msgspec.msgpack.Decoder(Belongings)
+
+
+class Jars:
+    """`known` says whether the agent still works for a run."""
+
+    def __init__(self, folder: Path, known: Callable[[str], bool]) -> None:
+        self._folder = folder / "runs"
+        self._known = known
+        self._kept: dict[str, bytes] = {}
+        #: Runs whose file is older than what is kept.
+        self._unsaved: set[str] = set()
+
+    def open(self) -> None:
+        """Load what an earlier life of the agent left. Blocks."""
+        for torn in self._folder.glob(f"*{_SUFFIX}.new"):
+            torn.unlink(missing_ok=True)  # of a process that died while it wrote
+        for path in self._folder.glob(f"*{_SUFFIX}"):
+            run, data = _run_of(path), read_or_none(path)
+            if run and data and self._known(run):
+                self._kept[run] = data
+            else:
+                path.unlink(missing_ok=True)
+
+    def of(self, run: str) -> Belongings | None:
+        """None when nothing is known."""
+        data = self._kept.get(run)
+        try:
+            return _decoder.decode(data) if data else None
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            log.warning("cookies of run %s are forgotten: their file cannot be read", run)
+            return None
+
+    def keep(self, run: str, belongings: Belongings) -> None:
+        """As they are now; `save` writes them."""
+        data = msgspec.msgpack.encode(belongings)
+        nothing = not belongings.cookies and not belongings.visitors
+        if (nothing and run not in self._kept) or self._kept.get(run) == data:
+            return
+        if self._known(run) and len(data) <= LARGEST:
+            self._kept[run] = data
+            self._unsaved.add(run)
+
+    def save(self) -> None:
+        """Blocks. A file is whole or it is the old one; after a power cut it may be the old
+        one, and pages lead to new cookies."""
+        while self._unsaved:
+            run = self._unsaved.pop()
+            data = self._kept.get(run)
+            if data is None:
+                continue
+            fresh = self._file(run).with_suffix(f"{_SUFFIX}.new")
+            try:
+                fresh.write_bytes(data)
+                fresh.replace(self._file(run))
+            except OSError as error:
+                log.warning("cookies of run %s cannot be kept: %s", run, error.strerror)
+
+    def drop(self, run: str) -> None:
+        """The run was released. Blocks."""
+        self._kept.pop(run, None)
+        self._unsaved.discard(run)
+        self._file(run).unlink(missing_ok=True)
+
+    def _file(self, run: str) -> Path:
+        # Hex, as in workspace.py.
+        return self._folder / f"{run.encode().hex()}{_SUFFIX}"
+
+
+def _run_of(path: Path) -> str:
+    try:
+        return bytes.fromhex(path.stem).decode()
+    except ValueError:
+        return ""
