@@ -130,6 +130,16 @@ def redis_url(redis_server: servers.Redis) -> str:
 
 
 @pytest.fixture
+def shared(tmp_path: Path, postgres_server: servers.Postgres, redis_url: str) -> dict[str, str]:
+    """What several centers of one test share, as the environment of their processes."""
+    return {
+        "SKEP_STORE_URL": postgres_server.fresh_database(),
+        "SKEP_BUS_URL": redis_url,
+        "SKEP_ARCHIVE_URL": str(tmp_path / "archive"),
+    }
+
+
+@pytest.fixture
 def clock() -> ManualClock:
     """A clock that a test moves by hand."""
     return ManualClock()

@@ -16,7 +16,6 @@ import pytest
 from skep.testing.app_hand import AppHand
 from skep.testing.centers import Caller
 from skep.testing.processes import CenterProcess
-from skep.testing.servers import Postgres
 from skep.wire.messages import AppLog, AppLogReply
 
 SECONDS = 60.0
@@ -85,16 +84,11 @@ async def test_a_center_that_dies_between_placing_and_telling(tmp_path: Path) ->
 
 @pytest.mark.slow
 async def test_another_center_goes_on_where_one_died(
-    tmp_path: Path, postgres_server: Postgres, redis_url: str
+    tmp_path: Path, shared: dict[str, str]
 ) -> None:
     """C9: the instance runs on, a piece of log that was sent to both is kept once, and a
     pause reaches the agent through the center that is left."""
-    env = {
-        "SKEP_STORE_URL": postgres_server.fresh_database(),
-        "SKEP_BUS_URL": redis_url,
-        "SKEP_ARCHIVE_URL": str(tmp_path / "archive"),
-    }
-    async with ground(tmp_path, env, 2) as ((first, second), session):
+    async with ground(tmp_path, shared, 2) as ((first, second), session):
         a1 = hand(second, session)
         await a1.start()
         run = await started(admin(first, session))

@@ -22,7 +22,6 @@ from skep.testing.failover import Load
 from skep.testing.fleet import Fleet, running_agents, tell
 from skep.testing.private import free_port
 from skep.testing.processes import CenterProcess
-from skep.testing.servers import Postgres
 from skep.wire.client import CenterClient
 
 FEW_AT_ONCE = {"SKEP_AGENT_CONCURRENCY": "16"}
@@ -42,18 +41,6 @@ class Pages(skep.Spider):
         yield {"url": response.url, "title": response.title}
         yield from response.follow_all()
 """
-
-
-@pytest.fixture
-def shared(tmp_path: Path, postgres_server: Postgres, redis_url: str) -> dict[str, str]:
-    """What all centers of one test share. Their restarts need not compile the program anew."""
-    return {
-        "SKEP_STORE_URL": postgres_server.fresh_database(),
-        "SKEP_BUS_URL": redis_url,
-        "SKEP_ARCHIVE_URL": str(tmp_path / "archive"),
-        "PYTHONDONTWRITEBYTECODE": "",
-        "PYTHONPYCACHEPREFIX": str(tmp_path / "bytecode"),
-    }
 
 
 @pytest.mark.parametrize("kills", [4, pytest.param(40, marks=pytest.mark.slow)])

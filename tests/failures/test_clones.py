@@ -149,15 +149,10 @@ async def test_a_revoked_agent_is_out_at_every_center(centers: list[RunningCente
 
 
 async def test_an_order_reaches_an_agent_at_any_center(
-    tmp_path: Path, postgres_server: Postgres, redis_url: str
+    tmp_path: Path, shared: dict[str, str]
 ) -> None:
     """C9, A2: given at one center while the agent is at the other, or frozen, or restarting."""
-    env = {
-        "SKEP_STORE_URL": postgres_server.fresh_database(),
-        "SKEP_BUS_URL": redis_url,
-        "SKEP_ARCHIVE_URL": str(tmp_path / "archive"),
-    }
-    async with Fleet(tmp_path, env) as fleet:
+    async with Fleet(tmp_path, shared) as fleet:
         second = await fleet.another_center("second")
         agent = await fleet.agent("a", FEW_AT_ONCE, [second.url])
         agent.pause()

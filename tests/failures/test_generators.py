@@ -17,7 +17,6 @@ import pytest
 from skep.runtime.clock import SystemClock
 from skep.testing.centers import running_center
 from skep.testing.processes import CenterProcess
-from skep.testing.servers import Postgres
 from skep.wire.client import CenterClient
 
 SECONDS = 90.0
@@ -129,16 +128,9 @@ async def test_a_center_that_is_killed_goes_on_when_it_is_back(tmp_path: Path) -
 
 
 @pytest.mark.slow
-async def test_another_center_takes_over(
-    tmp_path: Path, postgres_server: Postgres, redis_url: str
-) -> None:
+async def test_another_center_takes_over(tmp_path: Path, shared: dict[str, str]) -> None:
     """C9: when the center that feeds a run dies, another begins its generators again."""
-    env = {
-        "SKEP_STORE_URL": postgres_server.fresh_database(),
-        "SKEP_BUS_URL": redis_url,
-        "SKEP_ARCHIVE_URL": str(tmp_path / "archive"),
-    }
-    async with ground(tmp_path, env, 2) as world:
+    async with ground(tmp_path, shared, 2) as world:
         run = await world.run({**GENERATOR, "dedup": 3600})
         await world.until(run, lambda one: one["taken"] >= 5_000)
         ((first, _), *_) = world.boxed()

@@ -15,7 +15,6 @@ import psutil
 
 from skep.runtime.clock import SystemClock
 from skep.testing.processes import AgentProcess, CenterProcess
-from skep.testing.servers import Postgres
 from skep.testing.site import DemoSite
 from skep.wire.client import CenterClient
 
@@ -143,16 +142,9 @@ async def test_in_order_too(tmp_path: Path) -> None:
         await world.check(run, starts=2)
 
 
-async def test_another_center_takes_the_spider_over(
-    tmp_path: Path, postgres_server: Postgres, redis_url: str
-) -> None:
+async def test_another_center_takes_the_spider_over(tmp_path: Path, shared: dict[str, str]) -> None:
     """C9: over several centers one runs a given spider; when it dies, another does."""
-    env = {
-        "SKEP_STORE_URL": postgres_server.fresh_database(),
-        "SKEP_BUS_URL": redis_url,
-        "SKEP_ARCHIVE_URL": str(tmp_path / "archive"),
-    }
-    async with ground(tmp_path, env, 2) as world:
+    async with ground(tmp_path, shared, 2) as world:
         run = await world.crawl()
         await world.until_hits(30)
         ((first, child),) = world.spiders()

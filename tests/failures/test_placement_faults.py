@@ -17,7 +17,6 @@ from skep.store.sql.tables import attempts, requests
 from skep.testing.faultproxy import TO_CALLER, TO_SERVER, FaultProxy
 from skep.testing.fleet import Fleet, tell
 from skep.testing.processes import QUICK
-from skep.testing.servers import Postgres
 
 FEW_AT_ONCE = {"SKEP_AGENT_CONCURRENCY": "8"}
 #: What a busy machine may add to any time that is measured here.
@@ -192,15 +191,10 @@ async def test_fixed_agents_lose_one_and_the_others_go_on(tmp_path: Path) -> Non
 
 
 async def test_chains_over_two_centers_of_which_one_dies(
-    tmp_path: Path, postgres_server: Postgres, redis_url: str
+    tmp_path: Path, shared: dict[str, str]
 ) -> None:
     """C6, C9, fault 15: chosen by one center, leased by the other, which knows the same."""
-    env = {
-        "SKEP_STORE_URL": postgres_server.fresh_database(),
-        "SKEP_BUS_URL": redis_url,
-        "SKEP_ARCHIVE_URL": str(tmp_path / "archive"),
-    }
-    async with Fleet(tmp_path, env, pages=400, latency=0.03) as fleet:
+    async with Fleet(tmp_path, shared, pages=400, latency=0.03) as fleet:
         second = await fleet.another_center("second")
         urls = [fleet.center.url, second.url]
         for name in ("a", "b", "c"):

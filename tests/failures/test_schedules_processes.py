@@ -9,7 +9,6 @@ from typing import Any
 from skep.model.fire import FireState
 from skep.store.sql.store import SqlStore
 from skep.testing.fleet import Fleet, tell
-from skep.testing.servers import Postgres
 
 JOBS = [f"job{number}" for number in range(10)]
 SCHEDULE = {"every": 1, "overlap": "parallel", "catch_up": "all", "grace": 120}
@@ -19,18 +18,13 @@ OPENED = (FireState.FIRED, FireState.LATE)
 
 
 async def test_centers_are_killed_while_jobs_come_due_each_second(
-    tmp_path: Path, postgres_server: Postgres, redis_url: str
+    tmp_path: Path, shared: dict[str, str]
 ) -> None:
     """Fault 32: every due time is in the ledger, opened one run, and none opened two."""
-    env = {
-        "SKEP_STORE_URL": postgres_server.fresh_database(),
-        "SKEP_BUS_URL": redis_url,
-        "SKEP_ARCHIVE_URL": str(tmp_path / "archive"),
-    }
-    store = SqlStore(env["SKEP_STORE_URL"])
+    store = SqlStore(shared["SKEP_STORE_URL"])
     await store.open()
     try:
-        async with Fleet(tmp_path, env) as fleet:
+        async with Fleet(tmp_path, shared) as fleet:
             centers = [fleet.center, await fleet.another_center("second")]
             for job in JOBS:
                 document = {"requests": ["http://127.0.0.1:9/"], "schedule": SCHEDULE}

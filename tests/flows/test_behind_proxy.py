@@ -21,7 +21,7 @@ import pytest
 from skep.testing.fleet import tell
 from skep.testing.private import free_port
 from skep.testing.processes import AgentProcess, CenterProcess
-from skep.testing.servers import Nginx, Postgres
+from skep.testing.servers import Nginx
 from skep.testing.site import DemoSite
 
 pytestmark = pytest.mark.xdist_group("cli")
@@ -179,18 +179,13 @@ def test_names_of_others_are_refused_behind_the_proxy_too(world: World) -> None:
 
 @pytest.mark.slow
 async def test_one_address_and_two_centers_behind_it(
-    nginx_server: Nginx, tmp_path: Path, postgres_server: Postgres, redis_url: str
+    nginx_server: Nginx, tmp_path: Path, shared: dict[str, str]
 ) -> None:
     """Fault 15: who knows only the proxy does not notice kill -9 of the centers in turn."""
     proxy = ExampleNginx()
     make_certificates(proxy.folder)
     proxy.port = free_port()
-    env = {
-        "SKEP_STORE_URL": postgres_server.fresh_database(),
-        "SKEP_BUS_URL": redis_url,
-        "SKEP_ARCHIVE_URL": str(tmp_path / "archive"),
-        "SKEP_CENTER_PUBLIC_URL": f"https://127.0.0.1:{proxy.port}/skep",
-    }
+    env = shared | {"SKEP_CENTER_PUBLIC_URL": f"https://127.0.0.1:{proxy.port}/skep"}
     calls = 0
     with (
         CenterProcess(tmp_path / "one", env) as proxy.center,

@@ -17,7 +17,6 @@ import pytest
 
 from skep.testing.fleet import Fleet, tell
 from skep.testing.processes import AgentProcess, CenterProcess
-from skep.testing.servers import Postgres
 
 ROOT = Path(__file__).parents[2]
 #: The last commit before application jobs; its protocol is 1, its schema an older one.
@@ -137,17 +136,12 @@ def refused_agent(
 
 @pytest.mark.slow
 async def test_centers_of_two_versions_share_store_and_bus(
-    tmp_path: Path, older: Path, postgres_server: Postgres, redis_url: str
+    tmp_path: Path, older: Path, shared: dict[str, str]
 ) -> None:
     """Fault 44: two older centers and an older agent under load; the centers are replaced one
     after the other, and in between one of each works. Lost 0."""
-    env = {
-        "SKEP_STORE_URL": postgres_server.fresh_database(),
-        "SKEP_BUS_URL": redis_url,
-        "SKEP_ARCHIVE_URL": str(tmp_path / "archive"),
-    }
-    fleet = Fleet(tmp_path, env, latency=0.05, pages=PAGES)
-    first, second = (OlderCenter(tmp_path / name, env) for name in ("center", "second"))
+    fleet = Fleet(tmp_path, shared, latency=0.05, pages=PAGES)
+    first, second = (OlderCenter(tmp_path / name, shared) for name in ("center", "second"))
     first.code = second.code = older
     fleet.center = first
     with ExitStack() as stack:
@@ -162,7 +156,7 @@ async def test_centers_of_two_versions_share_store_and_bus(
                 done = (await fleet.client.ledger()).done
                 await fleet.until_done(min(PAGES, done + 30))
                 await asyncio.to_thread(old.terminate)
-                new = CenterProcess(old.folder, env)
+                new = CenterProcess(old.folder, shared)
                 new.port = old.port
                 await asyncio.to_thread(stack.enter_context, new)
                 await fleet.offer(PAGES // 4)
