@@ -77,7 +77,9 @@ class Poller:
         return 0
 
     def close(self) -> None:
+        """The CurlMulti was closed before; they let go of each other."""
         self._epoll.close()
+        del self._act
 
     def _on_timer(self, milliseconds: int) -> None:
         self._alarm = None if milliseconds < 0 else self._now() + milliseconds / 1000

@@ -130,6 +130,7 @@ class Slot:
         self._clear()
         self._close_original()
         self.curl.close()
+        self.curl.slot = None  # else neither is freed before a collector comes by
 
     def _on_body(self, data: bytes) -> int | None:
         """Called by libcurl; 0 makes it stop. It must not raise."""
