@@ -346,7 +346,10 @@ class Engine(Line):
         self._give_back_inbox()
         for slot in self._running:
             self._multi.remove_handle(slot.curl)
-        self._close()
+        try:
+            self._note()
+        finally:
+            self._close()
 
     def _dialled(self, trouble: str) -> None:
         """What still runs was cut off; what waited for the line goes on, or ends."""

@@ -10,10 +10,12 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from random import Random
 
 from skep.archive.frames import FrameMaker
+from skep.downloaders.belongings import Belongings
 from skep.downloaders.cutter import Cutter, Finish
 from skep.downloaders.desk import lost_outcome
 from skep.downloaders.egress import EgressPolicy
@@ -30,6 +32,8 @@ from skep.runtime.clock import Clock
 log = logging.getLogger(__name__)
 
 CONNECTIONS = 256
+#: For the thread to look at its cookies.
+NOTE_SECONDS = 2.0
 
 
 class HttpDownloader:
@@ -84,6 +88,22 @@ class HttpDownloader:
     def pace(self, site: str, spacing: float) -> None:
         self._engine.pace(site, spacing)
 
+    @property
+    def belongings(self) -> Belongings:
+        return self._engine.belongings
+
+    def inherit(self, belongings: Belongings) -> None:
+        self._engine.inherit(belongings)
+
+    async def note_belongings(self) -> None:
+        if self._closed:
+            return
+        noted = asyncio.Event()
+        self._engine.note_belongings(partial(self._call_on_loop, noted.set))
+        with suppress(TimeoutError):  # of a thread that has ended: then they are noted, too
+            async with asyncio.timeout(NOTE_SECONDS):
+                await noted.wait()
+
     async def close(self) -> None:
         if self._closed:
             return
@@ -96,8 +116,11 @@ class HttpDownloader:
 
     def _from_thread(self) -> None:
         """Called by the engine's thread, once per batch."""
+        self._call_on_loop(self._deliver)
+
+    def _call_on_loop(self, call: Callable[[], None]) -> None:
         try:
-            self._loop.call_soon_threadsafe(self._deliver)
+            self._loop.call_soon_threadsafe(call)
         except RuntimeError:
             log.warning("the event loop was closed before its downloader")
 

@@ -6,7 +6,7 @@ Everything that is opened here is closed here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 from typing import Any
@@ -15,8 +15,10 @@ import msgspec
 import pycurl
 
 from skep.archive.frames import Exchange
+from skep.downloaders.belongings import Belongings, Visitor
 from skep.downloaders.desk import Desk
 from skep.downloaders.egress import EgressPolicy
+from skep.downloaders.jar import cookies_in, put_cookies
 from skep.downloaders.outgoing import BadHeader, run_headers
 from skep.downloaders.poller import Poller
 from skep.downloaders.slot import Slot, SlotOptions
@@ -66,6 +68,11 @@ class Line(Desk):
         self._multi: Any = None
         self._share: Any = None
         self._poller: Poller | None = None
+        #: What is the run's own, as of the last look or of the end. One thread writes it at a
+        #: time: the event loop's before the first request, the other from then on.
+        self.belongings = Belongings()
+        self._to_inherit: Belongings | None = None
+        self._visitors: Sequence[Visitor] = ()
 
     @property
     def running(self) -> int:
@@ -80,7 +87,32 @@ class Line(Desk):
         """The line was dialled; or could not be, and `trouble` says why."""
         self.tell(partial(self._dialled, trouble))
 
+    def inherit(self, belongings: Belongings) -> None:
+        """From an earlier downloader of the run; before the first request."""
+        self.belongings = self._to_inherit = belongings
+        self.tell(self._take_over)
+
+    def note_belongings(self, then: Callable[[], None]) -> None:
+        """Have `belongings` looked at anew; the thread calls `then`, unless it has ended."""
+        self.tell(self._note)
+        self.tell(then)
+
     # --- the thread ---
+
+    def _take_over(self) -> None:
+        given, self._to_inherit = self._to_inherit or Belongings(), None
+        if self._share is not None:
+            put_cookies(self._share, given.cookies)
+        self._visitors = given.visitors
+        if self._ways is not None:
+            self._ways.restore(self._visitors)
+
+    def _note(self) -> None:
+        if self._to_inherit is not None:  # it ends before it began
+            return
+        cookies = [] if self._share is None else cookies_in(self._share)
+        visitors = self._visitors if self._ways is None else self._ways.visitors()
+        self.belongings = Belongings(cookies, list(visitors))
 
     def _dialled(self, trouble: str) -> None:
         """The engine knows what runs."""
@@ -164,6 +196,7 @@ class Line(Desk):
             self._settings, self._slot_options, options.egress, options.rng, options.tally,
             self._plain_slot,
         )  # fmt: skip
+        self._ways.restore(self._visitors)
         if options.redial is not None:
             self._ways.redial = partial(self._ask_redial, options.redial)
 
