@@ -6,7 +6,6 @@ be there afterwards, and every segment must be readable from end to end by FastW
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -15,12 +14,13 @@ import sys
 import warnings
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from skep.archive.folder import FolderArchive
-from skep.archive.ports import CommittedEnd, Place
+from skep.archive.ports import Place
+from skep.testing.archive_writer import Orders, Said, committed_at, ends_of, run_and_kill
 from skep.testing.conformance.archive import committed, pages
 
 with warnings.catch_warnings():  # FastWARC 1.1 warns about its own old names when imported
@@ -29,36 +29,6 @@ with warnings.catch_warnings():  # FastWARC 1.1 warns about its own old names wh
 
 KILLS = 20
 SEGMENT_BYTES = 300_000
-
-APPENDER = """
-import asyncio, hashlib, json, sys
-from pathlib import Path
-from random import Random
-from skep.archive.folder import FolderArchive
-from skep.archive.frames import Exchange, FrameMaker
-from skep.runtime.clock import SystemClock
-
-def page(maker, rng):
-    body = rng.randbytes(rng.randrange(9000))
-    return maker.exchange_frames(Exchange("http://h/", status=200, body=body))
-
-async def keep_appending(archive, rng):
-    maker = FrameMaker(SystemClock(), rng)
-    while True:
-        blobs = [page(maker, rng) for _ in range(3)]
-        for place, blob in zip(await archive.append(blobs), blobs, strict=True):
-            digest = hashlib.sha256(blob).hexdigest()
-            print(place.segment, place.offset, len(blob), digest, flush=True)
-
-async def main(folder, segment_bytes, seed, ends):
-    async def committed_end(segment):
-        return ends.get(segment, 0)
-    archive = FolderArchive(Path(folder), "w", segment_bytes)
-    await archive.open(committed_end)
-    await asyncio.gather(*(keep_appending(archive, Random(seed + n)) for n in range(4)))
-
-asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), json.loads(sys.argv[4])))
-"""
 
 FILLER = """
 import asyncio, json, sys
@@ -100,46 +70,9 @@ asyncio.run(main(Path(sys.argv[1])))
 """
 
 
-class Said(NamedTuple):
-    """One line of the child: a place that its append gave back."""
-
-    segment: str
-    offset: int
-    length: int
-    digest: str
-
-
-def run_and_kill(folder: Path, seed: int, lines: int, ends: dict[str, int]) -> list[Said]:
-    """Start a child, read so many lines, kill it; all that it said, to the last line."""
-    arguments = [str(folder), str(SEGMENT_BYTES), str(seed), json.dumps(ends)]
-    with subprocess.Popen(
-        [sys.executable, "-c", APPENDER, *arguments], stdout=subprocess.PIPE, text=True
-    ) as child:
-        assert child.stdout is not None
-        said = [child.stdout.readline() for _ in range(lines)]
-        child.kill()
-        said += child.stdout.readlines()
-    assert child.returncode == -9, "the child ended before it was killed"
-    return [parsed(line) for line in said if line.endswith("\n")]
-
-
-def parsed(line: str) -> Said:
-    segment, offset, length, digest = line.split()
-    return Said(segment, int(offset), int(length), digest)
-
-
-def ends_of(said: list[Said]) -> dict[str, int]:
-    ends: dict[str, int] = {}
-    for place in said:
-        ends[place.segment] = max(ends.get(place.segment, 0), place.offset + place.length)
-    return ends
-
-
-def answers(ends: dict[str, int]) -> CommittedEnd:
-    async def committed_end(segment: str) -> int:
-        return ends.get(segment, 0)
-
-    return committed_end
+def killed(folder: Path, seed: int, lines: int, ends: dict[str, int]) -> list[Said]:
+    """All that a writer said before it was killed."""
+    return run_and_kill(Orders(str(folder), "", "", SEGMENT_BYTES, seed, ends), lines)
 
 
 def count_records(path: Path) -> int:
@@ -150,10 +83,10 @@ def count_records(path: Path) -> int:
 async def check(folder: Path, ends: dict[str, int], said: list[Said]) -> None:
     """Open as a center does after a crash: what was said is there, and no torn byte."""
     archive = FolderArchive(folder, "w", SEGMENT_BYTES)
-    await archive.open(answers(ends))
+    await archive.open(committed_at(ends))
     for place in said:
         blob = await archive.read(place.segment, place.offset, place.length)
-        assert hashlib.sha256(blob).hexdigest() == place.digest
+        assert place.is_of(blob)
     await archive.close()
 
 
@@ -173,7 +106,7 @@ async def test_what_was_said_survives_kills(tmp_path: Path) -> None:
     rng = Random(25)
     said: list[Said] = []
     for kill in range(KILLS):
-        new = run_and_kill(tmp_path, kill * 10, rng.randrange(1, 120), ends_of(said))
+        new = killed(tmp_path, kill * 10, rng.randrange(1, 120), ends_of(said))
         said += new
         await check(tmp_path, ends_of(said), new)
         check_segments(tmp_path, ends_of(said), len(said))

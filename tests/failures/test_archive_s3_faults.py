@@ -7,7 +7,6 @@ nothing half-made may be left in the bucket.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -24,6 +23,7 @@ from skep.archive import s3
 from skep.archive.bucket import Bucket
 from skep.archive.registry import open_archive, open_bucket
 from skep.errors import ArchiveDown
+from skep.testing.archive_writer import Orders, Said, committed_at, ends_of, run_and_kill
 from skep.testing.conformance.archive import committed, pages, read_all_back
 from skep.testing.fleet import Fleet, tell
 from skep.testing.object_store import LOGIN, SeaweedFS, seaweedfs
@@ -35,74 +35,12 @@ pytestmark = pytest.mark.xdist_group("s3")
 SEGMENT_BYTES = 100_000
 FEW_AT_ONCE = {"SKEP_AGENT_CONCURRENCY": "16"}
 
-APPENDER = """
-import asyncio, hashlib, json, sys
-from pathlib import Path
-from random import Random
-from skep.archive.frames import Exchange, FrameMaker
-from skep.archive.registry import open_archive
-from skep.runtime.clock import SystemClock
-
-def page(maker, rng):
-    body = rng.randbytes(rng.randrange(9000))
-    return maker.exchange_frames(Exchange("http://h/", status=200, body=body))
-
-async def keep_appending(archive, rng):
-    maker = FrameMaker(SystemClock(), rng)
-    while True:
-        blobs = [page(maker, rng) for _ in range(3)]
-        for place, blob in zip(await archive.append(blobs), blobs, strict=True):
-            digest = hashlib.sha256(blob).hexdigest()
-            print(place.segment, place.offset, len(blob), digest, flush=True)
-
-async def main(url, home, login, segment_bytes, seed, ends):
-    async def committed_end(segment):
-        return ends.get(segment, 0)
-    archive = open_archive(url, "w", segment_bytes, home=Path(home), login=login)
-    await archive.open(committed_end)
-    await asyncio.gather(*(keep_appending(archive, Random(seed + n)) for n in range(4)))
-
-url, home, login, size, seed, ends = sys.argv[1:]
-asyncio.run(main(url, home, login, int(size), int(seed), json.loads(ends)))
-"""
-
 
 @pytest.fixture(scope="module")
 def storage() -> Iterator[SeaweedFS]:
     """A server of these tests alone, because it will be killed."""
     with seaweedfs() as server:
         yield server
-
-
-class Said(NamedTuple):
-    """One line of the child: a place that its append gave back."""
-
-    segment: str
-    offset: int
-    length: int
-    digest: str
-
-
-def run_and_kill(url: str, home: Path, seed: int, lines: int, ends: dict[str, int]) -> list[Said]:
-    """Start a child, read so many lines, kill it; all that it said, to the last line."""
-    arguments = [url, str(home), LOGIN, str(SEGMENT_BYTES), str(seed), json.dumps(ends)]
-    with subprocess.Popen(
-        [sys.executable, "-c", APPENDER, *arguments], stdout=subprocess.PIPE, text=True
-    ) as child:
-        assert child.stdout is not None
-        said = [child.stdout.readline() for _ in range(lines)]
-        child.kill()
-        said += child.stdout.readlines()
-    assert child.returncode == -9, "the child ended before it was killed"
-    lines_said = [line.split() for line in said if line.endswith("\n")]
-    return [Said(segment, int(at), int(n), digest) for segment, at, n, digest in lines_said]
-
-
-def ends_of(said: list[Said]) -> dict[str, int]:
-    ends: dict[str, int] = {}
-    for place in said:
-        ends[place.segment] = max(ends.get(place.segment, 0), place.offset + place.length)
-    return ends
 
 
 @pytest.mark.parametrize("kills", [3, pytest.param(25, marks=pytest.mark.slow)])
@@ -115,25 +53,20 @@ async def test_a_writer_is_killed_in_the_middle_of_uploads(
     said: list[Said] = []
     for kill in range(kills):
         lines = rng.randrange(1, 120)
-        said += await asyncio.to_thread(
-            run_and_kill, url, tmp_path, kill * 10, lines, ends_of(said)
-        )
+        orders = Orders(url, str(tmp_path), LOGIN, SEGMENT_BYTES, kill * 10, ends_of(said))
+        said += await asyncio.to_thread(run_and_kill, orders, lines)
         for place in said:
             blob = await reader.read(place.segment, place.offset, place.length)
-            assert hashlib.sha256(blob).hexdigest() == place.digest
+            assert place.is_of(blob)
     assert len(set(said)) == len(said)
     ends = ends_of(said)
-
-    async def committed_end(segment: str) -> int:
-        return ends.get(segment, 0)
-
     again = open_archive(url, "w", SEGMENT_BYTES, home=tmp_path, login=LOGIN)
-    await again.open(committed_end)
+    await again.open(committed_at(ends))
     bucket = open_bucket(url, LOGIN)
     await until_sealed(bucket, ends)
     for place in said:
         blob = await reader.read(place.segment, place.offset, place.length)
-        assert hashlib.sha256(blob).hexdigest() == place.digest
+        assert place.is_of(blob)
     await again.close()
 
 
