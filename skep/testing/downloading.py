@@ -1,7 +1,12 @@
-"""Downloaders of the `http` kind for tests: opened as runs open them, closed at the end."""
+"""Downloaders of the `http` kind for tests: opened as runs open them, closed at the end.
+
+They run in the process of the test. They may talk to loopback, and must never be the way to
+anything else.
+"""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from random import Random
@@ -19,8 +24,8 @@ Open = Callable[..., HttpDownloader]
 
 
 @asynccontextmanager
-async def http_downloaders() -> AsyncIterator[Open]:
-    """Opens downloaders that may talk to loopback."""
+async def http_downloaders(**usual: object) -> AsyncIterator[Open]:
+    """Opens downloaders that may talk to loopback; `usual` are settings of all of them."""
     made: list[HttpDownloader] = []
 
     def open_one(
@@ -28,7 +33,7 @@ async def http_downloaders() -> AsyncIterator[Open]:
     ) -> HttpDownloader:
         policy, rng = EgressPolicy(allow=allow), Random(1)  # noqa: S311 (a test repeats)
         kind = HttpKind(SystemClock(), rng, policy, ca_file=ca_file)
-        chosen: dict[str, object] = {"time_limit": 5.0, "host_concurrency": 64} | settings
+        chosen: dict[str, object] = {"time_limit": 5.0, "host_concurrency": 64, **usual, **settings}
         made.append(kind.open(f"run-{len(made)}", RunSettings(**chosen)))  # type: ignore[arg-type]  # checked by msgspec
         return made[-1]
 
@@ -38,5 +43,11 @@ async def http_downloaders() -> AsyncIterator[Open]:
 
 
 def body_of(fetched: Fetched) -> bytes:
-    """Of the page that was kept."""
-    return split_response(read_records(fetched.frames)[0]).body
+    """Of the page that was kept; nothing when none was."""
+    return split_response(read_records(fetched.frames)[0]).body if fetched.frames else b""
+
+
+def raw_deflate(data: bytes) -> bytes:
+    """What many servers send for `deflate`: without zlib's head and checksum."""
+    engine = zlib.compressobj(9, zlib.DEFLATED, -15)
+    return engine.compress(data) + engine.flush()

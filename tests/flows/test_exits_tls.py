@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import subprocess
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from random import Random
 from typing import Any, Self
@@ -20,39 +18,11 @@ from skep.model.request import Work
 from skep.model.run import RunSettings
 from skep.runtime.clock import SystemClock
 from skep.testing import servers
+from skep.testing.downloading import PAGE
 from skep.testing.hostile import fetch, fetch_all
+from skep.testing.tls import TlsNginx
 
-PAGE = b"<title>behind a tunnel</title>"
 Open = Callable[..., HttpDownloader]
-
-
-class TlsNginx(servers.Nginx):
-    """nginx with TLS and HTTP/2; whoever trusts `cert.pem` trusts it."""
-
-    def make_certificate(self) -> None:
-        openssl = shutil.which("openssl")
-        if openssl is None:
-            pytest.skip("openssl is not installed")
-        files = ["-keyout", str(self.folder / "key.pem"), "-out", str(self.folder / "cert.pem")]
-        names = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-        kind = ["-newkey", "rsa:2048", "-nodes", "-days", "2"]
-        subprocess.run(
-            [openssl, "req", "-x509", *kind, *files, *names], check=True, capture_output=True
-        )
-
-    def _configuration(self, port: int) -> str:
-        keys = f"ssl_certificate {self.folder}/cert.pem; ssl_certificate_key {self.folder}/key.pem;"
-        plain = super()._configuration(port)
-        return plain.replace(f":{port};", f":{port} ssl http2; {keys}")
-
-
-@pytest.fixture(scope="module")
-def tls() -> Iterator[TlsNginx]:
-    server = TlsNginx()
-    server.make_certificate()
-    with server:
-        (server.root / "page.html").write_bytes(PAGE)
-        yield server
 
 
 @pytest.fixture
@@ -60,7 +30,7 @@ async def open_with(tls: TlsNginx) -> AsyncIterator[Open]:
     made: list[HttpDownloader] = []
 
     def open_one(*proxies: str, trusting: bool = True, **more: Any) -> HttpDownloader:
-        ca_file = str(tls.folder / "cert.pem") if trusting else ""
+        ca_file = str(tls.certificate) if trusting else ""
         policy = EgressPolicy(allow=("127.0.0.0/8",))
         kind = HttpKind(SystemClock(), Random(1), policy, ca_file=ca_file)
         sessions = more.pop("sessions", None)

@@ -9,22 +9,17 @@ import asyncio
 import gzip
 import re
 import zlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from random import Random
 
 import brotli  # type: ignore[import-untyped]  # the package ships no types
 import pytest
 import zstandard
 
-from skep.archive.frames import read_records, split_response
-from skep.downloaders.egress import EgressPolicy
-from skep.downloaders.http import HttpDownloader, HttpKind
-from skep.downloaders.ports import Fetched
+from skep.archive.frames import read_records
 from skep.model.request import Work
-from skep.model.run import RunSettings
-from skep.runtime.clock import SystemClock
 from skep.testing.curl import curl
+from skep.testing.downloading import PAGE, Open, body_of, raw_deflate
 from skep.testing.hostile import (
     Asked,
     HostileServer,
@@ -38,8 +33,6 @@ from skep.testing.hostile import (
 )
 
 OK = b"HTTP/1.1 200 OK\r\n"
-PAGE = b"<title>A page</title>" + b"<p>with some text</p>" * 400
-Open = Callable[..., HttpDownloader]
 
 
 @pytest.fixture(autouse=True)
@@ -48,29 +41,9 @@ def _beside_curl(real_curl: None) -> None:
 
 
 @pytest.fixture
-async def opened() -> AsyncIterator[Open]:
-    made: list[HttpDownloader] = []
-
-    def open_one(**settings: object) -> HttpDownloader:
-        policy = EgressPolicy(allow=("127.0.0.0/8", "::1/128"))
-        chosen: dict[str, object] = {"time_limit": 5.0} | settings
-        kind = HttpKind(SystemClock(), Random(1), policy)
-        made.append(kind.open(f"run-{len(made)}", RunSettings(**chosen)))  # type: ignore[arg-type]  # checked by msgspec
-        return made[-1]
-
-    yield open_one
-    for downloader in made:
-        await downloader.close()
-
-
-@pytest.fixture
 async def server() -> AsyncIterator[HostileServer]:
     async with HostileServer({"/page": says(PAGE), "/": says(b"root")}) as server:
         yield server
-
-
-def body_of(fetched: Fetched) -> bytes:
-    return split_response(read_records(fetched.frames)[0]).body if fetched.frames else b""
 
 
 def since(server: HostileServer, start: int) -> list[tuple[str, str, bytes]]:
@@ -228,11 +201,6 @@ async def test_cookies_stay_with_their_host(opened: Open, server: HostileServer)
     for number, url in enumerate(urls):
         await fetch(downloader, Work(number, url))
     assert [asked.headers.get("cookie") for asked in server.asked] == [None, None, "a=1", None] * 2
-
-
-def raw_deflate(data: bytes) -> bytes:
-    engine = zlib.compressobj(9, zlib.DEFLATED, -15)
-    return engine.compress(data) + engine.flush()
 
 
 zstd = zstandard.ZstdCompressor().compress

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import gzip
 import zlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from random import Random
 
 import brotli  # type: ignore[import-untyped]  # the package ships no types
@@ -20,7 +20,7 @@ from skep.model.request import Work
 from skep.model.run import RunSettings
 from skep.testing import servers
 from skep.testing.clock import ManualClock
-from skep.testing.downloading import LOOPBACK, PAGE, Open, body_of, http_downloaders
+from skep.testing.downloading import LOOPBACK, PAGE, Open, body_of, raw_deflate
 from skep.testing.hostile import (
     Asked,
     HostileServer,
@@ -32,18 +32,6 @@ from skep.testing.hostile import (
     says,
     sends,
 )
-
-
-@pytest.fixture
-async def opened() -> AsyncIterator[Open]:
-    async with http_downloaders() as open_one:
-        yield open_one
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[HostileServer]:
-    async with HostileServer({"/page": says(PAGE)}) as server:
-        yield server
 
 
 async def test_a_page_from_nginx(opened: Open, nginx_server: servers.Nginx) -> None:
@@ -79,11 +67,6 @@ async def test_a_connection_closed_at_rest_is_no_failure(
         outcome = (await fetch(downloader, Work(number, server.url("/last")))).outcome
         assert (outcome.failure, outcome.status) == ("", 200)
     assert server.connections == 10
-
-
-def raw_deflate(data: bytes) -> bytes:
-    engine = zlib.compressobj(9, zlib.DEFLATED, -15)
-    return engine.compress(data) + engine.flush()
 
 
 CODINGS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
-
 import pytest
 
 from skep.archive.frames import read_records, split_response
 from skep.model.request import Work
-from skep.testing import servers
-from skep.testing.downloading import PAGE, Open, http_downloaders
+from skep.testing.downloading import PAGE, Open
 from skep.testing.hostile import (
     HostileServer,
     fetch,
@@ -21,18 +15,7 @@ from skep.testing.hostile import (
     says,
 )
 from skep.testing.private import free_port
-
-
-@pytest.fixture
-async def opened() -> AsyncIterator[Open]:
-    async with http_downloaders() as open_one:
-        yield open_one
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[HostileServer]:
-    async with HostileServer({"/page": says(PAGE)}) as server:
-        yield server
+from skep.testing.tls import TlsNginx
 
 
 @pytest.mark.parametrize(
@@ -137,39 +120,6 @@ def unused_port() -> int:
     return free_port()
 
 
-class TlsNginx(servers.Nginx):
-    """The same nginx with TLS and HTTP/2, and a certificate that nobody has signed."""
-
-    def make_certificate(self) -> Path:
-        openssl = shutil.which("openssl")
-        if openssl is None:
-            pytest.skip("openssl is not installed")
-        names = "subjectAltName=IP:127.0.0.1"
-        command = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-        files = ["-keyout", str(self.folder / "key.pem"), "-out", str(self.folder / "cert.pem")]
-        subprocess.run(
-            [*command, *files, "-subj", "/CN=127.0.0.1", "-addext", names],
-            check=True, capture_output=True,
-        )  # fmt: skip
-        return self.folder / "cert.pem"
-
-    def _configuration(self, port: int) -> str:
-        plain = super()._configuration(port)
-        keys = f"ssl_certificate {self.folder}/cert.pem; ssl_certificate_key {self.folder}/key.pem;"
-        return plain.replace(
-            f":{port};", f":{port} ssl http2; {keys} add_header X-V $server_protocol;"
-        )
-
-
-@pytest.fixture(scope="module")
-def tls() -> Iterator[TlsNginx]:
-    server = TlsNginx()
-    server.make_certificate()
-    with server:
-        (server.root / "page.html").write_bytes(PAGE)
-        yield server
-
-
 async def test_an_unknown_certificate_is_refused(opened: Open, tls: TlsNginx) -> None:
     uri = f"https://127.0.0.1:{tls.port}/page.html"
     fetched = await fetch(opened(), Work(1, uri))
@@ -180,7 +130,7 @@ async def test_an_unknown_certificate_is_refused(opened: Open, tls: TlsNginx) ->
 
 async def test_http2_with_a_known_certificate(opened: Open, tls: TlsNginx) -> None:
     uri = f"https://127.0.0.1:{tls.port}/page.html"
-    downloader = opened(ca_file=str(tls.folder / "cert.pem"))
+    downloader = opened(ca_file=str(tls.certificate))
     results = await fetch_all(downloader, [Work(n, uri) for n in range(20)])
     assert {(r.outcome.failure, r.outcome.status) for r in results} == {("", 200)}
     for fetched in results:
@@ -193,5 +143,5 @@ async def test_a_name_that_the_certificate_does_not_hold_is_refused(
     opened: Open, tls: TlsNginx
 ) -> None:
     uri = f"https://localhost:{tls.port}/page.html"
-    downloader = opened(ca_file=str(tls.folder / "cert.pem"))
+    downloader = opened(ca_file=str(tls.certificate))
     assert (await fetch(downloader, Work(1, uri))).outcome.failure == "network"

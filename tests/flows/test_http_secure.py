@@ -8,20 +8,15 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
-from random import Random
+from collections.abc import AsyncIterator
 
 import pytest
 
 from skep.archive.frames import read_records, split_response
-from skep.downloaders.egress import EgressPolicy
-from skep.downloaders.http import HttpDownloader, HttpKind
-from skep.downloaders.ports import Fetched
 from skep.model.request import Work
-from skep.model.run import RunSettings
-from skep.runtime.clock import SystemClock
 from skep.testing import servers
 from skep.testing.curl import curl
+from skep.testing.downloading import PAGE, Open, body_of, http_downloaders
 from skep.testing.hostile import (
     Asked,
     HostileServer,
@@ -35,9 +30,7 @@ from skep.testing.hostile import (
 )
 from skep.testing.private import free_port
 
-PAGE = b"<title>A page</title>" + b"<p>with some text</p>" * 400
 MIB = 2**20
-Open = Callable[..., HttpDownloader]
 
 
 @pytest.fixture(autouse=True)
@@ -47,28 +40,14 @@ def _beside_curl(real_curl: None) -> None:
 
 @pytest.fixture
 async def opened() -> AsyncIterator[Open]:
-    made: list[HttpDownloader] = []
-
-    def open_one(ca_file: str = "", **settings: object) -> HttpDownloader:
-        policy = EgressPolicy(allow=("127.0.0.0/8", "::1/128"))
-        chosen: dict[str, object] = {"time_limit": 10.0} | settings
-        kind = HttpKind(SystemClock(), Random(1), policy, ca_file=ca_file)
-        made.append(kind.open(f"run-{len(made)}", RunSettings(**chosen)))  # type: ignore[arg-type]  # checked by msgspec
-        return made[-1]
-
-    yield open_one
-    for downloader in made:
-        await downloader.close()
+    async with http_downloaders(time_limit=10.0) as open_one:
+        yield open_one
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[HostileServer]:
     async with HostileServer() as server:
         yield server
-
-
-def body_of(fetched: Fetched) -> bytes:
-    return split_response(read_records(fetched.frames)[0]).body if fetched.frames else b""
 
 
 def with_login(url: str, login: str = "ann:p%40ss") -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -18,7 +17,7 @@ from skep.model.request import Work
 from skep.model.run import RunSettings
 from skep.runtime.clock import SystemClock
 from skep.settings import EgressSettings
-from skep.testing.downloading import LOOPBACK, PAGE, Open, http_downloaders
+from skep.testing.downloading import LOOPBACK, PAGE, Open
 from skep.testing.hostile import (
     Asked,
     HostileServer,
@@ -31,18 +30,6 @@ from skep.testing.hostile import (
     says,
     silence,
 )
-
-
-@pytest.fixture
-async def opened() -> AsyncIterator[Open]:
-    async with http_downloaders() as open_one:
-        yield open_one
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[HostileServer]:
-    async with HostileServer({"/page": says(PAGE)}) as server:
-        yield server
 
 
 async def test_at_most_so_many_at_once_on_a_host(opened: Open, server: HostileServer) -> None:

@@ -13,13 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skep.downloaders.decode import PIECE, BadEncoding, Decoder, OverLimit, codings
+from skep.testing.downloading import raw_deflate
 
 TEXT = b"once upon a time " * 12_000
-
-
-def raw_deflate(data: bytes) -> bytes:
-    engine = zlib.compressobj(9, zlib.DEFLATED, -15)
-    return engine.compress(data) + engine.flush()
 
 
 def two_members(data: bytes) -> bytes:

@@ -1,0 +1,39 @@
+"""What several files of user stories stand on; a file may put its own in the place of any."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from skep.testing.downloading import PAGE, Open, http_downloaders
+from skep.testing.hostile import HostileServer, says
+from skep.testing.servers import ServerMissing
+from skep.testing.tls import TlsNginx
+
+
+@pytest.fixture
+async def opened() -> AsyncIterator[Open]:
+    """Opens http downloaders."""
+    async with http_downloaders() as open_one:
+        yield open_one
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[HostileServer]:
+    """Has `/page`, and whatever a test adds."""
+    async with HostileServer({"/page": says(PAGE)}) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def tls() -> Iterator[TlsNginx]:
+    """Serves `/page.html` to those who trust it."""
+    server = TlsNginx()
+    try:
+        server.make_certificate()
+    except ServerMissing as missing:
+        pytest.skip(str(missing))
+    with server:
+        (server.root / "page.html").write_bytes(PAGE)
+        yield server
