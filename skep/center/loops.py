@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from skep.center.control import CHANNEL as RUNS
+from skep.center.errand import CHANNEL as ERRANDS
 from skep.center.live import CHANNEL, WORK, Addressed
 from skep.center.services import Services
 from skep.errors import SkepError, Unavailable
@@ -63,6 +64,7 @@ class Loops:
             ("notices", self._every(NOTICES_EVERY, self._notices)),
             ("listen", self._listen),
             ("announce", self._announce),
+            ("errands", self._pass_on),
         )
         self._tasks = [asyncio.create_task(self._keep(name, step)) for name, step in steps]
 
@@ -182,9 +184,12 @@ class Loops:
 
     async def _listen(self) -> None:
         services = self._services
-        async for channel, payload in services.bus.signals.listen(CHANNEL, WORK, RUNS):
+        async for channel, payload in services.bus.signals.listen(CHANNEL, WORK, RUNS, ERRANDS):
             if channel == WORK:
                 services.work.ring()
+                continue
+            if channel == ERRANDS:
+                services.nudge.hear()
                 continue
             if channel == RUNS:
                 await services.control.hear(payload)
@@ -201,3 +206,10 @@ class Loops:
         if await self._services.announce.wait(60.0):
             await self._services.bus.signals.publish(WORK, b"")
             await self._services.clock.sleep(ANNOUNCE_EVERY)
+
+    async def _pass_on(self) -> None:
+        """One call for all the errands of a moment, to the center that dispatches."""
+        services = self._services
+        if await services.nudge.elsewhere.wait(60.0) and not services.dispatcher.in_turn:
+            await services.bus.signals.publish(ERRANDS, b"")
+            await services.clock.sleep(ANNOUNCE_EVERY)

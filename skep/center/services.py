@@ -13,6 +13,7 @@ from skep.bus.ports import Bus
 from skep.center.auth import Auth
 from skep.center.control import Control
 from skep.center.disk import DiskGuard, disk_guard
+from skep.center.errand import Errand
 from skep.center.job_rooms import JobRooms, build_jobs
 from skep.center.live import Hub
 from skep.center.metrics import Metrics
@@ -72,8 +73,8 @@ class Services:
     work: WaitingRoom
     #: Rings when a run may have ended requests to read.
     pages: Bell
-    #: Rings when the dispatcher may have something to do.
-    nudge: Nudge
+    #: Rings when the dispatcher may have something to do, here or at another center.
+    nudge: Errand
     #: Rings when other centers should hear that there is work.
     announce: Nudge
     #: Set while the center lets go of its callers.
@@ -139,7 +140,7 @@ def build(
 ) -> Services:
     """Put a center together from its borders. Nothing is opened yet."""
     work = WaitingRoom(bus.lanes.targets)
-    nudge, announce = Nudge(clock), Nudge(clock)
+    nudge, announce = Errand(clock), Nudge(clock)
 
     def there_is_work() -> None:
         work.ring()

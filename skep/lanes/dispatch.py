@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from math import inf
 
 from skep.bus.ports import Bus
 from skep.errors import BusDown, SkepError, Unavailable
@@ -31,8 +32,10 @@ from skep.store.ports import Store
 
 log = logging.getLogger(__name__)
 
-#: Rows that one call of wake and expire looks at.
+#: Rows that one call of wake and expire looks at, and seconds between two calls: busy centers
+#: dispatch many times a second, and nobody's time has to come to the tenth of one.
 SWEEP_LIMIT = 5000
+SWEEP_EVERY = 0.2
 #: Blocks of resting runs that one call takes apart.
 UNPACK_LIMIT = 500
 #: A center that died in its turn holds the others up for so long.
@@ -84,6 +87,9 @@ class Dispatcher:
         #: A round by hand waits for the one that is under way.
         self._one_at_a_time = asyncio.Lock()
         self._turn = 0
+        self._swept_at = -inf
+        #: Whether the last dispatch was ours to do.
+        self.in_turn = True
         self._epoch = ""
         self._missing: set[int] = set()
         self._alerted: dict[tuple[str, Lane], float] = {}
@@ -92,7 +98,8 @@ class Dispatcher:
     async def dispatch(self) -> int:
         """As many rounds as there is room for, in one transaction; returns how many requests
         went into lanes or were parked."""
-        if not await self._bus.turn("dispatch", self._center, TURN_SECONDS):
+        self.in_turn = await self._bus.turn("dispatch", self._center, TURN_SECONDS)
+        if not self.in_turn:
             return 0
         async with self._one_at_a_time:
             report = await self._go(None, failed_only=self._settings.failed_only)
@@ -146,7 +153,7 @@ class Dispatcher:
         """What to take from whom, and rows about those who get nothing."""
         now = self._clock.now()
         if not dry_run:
-            await self._sweep(now)
+            await self._sweep(now, at_once=rounds is not None)
         backlog = await self._store.requests.backlog(failed_only=failed_only)
         backlog = await self._placeable(backlog)
         if not backlog:
@@ -249,10 +256,14 @@ class Dispatcher:
         await self._bus.lanes.remove([ref.id for ref in old])
         await self.offer(list(reversed(old)))
 
-    async def _sweep(self, now: float) -> None:
-        await self._store.requests.wake(now, SWEEP_LIMIT)
+    async def _sweep(self, now: float, *, at_once: bool) -> None:
         await self._store.sites.wake(now, self._manners, SWEEP_LIMIT)
-        await self._store.requests.expire(now, SWEEP_LIMIT)
+        moment = self._clock.monotonic()
+        if at_once or moment - self._swept_at >= SWEEP_EVERY:
+            woken = await self._store.requests.wake(now, SWEEP_LIMIT)
+            expired = await self._store.requests.expire(now, SWEEP_LIMIT)
+            if max(woken, expired) < SWEEP_LIMIT:  # else there are more, and no time to lose
+                self._swept_at = moment
 
     async def _room(self) -> dict[Lane, int]:
         sizes = await self._bus.lanes.sizes()
