@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from skep.cli.app_calls import instances_of
 from skep.cli.output import harmless_lines, say, show
+from skep.cli.patience import patiently
 from skep.cli.reach import Reach, run_path
+from skep.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from skep.wire.client import CenterClient
@@ -52,7 +54,7 @@ class _Reader:
     async def read(self, tail: int | None, *, follow: bool) -> None:
         at = await self._last_lines(tail) if tail is not None else await self._first()
         while True:
-            part = await self._part(at, WAIT if follow else 0.0)
+            part = await (self._next(at) if follow else self._part(at))
             self._print(part["text"])
             at = part["next"]
             if part["over"] or (not follow and at >= part["end"]):
@@ -64,6 +66,9 @@ class _Reader:
         path = f"{self._path}?from={start}&limit={limit}&wait={wait:g}"
         part: dict[str, Any] = await self._client.call("GET", path, None, dict, seconds=CALL)
         return part
+
+    async def _next(self, start: int) -> dict[str, Any]:
+        return await patiently(lambda: self._part(start, WAIT), SystemClock())
 
     async def _first(self) -> int:
         part = await self._part(0, limit=1)

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from skep.cli.patience import patiently
 from skep.cli.progress import Progress
 from skep.model.ledger import Ledger
 from skep.runtime.clock import Clock
@@ -43,7 +44,7 @@ async def follow(
     deadline = None if seconds is None else clock.monotonic() + seconds
     try:
         while True:
-            ledger = await ledger_of(client, run)
+            ledger = await patiently(lambda: ledger_of(client, run), clock)
             ended = ledger.accepted - ledger.open
             progress.update(ended, ledger.accepted, ledger.dead)
             if look is not None:

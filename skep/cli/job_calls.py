@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from skep.cli.exits import Exit
 from skep.cli.output import age, say, show, show_json
+from skep.cli.patience import patiently
 from skep.cli.reach import Reach, run_path
 from skep.jobs.documents import write_document
 from skep.model.app import APP_KIND, IMAGE_KIND
@@ -94,7 +95,9 @@ async def _ended(
 ) -> dict[str, Any] | None:
     deadline = None if seconds is None else clock.monotonic() + seconds
     while True:
-        view: dict[str, Any] = await client.call("GET", run_path(run), None, dict)
+        view: dict[str, Any] = await patiently(
+            lambda: client.call("GET", run_path(run), None, dict), clock
+        )
         if view["run"]["state"] in STILL:
             return view
         if deadline is not None and clock.monotonic() > deadline:

@@ -15,6 +15,7 @@ from skep.cli.exits import Exit
 from skep.cli.main import run as run_line
 from skep.testing.app_hand import AppHand
 from skep.testing.centers import RunningCenter, running_center
+from skep.testing.faultproxy import FaultProxy
 
 IMAGE = {"app": {"image": "example.org/app:1"}, "placement": {"strategy": "fixed", "n": 2}}
 
@@ -31,6 +32,16 @@ class Line:
     def __init__(self, center: RunningCenter, capsys: pytest.CaptureFixture[str]) -> None:
         self._folder = str(center.folder)
         self._capsys = capsys
+        self._heard = ""
+
+    async def of(self, *words: str) -> int:
+        """Any command; what it says is `heard`."""
+        return await asyncio.to_thread(run_line, [*words, "--data", self._folder])
+
+    def heard(self) -> str:
+        """Everything that was said so far."""
+        self._heard += "".join(self._capsys.readouterr())
+        return self._heard
 
     async def __call__(self, *words: str) -> tuple[int, str]:
         arguments = ["app", words[0], "--data", self._folder, *words[1:]]
@@ -124,24 +135,54 @@ async def test_a_run_that_could_not_start_is_shown_among_the_others(
     await hand.die()
 
 
-async def test_what_runs_is_named_for_what_it_is(
-    center: RunningCenter, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_what_runs_is_named_for_what_it_is(center: RunningCenter, line: Line) -> None:
     """A job with an image is no job of the kind http, and its end counts no requests."""
     document = {"name": "app", "app": {"image": "example.org/app:1"}}
     assert (await center.admin.put("/api/v1/jobs/app", document)).status == 200
-    where = ("--data", str(center.folder))
-    assert await asyncio.to_thread(run_line, ["job", "ls", *where]) == 0
-    assert "example.org/app:1" in capsys.readouterr().out
+    assert await line.of("job", "ls") == 0
+    assert "example.org/app:1" in line.heard()
     hand = await AppHand(center.agent, "a1").start()
-    waits = asyncio.create_task(
-        asyncio.to_thread(run_line, ["job", "run", "app", "--wait", *where])
-    )
+    waits = asyncio.create_task(line.of("job", "run", "app", "--wait"))
     async with asyncio.timeout(30):
         while not hand.has:  # noqa: ASYNC110 - no bell
             await asyncio.sleep(0.02)
     (key,) = hand.has
     await hand.end(key, 0)
     assert await waits == 0
-    assert capsys.readouterr().out == f"{key[0]} finished\n"
+    assert f"{key[0]} finished" in line.heard().splitlines()
+    await hand.die()
+
+
+async def test_who_waits_and_who_follows_outlive_centers_that_are_away(
+    center: RunningCenter, line: Line
+) -> None:
+    """Fault 1 for commands that stay: no center answers for a moment, and they go on."""
+    document = {"name": "app", "app": {"image": "example.org/app:1"}}
+    assert (await center.admin.put("/api/v1/jobs/app", document)).status == 200
+    hand = await AppHand(center.agent, "a1").start()
+    async with FaultProxy(int(center.url.rpartition(":")[2])) as proxy:
+        where = ("--center", proxy.url)
+        waits = asyncio.create_task(line.of("job", "run", "app", "--wait", *where))
+        async with asyncio.timeout(30):
+            while not hand.has:  # noqa: ASYNC110 - no bell
+                await asyncio.sleep(0.02)
+        (key,) = hand.has
+        await hand.write(key, b"before\n")
+        follows = asyncio.create_task(line.of("app", "logs", key[0], "--follow", *where))
+        async with asyncio.timeout(30):
+            while "before" not in line.heard():  # noqa: ASYNC110 - no bell
+                await asyncio.sleep(0.02)
+        proxy.refuse()
+        met = proxy.connections
+        async with asyncio.timeout(30):
+            while proxy.connections < met + 3:  # noqa: ASYNC110 - no bell
+                await asyncio.sleep(0.02)
+        await hand.write(key, b"after\n")
+        await hand.end(key, 0)
+        proxy.heal()
+        assert (await waits, await follows) == (0, 0)
+    said = line.heard().splitlines()
+    assert [text for text in said if text in {"before", "after"}] == ["before", "after"]
+    assert f"{key[0]} finished" in said
+    assert any("trying again" in text for text in said)
     await hand.die()
