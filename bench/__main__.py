@@ -34,7 +34,10 @@ BENCHES: dict[str, tuple[str, str]] = {
     "fleet": ("bench.fleet", "how soon is a heartbeat answered among a thousand agents?"),
     "capacity": ("bench.capacity", "how many centers does a larger fleet need? (simulated)"),
     "start": ("bench.start", "how soon does it answer, and how large is it at rest?"),
+    "soak": ("bench.soak.bench", "does it grow when it works for long? (not part of `all`)"),
 }
+#: It takes as long as one likes, and says more the longer it takes.
+ALONE = "soak"
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -49,8 +52,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=default.seed, help="for kill")
     parser.add_argument("--backlog", type=int, default=default.backlog, help="for backlog")
     parser.add_argument("--agents", type=int, default=default.agents, help="for fleet")
+    parser.add_argument("--minutes", type=float, default=default.minutes, help="for soak")
     parser.add_argument(
-        "--set", action="append", default=[], help="one set-up (kill) or database (backlog) only"
+        "--set", action="append", default=[], help="one set-up (kill, soak) or database (backlog)"
     )
     chosen = parser.parse_args(arguments)
     if chosen.rounds < 3:
@@ -78,9 +82,11 @@ def main(arguments: Sequence[str]) -> int:
         seed=chosen.seed,
         backlog=chosen.backlog,
         agents=chosen.agents,
+        minutes=chosen.minutes,
         sets=tuple(chosen.set),
     )
-    names = list(BENCHES) if chosen.name == "all" else [chosen.name]
+    every = [name for name in BENCHES if name != ALONE]
+    names = every if chosen.name == "all" else [chosen.name]
     found = []
     for name in names:
         told = measure(name, options)

@@ -17,5 +17,7 @@ class Options:
     backlog: int = 10_000_000
     #: Simulated agents of the fleet bench.
     agents: int = 1000
-    #: Set-ups of the kill bench and databases of the backlog bench; empty takes all.
+    #: Minutes of a soak, in each of its set-ups.
+    minutes: float = 12.0
+    #: Set-ups of kill and soak, databases of backlog; empty takes all (soak: the first).
     sets: tuple[str, ...] = ()

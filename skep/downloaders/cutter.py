@@ -165,6 +165,9 @@ class Cutter:
         while not self._pages.empty():
             done, outcome, _ = self._pages.get_nowait()
             self._finish(done, _lost(outcome))
+        # How the tasks ended holds on to this until a collector comes by; let it be no more.
+        self._tasks.clear()
+        self._finish = _nobody_waits
 
     async def _work(self, child: Child) -> None:
         try:
@@ -216,6 +219,10 @@ def _fetched(outcome: Outcome, answer: Answer) -> Fetched:
 
 def _failed(outcome: Outcome, failure: str, detail: str) -> Fetched:
     return Fetched(replace(outcome, failure=outcome.failure or failure, detail=short(detail)))
+
+
+def _nobody_waits(done: Done, fetched: Fetched) -> None:
+    """After the end there are no pages."""
 
 
 def _lost(outcome: Outcome) -> Fetched:

@@ -1,0 +1,158 @@
+"""A steady life for a center: runs that come and end, jobs that fire, a crawl, questions.
+
+Everything is done by one thread in small steps, on a connection for each call, so that
+connections come and go too. Each run is held against what was put into it when it has
+ended, before retention takes its rows away.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from bench.centers import CenterDoor
+from bench.figures import Wrong, check
+
+PAGES = 40
+#: Seconds: between two submits, between two runs, between two crawls, between two looks.
+FEED_EVERY, RUN_EVERY, CRAWL_EVERY, ASK_EVERY = 0.5, 6.0, 20.0, 0.25
+#: Of each submit: pages that are there, and one that is not; each twelfth is soon too old.
+GOOD = 5
+#: A run whose requests have not ended after so many seconds is stuck.
+STUCK = 90.0
+SETTINGS = {"block_size": 10, "host_concurrency": 8, "retries": 1, "backoff_first": 0.5}
+#: What people and machines look at all the time; the waits of callers are measured on these.
+ASKED = (
+    "/api/v1/ledger",
+    "/api/v1/agents",
+    "/api/v1/runs?limit=20",
+    "/metrics",
+    "/readyz?verbose",
+    "/api/v1/jobs",
+    "/api/v1/failures?limit=20",
+)
+
+
+@dataclass(slots=True)
+class Rolling:
+    """One run: what was put into it, and when the last of it."""
+
+    name: str
+    offered: int = 0
+    fed_at: float = 0.0
+
+
+@dataclass(slots=True)
+class Load:
+    """Call `step` again and again; `seconds` waits between two are its own matter."""
+
+    door: CenterDoor
+    site: str
+    clock: Callable[[], float] = time.monotonic
+    #: (moment, milliseconds) of each question.
+    waits: list[tuple[float, float]] = field(default_factory=list)
+    runs: int = 0
+    crawls: int = 0
+    offered: int = 0
+    _open: list[Rolling] = field(default_factory=list)
+    _due: dict[str, float] = field(default_factory=dict)
+
+    def begin(self) -> None:
+        """The jobs: one that fires by itself, and the crawl."""
+        every = {"every": 5, "overlap": "parallel"}
+        pages = [f"{self.site}/page/{number}" for number in range(10)]
+        crawl = {"path": "demo_pages.py:DemoPages", "arguments": {"start_urls": f"{self.site}/"}}
+        jobs: dict[str, dict[str, Any]]
+        jobs = {"steady": {"requests": pages, "schedule": every}, "crawl": {"spider": crawl}}
+        for name, rest in jobs.items():
+            self.door.call("PUT", f"/api/v1/jobs/{name}", {"name": name, **rest})
+
+    def step(self) -> None:
+        """Do what has come due."""
+        if self._is_due("run", RUN_EVERY):
+            self._open_run()
+        if self._is_due("feed", FEED_EVERY):
+            self._feed(self._open[-1])
+        if self._is_due("crawl", CRAWL_EVERY):
+            self.door.call("POST", "/api/v1/jobs/crawl/run")
+            self.crawls += 1
+        if self._is_due("ask", ASK_EVERY):
+            self._ask(ASKED[len(self.waits) % len(ASKED)])
+        for rolling in self._open[:-1]:
+            self._close_if_ended(rolling)
+
+    def finish(self) -> dict[str, int]:
+        """No more fires; wait for everything; the ledger, counted both ways."""
+        self.door.call("DELETE", "/api/v1/jobs/steady")
+        deadline = self.clock() + STUCK
+        while self._open:
+            for rolling in list(self._open):
+                self._close_if_ended(rolling)
+            time.sleep(0.1)
+        while (ledger := self._ledger())["open"]:
+            if self.clock() > deadline:
+                raise Wrong(f"after {STUCK:.0f} s without new work: {ledger}")
+            time.sleep(0.1)
+        check(ledger, self._ledger(audit=True), "the ledger, counted row by row")
+        check(0, ledger["unaccounted"], "requests unaccounted for")
+        return ledger
+
+    def _is_due(self, what: str, every: float) -> bool:
+        now = self.clock()
+        if now < self._due.get(what, 0.0):
+            return False
+        self._due[what] = now + every
+        return True
+
+    def _open_run(self) -> None:
+        rolling = Rolling(f"soak-{self.runs}")
+        self.door.call("PUT", f"/api/v1/runs/{rolling.name}", {"settings": SETTINGS})
+        self._open.append(rolling)
+        self.runs += 1
+
+    def _feed(self, rolling: Rolling) -> None:
+        """The query makes each address new to its run."""
+        first = rolling.offered
+        paths = [f"/page/{(first + n) % PAGES}?{first + n}" for n in range(GOOD)]
+        asked: list[dict[str, Any]] = [{"uri": f"{self.site}{path}"} for path in paths]
+        asked.append({"uri": f"{self.site}/nowhere?{first}"})
+        if first % 12 == 0:
+            asked[0]["expires_in"] = 0.05
+        self.door.call("POST", f"/requestqueue/{rolling.name}", asked)
+        rolling.offered += len(asked)
+        self.offered += len(asked)
+        rolling.fed_at = self.clock()
+
+    def _ask(self, path: str) -> None:
+        begun = time.perf_counter()
+        self.door.raw(path)
+        self.waits.append((self.clock(), (time.perf_counter() - begun) * 1000))
+
+    def _close_if_ended(self, rolling: Rolling) -> None:
+        """Once all has ended: read it back, finish the run, compare."""
+        path = f"/api/v1/runs/{rolling.name}"
+        ledger = self.door.call("GET", path)["ledger"]
+        if any(ledger[state] for state in ("waiting", "queued", "leased", "delayed")):
+            if self.clock() - rolling.fed_at > STUCK:
+                raise Wrong(f"run {rolling.name} is stuck: {ledger}")
+            return
+        check(rolling.offered, ledger["accepted"], f"requests of {rolling.name}")
+        ended = sum(ledger[state] for state in ("done", "dead", "expired"))
+        check(rolling.offered, ended, f"ended requests of {rolling.name}")
+        self._collect(rolling.name)
+        self.door.call("POST", f"{path}/finish")
+        self._open.remove(rolling)
+
+    def _collect(self, run: str) -> None:
+        queue = f"/requestqueue/{run}"
+        while blocks := self.door.call("GET", f"{queue}?limit=100")["blocks"]:
+            ids = {"blocks": [block["id"] for block in blocks]}
+            self.door.call("POST", f"{queue}/collected", ids)
+
+    def _ledger(self, *, audit: bool = False) -> dict[str, int]:
+        found = self.door.call("GET", f"/api/v1/ledger{'?audit=true' if audit else ''}")
+        counts: dict[str, int] = found["ledger"]
+        still = sum(counts[state] for state in ("waiting", "queued", "leased", "delayed"))
+        return {**counts, "open": still, "unaccounted": found["unaccounted"]}

@@ -1,0 +1,125 @@
+"""What runs for long must not grow (fault 46). The judge of the soak, with planted leaks, is
+tried in `tests/unit/test_soak.py`; `python -m bench soak --minutes 60` is the thing itself."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import sys
+from asyncio.subprocess import PIPE
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from skep.downloaders.egress import EgressPolicy
+from skep.downloaders.http import HttpDownloader, HttpKind
+from skep.downloaders.ports import Fetched
+from skep.model.content import ContentRules, ContentStep
+from skep.model.exits import SessionRules
+from skep.model.request import Work
+from skep.model.run import RunSettings
+from skep.runtime.clock import SystemClock
+from skep.testing.fleet import tell
+from skep.testing.site import DemoSite
+
+ROOT = Path(__file__).parents[2]
+#: What a run's downloader consists of.
+PARTS = {"HttpDownloader", "Engine", "Poller", "Slot", "Flight", "FrameMaker", "Ways"}
+
+
+def parts_alive() -> Counter[str]:
+    names = (type(one).__name__ for one in gc.get_objects())
+    return Counter(name for name in names if name in PARTS)
+
+
+async def download(downloader: HttpDownloader, urls: list[str]) -> list[Fetched]:
+    found: list[Fetched] = []
+    all_there = asyncio.Event()
+
+    def take(fetched: Fetched) -> None:
+        found.append(fetched)
+        if len(found) == len(urls):
+            all_there.set()
+
+    for number, url in enumerate(urls):
+        downloader.start(Work(number, url), take)
+    await asyncio.wait_for(all_there.wait(), 30)
+    return found
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        RunSettings(),
+        RunSettings(cookies=False),
+        RunSettings(sessions=SessionRules(count=2)),
+        RunSettings(content=ContentRules(steps=(ContentStep(css="h1"),))),
+    ],
+    ids=["plain", "no-cookies", "sessions", "content"],
+)
+async def test_a_closed_downloader_leaves_nothing_to_the_collector(settings: RunSettings) -> None:
+    """Fault 46: an agent's collector hardly ever comes, so what a run has used must go when its
+    last reference does. Twelve minutes of short runs cost 60 MB while it did not."""
+    kind = HttpKind(SystemClock(), Random(46), EgressPolicy(("127.0.0.0/8",)))
+    async with DemoSite(20) as site:
+        gc.collect()
+        gc.disable()
+        try:
+            before = parts_alive()
+            downloader = kind.open("r", settings)
+            found = await download(downloader, site.page_urls())
+            assert [one.outcome.failure for one in found] == [""] * 20
+            assert parts_alive()["Slot"] > before["Slot"], "else nothing is tried here"
+            await downloader.close()
+            del downloader, found
+            assert parts_alive() == before
+        finally:
+            gc.enable()
+
+
+async def soaked(minutes: float) -> tuple[int, dict[str, Any]]:
+    """The bench as a child; its exit code and its last line."""
+    words = ["-m", "bench", "soak", "--minutes", str(minutes), "--json"]
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, *words), cwd=ROOT, stdout=PIPE, stderr=PIPE
+    )
+    try:
+        said, trouble = await asyncio.wait_for(child.communicate(), minutes * 60 + 180)
+    except BaseException:
+        child.terminate()
+        await child.wait()
+        raise
+    assert said, trouble.decode()
+    return child.returncode or 0, json.loads(said.splitlines()[-1])
+
+
+@pytest.mark.slow
+async def test_a_short_soak() -> None:
+    """Fault 46: the machinery, in little more than a minute: too short to judge memory, long
+    enough to see that everything is done, sampled and deleted, with an exact ledger."""
+    code, told = await soaked(1.2)
+    found = told["sqlite"]
+    tell(
+        "46",
+        minutes=told["minutes"],
+        runs=found["runs"],
+        accepted=found["accepted"],
+        forgotten=found["forgotten"],
+        **{f"{who}_mb_an_hour_at_least": found[who]["memory_an_hour"]["low"] for who in WHO},
+        files_an_hour=max(found[who]["files_an_hour"]["slope"] for who in WHO),
+        p99_ms_first=found["call_p99_ms"]["first_third"],
+        p99_ms_last=found["call_p99_ms"]["last_third"],
+    )
+    assert code == (0 if told["ok"] else 1)
+    assert told["ok"] == (not found["leaks"])
+    assert found["offered"] <= found["accepted"]
+    assert found["accepted"] == found["done"] + found["dead"] + found["expired"]
+    assert min(found["runs"], found["crawls"], found["forgotten"]) > 1
+    assert not [leak for leak in found["leaks"] if leak.startswith("files")]
+
+
+WHO = ("center", "agent")
