@@ -58,9 +58,18 @@ ALLOWED: dict[Role, frozenset[Role]] = {
 
 
 def check_agent_id(agent: str) -> None:
-    """Raises InvalidInput: an id goes into logs, tables and file names as it is."""
-    if not 0 < len(agent) <= AGENT_ID_LIMIT or not agent.isprintable() or not agent.isascii():
+    """Raises InvalidInput: an id goes into logs, tables, lists and paths as it is. Nobody could
+    say in a path that an agent with a slash in its id shall be disabled."""
+    printable = agent.isprintable() and agent.isascii()
+    if not 0 < len(agent) <= AGENT_ID_LIMIT or not printable:
         raise InvalidInput(f"an agent's id has 1 to {AGENT_ID_LIMIT} printable ASCII characters")
+    if "/" in agent or "," in agent or not agent.strip(" ."):
+        raise InvalidInput("an agent's id has no slash and no comma, and not only dots")
+
+
+def machine_of(agent: str) -> str:
+    """The id of the agent that a process belongs to: `attic` for `attic.1`, else its own."""
+    return _PROCESS.sub("", agent)
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -74,7 +83,7 @@ class Identity(msgspec.Struct, frozen=True):
     def may_be(self, agent: str) -> None:
         """Raises Forbidden when the token belongs to another agent. An agent of several
         processes has one token for all of them: `attic` may be `attic.1`, too."""
-        named = (agent, _PROCESS.sub("", agent))
+        named = (agent, machine_of(agent))
         if self.role is Role.AGENT and self.subject and self.subject not in named:
             raise Forbidden(f"this token is for agent {self.subject}, not for {agent}")
 

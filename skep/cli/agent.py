@@ -221,11 +221,11 @@ def join(
         data, config = data or outer.data, config or outer.config
     settings = read_settings(config, data)
     looks, joined = asyncio.run(_join(settings, url, token, wanted, pages, check, again))
+    well = all(look.finding.ok for look in looks if look.needed)
     if as_json:
-        show_json({"ok": joined is not None or check, "checks": looks, "joined": joined})
+        show_json({"ok": well, "checks": looks, "joined": joined})
     else:
         _tell(looks, joined, Path(settings.data))
-    well = all(look.finding.ok for look in looks if look.needed)
     return Exit.OK if well else Exit.FAILED
 
 
@@ -239,19 +239,19 @@ async def _join(
     again: bool,
 ) -> tuple[list[Look], Any]:
     from skep.cli.checkups import Finding
-    from skep.cli.joining import Folder, Look, egress, fetched, look_at, use_token
+    from skep.cli.joining import Folder, Look, egress, fetched, look_at_all, use_token
     from skep.cli.reach import addresses
     from skep.errors import SkepError
 
     folder = Folder(Path(settings.data))
     folder.check(again=again)
     urls = [each.rstrip("/") for each in addresses(url, folder.folder)]
-    looks = [look for each in urls for look in await look_at(each)]
+    looks = await look_at_all(urls)
     looks += egress(settings)
     looks += [await fetched(settings, page) for page in pages]
     if not all(look.finding.ok for look in looks if look.needed):
         return looks, None
-    agent, secret = folder.prepare(wanted)
+    agent, secret = folder.propose(wanted)
     try:
         await use_token(urls, token, agent, secret, dry=True)
     except SkepError as error:
@@ -260,6 +260,7 @@ async def _join(
     looks.append(Look(Finding("token", True, f"good for agent {agent}")))
     if check:
         return looks, None
+    secret = folder.prepare(agent)
     joined = await use_token(urls, token, agent, secret, dry=False)
     folder.keep(urls)
     return looks, joined

@@ -51,6 +51,8 @@ def _rows(line: dict[str, Any]) -> list[tuple[str, str]]:
 
 def state_of(line: dict[str, Any]) -> str:
     """alive or dead by the center's clock; the others are a person's wish."""
+    if line["agent"]["aside"] == "revoked":
+        return "revoked"
     if not line["alive"]:
         return "dead"
     return "alive" if line["agent"]["enabled"] else line["agent"]["aside"] or "disabled"
@@ -60,6 +62,12 @@ def why_idle(line: dict[str, Any]) -> str:
     """Why it does nothing just now; "" when it works."""
     view = line["agent"]
     vitals = view["vitals"]
+    if view["aside"] == "revoked":
+        who = view["registration"]["id"]
+        return (
+            "no: its credential was revoked; `skep agent token --agent"
+            f" {who}` lets a machine be it again, and `skep agents enable {who}` gives it work"
+        )
     if not line["alive"]:
         return "no: it is not heard of; its process, its machine or its line is gone"
     if not view["enabled"]:

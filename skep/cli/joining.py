@@ -16,13 +16,13 @@ from urllib.parse import urlsplit
 import msgspec
 
 from skep import __version__
-from skep.agent.files import sync_folder, write_durably
-from skep.agent.workspace import agent_id
-from skep.center.auth import Role, digest_of, ensure_token
+from skep.agent.files import read_or_none, sync_folder, write_durably
+from skep.center.auth import Role, digest_of, ensure_token, read_token
 from skep.center.guard import is_loopback
 from skep.cli.checkups import SKEW_LIMIT, Finding
 from skep.errors import ConfigurationError, SkepError
 from skep.runtime.clock import SystemClock
+from skep.runtime.ids import new_id, new_secret
 from skep.settings import Settings
 from skep.wire.client import CenterClient
 from skep.wire.messages import OLDEST_PROTOCOL, PROTOCOL, Join, Joined
@@ -72,6 +72,15 @@ MEANINGS: tuple[tuple[tuple[str, ...], str, str], ...] = (
 )
 
 
+class About(msgspec.Struct):
+    """What a center says about itself; whoever says less is none."""
+
+    version: str
+    protocol: int
+    oldest_protocol: int
+    now: float = 0.0
+
+
 class Look(msgspec.Struct):
     """A finding, and whether joining makes no sense when it is wrong."""
 
@@ -89,21 +98,32 @@ def explain(url: str, words: str) -> Finding:
 
 async def look_at(url: str) -> list[Look]:
     """Everything about one address of the center."""
+    if urlsplit(url).scheme not in {"http", "https"}:
+        detail = f"{url}: an address begins with http:// or https://"
+        return [Look(Finding("reach", False, detail, "write it like that"))]
     clock = SystemClock()
     async with CenterClient([url], "", clock, Random()) as client:  # noqa: S311 - jitter
         asked = clock.now()
         try:
-            about = await client.call("GET", "/version", None, dict)
+            about = await client.call("GET", "/version", None, About)
         except SkepError as error:
             return [Look(explain(url, error.detail))]
         heard = clock.now()
     detail = f"{url} answers in {1000 * (heard - asked):.0f} ms"
     looks = [Look(Finding("reach", True, detail)), Look(in_the_clear(url), needed=False)]
     looks.append(Look(protocol(about)))
-    skew = float(about.get("now") or 0) - (asked + heard) / 2
-    if about.get("now"):
-        looks.append(Look(clocks(skew), needed=False))
+    if about.now:
+        looks.append(Look(clocks(about.now - (asked + heard) / 2), needed=False))
     return looks
+
+
+async def look_at_all(urls: Sequence[str]) -> list[Look]:
+    """Every address. Of several centers some may be down just now: one that is well will do."""
+    found = [await look_at(url) for url in urls]
+    if any(all(look.finding.ok for look in looks if look.needed) for looks in found):
+        for look in (one for looks in found for one in looks):
+            look.needed = look.needed and look.finding.ok
+    return [look for looks in found for look in looks]
 
 
 def in_the_clear(url: str) -> Finding:
@@ -114,12 +134,12 @@ def in_the_clear(url: str) -> Finding:
     return Finding("tls", safe, detail, "put a reverse proxy with TLS before the center")
 
 
-def protocol(about: dict[str, object]) -> Finding:
+def protocol(about: About) -> Finding:
     """A center speaks its own protocol and the one before; so do agents."""
-    newest, oldest = int(str(about["protocol"])), int(str(about["oldest_protocol"]))
+    newest, oldest = about.protocol, about.oldest_protocol
     good = newest >= OLDEST_PROTOCOL and oldest <= PROTOCOL <= newest
     side = "the center first, then this agent" if newest < PROTOCOL else "this agent"
-    detail = f"center {about['version']} (protocol {oldest} to {newest}), agent {__version__}"
+    detail = f"center {about.version} (protocol {oldest} to {newest}), agent {__version__}"
     return Finding("version", good, f"{detail} (protocol {PROTOCOL})", f"upgrade {side}")
 
 
@@ -189,15 +209,22 @@ class Folder:
                 " --again with a new token"
             )
 
-    def prepare(self, wanted: str) -> tuple[str, str]:
-        """(agent's id, its secret), the same when it is asked for again."""
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    def propose(self, wanted: str) -> tuple[str, str]:
+        """(agent's id, a secret): those of a join that was cut off, else new ones. Nothing is
+        written: the folder of an agent that works must not change by a look."""
+        known = read_or_none(self.folder / "agent" / "agent-id") or b""
+        fresh = new_id("agent", SystemClock().now(), Random())  # noqa: S311 - a name, no secret
+        pending = self.folder / PENDING
+        secret = read_token(pending) if pending.exists() else new_secret(f"skep_{Role.AGENT}")
+        return wanted or known.decode("ascii", "replace").strip() or fresh, secret
+
+    def prepare(self, agent: str) -> str:
+        """Keep the agent's id; its secret, the same when it is asked for again."""
         place = self.folder / "agent"
-        if wanted:
-            place.mkdir(parents=True, exist_ok=True)
-            write_durably(place / "agent-id", f"{wanted}\n".encode())
-        secret = ensure_token(self.folder / PENDING, Role.AGENT)
-        return agent_id(place, SystemClock(), Random()), secret  # noqa: S311 - a name, no secret
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        place.mkdir(exist_ok=True)
+        write_durably(place / "agent-id", f"{agent}\n".encode())
+        return ensure_token(self.folder / PENDING, Role.AGENT)
 
     def keep(self, urls: Sequence[str]) -> None:
         """From now on `skep agent` finds everything here."""

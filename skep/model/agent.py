@@ -10,7 +10,7 @@ from msgspec import Meta
 #: What every store and every encoding can hold.
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 #: Why a person gives an agent no new work; "" is neither, it is just disabled.
-CORDONED, DRAINING = "cordoned", "draining"
+CORDONED, DRAINING, REVOKED = "cordoned", "draining", "revoked"
 
 
 class Registration(msgspec.Struct, frozen=True):
@@ -91,7 +91,7 @@ class AgentView(msgspec.Struct, frozen=True):
     vitals: Vitals = Vitals()
     #: Which of its processes, counted from the first, is the agent now.
     session: int = 0
-    #: Why a person gave it no work: cordoned or draining; "" when it is just disabled.
+    #: Why a person gave it no work: cordoned, draining or revoked; "" when it is just disabled.
     aside: str = ""
     #: Labels that people set over its own; they are in `registration` already.
     labels: dict[str, str | None] = msgspec.field(default_factory=dict)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
-from skep.model.agent import AgentView
+from skep.model.agent import REVOKED, AgentView
 from skep.model.app import APP_KIND, IMAGE_KIND
 from skep.model.placement import Placement, own_target
 
@@ -89,6 +89,8 @@ def _aside(view: AgentView, need: Need) -> Iterator[tuple[str, str]]:
             yield "cordoned", f"it keeps the runs that it has and gets no new ones; {again}"
     elif view.draining:
         yield "draining", f"it hands over what it has and gets no more; {again}"
+    elif view.aside == REVOKED:
+        yield "revoked", f"its credential was revoked; it may join again, and then {again}"
     else:
         yield "enabled", "a person gives it no work; `skep agents enable` does"
 

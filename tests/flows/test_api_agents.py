@@ -133,9 +133,10 @@ async def test_what_servers_say_is_kept_without_its_control_characters(
     assert detail["attempts"][0]["detail"] == "gone    [31mERROR fake line"
 
 
-@pytest.mark.parametrize("agent", ["", "x" * 65, "a\nb", "a\x00b", "é"])
+@pytest.mark.parametrize("agent", ["", "x" * 65, "a\nb", "a\x00b", "é", "a/b", "a,b", ".."])
 async def test_an_id_that_no_agent_can_have(center: RunningCenter, agent: str) -> None:
-    """NUL, control characters and length, on every route of agents."""
+    """NUL, control characters and length, on every route of agents; and what nobody could say
+    in a path or in a list, such as that it shall be disabled."""
     messages: dict[str, Any] = {
         "register": Register(Registration(agent, "a")),
         "heartbeat": Heartbeat(agent),

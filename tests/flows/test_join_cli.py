@@ -17,9 +17,18 @@ from typing import Any
 
 import pytest
 
-from skep.cli.joining import Folder, clocks, explain, in_the_clear, protocol
+from skep.cli.joining import (
+    About,
+    Folder,
+    clocks,
+    explain,
+    in_the_clear,
+    look_at,
+    look_at_all,
+    protocol,
+)
 from skep.errors import ConfigurationError
-from skep.testing.processes import AgentProcess, CenterProcess
+from skep.testing.processes import AgentProcess, CenterProcess, JoinedAgent
 
 pytestmark = pytest.mark.xdist_group("cli")
 
@@ -52,13 +61,6 @@ def checks(done: subprocess.CompletedProcess[str]) -> dict[str, bool]:
     return {
         look["finding"]["name"]: look["finding"]["ok"] for look in json.loads(done.stdout)["checks"]
     }
-
-
-class JoinedAgent(AgentProcess):
-    """`skep agent` with nothing but its folder."""
-
-    def _command(self, port: int) -> list[str]:  # noqa: ARG002 - an agent has no port
-        return [self._binary, "-m", "skep", "agent", "--data", str(self.folder)]
 
 
 def test_join_work_and_leave(center: CenterProcess, tmp_path: Path) -> None:
@@ -136,11 +138,13 @@ def test_tokens_on_the_command_line(center: CenterProcess) -> None:
 
 
 class _Odd(BaseHTTPRequestHandler):
+    body = b"<html>somebody else's</html>"
+
     def do_GET(self) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/html")
         self.end_headers()
-        self.wfile.write(b"<html>somebody else's</html>")
+        self.wfile.write(self.body)
 
     def log_message(self, *_: object) -> None:
         """Silence."""
@@ -184,6 +188,30 @@ def test_what_is_in_the_way_is_named(
     assert "cannot be resolved" in refused(tmp_path, "http://center.invalid")
 
 
+@pytest.mark.parametrize(
+    "body", [b'{"major": "1"}', b'{"version": "9", "protocol": "x", "oldest_protocol": 1}', b"[]"]
+)
+async def test_something_else_that_speaks_json(
+    odd: HTTPServer, monkeypatch: pytest.MonkeyPatch, body: bytes
+) -> None:
+    """Other programs have a /version, too: they are told from a center, and nothing breaks."""
+    monkeypatch.setattr(_Odd, "body", body)
+    (look,) = await look_at(f"http://127.0.0.1:{odd.server_port}")
+    assert (look.needed, look.finding.ok) == (True, False)
+    assert "no center" in look.finding.detail
+
+
+async def test_one_center_of_several_is_enough(center: CenterProcess) -> None:
+    """C9: a center that is down hinders nobody from joining; all of them do."""
+    looks = await look_at_all([center.url, "http://127.0.0.1:1"])
+    wrong = [look for look in looks if not look.finding.ok]
+    assert [(look.finding.name, look.needed) for look in wrong] == [("reach", False)]
+    (lone,) = await look_at_all(["http://127.0.0.1:1"])
+    assert (lone.needed, lone.finding.ok) == (True, False)
+    (ftp,) = await look_at_all(["ftp://127.0.0.1:1"])
+    assert "http:// or https://" in ftp.finding.detail
+
+
 def test_a_certificate_that_is_not_trusted(tmp_path: Path, self_signed: int) -> None:
     assert "not trusted here" in refused(tmp_path, f"https://127.0.0.1:{self_signed}")
 
@@ -191,6 +219,9 @@ def test_a_certificate_that_is_not_trusted(tmp_path: Path, self_signed: int) -> 
 def test_a_wrong_token_and_a_center_s_folder(center: CenterProcess, tmp_path: Path) -> None:
     done = skep(tmp_path / "new", "agent", "join", center.url, "--token", "skep_join_x", "--json")
     assert (done.returncode, checks(done)["token"]) == (1, False)
+    gone = ("agent", "join", "http://127.0.0.1:1", "--token", "x", "--check", "--json")
+    assert json.loads(skep(tmp_path / "new", *gone).stdout)["ok"] is False
+    assert not (tmp_path / "new").exists(), "nothing is written before the token is good"
     own = skep(center.folder, "agent", "join", center.url, "--token", "skep_join_x")
     assert (own.returncode, "belongs to a center" in own.stderr) == (2, True)
     assert skep(tmp_path / "new", "agent", "join", center.url).returncode == 2
@@ -215,11 +246,11 @@ def test_skew_versions_and_plain_text() -> None:
     """The clock, the protocol and TLS, from what a center says about itself."""
     assert (clocks(0.5).ok, clocks(-60).ok, clocks(60).ok) == (True, False, False)
     assert "60.0 s behind" in clocks(60).detail
-    about = {"version": "9", "protocol": 9, "oldest_protocol": 8}
+    about = About("9", 9, 8)
     assert (protocol(about).ok, "this agent" in protocol(about).fix) == (False, True)
-    older = {"version": "0", "protocol": 0, "oldest_protocol": 0}
+    older = About("0", 0, 0)
     assert (protocol(older).ok, "the center first" in protocol(older).fix) == (False, True)
-    assert protocol({"version": "1", "protocol": 2, "oldest_protocol": 1}).ok
+    assert protocol(About("1", 2, 1)).ok
     assert in_the_clear("https://skep.example").ok
     assert in_the_clear("http://127.0.0.1:1").ok
     assert not in_the_clear("http://skep.example").ok
@@ -229,11 +260,16 @@ def test_a_join_that_was_cut_off_goes_on_with_the_same_secret(tmp_path: Path) ->
     """Fault 18: killed between the center's answer and the file; the token is not lost."""
     folder = Folder(tmp_path / "new")
     folder.check(again=False)
-    first = folder.prepare("")
-    assert Folder(tmp_path / "new").prepare("") == first
+    agent, _ = folder.propose("")
+    assert not folder.folder.exists(), "a look writes nothing"
+    first = agent, folder.prepare(agent)
+    assert Folder(tmp_path / "new").propose("") == first
+    assert Folder(tmp_path / "new").prepare(agent) == first[1]
     folder.keep(["http://a", "http://b"])
     assert (tmp_path / "new" / "center.url").read_text() == "http://a,http://b\n"
     with pytest.raises(ConfigurationError, match="--again"):
         folder.check(again=False)
     folder.check(again=True)
-    assert folder.prepare("")[1] != first[1]
+    again = folder.propose("other")
+    assert (again[0], again[1] != first[1]) == ("other", True)
+    assert folder.propose("")[0] == agent, "a look has not given it another id"

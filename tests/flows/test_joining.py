@@ -77,7 +77,7 @@ async def test_a_machine_joins_once(center: RunningCenter) -> None:
         refused = await once.packed("/node/join", join(agent, secret))
         assert (refused.status, refused.problem().code) == (409, "conflict")
         assert "used already" in refused.problem().detail
-    for bad in ("a.1", "", "x" * 65, "a\n"):
+    for bad in ("a.1", "", "x" * 65, "a\n", "run:4", "kind:http", "a/b", "a,b", ".."):
         fresh = with_token(center, await join_token(center))
         assert (await fresh.packed("/node/join", join(bad))).status == 400
     assert (await once.packed("/node/join", join("a1", protocol=99))).status == 426
@@ -205,6 +205,17 @@ async def test_an_order_is_told_until_it_is_obeyed(center: RunningCenter) -> Non
     assert await beat(center) == [], "the process that was told to exit is gone"
 
 
+async def test_an_order_that_was_obeyed_late_is_done(center: RunningCenter) -> None:
+    """A2: the last beat of an agent that was cut off for long says that it has obeyed."""
+    await register(center.agent, Register(Registration("a1", "one")))
+    await center.admin.post("/api/v1/agents/a1/exit")
+    last = Heartbeat("a1", deaf=1000.0, obeyed=1)
+    reply = (await center.agent.packed("/node/heartbeat", last)).read(HeartbeatReply)
+    assert not reply.commands
+    (order,) = (await center.admin.get("/api/v1/agents/a1")).json()["orders"]
+    assert (order["name"], order["outcome"]) == ("exit", "done")
+
+
 @pytest.mark.parametrize("verb", ["disable", "cordon", "drain"])
 async def test_who_is_put_aside_keeps_what_it_has(center: RunningCenter, verb: str) -> None:
     """C3: no new work until it is enabled again; what it holds counts."""
@@ -308,3 +319,28 @@ async def test_a_revoked_agent_is_out_everywhere(center: RunningCenter) -> None:
         assert (await asyncio.wait_for(waiting, 25)).status in {200, 401}
     assert (await center.ledger()).leased == 0
     assert (await center.caller(Role.AGENT, "a2")).token
+
+
+async def test_the_processes_of_a_machine_are_revoked_together(center: RunningCenter) -> None:
+    """Fault 65: they have one credential, which nobody could end by the id of a process."""
+    crew, other = await joined(center, "crew"), await joined(center, "other")
+    for caller, agent in ((crew, "crew.1"), (crew, "crew.2"), (other, "other.1")):
+        await register(caller, Register(Registration(agent, "machine")))
+    for _ in range(2):
+        assert (await center.admin.post("/api/v1/agents/crew.1/revoke")).status == 200
+    for agent in ("crew.1", "crew.2"):
+        await revoked_after(crew, Heartbeat(agent))
+    assert (await other.packed("/node/heartbeat", Heartbeat("other.1"))).status == 200
+    lines = (await center.admin.get("/api/v1/agents")).json()["items"]
+    asides = {line["agent"]["registration"]["id"]: line["agent"]["aside"] for line in lines}
+    assert asides == {"crew.1": "revoked", "crew.2": "revoked", "other.1": ""}
+
+
+async def test_who_has_a_shared_token_is_not_said_to_be_revoked(center: RunningCenter) -> None:
+    """Fault 65: it gets no more work, and the answer says that its token is still good."""
+    await register(center.agent, Register(Registration("a1", "one")))
+    refused = await center.admin.post("/api/v1/agents/a1/revoke")
+    assert (refused.status, "skep token revoke" in refused.problem().detail) == (409, True)
+    assert (await center.agent.packed("/node/heartbeat", Heartbeat("a1"))).status == 200
+    shown = (await center.admin.get("/api/v1/agents/a1")).json()["agent"]
+    assert not shown["enabled"]

@@ -12,10 +12,11 @@ import msgspec
 from msgspec import Meta
 
 from skep.center.api.agent_names import AGENT_NAMES, agent_named
-from skep.center.auth import Role
+from skep.center.auth import Role, machine_of
 from skep.center.endpoint import Call, Endpoint
-from skep.errors import InvalidInput, NotFound, UnknownAgent
-from skep.model.agent import AgentView, Order, Vitals
+from skep.center.services import Services
+from skep.errors import Conflict, InvalidInput, NotFound, UnknownAgent
+from skep.model.agent import REVOKED, AgentView, Order, Vitals
 from skep.wire.messages import Command
 
 #: Verb: (gets work, why not). Centers see to these alone.
@@ -106,15 +107,34 @@ async def command_agent(call: Call) -> AgentLine:
         enabled, aside = STANDINGS[verb]
         await services.roster.enable(agent, enabled, aside)
     if verb == "revoke":
-        await services.store.tokens.revoke(agent)
-        services.auth.forget()
-        await services.roster.enable(agent, False)
+        await _revoke(services, agent)
     if verb in ORDERS:
         order = await services.store.agents.order(agent, verb, services.clock.now())
         await services.hub.send(agent, Command(verb, order=order.no))
     elif verb in {"enable", "wake"}:
         await services.hub.send(agent, Command("wake"))
     return _line(call, await services.roster.look(agent))
+
+
+async def _revoke(services: Services, agent: str) -> None:
+    """End its credential. One of several processes has that of its machine, which ends for all
+    of them. Raises Conflict when there is none to end."""
+    tokens, roster = services.store.tokens, services.roster
+    out = [agent]
+    ended = await tokens.revoke(agent)
+    machine = machine_of(agent)
+    if not ended and machine != agent and (ended := await tokens.revoke(machine)):
+        out = [one.id for one in await roster.refresh() if machine_of(one.id) == machine]
+    services.auth.forget()
+    for one in out:
+        await roster.enable(one, False, REVOKED)
+    view = roster.view(agent)
+    if not ended and not (view and view.bound):
+        raise Conflict(
+            f"agent {agent} gets no work any more, but it has no credential of its own: it came"
+            " with a token that others may have, too; `skep token ls` and `skep token revoke` end"
+            " that one"
+        )
 
 
 async def label_agent(call: Call) -> AgentLine:
@@ -183,9 +203,10 @@ ENDPOINTS = (
         command_agent,
         "Enable, disable, cordon, drain, restart, end, wake or revoke an agent",
         gives=AgentLine,
-        errors=(InvalidInput, UnknownAgent),
+        errors=(InvalidInput, UnknownAgent, Conflict),
         tag="agents",
         parameters={**AGENT_NAMES, "verb": {"enum": list(VERBS)}},
-        notes="drain, restart and exit are repeated until the agent has obeyed.",
+        notes="drain, restart and exit are repeated until the agent has obeyed. Revoking one of"
+        " several processes of a machine revokes all of them.",
     ),
 )

@@ -6,16 +6,12 @@ that could be stolen, and a machine whose answer was lost asks again.
 
 from __future__ import annotations
 
-import re
-
 from skep import __version__
-from skep.center.auth import Role, check_agent_id, digest_of
+from skep.center.auth import Role, check_agent_id, digest_of, machine_of
 from skep.center.endpoint import Call, Endpoint
 from skep.errors import Conflict, InvalidInput, OldProtocol
+from skep.model.placement import own_target
 from skep.wire.messages import OLDEST_PROTOCOL, PROTOCOL, Join, Joined
-
-#: Ids of this form belong to the processes of the agent before the dot.
-_PROCESS = re.compile(r".*\.[0-9]{1,3}")
 
 
 async def join(call: Call) -> Joined:
@@ -24,8 +20,10 @@ async def join(call: Call) -> Joined:
     if not OLDEST_PROTOCOL <= message.protocol <= PROTOCOL:
         raise OldProtocol(f"protocol {message.protocol} is not spoken here; upgrade the agent")
     check_agent_id(message.agent)
-    if _PROCESS.fullmatch(message.agent):
+    if machine_of(message.agent) != message.agent:
         raise InvalidInput("an id that ends with a dot and a number is one of several processes")
+    if not own_target(message.agent):
+        raise InvalidInput(f"{message.agent!r} could not be told from a run; choose another id")
     services = call.services
     token = call.headers.get("authorization", "").partition(" ")[2].strip()
     grant = await services.store.tokens.join(

@@ -112,6 +112,8 @@ async def heartbeat(call: Call) -> HeartbeatReply:
         services.leases.renew(message.agent, holding),
     )
     await services.control.tickets(message.tickets)
+    if known:  # what was done is done, however long its word was on the way
+        await services.roster.note_obeyed(message.agent, message.obeyed)
     if not known or not fresh:
         return HeartbeatReply(known=known)
     commands = [*services.hub.resting(message.agent), *await _orders(services, message)]
@@ -125,7 +127,6 @@ async def heartbeat(call: Call) -> HeartbeatReply:
 
 async def _orders(services: Services, message: Heartbeat) -> list[Command]:
     """What the agent was told to do and has not done, once more."""
-    await services.roster.note_obeyed(message.agent, message.obeyed)
     view = services.roster.view(message.agent)
     if view is None or not view.pending:
         return []
@@ -140,18 +141,23 @@ async def lease(call: Call) -> LeaseReply:
     services = call.services
     session = check_agent(call, message.agent)
     if not await services.may_work(message.agent):
-        await _refuse(call, message.agent)
+        await _look_again(call, message.agent)
     over = no_more(call, message.agent, session)
     blocks = await services.lease(message.agent, message.want, message.wait, over, message.kinds)
     return await _reply(call, await handed_out(call, message.agent, session, blocks))
 
 
-async def _refuse(call: Call, agent: str) -> None:
-    known = {view.id: view for view in await call.services.roster.refresh()}
-    if agent not in known:
-        raise UnknownAgent(f"agent {agent} is not registered; call /node/register first")
-    aside = known[agent].aside or "disabled"
-    raise Forbidden(f"agent {agent} is {aside}; enable it to give it work")
+async def _look_again(call: Call, agent: str) -> None:
+    """Raises UnknownAgent or Forbidden, by the store: who was enabled at another center a moment
+    ago is woken before this one has looked around, and must not be sent away."""
+    services = call.services
+    try:
+        view = await services.roster.look(agent)
+    except UnknownAgent:
+        raise UnknownAgent(f"agent {agent} is not registered; call /node/register first") from None
+    if not await services.may_work(agent):
+        aside = view.aside or "disabled"
+        raise Forbidden(f"agent {agent} is {aside}; enable it to give it work")
 
 
 async def _reply(call: Call, blocks: list[Leased]) -> LeaseReply:
