@@ -155,3 +155,10 @@ class AgentProcess(SkepProcess):
 
     def _answers(self, port: int) -> bool:  # noqa: ARG002 - it tells in its log
         return any("registered at" in line for line in self.said())
+
+
+class JoinedAgent(AgentProcess):
+    """`skep agent` with nothing but its folder."""
+
+    def _command(self, port: int) -> list[str]:  # noqa: ARG002 - an agent has no port
+        return [self._binary, "-m", "skep", "agent", "--data", str(self.folder)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from random import Random
 
@@ -20,9 +20,11 @@ from skep.model.run import RunSettings
 from skep.model.states import Failure
 from skep.runtime.clock import SystemClock
 from skep.settings import AgentSettings, Settings
+from skep.testing.center_double import CenterDouble
 from skep.wire.client import CenterClient
 
 Done = Callable[[Fetched], None]
+Start = Callable[..., AbstractAsyncContextManager[Agent]]
 
 
 class ToyDownloader:
@@ -120,6 +122,12 @@ def toy_works(first: int, count: int) -> list[Work]:
     return [Work(one, f"toy://x/{one}") for one in range(first, first + count)]
 
 
+def fill(center: CenterDouble, blocks: int, size: int = 10) -> None:
+    """Blocks of run `r` for toys to do, their requests numbered from 0."""
+    for number in range(blocks):
+        center.add("r", toy_works(number * size, size), TOY_RUN)
+
+
 def build_agent(
     client: CenterClient, folder: Path, settings: AgentSettings, kinds: Mapping[str, Kind]
 ) -> Agent:
@@ -147,6 +155,15 @@ async def running_agent(
         finally:
             agent.stop()
             await task
+
+
+def starter(center: CenterDouble, folder: Path, usual: AgentSettings) -> Start:
+    """Starts agents of one folder at a center, with settings that a test may replace."""
+
+    def begin(toy: ToyKind, settings: AgentSettings = usual) -> AbstractAsyncContextManager[Agent]:
+        return running_agent([center.url], center.token, folder, {"toy": toy}, settings)
+
+    return begin
 
 
 async def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from skep.agent.app import Agent
 from skep.downloaders.registry import kinds as real_kinds
 from skep.errors import CenterUnreachable, OldProtocol, StaleToken, Unauthorized
 from skep.model.agent import Registration
@@ -20,15 +18,23 @@ from skep.runtime.clock import SystemClock
 from skep.settings import AgentSettings, EgressSettings
 from skep.testing.center_double import CenterDouble, center_double
 from skep.testing.site import DemoSite
-from skep.testing.toy_agent import TOY_RUN, ToyKind, build_agent, running_agent, toy_works, until
+from skep.testing.toy_agent import (
+    TOY_RUN,
+    Start,
+    ToyKind,
+    build_agent,
+    fill,
+    running_agent,
+    starter,
+    toy_works,
+    until,
+)
 from skep.wire.client import CenterClient
 from skep.wire.messages import Command, Heartbeat, LeaseAsk, Register
 
 FAST = AgentSettings(
     concurrency=8, report_every=0.05, lease_wait=1.0, drain_seconds=1.0, idle_close=0.2
 )
-
-Start = Callable[..., AbstractAsyncContextManager[Agent]]
 
 
 @pytest.fixture
@@ -39,15 +45,7 @@ async def center() -> AsyncIterator[CenterDouble]:
 
 @pytest.fixture
 def start(center: CenterDouble, tmp_path: Path) -> Start:
-    def begin(toy: ToyKind, settings: AgentSettings = FAST) -> AbstractAsyncContextManager[Agent]:
-        return running_agent([center.url], center.token, tmp_path, {"toy": toy}, settings)
-
-    return begin
-
-
-def fill(center: CenterDouble, blocks: int, size: int = 10) -> None:
-    for number in range(blocks):
-        center.add("r", toy_works(number * size, size), TOY_RUN)
+    return starter(center, tmp_path, FAST)
 
 
 async def test_every_request_is_done_once_and_its_frames_arrive(

@@ -16,9 +16,9 @@ from skep.center.auth import Role
 from skep.errors import SkepError
 from skep.testing.app_hand import AppHand
 from skep.testing.centers import RunningCenter, running_center
+from skep.testing.job_ground import until_found
 from skep.wire.messages import AppLog, AppLogReply
 
-SECONDS = 30.0
 QUICK: dict[str, Any] = {
     "jobs_keep_every": 0.05,
     "center_sweep_every": 0.05,
@@ -56,14 +56,6 @@ async def hands(center: RunningCenter) -> AsyncIterator[Callable[..., Awaitable[
 Hands = Callable[..., Awaitable[AppHand]]
 
 
-async def until(look: Callable[[], Awaitable[Any]]) -> Any:
-    """What `look` finds, as soon as it finds something."""
-    async with asyncio.timeout(SECONDS):
-        while not (found := await look()):  # noqa: ASYNC110 - other processes have no bell
-            await asyncio.sleep(0.02)
-    return found
-
-
 def tool(n: int = 1, **app: Any) -> dict[str, Any]:
     part = {"package": "tool", "command": ["python", "main.py"], **app}
     return {"app": part, "placement": {"strategy": "fixed", "n": n}}
@@ -86,7 +78,7 @@ async def in_state(center: RunningCenter, run: str, *states: str) -> list[Any]:
         found = await instances(center, run)
         return found if tuple(one["state"] for one in found) == states else []
 
-    found: list[Any] = await until(look)
+    found: list[Any] = await until_found(look)
     return found
 
 
@@ -95,7 +87,7 @@ async def run_is(center: RunningCenter, run: str, state: str) -> Any:
         found = (await center.admin.get(f"/api/v1/runs/{run}")).json()["run"]
         return found if found["state"] == state else None
 
-    return await until(look)
+    return await until_found(look)
 
 
 async def test_an_application_runs_on_two_agents_and_finishes(
@@ -121,7 +113,7 @@ async def test_an_application_runs_on_two_agents_and_finishes(
             await hand.end(key, 0)
     await run_is(center, run, "finished")
     assert not a1.has
-    kept = await until(lambda: _closed(center, run))
+    kept = await until_found(lambda: _closed(center, run))
     assert kept.outcome == "finished: instances: 2 done"
 
 
@@ -175,7 +167,7 @@ async def test_pause_continue_and_stop(center: RunningCenter, hands: Hands) -> N
     assert (one["token"], one["starts"]) == (1, 1), "paused and continued, not started again"
     await run_is(center, run, "cancelled")
     assert not a1.has
-    await until(lambda: _closed(center, run))
+    await until_found(lambda: _closed(center, run))
 
 
 async def test_one_that_fails_fails_its_run(center: RunningCenter, hands: Hands) -> None:
@@ -207,7 +199,7 @@ async def test_restart_and_stop_of_one_instance(center: RunningCenter, hands: Ha
     await in_state(center, run, "running", "running")
     path = f"/api/v1/runs/{run}/instances"
     assert (await center.admin.post(f"{path}/0/restart")).json()["instance"]["round"] == 1
-    await until(lambda: _starts(center, run, 0, 2))
+    await until_found(lambda: _starts(center, run, 0, 2))
     stopped = (await center.admin.post(f"{path}/1/stop")).json()
     assert (stopped["wanted"], stopped["instance"]["halted"]) == ("stopped", True)
     await in_state(center, run, "running", "stopped")
@@ -235,7 +227,7 @@ async def test_an_agent_that_is_lost(center: RunningCenter, hands: Hands) -> Non
     lost = by_name.pop(old["agent"])
     (other,) = by_name.values()
     await lost.die()
-    await until(lambda: asyncio.sleep(0, other.has))
+    await until_found(lambda: asyncio.sleep(0, other.has))
     (new,) = await in_state(center, run, "running")
     assert (new["agent"], new["token"], new["starts"]) == (other.id, 2, 2)
     before = await center.metric("skep_fenced_writes_total")

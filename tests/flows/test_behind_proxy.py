@@ -20,7 +20,7 @@ import pytest
 
 from skep.testing.fleet import tell
 from skep.testing.private import free_port
-from skep.testing.processes import AgentProcess, CenterProcess
+from skep.testing.processes import CenterProcess, JoinedAgent
 from skep.testing.servers import Nginx
 from skep.testing.site import DemoSite
 
@@ -119,13 +119,6 @@ class World:
             with error:
                 body = error.read()
                 return error.code, error.headers.get("Location", ""), json.loads(body or "null")
-
-
-class JoinedAgent(AgentProcess):
-    """`skep agent` with nothing but its folder."""
-
-    def _command(self, port: int) -> list[str]:  # noqa: ARG002 - an agent has no port
-        return [self._binary, "-m", "skep", "agent", "--data", str(self.folder)]
 
 
 @pytest.fixture(scope="module")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,8 @@ from click.testing import CliRunner
 from skep.cli.job_calls import document_of
 from skep.cli.schedule import command, fires_table, schedules_table
 from skep.testing.centers import Caller, RunningCenter, running_center
+from skep.testing.job_ground import until_found
 
-SECONDS = 60.0
 QUICK: dict[str, Any] = {"jobs_keep_every": 0.05, "jobs_schedule_every": 0.05}
 SPARSE = {"cron": "17 3 * * *", "zone": "Europe/Berlin"}
 
@@ -42,13 +41,6 @@ async def schedules(caller: Caller, query: str = "") -> list[dict[str, Any]]:
     return items
 
 
-async def until(look: Callable[[], Awaitable[Any]]) -> Any:
-    async with asyncio.timeout(SECONDS):
-        while not (found := await look()):  # noqa: ASYNC110 - the center has no bell for tests
-            await asyncio.sleep(0.02)
-    return found
-
-
 async def test_a_job_runs_by_itself(center: RunningCenter) -> None:
     """P3: every due time has one outcome, and what fired has a run of the job."""
     (await put(center, "tick", {"every": 1, "overlap": "parallel"})).json()
@@ -57,7 +49,7 @@ async def test_a_job_runs_by_itself(center: RunningCenter) -> None:
         found = await ledger(center.admin, "tick")
         return found if len(found) >= 3 and all(one["run"] for one in found) else None
 
-    found = await until(look)
+    found = await until_found(look)
     due = [one["due_at"] for one in found]
     assert due == list(range(due[0], due[-1] - 1, -1)), "newest first, and none is missing"
     assert {one["state"] for one in found} == {"fired"}
@@ -71,7 +63,7 @@ async def test_a_job_runs_by_itself(center: RunningCenter) -> None:
 async def test_overlap_looks_at_real_runs(center: RunningCenter) -> None:
     """Nobody downloads here, so the first run goes on: the second due time is skipped."""
     await put(center, "slow", {"every": 1})
-    found = await until(lambda: _enough(center, "slow", 2))
+    found = await until_found(lambda: _enough(center, "slow", 2))
     first, second = found[-1], found[-2]
     assert (first["state"], second["state"]) == ("fired", "skipped")
     assert second["reason"] == f"run {first['run']} was still going"
@@ -88,7 +80,7 @@ async def test_b_runs_when_a_succeeded(center: RunningCenter) -> None:
     await put(center, "b", {"after": ["a"]})
     run = (await center.admin.send("POST", "/api/v1/jobs/a/run")).json()["run"]
     await center.admin.send("POST", f"/api/v1/runs/{run}/finish")
-    (found,) = await until(lambda: _enough(center, "b", 1))
+    (found,) = await until_found(lambda: _enough(center, "b", 1))
     assert (found["key"], found["state"]) == (f"after:{run}", "fired")
     assert found["reason"] == f"run {run} of a succeeded"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,11 @@ from skep.model.request import Outcome
 from skep.model.site import SiteNote
 from skep.settings import AgentSettings
 from skep.testing.centers import RunningCenter, running_center, works_of
+from skep.testing.job_ground import until_found
 from skep.testing.toy_agent import ToyKind, running_agent
 from skep.wire.messages import Report
 
 SLOW = "slow.example"
-SECONDS = 30.0
 
 
 @pytest.fixture
@@ -36,13 +36,6 @@ async def why(center: RunningCenter, kind: str, name: object) -> Any:
 
 def codes(answer: Any) -> list[str]:
     return [reason["code"] for reason in answer["reasons"]]
-
-
-async def until(look: Callable[[], Awaitable[Any]]) -> Any:
-    async with asyncio.timeout(SECONDS):
-        while not (found := await look()):  # noqa: ASYNC110 - other processes have no bell
-            await asyncio.sleep(0.02)
-    return found
 
 
 async def test_nobody_is_there_then_somebody_disabled_then_the_lane_is_full(
@@ -158,10 +151,10 @@ async def test_a_real_agent_that_dies_is_silent_and_then_nobody_is_there(tmp_pat
         await stack.enter_async_context(agent)
         await center.open_run("web")
         await center.put("web", ["http://127.0.0.1/1"])
-        found = await until(lambda: _with_code(center, "leased"))
+        found = await until_found(lambda: _with_code(center, "leased"))
         assert found["waiting"] is False
         await stack.aclose()
-        found = await until(lambda: _with_code(center, "no_live_agent"))
+        found = await until_found(lambda: _with_code(center, "no_live_agent"))
         assert (found["waiting"], found["state"]) == (True, "running")
         assert "1 agent registered" in found["reasons"][0]["text"]
 
@@ -204,7 +197,7 @@ async def test_jobs_say_when_they_run_and_what_their_spider_does(tmp_path: Path)
             found = await why(center, "runs", run)
             return found if "spider_restarting" in codes(found) else None
 
-        found = await until(resting)
+        found = await until_found(resting)
         assert codes(found)[0] == "spider_restarting"
         assert found["reasons"][0]["facts"]["starts"] == 1
         found = await why(center, "jobs", "crash")
