@@ -1,4 +1,8 @@
-"""Makes a block's report smaller when a center finds it too large. Pure."""
+"""Makes a block's report smaller when a center finds it too large. Pure.
+
+Run by agents when a report was refused for its size. It must never lose an outcome:
+bytes go, results stay.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""An agent as a process: the first SIGTERM or SIGINT drains it, the second ends it at once."""
+"""An agent as a process: the first SIGTERM or SIGINT drains it, the second ends it at once.
+
+Run by every process of `skep agent`. It only passes the word on: draining and giving back are
+the agent's own.
+"""
 
 from __future__ import annotations
 

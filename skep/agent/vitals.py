@@ -1,4 +1,8 @@
-"""How the machine is, read from /proc for each heartbeat. Elsewhere the figures are 0."""
+"""How the machine is, read from /proc for each heartbeat. Elsewhere the figures are 0.
+
+Run by agents, a few small files each time. Only the newest reading counts; a figure that
+cannot be read must never keep a beat from going out.
+"""
 
 from __future__ import annotations
 

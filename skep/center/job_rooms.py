@@ -1,4 +1,7 @@
-"""The rooms of jobs put together for one center. Assembly only."""
+"""The rooms of jobs put together for one center. Assembly only.
+
+Run once when a center is built. Rooms get what they need as arguments; nothing starts here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a center counts, in Prometheus' words. One registry per center, no globals."""
+"""What a center counts, in Prometheus' words. One registry per center, no globals.
+
+Run by centers. Labels are few and known: never a URL, a run or a host.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The OpenAPI page, made from the table of endpoints. Pure."""
+"""The OpenAPI page, made from the table of endpoints. Pure.
+
+Made once per center, and by the tests. It can promise nothing that the table does not have.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The rooms of placement put together for one center. Assembly only."""
+"""The rooms of placement put together for one center. Assembly only.
+
+Run once when a center is built. Nothing is started, and nothing is decided here.
+"""
 
 from __future__ import annotations
 

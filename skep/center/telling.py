@@ -1,4 +1,7 @@
-"""Notices of one center put together: who carries them, and where secrets are. Assembly."""
+"""Notices of one center put together: who carries them, and where secrets are. Assembly.
+
+Run once when a center is built, which must fail here for settings that could never work.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`skep app`: instances of application jobs, their logs, and what can be done to one."""
+"""`skep app`: instances of application jobs, their logs, and what can be done to one.
+
+It asks and tells; agents do. What instances wrote is shown with control characters as text.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What `skep app` asks of a center: which run is meant, and its instances. Imported late."""
+"""What `skep app` asks of a center: which run is meant, and its instances. Imported late.
+
+Run by the command line. A name is a run first, then a job; it must never guess further.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Reads the pages of a run from its center, block after block, with their archived bytes."""
+"""Reads the pages of a run from its center, block after block, with their archived bytes.
+
+Run by `skep replay` and `skep data`. The run does not notice: nothing is marked as read.
+"""
 
 from __future__ import annotations
 

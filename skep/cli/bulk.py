@@ -1,4 +1,8 @@
-"""Acts on many requests: first how many and which, then batch by batch, with progress."""
+"""Acts on many requests: first how many and which, then batch by batch, with progress.
+
+Run by `skep failures` and `skep request`. Nothing is changed before somebody has seen the dry
+run and said yes, or `--yes`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`skep center`: a center alone; agents join from wherever they are."""
+"""`skep center`: a center alone; agents join from wherever they are.
+
+Reads its settings and hands over to `serving`; a bind that anybody could use is refused there.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What `skep doctor` says about user code on this machine. It only looks."""
+"""What `skep doctor` says about user code on this machine. It only looks.
+
+Run by the command line, as the user who asks; agents of another user may see more or less.
+"""
 
 from __future__ import annotations
 

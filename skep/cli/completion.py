@@ -1,4 +1,7 @@
-"""`skep completion`: the script that lets a shell complete commands and options."""
+"""`skep completion`: the script that lets a shell complete commands and options.
+
+It prints; where the script goes is the user's choice. No file is touched.
+"""
 
 from __future__ import annotations
 

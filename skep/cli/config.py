@@ -1,4 +1,8 @@
-"""Settings of a command: flags, then the environment, a TOML file, the defaults."""
+"""Settings of a command: flags, then the environment, a TOML file, the defaults.
+
+Run by every command before it does anything. A name that no setting has is an error, never
+dropped.
+"""
 
 from __future__ import annotations
 

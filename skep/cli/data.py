@@ -1,4 +1,7 @@
-"""`skep data`: what a run has found and fetched, as files."""
+"""`skep data`: what a run has found and fetched, as files.
+
+It reads from the center and writes files here; the run is not changed, nor marked as read.
+"""
 
 from __future__ import annotations
 

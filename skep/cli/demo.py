@@ -1,4 +1,8 @@
-"""`skep demo`: a center, an agent and a bundled site on this machine, and a real crawl."""
+"""`skep demo`: a center, an agent and a bundled site on this machine, and a real crawl.
+
+Everything lives in a folder of its own, on loopback, and is gone afterwards unless a folder was
+named.
+"""
 
 from __future__ import annotations
 

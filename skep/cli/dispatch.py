@@ -1,4 +1,7 @@
-"""`skep dispatch`: one round of the dispatcher by hand, and its log."""
+"""`skep dispatch`: one round of the dispatcher by hand, and its log.
+
+The dispatcher needs nobody to do this: it is for looking, and for people who will not wait.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Exit codes of every command, and which error ends with which. Scripts rely on them."""
+"""Exit codes of every command, and which error ends with which. Scripts rely on them.
+
+Every command ends through this table. A number may be added, never given another meaning.
+"""
 
 from __future__ import annotations
 

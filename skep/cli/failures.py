@@ -1,4 +1,7 @@
-"""`skep failures`: dead requests by what went wrong, and what can be done about them."""
+"""`skep failures`: dead requests by what went wrong, and what can be done about them.
+
+Asks a center; acts on many go by `bulk`, which shows what would happen first.
+"""
 
 from __future__ import annotations
 

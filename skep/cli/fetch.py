@@ -1,4 +1,7 @@
-"""`skep fetch`: one page, downloaded here as an agent would download it."""
+"""`skep fetch`: one page, downloaded here as an agent would download it.
+
+No center takes part, and nothing is kept.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Watches a run until all of its requests have ended, with a progress bar on stderr."""
+"""Watches a run until all of its requests have ended, with a progress bar on stderr.
+
+Run by commands that wait. Looking at a run never changes it, and whoever stops looking stops
+nothing.
+"""
 
 from __future__ import annotations
 

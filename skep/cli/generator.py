@@ -1,4 +1,7 @@
-"""`skep generator`: tries generators of jobs out, and shows what they did in runs."""
+"""`skep generator`: tries generators of jobs out, and shows what they did in runs.
+
+`test` runs the code here, in the same box as a center's; `ls` only reads.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What `skep generator test` does. Imported when it runs; nothing is stored anywhere."""
+"""What `skep generator test` does. Imported when it runs; nothing is stored anywhere.
+
+Run by the command line; code runs in the same box as at a center.
+"""
 
 from __future__ import annotations
 

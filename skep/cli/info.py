@@ -1,4 +1,7 @@
-"""`skep info`: the state of everything on one screen; with --interval, again and again."""
+"""`skep info`: the state of everything on one screen; with --interval, again and again.
+
+A few reads from one center; nothing is changed, so it may run for ever.
+"""
 
 from __future__ import annotations
 

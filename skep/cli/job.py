@@ -1,4 +1,7 @@
-"""`skep job`: keeps, shows and runs jobs. Files are YAML or JSON, several documents each."""
+"""`skep job`: keeps, shows and runs jobs. Files are YAML or JSON, several documents each.
+
+`lint` checks here; otherwise the center checks, and keeps a document whole or not at all.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What `skep job` asks of a center, and how its answers read. Imported when it runs."""
+"""What `skep job` asks of a center, and how its answers read. Imported when it runs.
+
+A run is started under a key of its own, so a call that is made again starts no second one.
+"""
 
 from __future__ import annotations
 

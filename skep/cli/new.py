@@ -1,4 +1,7 @@
-"""`skep new spider`: the first lines of a spider, which run as they are."""
+"""`skep new spider`: the first lines of a spider, which run as they are.
+
+It writes one file and never replaces one that is there.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Options that many commands share, each written once: which center, which settings."""
+"""Options that many commands share, each written once: which center, which settings.
+
+Run by every command when it is loaded: nothing heavy may be imported here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`skep parse`: what a spider makes of one page, without a center and without a run."""
+"""`skep parse`: what a spider makes of one page, without a center and without a run.
+
+The page is downloaded here and parsed in this process; items are shown, never kept.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`skep placement`: who works for a run, why others do not, and what a change would move."""
+"""`skep placement`: who works for a run, why others do not, and what a change would move.
+
+It only asks: no agent is chosen, and nothing moves.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A progress bar of one line on stderr; without a terminal, a line every two seconds."""
+"""A progress bar of one line on stderr; without a terminal, a line every two seconds.
+
+Used by commands that wait. It writes to stderr alone: stdout belongs to results.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""`skep replay`: a spider that was changed, tried on the pages of a run that was made."""
+"""`skep replay`: a spider that was changed, tried on the pages of a run that was made.
+
+Pages come from the archive and items are compared here; nothing is downloaded, the run is left
+as it was.
+"""
 
 from __future__ import annotations
 

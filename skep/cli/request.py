@@ -1,4 +1,7 @@
-"""`skep request`: one request with every attempt at it, and many by filter."""
+"""`skep request`: one request with every attempt at it, and many by filter.
+
+Bodies are printed as they came only when they go to a file or a pipe; a terminal gets text.
+"""
 
 from __future__ import annotations
 

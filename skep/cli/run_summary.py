@@ -1,4 +1,7 @@
-"""The last words of `skep run`: what came of it, for people on stderr, for programs as JSON."""
+"""The last words of `skep run`: what came of it, for people on stderr, for programs as JSON.
+
+Run once, when the spider has ended. It only tells: the exit code is chosen elsewhere.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""One run in words: where its requests are, what came of them, why it ended. Pure."""
+"""One run in words: where its requests are, what came of them, why it ended. Pure.
+
+For `skep runs show`; it asks nobody.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`skep runs`: the list of runs, and what can be done to one."""
+"""`skep runs`: the list of runs, and what can be done to one.
+
+It asks and tells; what becomes of a word to a run is said by `steering`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`skep sites`: hosts, how the fleet treats them, and what can be said about one."""
+"""`skep sites`: hosts, how the fleet treats them, and what can be said about one.
+
+A rule holds over all agents and runs; setting one replaces the whole rule of that host.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A length of time on the command line: `90s`, `15min`, `1h`, `30d`."""
+"""A length of time on the command line: `90s`, `15min`, `1h`, `30d`.
+
+Used by options of commands; a number without its unit is refused, never guessed.
+"""
 
 from __future__ import annotations
 

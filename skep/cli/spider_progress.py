@@ -1,4 +1,7 @@
-"""How a spider goes on: one line on stderr, and the words for its end."""
+"""How a spider goes on: one line on stderr, and the words for its end.
+
+Used by `skep run`. It writes to stderr alone: stdout belongs to items.
+"""
 
 from __future__ import annotations
 

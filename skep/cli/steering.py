@@ -1,4 +1,7 @@
-"""What `skep runs` and `skep job` say after a word to a run: whom it reached (R2)."""
+"""What `skep runs` and `skep job` say after a word to a run: whom it reached (R2).
+
+It only reads the answer: a word that was given stays given when nobody waits for it.
+"""
 
 from __future__ import annotations
 

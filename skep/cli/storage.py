@@ -1,4 +1,7 @@
-"""`skep storage`: room on the disks, what fills it, what was deleted and what will be."""
+"""`skep storage`: room on the disks, what fills it, what was deleted and what will be.
+
+It asks; only `--clean` lets the center delete, and only what it would delete by itself.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""`skep submit`: puts requests into a run, from a file or from stdin, batch by batch."""
+"""`skep submit`: puts requests into a run, from a file or from stdin, batch by batch.
+
+A batch is kept whole or not at all, and sending it again does no harm: equal requests of a run
+are one request.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`skep token`: who may call the centers. A token is shown once, when it is made."""
+"""`skep token`: who may call the centers. A token is shown once, when it is made.
+
+The center keeps digests alone, so a token that was lost cannot be shown again.
+"""
 
 from __future__ import annotations
 

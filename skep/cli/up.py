@@ -1,4 +1,7 @@
-"""`skep up`: a center and an agent in one process, with SQLite in a data folder."""
+"""`skep up`: a center and an agent in one process, with SQLite in a data folder.
+
+The same center and agent as apart, talking over the same HTTP; there is no second way inside.
+"""
 
 from __future__ import annotations
 

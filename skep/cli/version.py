@@ -1,4 +1,7 @@
-"""`skep version`: what is installed here, and what the protocol is."""
+"""`skep version`: what is installed here, and what the protocol is.
+
+It asks nobody, so it works without a center.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""One request on its way, over all its hops. Pure; lives in the thread of a downloader."""
+"""One request on its way, over all its hops. Pure; lives in the thread of a downloader.
+
+It decides where to go next, and never whether an address is allowed: the egress guard does.
+"""
 
 from __future__ import annotations
 

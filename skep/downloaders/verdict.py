@@ -1,4 +1,7 @@
-"""What went wrong, in our words: libcurl's error numbers as failure classes. Pure."""
+"""What went wrong, in our words: libcurl's error numbers as failure classes. Pure.
+
+Run by agents. A number that nobody has named yet is `network`, with libcurl's own words.
+"""
 
 from __future__ import annotations
 

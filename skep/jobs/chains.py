@@ -1,4 +1,7 @@
-"""Jobs that run after others: no ring, and no job that nobody knows. Pure."""
+"""Jobs that run after others: no ring, and no job that nobody knows. Pure.
+
+Run by centers when a job is put. A ring would start its jobs for ever.
+"""
 
 from __future__ import annotations
 

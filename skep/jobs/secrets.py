@@ -1,4 +1,7 @@
-"""A job as those see it who may not change it: without passwords, cookies and keys. Pure."""
+"""A job as those see it who may not change it: without passwords, cookies and keys. Pure.
+
+Run by centers for every answer to somebody who may only look.
+"""
 
 from __future__ import annotations
 

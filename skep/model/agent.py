@@ -1,4 +1,7 @@
-"""An agent as it describes itself, as it beats, and as the center sees it."""
+"""An agent as it describes itself, as it beats, and as the center sees it.
+
+Pure data, for agents, centers and the command line. Only the center's clock says when.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""An attempt: what one download of a request left behind. Kept for every try."""
+"""An attempt: what one download of a request left behind. Kept for every try.
+
+Pure data. Centers write one for each outcome that an agent reports.
+"""
 
 from __future__ import annotations
 

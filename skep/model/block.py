@@ -1,4 +1,7 @@
-"""A block: a batch of requests of one run, leased to one agent."""
+"""A block: a batch of requests of one run, leased to one agent.
+
+Pure data, for centers and agents. Whoever writes about a block shows its token.
+"""
 
 from __future__ import annotations
 

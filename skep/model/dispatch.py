@@ -1,4 +1,7 @@
-"""What a dispatch did, as it is logged and shown. Pure data; centers and the CLI use it."""
+"""What a dispatch did, as it is logged and shown. Pure data; centers and the CLI use it.
+
+A row says what happened; it must never be what decides.
+"""
 
 from __future__ import annotations
 

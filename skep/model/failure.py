@@ -1,4 +1,7 @@
-"""Failures as people ask for them: filters, groups and what was done. Pure data."""
+"""Failures as people ask for them: filters, groups and what was done. Pure data.
+
+Centers and the command line use it; what is not said in a filter does not matter.
+"""
 
 from __future__ import annotations
 

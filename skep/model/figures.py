@@ -1,4 +1,7 @@
-"""The figures of a run, as its reports were counted. Pure data; see also the ledger."""
+"""The figures of a run, as its reports were counted. Pure data; see also the ledger.
+
+They are for people: what must add up is the ledger, not these.
+"""
 
 from __future__ import annotations
 

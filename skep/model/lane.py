@@ -1,4 +1,7 @@
-"""Seven priorities in four lanes, as a table. Pure; centers and tests use it."""
+"""Seven priorities in four lanes, as a table. Pure; centers and tests use it.
+
+Which lane drains when is decided in `lanes`, by the same numbers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The ledger: what was accepted, and where it is now. The two must always agree."""
+"""The ledger: what was accepted, and where it is now. The two must always agree.
+
+Pure data, for every process. Nothing may take a request out of it but being counted elsewhere.
+"""
 
 from __future__ import annotations
 

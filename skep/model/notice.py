@@ -1,4 +1,7 @@
-"""Notices: what is told to whom when a run ends or fails. Pure data."""
+"""Notices: what is told to whom when a run ends or fails. Pure data.
+
+Centers and the command line use it. Secrets are named here, and never held.
+"""
 
 from __future__ import annotations
 

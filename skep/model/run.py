@@ -1,4 +1,7 @@
-"""A run: one execution of a job. Its settings travel to the agents with its blocks."""
+"""A run: one execution of a job. Its settings travel to the agents with its blocks.
+
+Pure data, for every process. A field is added with a default, so that older agents read it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tokens as people see them. Never the token itself: centers keep digests only."""
+"""Tokens as people see them. Never the token itself: centers keep digests only.
+
+Pure data, for centers and the command line; agents see nothing of it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What of a request is hashed: its host, prefix, session, repository or all of it. Pure."""
+"""What of a request is hashed: its host, prefix, session, repository or all of it. Pure.
+
+Run by centers. Equal requests must have equal keys on every center and in every version.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What would move? Two rings compared over the same keys. Pure."""
+"""What would move? Two rings compared over the same keys. Pure.
+
+Run by centers when somebody asks. It moves nothing, and knows no agent but by its id.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Names for things that are made here: sortable by time, hard to guess, easy to read."""
+"""Names for things that are made here: sortable by time, hard to guess, easy to read.
+
+For every process. Secrets come from the operating system, never from a seeded generator.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""No child outlives its parent: the kernel is asked to end it, however the parent ends."""
+"""No child outlives its parent: the kernel is asked to end it, however the parent ends.
+
+For children that centers, agents and commands start. Between fork and exec it may import nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Headers of a response: names in any case, several values under one name. Pure."""
+"""Headers of a response: names in any case, several values under one name. Pure.
+
+Runs where the spider runs, for the responses that its callbacks get.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The figures of a spider's run, for progress bars and the last line. Pure."""
+"""The figures of a spider's run, for progress bars and the last line. Pure.
+
+Runs where the spider runs. For what must add up there is the ledger.
+"""
 
 from __future__ import annotations
 

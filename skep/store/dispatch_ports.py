@@ -1,4 +1,7 @@
-"""What the dispatcher asks of a store for its log. Run by centers only."""
+"""What the dispatcher asks of a store for its log. Run by centers only.
+
+The log is for people: what is dispatched never depends on it.
+"""
 
 from __future__ import annotations
 

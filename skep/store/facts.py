@@ -1,4 +1,7 @@
-"""What goes into a store and comes out of it: the words of `store/ports.py`. Pure data."""
+"""What goes into a store and comes out of it: the words of `store/ports.py`. Pure data.
+
+Centers alone see them; what agents and people get has words of its own in `model` and `wire`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What centers ask of a store about agents and tokens. The rules of `ports.py` hold here."""
+"""What centers ask of a store about agents and tokens. The rules of `ports.py` hold here.
+
+Whoever asks is a center; times are the center's, and tokens come as digests alone.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What `jobs` asks of a store about jobs; the general promises stand in `store/ports.py`."""
+"""What `jobs` asks of a store about jobs; the general promises stand in `store/ports.py`.
+
+Run by centers only.
+"""
 
 from __future__ import annotations
 

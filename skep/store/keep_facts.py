@@ -1,4 +1,7 @@
-"""What goes into and comes out of `Keeping`: runs that ended, and what was deleted."""
+"""What goes into and comes out of `Keeping`: runs that ended, and what was deleted.
+
+Pure data, for centers only.
+"""
 
 from __future__ import annotations
 

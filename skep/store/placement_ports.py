@@ -1,4 +1,7 @@
-"""What centers ask of a store about placement; a part of `store/ports.py`, under its rules."""
+"""What centers ask of a store about placement; a part of `store/ports.py`, under its rules.
+
+Run by centers only. What was chosen is kept before any agent hears of it.
+"""
 
 from __future__ import annotations
 

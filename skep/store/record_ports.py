@@ -1,4 +1,7 @@
-"""What is asked of a store about work that ended; general promises stand in `ports.py`."""
+"""What is asked of a store about work that ended; general promises stand in `ports.py`.
+
+Run by centers only. Deleting is done in batches, and always counted.
+"""
 
 from __future__ import annotations
 

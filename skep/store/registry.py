@@ -1,4 +1,7 @@
-"""Opens a store by URL. Run by centers only."""
+"""Opens a store by URL. Run by centers only.
+
+SQLAlchemy is imported when a store is opened, never before; nothing is connected yet.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What centers ask of a store about hosts; a part of `store/ports.py`, under its rules."""
+"""What centers ask of a store about hosts; a part of `store/ports.py`, under its rules.
+
+Run by centers only. A host with a pace is in one open block at a time: that is promised here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a store tells about things that wait: the words of `store/wait_ports.py`. Pure data."""
+"""What a store tells about things that wait: the words of `store/wait_ports.py`. Pure data.
+
+Centers alone see them; `lanes/why` makes sentences of them.
+"""
 
 from __future__ import annotations
 

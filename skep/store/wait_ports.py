@@ -1,4 +1,7 @@
-"""What centers ask of a store about things that wait; a part of `store/ports.py`."""
+"""What centers ask of a store about things that wait; a part of `store/ports.py`.
+
+Run by centers only. Reading alone, and never many rows, however many wait.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The real `curl` program, as the measure of what an HTTP client does. For tests only."""
+"""The real `curl` program, as the measure of what an HTTP client does. For tests only.
+
+Where ours does otherwise, the test says why.
+"""
 
 from __future__ import annotations
 

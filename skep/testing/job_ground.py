@@ -1,4 +1,7 @@
-"""Set-ups that tests of jobs and spiders share: an agent at a center, runs, code without end."""
+"""Set-ups that tests of jobs and spiders share: an agent at a center, runs, code without end.
+
+Real centers, real agents, in the event loop of the test.
+"""
 
 from __future__ import annotations
 

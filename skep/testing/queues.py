@@ -1,4 +1,7 @@
-"""Runs with requests in their lanes, for tests with agents played by hand."""
+"""Runs with requests in their lanes, for tests with agents played by hand.
+
+What is put in has been through the API; nothing is written to the store behind its back.
+"""
 
 from __future__ import annotations
 

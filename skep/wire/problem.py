@@ -1,4 +1,7 @@
-"""Errors on the wire: `application/problem+json`, and back to the error tree by `code`."""
+"""Errors on the wire: `application/problem+json`, and back to the error tree by `code`.
+
+Centers write it, agents and commands read it. A code keeps its meaning for ever.
+"""
 
 from __future__ import annotations
 

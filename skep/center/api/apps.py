@@ -1,4 +1,8 @@
-"""Instances of applications: listed, read, stopped, restarted."""
+"""Instances of applications: listed, read, stopped, restarted.
+
+Run by centers. What shall be is kept in the store and told to the agent; an answer never says
+that it is so already.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Dispatch by hand, and the log of all dispatches."""
+"""Dispatch by hand, and the log of all dispatches.
+
+Run by centers. A round by hand obeys the same limits as the loop; the log is read only.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Lanes, alerts and the ledger over all: the state of the whole."""
+"""Lanes, alerts and the ledger over all: the state of the whole.
+
+Run by centers. Reading changes nothing; only `audit` counts rows, and is slow for it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the generators of a run did."""
+"""What the generators of a run did.
+
+Run by centers, from what the store counted. Reading starts no generator.
+"""
 
 from __future__ import annotations
 

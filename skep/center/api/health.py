@@ -1,4 +1,7 @@
-"""Health, version, metrics and the API's own description: the routes without a token."""
+"""Health, version, metrics and the API's own description: the routes without a token.
+
+Run by centers. `livez` answers while everything else is broken; `readyz` says what is.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Jobs: put, shown, run, paused and struck out, by name."""
+"""Jobs: put, shown, run, paused and struck out, by name.
+
+Run by centers. A document is checked whole before anything of it is kept; every change is a
+revision, and secrets are hidden from those who may not change the job.
+"""
 
 from __future__ import annotations
 

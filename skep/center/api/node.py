@@ -1,4 +1,8 @@
-"""What agents call. Paths as the founding documents gave them, under /node."""
+"""What agents call. Paths as the founding documents gave them, under /node.
+
+Run by centers. Everything an agent says is checked against its token and its session first;
+a result is acknowledged when it is on disk, never before.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Who works for a run and why nobody else does; what would move if agents left or came."""
+"""Who works for a run and why nobody else does; what would move if agents left or came.
+
+Run by centers. Looking and trying out change nothing: no agent is chosen here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What runs call: put requests in, read finished ones back, by block."""
+"""What runs call: put requests in, read finished ones back, by block.
+
+Run by centers. What was accepted is synced before the answer; reading changes nothing, a block
+stays until it was collected.
+"""
 
 from __future__ import annotations
 

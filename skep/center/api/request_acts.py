@@ -1,4 +1,8 @@
-"""Requests by filter: listed, and cancelled while nobody works on them."""
+"""Requests by filter: listed, and cancelled while nobody works on them.
+
+Run by centers, in batches. Without `"dry_run": false` nothing is changed, and what is in an
+agent's hands is left alone.
+"""
 
 from __future__ import annotations
 

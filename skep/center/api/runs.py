@@ -1,4 +1,8 @@
-"""Runs: opened, shown, paused, ended, counted."""
+"""Runs: opened, shown, paused, ended, counted.
+
+Run by centers. Opening a run twice is opening it once; a change goes to the store first and is
+then told to everybody who works for the run.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""When jobs run by themselves, and what became of every due time."""
+"""When jobs run by themselves, and what became of every due time.
+
+Run by centers, from the ledger of fires. Nothing is fired here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Hosts, as people see them: how they are treated, what came of it, and rules for them."""
+"""Hosts, as people see them: how they are treated, what came of it, and rules for them.
+
+Run by centers. A rule is kept in the store and holds over every agent and run.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What is kept and how much room there is; what was deleted, and what will be; notices."""
+"""What is kept and how much room there is; what was deleted, and what will be; notices.
+
+Run by centers. Only `clean` deletes anything, and it deletes what retention would.
+"""
 
 from __future__ import annotations
 

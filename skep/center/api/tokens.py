@@ -1,4 +1,7 @@
-"""Tokens: made for people and agents, listed, revoked. Only digests are ever kept."""
+"""Tokens: made for people and agents, listed, revoked. Only digests are ever kept.
+
+Run by centers, for admins. A token is shown in one answer and nowhere else, in no log either.
+"""
 
 from __future__ import annotations
 

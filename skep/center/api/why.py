@@ -1,4 +1,7 @@
-"""Why something does not run: what it waits for, and what will free it."""
+"""Why something does not run: what it waits for, and what will free it.
+
+Run by centers: a few short reads, then pure reasoning. Asking changes nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,4 @@
-"""The kinds `python` and `shell`: user code in warm, boxed child processes of an agent."""
+"""The kinds `python` and `shell`: user code in warm, boxed child processes of an agent.
+
+An agent's process must never run a line of it.
+"""

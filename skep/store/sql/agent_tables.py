@@ -1,4 +1,7 @@
-"""The table of orders to agents, beside `agents` in `tables.py`. Run by centers only."""
+"""The table of orders to agents, beside `agents` in `tables.py`. Run by centers only.
+
+Migrations make the tables; a column that is added here is added there too.
+"""
 
 from __future__ import annotations
 

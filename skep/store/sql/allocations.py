@@ -1,4 +1,7 @@
-"""Allocations: which agents were chosen for a run. Answers `Allocations`; centers only."""
+"""Allocations: which agents were chosen for a run. Answers `Allocations`; centers only.
+
+An allocation is written once for a run, whoever asks again; changes of it leave their reason.
+"""
 
 from __future__ import annotations
 

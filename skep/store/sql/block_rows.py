@@ -1,4 +1,7 @@
-"""Making and reading block rows: what packing, leasing and settling share."""
+"""Making and reading block rows: what packing, leasing and settling share.
+
+Run by centers only, inside somebody's transaction: nothing here begins or ends one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Small tables around the work: alerts, segments. Run by centers only."""
+"""Small tables around the work: alerts, segments. Run by centers only.
+
+An alert is one row per kind and subject, however often it is raised.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The dispatcher's own table: its log. Part of the schema in `tables.py`."""
+"""The dispatcher's own table: its log. Part of the schema in `tables.py`.
+
+Run by centers only; migrations make the table.
+"""
 
 from __future__ import annotations
 

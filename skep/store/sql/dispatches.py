@@ -1,4 +1,7 @@
-"""The dispatch log in SQL. Answers `Dispatches`; run by centers only."""
+"""The dispatch log in SQL. Answers `Dispatches`; run by centers only.
+
+Rows are written some at a time and go by age. Losing one loses no work.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The tables of generators, beside those of `tables.py`. Run by centers only."""
+"""The tables of generators, beside those of `tables.py`. Run by centers only.
+
+Migrations make the tables; a column that is added here is added there too.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Runs. Answers `Runs` of `store/ports.py`; run by centers only."""
+"""Runs. Answers `Runs` of `store/ports.py`; run by centers only.
+
+A change of state is legal by `model/states.py` or raises; `hold_run` keeps a run in its state for
+a transaction that depends on it.
+"""
 
 from __future__ import annotations
 

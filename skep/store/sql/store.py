@@ -1,4 +1,7 @@
-"""The SQL store put together, and its schema brought up to date. Run by centers only."""
+"""The SQL store put together, and its schema brought up to date. Run by centers only.
+
+It opens, joins and closes; what each table promises stands in its own module.
+"""
 
 from __future__ import annotations
 

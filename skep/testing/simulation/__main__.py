@@ -1,4 +1,7 @@
-"""`python -m skep.testing.simulation [--seed S] [--seeds N]`: one JSON line per seed."""
+"""`python -m skep.testing.simulation [--seed S] [--seeds N]`: one JSON line per seed.
+
+It ends at the first seed whose ledger does not add up, with exit code 1 and the reason.
+"""
 
 from __future__ import annotations
 

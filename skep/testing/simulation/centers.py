@@ -1,4 +1,7 @@
-"""A simulated center: the real rooms over failing borders, killed and started again."""
+"""A simulated center: the real rooms over failing borders, killed and started again.
+
+It shares the store and the bus with the others, as centers do, and forgets the rest when killed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Messages between agents, clients and centers: lost, doubled, delayed, never changed."""
+"""Messages between agents, clients and centers: lost, doubled, delayed, never changed.
+
+Chance comes from the seed. A message that is lost may have been obeyed: nobody is told.
+"""
 
 from __future__ import annotations
 

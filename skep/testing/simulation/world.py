@@ -1,4 +1,7 @@
-"""Virtual time and its events, and a way to run async rooms without an event loop."""
+"""Virtual time and its events, and a way to run async rooms without an event loop.
+
+No thread, no sleep, no clock of the machine: a seed gives the same events every time.
+"""
 
 from __future__ import annotations
 
