@@ -381,7 +381,7 @@ class Agent:
     async def _close_idle(self) -> None:
         idle = self._settings.idle_close
         while True:
-            await self._clock.sleep(max(idle / 4, STEP))
+            await self._clock.sleep(max(min(idle / 4, 2.0), STEP))
             await self.downloaders.close_idle(idle)
 
     async def _keep_jars(self) -> None:

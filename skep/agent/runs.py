@@ -21,6 +21,10 @@ from skep.model.states import Failure
 
 log = logging.getLogger(__name__)
 
+#: Most downloaders that are kept without work: each has a thread and a dozen descriptors, and
+#: a job that fires each second would have them by the hundred.
+RESTING = 64
+
 
 class Refusal:
     """Ends every request at once, as the fault of what was configured."""
@@ -176,11 +180,16 @@ class Downloaders:
         return len(stale)
 
     def _stale(self, idle: float) -> list[str]:
+        """What rests for too long, and of too many that rest those that do so longest."""
         now = self._monotonic()
-        return [
-            run
+        resting = sorted(
+            (opened.used_at, run)
             for run, opened in self._open.items()
-            if now - opened.used_at >= idle and not opened.downloader.active
+            if not opened.downloader.active
+        )
+        over = len(resting) - RESTING
+        return [
+            run for nth, (used_at, run) in enumerate(resting) if nth < over or now - used_at >= idle
         ]
 
     def recall(self, run: str | None) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from skep import errors
 from skep.agent import workspace as workspace_module
-from skep.agent.runs import Downloaders
+from skep.agent.runs import RESTING, Downloaders
 from skep.agent.vitals import Gauge, describe
 from skep.agent.workspace import Workspace, agent_id
 from skep.downloaders.ports import Downloader, Fetched
@@ -112,6 +112,20 @@ async def test_one_downloader_per_run_and_a_new_one_for_new_settings() -> None:
     clock.advance(10)
     assert await downloaders.close_idle(10) == 2
     assert (len(downloaders), toy.closed) == (0, 3)
+
+
+async def test_many_short_runs_do_not_leave_a_thread_each() -> None:
+    """Fault 46: of downloaders without work so many are kept, and those that were used last."""
+    toy, clock = ToyKind(), ManualClock()
+    downloaders = Downloaders({"toy": toy}, clock.monotonic)
+    for number in range(RESTING + 36):
+        clock.advance(0.01)
+        downloaders.of(f"run-{number}", TOY_RUN)
+    assert await downloaders.close_idle(60) == 36
+    assert len(downloaders) == RESTING
+    kept = downloaders.of("run-36", TOY_RUN)
+    assert await downloaders.close_idle(60) == 0
+    assert downloaders.of("run-36", TOY_RUN) is kept
 
 
 class BrokenKind:
