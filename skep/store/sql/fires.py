@@ -1,4 +1,4 @@
-"""Schedules and the ledger of fires. Answers `Fires` of `store/ports.py`; run by centers only.
+"""Schedules and the ledger of fires. Answers `Fires` of `fire_ports.py`; run by centers only.
 
 A due time enters the ledger in the transaction that moves its job's `decided` on, under the
 lock of the schedule's row: two centers cannot both do it, and neither can do half of it.

@@ -1,4 +1,4 @@
-"""Runs of jobs, and which center sees to each. Answers `JobRuns` of `store/ports.py`.
+"""Runs of jobs, and which center sees to each. Answers `JobRuns` of `job_ports.py`.
 
 Run by centers only. Two centers never see to one run: the row's lease decides.
 """

@@ -1,4 +1,4 @@
-"""Job definitions and their history. Answers `Jobs` of `store/ports.py`; centers only.
+"""Job definitions and their history. Answers `Jobs` of `job_ports.py`; centers only.
 
 A revision is written with its change, in one transaction; deleted jobs keep their history.
 """

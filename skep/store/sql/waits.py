@@ -1,4 +1,4 @@
-"""What keeps requests, blocks, runs and hosts waiting. Answers `Waits` of `store/ports.py`.
+"""What keeps requests, blocks, runs and hosts waiting. Answers `Waits` of `wait_ports.py`.
 
 Run by centers only. Everything that grows with the past of a store is counted up to a limit
 or looked at in a sample: a person who asks gets an answer in milliseconds.
