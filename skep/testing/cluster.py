@@ -134,7 +134,7 @@ class Cluster:
             server.start()
         self._make_database()
         for center in self.centers:
-            center.env = self._environment()
+            center.env = self.environment()
             self._stack.callback(center.close)
             center.start()
         self._start_agents()
@@ -149,7 +149,7 @@ class Cluster:
             folder.mkdir(mode=0o700, exist_ok=True)
             known = [*urls[first:], *urls[:first]]
             agent = AgentProcess(folder, known, self.centers[0].agent_token)
-            agent.env = {**self._environment(), "SKEP_AGENT_NAME": folder.name}
+            agent.env = {**self.environment(), "SKEP_AGENT_NAME": folder.name}
             self.agents.append(agent)
             self._stack.callback(agent.close)
             agent.start()
@@ -173,15 +173,16 @@ class Cluster:
     def store_url(self) -> str:
         return f"{self.database.url.rpartition('/')[0]}/{DATABASE}"
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
         """Settings of centers and agents: as shipped, but for where things are."""
         given = {k: v for k, v in os.environ.items() if k.startswith("SKEP_") and k not in OURS}
         return {
             "SKEP_EGRESS_ALLOW": "127.0.0.0/8,::1/128",
+            # A shared folder; whoever wants to try S3 says so.
+            "SKEP_ARCHIVE_URL": str(self.folder / "archive"),
             **given,
             "SKEP_STORE_URL": self.store_url,
             "SKEP_BUS_URL": self.redis.url,
-            "SKEP_ARCHIVE_URL": str(self.folder / "archive"),
         }
 
     # The same ports at each start, as long as nobody else has taken them.

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from skep.testing.cluster import Cluster
 from skep.testing.site import DemoSite
 
 pytestmark = pytest.mark.xdist_group("cluster")
@@ -134,6 +135,19 @@ async def test_a_cluster_works_loses_a_center_and_goes_on_with_its_data(
             assert (second.returncode, "another cluster runs in" in second.stderr) == (1, True)
 
     await asyncio.to_thread(second_life, await asyncio.to_thread(first_life))
+
+
+def test_settings_of_the_environment_hold_but_for_what_is_the_clusters_own(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An archive in S3 can be tried; where database and Redis are, the cluster says."""
+    given = "s3://bucket/folder?endpoint=http://127.0.0.1:1"
+    assert Cluster(folder).environment()["SKEP_ARCHIVE_URL"] == str(folder / "archive")
+    monkeypatch.setenv("SKEP_ARCHIVE_URL", given)
+    monkeypatch.setenv("SKEP_STORE_URL", "sqlite:///elsewhere")
+    held = Cluster(folder).environment()
+    assert held["SKEP_ARCHIVE_URL"] == given
+    assert held["SKEP_STORE_URL"].startswith("postgresql://")
 
 
 def test_a_missing_server_is_named_with_its_package(folder: Path) -> None:
