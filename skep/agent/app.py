@@ -363,10 +363,9 @@ class Agent:
         self.leaser.wake()
 
     def _hand_over(self, run: str | None) -> None:
-        """Unstarted work of a paused run goes back to the center, which keeps it: an agent
-        that held it would need to hear of the end of the pause."""
-        if run is not None:
-            self.leaser.refuse(run)
+        """Unstarted work of a paused run, or of all (None), goes back to the center, which keeps
+        it: an agent that held it would need to hear of the end of the pause."""
+        self.leaser.refuse(run)
         self.holding.withdraw(run)
         self.downloaders.recall(run)
         self.reporter.report_now()

@@ -76,8 +76,8 @@ class Leaser:
         #: A call is under way: blocks may be on their way to us.
         self.asking = False
         self.pace = Pace(clock.monotonic())
-        #: Runs whose unstarted work was given back, and when.
-        self._refused: dict[str, float] = {}
+        #: Runs whose unstarted work was given back, and when; None = of all runs.
+        self._refused: dict[str | None, float] = {}
 
     def want(self) -> int:
         """How many blocks to ask for now."""
@@ -102,9 +102,10 @@ class Leaser:
         """A center has something, or is back: do not sit out the pause."""
         self._wake.ring()
 
-    def refuse(self, run: str) -> None:
-        """A run was paused or released: a block of it may be on its way to us, leased before
-        the center knew. What answers a call from before this moment is given back."""
+    def refuse(self, run: str | None) -> None:
+        """A run was paused or released, or we drain (None): a block may be on its way to us,
+        leased before the center knew. What answers a call from before this moment is given
+        back."""
         now = self._clock.monotonic()
         oldest = now - LEASE_WAIT_MAX - REFUSED_MARGIN
         self._refused = {name: at for name, at in self._refused.items() if at > oldest}
@@ -154,7 +155,7 @@ class Leaser:
             return
         paced = {pace.host: self._holding.gate.learn(pace, now) for pace in reply.sites}
         for leased in reply.blocks:
-            if asked <= self._refused.get(leased.run, -inf):
+            if asked <= max(self._refused.get(name, -inf) for name in (leased.run, None)):
                 self._holding.add(leased, [], keep=False)
             else:
                 self._add(leased, paced)

@@ -56,6 +56,10 @@ class Hub:
         if self._connected.get(agent) == send:
             del self._connected[agent]
 
+    def has(self, agent: str) -> bool:
+        """Whether it is connected here."""
+        return agent in self._connected
+
     @property
     def connected(self) -> list[str]:
         return list(self._connected)

@@ -7,6 +7,7 @@ None of them may end but by cancellation.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -199,7 +200,16 @@ class Loops:
             except msgspec.DecodeError as error:
                 log.warning("a command on the bus cannot be read and is passed over: %s", error)
                 continue
+            await self._look_at(message)
             await services.hub.hear(message)
+
+    async def _look_at(self, message: Addressed) -> None:
+        """What people want of an agent was decided at another center. Once the agent hears of it,
+        it asks here: whoever shall drain must get no work by what was known a second ago."""
+        services, command = self._services, message.command
+        if services.hub.has(message.agent) and (command.order or command.name == "wake"):
+            with contextlib.suppress(SkepError):
+                await services.roster.look(message.agent)
 
     async def _announce(self) -> None:
         """One signal for all the work of a moment: other centers hold waiting agents too."""

@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 import msgspec
+import pytest
 
 from skep.agent.holding import Holding
 from skep.agent.leasing import Leaser
@@ -74,7 +75,10 @@ def test_a_gate_with_a_delay_forgets_nothing_else() -> None:
     assert [gate.take(5.0), gate.take(5.0), gate.take(5.0)] == ["a2", "c2", None]
 
 
-async def test_a_block_that_was_on_its_way_when_its_run_was_paused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("run", ["r", None], ids=["pause", "drain"])
+async def test_a_block_that_was_on_its_way_when_its_run_was_paused(
+    tmp_path: Path, run: str | None
+) -> None:
     """R2: leased before the pause, arrived after it: given back and not begun."""
     clock = ManualClock()
     holding, workspace = Holding(clock.monotonic), Workspace(tmp_path)
@@ -87,7 +91,7 @@ async def test_a_block_that_was_on_its_way_when_its_run_was_paused(tmp_path: Pat
         body = msgspec.msgpack.encode([Work(1, "http://a/")])
         asked = clock.monotonic()
         clock.advance(1.0)
-        leaser.refuse("r")
+        leaser.refuse(run)
         reply = LeaseReply([Leased(1, 1, "r", 1, body)], {"r": RunSettings()})
         await leaser.take(reply, asked)
         assert (holding.blocks, holding.queued) == (1, 0), "held until it is given back"
