@@ -91,6 +91,7 @@ def preview_sheet(view: dict[str, Any]) -> str:
         f"moved      {hashed['moved']:,} of {hashed['keys']:,}; ideal {hashed['ideal']:,.0f}",
         f"imbalance  {hashed['imbalance_before']:.2f} now, {hashed['imbalance_after']:.2f} then",
     ]
+    lines += [f"note       {note}" for note in view["notes"]]
     if hashed["shares"]:
         rows = [(one["agent"], one["before"], one["after"]) for one in hashed["shares"]]
         lines += ["", table(("AGENT", "KEYS NOW", "KEYS THEN"), rows)]

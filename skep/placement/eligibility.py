@@ -62,7 +62,9 @@ def judge(view: AgentView, need: Need, moment: Moment) -> Verdict:
 
 def _failed(view: AgentView, need: Need, moment: Moment) -> Iterator[tuple[str, str]]:
     yield from _unable(view, need, moment)
-    yield from _unwanted(view, need.placement)
+    if need.chosen is None or view.id not in need.chosen:
+        yield from _unwanted(view, need.placement)
+    # Who was chosen keeps the run, whatever becomes of its labels and its memory (C5).
     if need.chosen is not None and view.id not in need.chosen:
         yield "chosen", "others were chosen for this run"
 
@@ -124,7 +126,8 @@ def explain(views: Iterable[AgentView], need: Need, moment: Moment) -> list[Verd
 def shortfall(wanted: int, verdicts: Collection[Verdict]) -> str:
     """A sentence that names what is missing, for a run that cannot start."""
     fit = sum(verdict.fits for verdict in verdicts)
-    head = f"{wanted} agents are needed and {fit} of {len(verdicts)} can be had"
+    needed = "1 agent is" if wanted == 1 else f"{wanted} agents are"
+    head = f"{needed} needed and {fit} of {len(verdicts)} can be had"
     others = [f"{v.name} ({v.rule}: {v.detail})" for v in verdicts if not v.fits]
     more = f"; and {len(others) - 5} more" if len(others) > 5 else ""  # noqa: PLR2004 - enough to see why
     return f"{head}; {'; '.join(others[:5])}{more}" if others else f"{head}; no others are known"

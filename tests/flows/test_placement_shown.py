@@ -91,9 +91,53 @@ async def test_a_preview_tells_what_happens_to_runs(
     view = (await center.admin.get("/api/v1/placement/preview?remove=c")).json()
     effects = {one["run"]: one["effect"] for one in view["runs"]}
     assert effects == {
-        "r": "0 open requests belong to the agent: they wait 7 s for it, then the run stops",
-        "f": "it waits until the agent is back",
+        "r": "no agent of it is left: it waits 7 s for them, then it stops",
+        "f": "it waits until one of its agents is back",
     }
+
+
+async def test_a_preview_of_several_agents_counts_them_together(
+    center: RunningCenter, hands: dict[str, Hand]
+) -> None:
+    """C5: a run is told of once, with who is left when all of them are gone; a run that
+    chooses nobody is told of when nobody else fits."""
+    await open_run(center, "two", {"strategy": "fixed", "n": 2, "group": "eu"})
+    await open_run(center, "three", {"strategy": "fixed", "n": 3})
+    await open_run(center, "eu", {"strategy": "hashed", "group": "eu"})
+    await open_run(center, "all", {"strategy": "hashed"})
+    one = (await center.admin.get("/api/v1/placement/preview?remove=a")).json()
+    several = (await center.admin.get("/api/v1/placement/preview?remove=a,b,a")).json()
+    assert {each["run"]: each["effect"] for each in one["runs"]} == {
+        "two": "1 agent goes on with it",
+        "three": "2 agents go on with it",
+    }
+    assert sorted((each["run"], each["effect"]) for each in several["runs"]) == [
+        ("eu", "nobody else fits: its requests wait until somebody does"),
+        ("three", "1 agent goes on with it"),
+        ("two", "it waits until one of its agents is back"),
+    ]
+
+
+async def test_a_preview_says_who_has_no_keys(
+    center: RunningCenter, hands: dict[str, Hand]
+) -> None:
+    await center.admin.post("/api/v1/agents/a/disable")
+    text = await said(center, "placement", "preview", "--remove", "a", "--add", "b")
+    assert "a has no keys now: a person gives it no work" in text
+    assert "b is there" in text
+
+
+async def test_who_was_chosen_keeps_the_run(center: RunningCenter, hands: dict[str, Hand]) -> None:
+    """C5: labels count when agents are chosen; afterwards nobody says that it may not work."""
+    await center.admin.put("/api/v1/agents/a/labels", {"labels": {"tier": "1"}})
+    await open_run(center, "r", {"strategy": "fixed", "n": 1, "labels": {"tier": "1"}})
+    await center.admin.put("/api/v1/agents/a/labels", {"labels": {"tier": None}})
+    view = (await center.admin.get("/api/v1/runs/r/placement")).json()
+    rules = {one["agent"]: one["rule"] for one in view["verdicts"]}
+    assert rules == {"a": "", "b": "labels", "c": "labels"}
+    await center.put("r", ["http://127.0.0.1/1"])
+    await center.dispatched()
+    assert await hands["a"].uris(await hands["a"].lease(wait=5.0)) == ["http://127.0.0.1/1"]
 
 
 @pytest.mark.parametrize(

@@ -36,8 +36,8 @@ FREE = dict.fromkeys(Lane, (0, 2000))
 
 
 def agent(name: str = "a1", seen: float = NOW - 2, **more: Any) -> AgentView:
-    enabled = more.pop("enabled", True)
-    return AgentView(Registration(name, name, **more), enabled, NOW - 100, seen)
+    enabled, aside = more.pop("enabled", True), more.pop("aside", "")
+    return AgentView(Registration(name, name, **more), enabled, NOW - 100, seen, aside=aside)
 
 
 def fleet(*agents: AgentView, **more: Any) -> Fleet:
@@ -143,6 +143,21 @@ def test_the_agents_that_were_chosen_are_gone() -> None:
     assert reason.code == "no_agent_fits"
     assert "that was chosen for this run: mine, last heard 60 s ago" in reason.text
     assert nobody(fleet(agent("mine"), agent("other")), needs) == []
+
+
+def test_only_those_who_were_chosen_count() -> None:
+    """C5: another agent that fits, or that could be enabled, takes nobody's place."""
+    found = [agent("mine", enabled=False, aside="draining"), agent("other")]
+    needs = placed(frozenset({"mine"}), strategy="fixed", labels={"zone": "eu"})
+    reason = only(nobody(fleet(*found), needs))
+    assert reason.text.endswith("chosen for this run: mine, last heard 2 s ago, draining")
+    assert reason.do[0] == "skep agents enable mine"
+    gone = [agent("mine", NOW - 60), agent("other", enabled=False)]
+    assert "enable other" not in str(only(nobody(fleet(*gone), needs)).do)
+    assert nobody(fleet(agent("mine"), agent("other")), needs) == [], "labels counted at the start"
+    again = placed(frozenset({"mine"}), strategy="chained", when_gone="restart")
+    assert nobody(fleet(agent("mine", NOW - 60), agent("other")), again) == []
+    assert only(nobody(fleet(*gone), again)).code == "agents_disabled"
 
 
 def test_no_live_agent_offers_the_downloader() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 import pytest
 
 from skep.cli.main import skep
@@ -22,6 +23,7 @@ from skep.model.job import Job, JobRun, KeptJob
 from skep.model.lane import Lane
 from skep.model.ledger import Ledger
 from skep.model.manners import Manners, Site
+from skep.model.placement import Placement
 from skep.model.run import Run, RunSettings
 from skep.model.schedule import Overlap, Schedule
 from skep.model.states import RunState
@@ -107,6 +109,16 @@ def test_a_run_without_agents_says_so_first() -> None:
     found = wait(Ledger(9, waiting=4, queued=5), priorities=(3,))
     why = why_run(found, view(agent(NOW - 60), lanes=full))
     assert codes(why) == ["no_live_agent", "lane_full", "in_lane"]
+
+
+def test_nobody_packs_for_agents_that_are_not_there() -> None:
+    """C6: a run with wishes waits unpacked; one that anybody may do is packed at once."""
+    placement = Placement(labels={"zone": "eu"})
+    picky = msgspec.structs.replace(run(), settings=RunSettings(placement=placement))
+    for one, frees in ((picky, "when an agent may have them"), (run(), "within a second")):
+        why = why_run(wait(Ledger(9, waiting=9), run=one, priorities=(5,)), view(agent(NOW - 60)))
+        assert codes(why) == ["no_live_agent", "to_be_packed"]
+        assert frees in why.reasons[1].frees
 
 
 def test_a_run_that_goes_on_says_in_whose_hands_it_is() -> None:

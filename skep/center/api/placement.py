@@ -76,6 +76,8 @@ class PreviewView(msgspec.Struct):
     runs: list[RunEffect]
     #: What the keys are: of a run, or made up.
     of: str
+    #: Of those who would leave or come, who changes nothing for the keys, and why.
+    notes: list[str]
 
 
 class AllocationLine(msgspec.Struct):
@@ -148,9 +150,17 @@ async def show_preview(call: Call) -> PreviewView:
     settings, keys, of = await _keys(call, query.run)
     now = [view.id for view in services.placement.placer.fitting(settings)]
     then = sorted({*now, *add} - set(remove))
-    effects = [await _effect(call, agent) for agent in remove]
-    runs = [effect for found in effects for effect in found]
-    return PreviewView(preview(now, then, keys), runs, of)
+    runs = [*await _of_chosen(call, set(remove)), *await _of_fitting(call, set(remove))]
+    notes = [*_without_keys(call, settings, remove), *(f"{a} is there" for a in add if a in now)]
+    return PreviewView(preview(now, then, keys), runs, of, notes)
+
+
+def _without_keys(call: Call, settings: RunSettings, agents: list[str]) -> list[str]:
+    """Agents that get nothing as it is."""
+    services = call.services
+    found = [view for agent in agents if (view := services.roster.view(agent)) is not None]
+    verdicts = explain(found, need_of(settings), services.placement.placer.moment)
+    return [f"{one.agent} has no keys now: {one.detail}" for one in verdicts if not one.fits]
 
 
 def _names(text: str) -> list[str]:
@@ -173,34 +183,55 @@ async def _keys(call: Call, name: str) -> tuple[RunSettings, list[str], str]:
     return settings, [f"key-{n}" for n in range(SAMPLE)], f"{SAMPLE} made-up keys"
 
 
-async def _effect(call: Call, agent: str) -> list[RunEffect]:
-    store = call.services.store
-    found = await store.allocations.of_agent(agent, ALLOCATIONS_LIMIT)
+async def _of_chosen(call: Call, gone: set[str]) -> list[RunEffect]:
+    """What becomes of runs that have chosen any of these agents, when all of them leave."""
+    allocations = call.services.store.allocations
+    lists = [await allocations.of_agent(agent, ALLOCATIONS_LIMIT) for agent in sorted(gone)]
+    found = {one.run: one for each in lists for one in each if one.released_at is None}
     effects: list[RunEffect] = []
-    for one in found:
-        if one.released_at is not None or agent not in one.agents:
+    for one in found.values():
+        lost = gone.intersection(one.agents)
+        if not lost:
             continue
         belonging = 0
         if one.settings.placement.strategy == "chained":
-            belonging = await store.allocations.belonging(one.run, agent)
+            belonging = sum([await allocations.belonging(one.run, agent) for agent in lost])
         words = one.settings.placement.in_words()
-        effects.append(RunEffect(one.run, words, _consequence(one, agent, belonging)))
+        effects.append(RunEffect(one.run, words, _consequence(one, lost, belonging)))
     return effects
 
 
-def _consequence(allocation: Allocation, agent: str, belonging: int) -> str:
+def _consequence(allocation: Allocation, lost: set[str], belonging: int) -> str:
     placement = allocation.settings.placement
-    left = len([one for one in allocation.agents if one != agent])
+    left = len([one for one in allocation.agents if one not in lost])
+    on = "1 agent goes on" if left == 1 else f"{left} agents go on"
     if placement.strategy == "fixed":
-        return f"{left} agents go on with it" if left else "it waits until the agent is back"
+        return f"{on} with it" if left else "it waits until one of its agents is back"
     if not belonging and left:
-        return f"nothing belongs to the agent; {left} others go on"
+        return f"nothing belongs to whoever leaves; {on}"
     then = {
         "stop": "the run stops",
-        "wait": f"they wait {placement.patience:g} s for it, then the run stops",
+        "wait": f"it waits {placement.patience:g} s for them, then it stops",
         "restart": "their chains begin again on another agent",
     }
-    return f"{belonging} open requests belong to the agent: {then[placement.when_gone]}"
+    theirs = "1 open request belongs" if belonging == 1 else f"{belonging} open requests belong"
+    why = f"{theirs} to whoever leaves" if belonging else "no agent of it is left"
+    return f"{why}: {then[placement.when_gone]}"
+
+
+async def _of_fitting(call: Call, gone: set[str]) -> list[RunEffect]:
+    """Runs that choose nobody, and for which nobody else would fit."""
+    placer = call.services.placement.placer
+    await placer.refresh()
+    effects: list[RunEffect] = []
+    for one in placer.open:
+        placement = one.settings.placement
+        if placement.strategy in {"any", "hashed"}:
+            fit = {view.id for view in placer.fitting(one.settings)}
+            if fit and not fit - gone:
+                effect = "nobody else fits: its requests wait until somebody does"
+                effects.append(RunEffect(one.run, placement.in_words(), effect))
+    return effects
 
 
 async def list_allocations(call: Call) -> AllocationsOf:

@@ -65,7 +65,8 @@ def _held(text: str, run: str, agent: str, asked: Placement, count: int) -> Reas
     then = {
         "stop": "the run stops, as it was told to, unless the agent is back at once",
         "wait": f"the agent's return; after {asked.patience:g} s the run stops",
-        "restart": "its chain begins again on another agent",
+        "restart": "its chain begins again on another agent; when none can be had for"
+        f" {asked.patience:g} s, the run stops",
     }
     return Reason(
         "chain_held",

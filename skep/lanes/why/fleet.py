@@ -107,14 +107,39 @@ def nobody(fleet: Fleet, needs: Needs) -> list[Reason]:
                 facts={"agents": 0},
             )
         ]
+    if needs.need.chosen is not None:
+        return _chosen_away(fleet, needs.need, needs.need.chosen)
+    return _none_of_all(fleet, needs.need)
+
+
+def _chosen_away(fleet: Fleet, need: Need, chosen: frozenset[str]) -> list[Reason]:
+    """Of a run that has chosen its agents nobody else is asked, but where chains begin again."""
+    known = [view for view in fleet.alive() if view.id in chosen]
+    if any(view.enabled or view.cordoned for view in known):
+        return []
+    if need.placement.strategy == "chained" and need.placement.when_gone == "restart":
+        return _none_of_all(fleet, msgspec.structs.replace(need, chosen=None))
+    shown = ", ".join(_chosen(fleet, name) for name in sorted(chosen)[:SHOWN])
+    more = f", and {len(chosen) - SHOWN} more" if len(chosen) > SHOWN else ""
+    return [
+        Reason(
+            "no_agent_fits",
+            f"nobody works that was chosen for this run: {shown or 'nobody was'}{more}",
+            "it goes on when one of them does; nobody else is asked",
+            do=(*(f"skep agents enable {view.id}" for view in known[:SHOWN]), "skep agents"),
+            facts={"placement": need.placement.in_words(), "chosen": sorted(chosen)},
+        )
+    ]
+
+
+def _none_of_all(fleet: Fleet, need: Need) -> list[Reason]:
     alive = fleet.alive()
     if not alive:
         return [_all_silent(fleet)]
-    kept = needs.need.chosen or frozenset()
-    enabled = [view for view in alive if view.enabled or (view.cordoned and view.id in kept)]
+    enabled = [view for view in alive if view.enabled]
     if not enabled:
         return [_all_disabled(alive)]
-    return _unfit(fleet, enabled, needs.need)
+    return _unfit(fleet, enabled, need)
 
 
 def _unfit(fleet: Fleet, enabled: Sequence[AgentView], need: Need) -> list[Reason]:
@@ -124,7 +149,7 @@ def _unfit(fleet: Fleet, enabled: Sequence[AgentView], need: Need) -> list[Reaso
         return []
     if all(verdict.rule == "capability" for verdict in verdicts):
         return [_none_offers(fleet, enabled, need.kind)]
-    return [_none_fits(fleet, verdicts, need)]
+    return [_none_fits(verdicts, need)]
 
 
 def _all_silent(fleet: Fleet) -> Reason:
@@ -153,9 +178,9 @@ def _all_disabled(alive: Sequence[AgentView]) -> Reason:
     )
 
 
-def _none_fits(fleet: Fleet, verdicts: Sequence[Verdict], need: Need) -> Reason:
+def _none_fits(verdicts: Sequence[Verdict], need: Need) -> Reason:
     failed = {verdict.rule for verdict in verdicts}
-    wanted = [words for rule, words in _wishes(fleet, need) if rule in failed]
+    wanted = [words for rule, words in _wishes(need) if rule in failed]
     others = "; ".join(f"{one.agent}: {one.detail}" for one in verdicts[:SHOWN])
     more = f"; and {len(verdicts) - SHOWN} more" if len(verdicts) > SHOWN else ""
     return Reason(
@@ -165,13 +190,12 @@ def _none_fits(fleet: Fleet, verdicts: Sequence[Verdict], need: Need) -> Reason:
         do=("skep agents", _START),
         facts={
             "placement": need.placement.in_words(),
-            "chosen": sorted(need.chosen or ()),
             "agents": {one.agent: one.rule for one in verdicts[:100]},
         },
     )
 
 
-def _wishes(fleet: Fleet, need: Need) -> Iterator[tuple[str, str]]:
+def _wishes(need: Need) -> Iterator[tuple[str, str]]:
     """(rule, words) for everything that a run asks of an agent."""
     asked = need.placement
     yield "capability", f"with downloader {need.kind}"
@@ -180,8 +204,6 @@ def _wishes(fleet: Fleet, need: Need) -> Iterator[tuple[str, str]]:
     labels = ", ".join(f"{name}={value}" for name, value in sorted(asked.labels.items()))
     yield "labels", f"with label {labels}"
     yield "memory", f"with {asked.memory} MB of free memory"
-    chosen = ", ".join(_chosen(fleet, name) for name in sorted(need.chosen or ())[:SHOWN])
-    yield "chosen", f"that was chosen for this run: {chosen or 'none'}"
 
 
 def _chosen(fleet: Fleet, name: str) -> str:

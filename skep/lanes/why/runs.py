@@ -71,9 +71,10 @@ def _stuck(wait: RunWait, view: View, care: Care | None) -> Iterable[Reason]:
         yield from _nothing_open(wait, view.now, care)
         return
     placement = wait.run.settings.placement
-    yield from chains_of_run(view.belonging, wait.run.id, placement, view.fleet)
-    yield from obstacles(view.fleet, needs_of(wait.run.settings, chosen=view.chosen))
-    yield from _waiting(wait, view)
+    held = chains_of_run(view.belonging, wait.run.id, placement, view.fleet)
+    missing = obstacles(view.fleet, needs_of(wait.run.settings, chosen=view.chosen))
+    yield from (*held, *missing)
+    yield from _waiting(wait, view, packed=placement.plain or not (held or missing))
     yield from _delayed(wait, view)
     if ledger.queued:
         yield _queued(ledger.queued)
@@ -99,7 +100,8 @@ def _in_hand(hand: InHand, view: View) -> Reason:
     return Reason("leased" if alive else "agent_silent", text, frees, facts=facts)
 
 
-def _waiting(wait: RunWait, view: View) -> Iterable[Reason]:
+def _waiting(wait: RunWait, view: View, *, packed: bool) -> Iterable[Reason]:
+    """`packed`: the dispatcher has somebody to pack them for, or need not know."""
     lanes = view.fleet.lanes
     if not wait.ledger.waiting or lanes is None:
         return
@@ -113,7 +115,9 @@ def _waiting(wait: RunWait, view: View) -> Iterable[Reason]:
         yield Reason(
             "to_be_packed",
             f"{being(wait.ledger.waiting, 'request')} waiting to be packed into blocks",
-            "the dispatcher takes them within a second, runs by turns",
+            "the dispatcher takes them within a second, runs by turns"
+            if packed
+            else "the dispatcher takes them when an agent may have them",
             facts={"requests": wait.ledger.waiting},
         )
 
