@@ -43,17 +43,6 @@ def frame_end(data: bytes, start: int = 0) -> int:
     return end
 
 
-def are_whole_frames(data: bytes) -> bool:
-    """Whether `data` is nothing but complete frames: a cheap look before it is appended."""
-    position = 0
-    try:
-        while position < len(data):
-            position = frame_end(data, position)
-    except Malformed:
-        return False
-    return True
-
-
 def _parameters(data: bytes, start: int) -> zstandard.FrameParameters:
     if data[start : start + len(_MAGIC)] != _MAGIC:
         raise Malformed("the archive has no zstd frame at this place")

@@ -14,8 +14,6 @@ import msgspec
 #: Characters of the text; what follows is hardly ever what failures have in common.
 TEXT_LIMIT = 300
 _DIGEST_BYTES = 6
-#: For requests that died before faults were noted.
-UNSORTED = 0
 
 _PARTICULARS = re.compile(
     r"(?P<url>\b[a-z][a-z0-9+.-]*://[^\s'\"`<>]+)"

@@ -25,7 +25,6 @@ from skep.streams.thread import OneThread
 Document = dict[str, Any]
 Operation = ReplaceOne[Document] | UpdateOne
 INT_LIMIT = 2**63
-DUPLICATE = 11000
 AUTHENTICATION_FAILED = 18
 UNAUTHORIZED = 13
 

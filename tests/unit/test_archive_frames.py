@@ -20,7 +20,7 @@ from skep.archive.frames import (
     split_request,
     split_response,
 )
-from skep.archive.walk import are_whole_frames, content_size, frame_end
+from skep.archive.walk import content_size, frame_end
 from skep.errors import Malformed, TooLarge
 from skep.testing.clock import ManualClock
 
@@ -260,17 +260,19 @@ def test_each_record_is_one_frame_that_knows_its_size(body: bytes) -> None:
     assert content_size(frames) == len(first)
     assert zstandard.get_frame_parameters(frames).has_checksum
     assert frame_end(frames, end) == len(frames)
-    assert are_whole_frames(frames)
 
 
 def test_a_torn_frame_is_never_taken_for_whole() -> None:
     frames = new_maker().exchange_frames(PAGE)
     end = frame_end(frames)
-    whole = [size for size in range(len(frames) + 1) if are_whole_frames(frames[:size])]
-    assert whole == [0, end, len(frames)]
     for size in range(1, end):
         with pytest.raises(Malformed):
+            frame_end(frames[:size])
+        with pytest.raises(Malformed):
             read_records(frames[:size])
+    for size in range(end + 1, len(frames)):
+        with pytest.raises(Malformed):
+            frame_end(frames[:size], end)
 
 
 def test_a_flipped_bit_never_changes_a_record() -> None:
