@@ -38,7 +38,7 @@ from skep.model.agent import Registration, Vitals
 from skep.model.block import Held
 from skep.model.run import RunSettings
 from skep.runtime.clock import Clock
-from skep.settings import Settings
+from skep.settings import Settings, SiteSettings
 from skep.wire.client import CenterClient
 from skep.wire.messages import Command, HeartbeatReply, Registered
 
@@ -82,13 +82,7 @@ class Agent:
         self.workspace = Workspace(folder)
         self.session = Session(folder)
         self.outbox = Outbox(folder / "outbox", self._settings.outbox_bytes)
-        sites = settings.sites
-        gate: SiteGate[Gated] = SiteGate(
-            adaptive=sites.adaptive,
-            breaker_after=sites.breaker_after,
-            crawl_delay_cap=sites.crawl_delay_cap,
-        )
-        self.holding = Holding(clock.monotonic, gate)
+        self.holding = Holding(clock.monotonic, _gate(settings.sites))
         self.jars = Jars(folder, lambda run: self.workspace.settings_of(run) is not None)
         self.downloaders = Downloaders(kinds, clock.monotonic, self.jars)
         pulse = Pulse(
@@ -389,3 +383,11 @@ class Agent:
             await self._clock.sleep(JARS_EVERY)
             await self.downloaders.note()
             await asyncio.to_thread(self.jars.save)
+
+
+def _gate(sites: SiteSettings) -> SiteGate[Gated]:
+    return SiteGate(
+        adaptive=sites.adaptive,
+        breaker_after=sites.breaker_after,
+        crawl_delay_cap=sites.crawl_delay_cap,
+    )

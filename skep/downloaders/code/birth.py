@@ -104,17 +104,7 @@ def give_birth(isolation: Isolation, scratch: int, uid: int, *, network: bool) -
     door = network and isolation.boxed
     try:
         command = isolation.command(theirs.fileno(), scratch, door=door, info_fd=info_theirs)
-        home = SCRATCH if folder is None else str(folder)
-        process = subprocess.Popen(  # noqa: S603 - our own arguments
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env={**ENVIRONMENT, "HOME": home, "TMPDIR": home},
-            cwd=folder or "/",
-            pass_fds=(theirs.fileno(), info_theirs),
-            start_new_session=True,
-        )
+        process = _start(command, folder, (theirs.fileno(), info_theirs))
     except OSError as error:
         ours.close()
         os.close(info)
@@ -136,6 +126,23 @@ def give_birth(isolation: Isolation, scratch: int, uid: int, *, network: bool) -
         if process.stderr is not None:
             process.stderr.close()
     return child
+
+
+def _start(
+    command: list[str], folder: Path | None, fds: tuple[int, ...]
+) -> subprocess.Popen[bytes]:
+    """Nothing of our environment, no terminal, a session of its own; raises OSError."""
+    home = SCRATCH if folder is None else str(folder)
+    return subprocess.Popen(  # noqa: S603 - our own arguments
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={**ENVIRONMENT, "HOME": home, "TMPDIR": home},
+        cwd=folder or "/",
+        pass_fds=fds,
+        start_new_session=True,
+    )
 
 
 def _folder(uid: int) -> Path:

@@ -44,25 +44,8 @@ def new_blocks(
     """READY blocks of these requests, whose rows now point at them; returns their ids."""
     if not contents:
         return []
-    rows = [
-        {
-            "run": run,
-            "priority": priority,
-            "state": int(BlockState.READY),
-            "token": 0,
-            "losses": losses,
-            "agent": "",
-            "target": target,
-            "lease_until": 0.0,
-            "size": len(content.ids),
-            "open": len(content.ids),
-            "failed": 0,
-            "collected": 0,
-            "created_at": now,
-            "expires_at": content.expires_at,
-        }
-        for content in contents
-    ]
+    common = {"run": run, "priority": priority, "losses": losses, "target": target}
+    rows = [{**common, **_ready(content, now)} for content in contents]
     made = tx.dialect.insert_numbered(tx.connection, blocks, rows)
     bodies = [(block, content.body) for block, content in zip(made, contents, strict=True)]
     tx.dialect.insert_many(tx.connection, block_bodies, ("block", "body"), bodies)
@@ -70,6 +53,22 @@ def new_blocks(
     tx.dialect.assign(tx.connection, members)
     note_history(tx, made, BlockState.READY, now, detail)
     return made
+
+
+def _ready(content: Packed, now: float) -> dict[str, Any]:
+    """Columns of a block that nobody has taken yet."""
+    return {
+        "state": int(BlockState.READY),
+        "token": 0,
+        "agent": "",
+        "lease_until": 0.0,
+        "size": len(content.ids),
+        "open": len(content.ids),
+        "failed": 0,
+        "collected": 0,
+        "created_at": now,
+        "expires_at": content.expires_at,
+    }
 
 
 def note_history(
