@@ -14,11 +14,16 @@ from skep.testing.figures import Row
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "test-your-fleet.md"
 
 
+def blocks(language: str) -> list[str]:
+    """All that a reader would copy; settings too, because a file without them does not run."""
+    pattern = rf"^```{language}\n(.*?)^```$"
+    return re.findall(pattern, PAGE.read_text(), re.MULTILINE | re.DOTALL)
+
+
 def test_the_examples_of_the_page_pass_and_tell_their_figures(tmp_path: Path) -> None:
     """Faults 3, 22, 29, as a user would try them."""
-    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    (tmp_path / "test_fleet.py").write_text("\n\n".join(blocks))
-    (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n")
+    (tmp_path / "test_fleet.py").write_text("\n\n".join(blocks("python")))
+    (tmp_path / "pytest.ini").write_text("\n".join(blocks("ini")))
     plugins = ["-p", "skep.testing.figures", "-p", "no:schemathesis", "-p", "no:cacheprovider"]
     table = tmp_path / "table.json"
     words = [sys.executable, "-m", "pytest", "-q", *plugins, f"--faults-json={table}"]
