@@ -6,7 +6,7 @@ For tests of placement, with a real center over real HTTP. Nothing is ever downl
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,6 +15,14 @@ from skep.model.block import BlockReport, Leased
 from skep.model.request import Outcome
 from skep.testing.centers import HandAgent, RunningCenter, works_of
 from skep.wire.messages import Heartbeat, LeaseAsk, LeaseReply, Register
+
+SITE = "http://127.0.0.1"
+#: Agents are dead after three seconds; nobody waits for agents that do not come.
+PLACING: Mapping[str, float] = {
+    "center_alive_after": 3.0,
+    "center_sweep_every": 0.1,
+    "center_allocate_wait": 0.0,
+}
 
 
 class Hand:
@@ -81,6 +89,12 @@ async def joining(center: RunningCenter) -> AsyncIterator[Callable[..., Awaitabl
     finally:
         for hand in hands:
             await hand.die()
+
+
+async def fill(center: RunningCenter, run: str, count: int = 20) -> None:
+    """Requests into a run, and from there into the lanes."""
+    await center.put(run, [f"{SITE}/{run}/{n}" for n in range(count)])
+    await center.dispatched()
 
 
 async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 15.0) -> float:

@@ -16,10 +16,12 @@ them together with a site and a client.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +157,18 @@ class AgentProcess(SkepProcess):
 
     def _answers(self, port: int) -> bool:  # noqa: ARG002 - it tells in its log
         return any("registered at" in line for line in self.said())
+
+
+@asynccontextmanager
+async def running_centers(
+    folder: Path, env: Mapping[str, str], count: int
+) -> AsyncIterator[list[CenterProcess]]:
+    """So many centers of one test, one after the other; on an event loop."""
+    with ExitStack() as stack:
+        centers = [CenterProcess(folder / f"c{number}", env) for number in range(count)]
+        for center in centers:
+            await asyncio.to_thread(stack.enter_context, center)
+        yield centers
 
 
 class JoinedAgent(AgentProcess):

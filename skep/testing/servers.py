@@ -21,7 +21,7 @@ import pwd
 import signal
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from skep.testing.private import (
     HOST,
@@ -261,11 +261,10 @@ class Nginx(Server):
         )
 
 
-class Tinyproxy(Server):
-    """An HTTP proxy, with a user and a password if they are given."""
+class Proxy(Server):
+    """One that asks for a user and a password if they are given."""
 
-    package = "tinyproxy"
-    program = "tinyproxy"
+    scheme: ClassVar[str]
 
     def __init__(self, folder: Path | None = None, *, user: str = "", password: str = "") -> None:
         super().__init__(folder)
@@ -274,7 +273,15 @@ class Tinyproxy(Server):
     @property
     def url(self) -> str:
         login = f"{self.user}:{self.password}@" if self.user else ""
-        return f"http://{login}{HOST}:{self.port}"
+        return f"{self.scheme}://{login}{HOST}:{self.port}"
+
+
+class Tinyproxy(Proxy):
+    """An HTTP proxy."""
+
+    package = "tinyproxy"
+    program = "tinyproxy"
+    scheme = "http"
 
     def _command(self, port: int) -> list[str]:
         login = f"BasicAuth {self.user} {self.password}\n" if self.user else ""
@@ -283,20 +290,12 @@ class Tinyproxy(Server):
         return [self._binary, "-d", "-c", str(configuration)]
 
 
-class Microsocks(Server):
-    """A SOCKS5 proxy, with a user and a password if they are given."""
+class Microsocks(Proxy):
+    """A SOCKS5 proxy."""
 
     package = "microsocks"
     program = "microsocks"
-
-    def __init__(self, folder: Path | None = None, *, user: str = "", password: str = "") -> None:
-        super().__init__(folder)
-        self.user, self.password = user, password
-
-    @property
-    def url(self) -> str:
-        login = f"{self.user}:{self.password}@" if self.user else ""
-        return f"socks5h://{login}{HOST}:{self.port}"
+    scheme = "socks5h"
 
     def _command(self, port: int) -> list[str]:
         login = ["-u", self.user, "-P", self.password] if self.user else []

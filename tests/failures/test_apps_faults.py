@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import pytest
 
 from skep.testing.app_hand import AppHand
 from skep.testing.centers import Caller
-from skep.testing.processes import CenterProcess
+from skep.testing.processes import CenterProcess, running_centers
 from skep.wire.messages import AppLog, AppLogReply
 
 SECONDS = 60.0
@@ -27,14 +27,11 @@ DOCUMENT = {"name": "app", "app": {"image": "example.org/app:1", "lost_seconds":
 async def ground(
     folder: Path, env: Mapping[str, str], count: int
 ) -> AsyncIterator[tuple[list[CenterProcess], aiohttp.ClientSession]]:
-    with ExitStack() as stack:
-        centers = [CenterProcess(folder / f"c{n}", {**JOBS, **env}) for n in range(count)]
-        for center in centers:
-            await asyncio.to_thread(stack.enter_context, center)
-        async with aiohttp.ClientSession(
-            auto_decompress=False, skip_auto_headers=["Content-Type"]
-        ) as session:
-            yield centers, session
+    async with (
+        running_centers(folder, {**JOBS, **env}, count) as centers,
+        aiohttp.ClientSession(auto_decompress=False, skip_auto_headers=["Content-Type"]) as session,
+    ):
+        yield centers, session
 
 
 def admin(center: CenterProcess, session: aiohttp.ClientSession) -> Caller:

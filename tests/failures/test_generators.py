@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,7 +16,7 @@ import pytest
 
 from skep.runtime.clock import SystemClock
 from skep.testing.centers import running_center
-from skep.testing.processes import CenterProcess
+from skep.testing.processes import CenterProcess, running_centers
 from skep.wire.client import CenterClient
 
 SECONDS = 90.0
@@ -99,12 +99,7 @@ class Ground:
 
 @asynccontextmanager
 async def ground(folder: Path, env: Mapping[str, str], count: int) -> AsyncIterator[Ground]:
-    with ExitStack() as stack:
-        centers = []
-        for number in range(count):
-            center = CenterProcess(folder / f"c{number}", {**JOBS, **env})
-            await asyncio.to_thread(stack.enter_context, center)
-            centers.append(center)
+    async with running_centers(folder, {**JOBS, **env}, count) as centers:
         urls = [center.url for center in centers]
         token = centers[0].admin_token
         async with CenterClient(urls, token, SystemClock(), Random(5)) as client:

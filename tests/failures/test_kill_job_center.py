@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 
 from skep.runtime.clock import SystemClock
-from skep.testing.processes import AgentProcess, CenterProcess
+from skep.testing.processes import AgentProcess, CenterProcess, running_centers
 from skep.testing.site import DemoSite
 from skep.wire.client import CenterClient
 
@@ -97,21 +97,17 @@ class Ground:
 
 @asynccontextmanager
 async def ground(folder: Path, env: Mapping[str, str], count: int) -> AsyncIterator[Ground]:
-    with ExitStack() as stack:
-        centers = []
-        for number in range(count):
-            center = CenterProcess(folder / f"c{number}", {**JOBS, **env})
-            await asyncio.to_thread(stack.enter_context, center)
-            centers.append(center)
+    async with running_centers(folder, {**JOBS, **env}, count) as centers:
         urls = [center.url for center in centers]
-        agent = AgentProcess(folder / "agent", urls, centers[0].agent_token)
-        await asyncio.to_thread(stack.enter_context, agent)
         rng = Random(5)
-        async with (
-            DemoSite(pages=PAGES, latency=0.05) as site,
-            CenterClient(urls, centers[0].admin_token, SystemClock(), rng) as client,
-        ):
-            yield Ground(centers, client, site)
+        with ExitStack() as stack:
+            agent = AgentProcess(folder / "agent", urls, centers[0].agent_token)
+            await asyncio.to_thread(stack.enter_context, agent)
+            async with (
+                DemoSite(pages=PAGES, latency=0.05) as site,
+                CenterClient(urls, centers[0].admin_token, SystemClock(), rng) as client,
+            ):
+                yield Ground(centers, client, site)
 
 
 async def test_a_spider_ends_with_its_center_and_comes_back_with_it(tmp_path: Path) -> None:

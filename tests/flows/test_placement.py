@@ -12,18 +12,14 @@ import pytest
 
 from skep.model.agent import Vitals
 from skep.testing.centers import RunningCenter, running_center
-from skep.testing.hands import Hand, agents_of, joining, open_run, until
+from skep.testing.hands import PLACING, SITE, Hand, agents_of, fill, joining, open_run, until
 from skep.wire.messages import Command
-
-SITE = "http://127.0.0.1"
 
 
 @pytest.fixture
 async def center(tmp_path: Path) -> AsyncIterator[RunningCenter]:
     """Agents are dead after three seconds; nobody waits for agents that do not come."""
-    async with running_center(
-        tmp_path, center_alive_after=3.0, center_sweep_every=0.1, center_allocate_wait=0.0
-    ) as running:
+    async with running_center(tmp_path, **PLACING) as running:
         yield running
 
 
@@ -31,11 +27,6 @@ async def center(tmp_path: Path) -> AsyncIterator[RunningCenter]:
 async def fleet(center: RunningCenter) -> AsyncIterator[Callable[..., Awaitable[Hand]]]:
     async with joining(center) as join:
         yield join
-
-
-async def fill(center: RunningCenter, run: str, count: int = 20) -> None:
-    await center.put(run, [f"{SITE}/{run}/{n}" for n in range(count)])
-    await center.dispatched()
 
 
 async def test_fixed_agents_keep_the_run(center: RunningCenter, fleet: Any) -> None:

@@ -10,20 +10,16 @@ from typing import Any
 import pytest
 
 from skep.testing.centers import RunningCenter, running_center, works_of
-from skep.testing.hands import Hand, agents_of, joining, open_run, until
+from skep.testing.hands import PLACING, SITE, Hand, agents_of, joining, open_run, until
 
-SITE = "http://127.0.0.1"
-#: Long enough for a machine that is busy with other things.
-ALIVE_AFTER = 3.0
+ALIVE_AFTER = PLACING["center_alive_after"]
 #: What noticing and deciding may take beyond it; far less than a lease or a patience.
 SOON = 10.0
 
 
 @pytest.fixture
 async def center(tmp_path: Path) -> AsyncIterator[RunningCenter]:
-    async with running_center(
-        tmp_path, center_alive_after=ALIVE_AFTER, center_sweep_every=0.1, center_allocate_wait=0.0
-    ) as running:
+    async with running_center(tmp_path, **PLACING) as running:
         yield running
 
 

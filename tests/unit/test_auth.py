@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -21,19 +21,9 @@ from skep.center.auth import (
 from skep.center.live import RESTING, RESTING_SECONDS, Addressed, Hub
 from skep.errors import ConfigurationError, Forbidden, InvalidInput, Unauthorized
 from skep.model.token import FoundToken
-from skep.settings import StoreSettings
 from skep.store.ports import Store
-from skep.store.registry import open_store
 from skep.testing.clock import ManualClock
 from skep.wire.messages import Command
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    opened = open_store(f"sqlite:///{tmp_path / 'skep.db'}", StoreSettings())
-    await opened.open()
-    yield opened
-    await opened.close()
 
 
 @pytest.fixture

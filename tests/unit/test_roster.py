@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -11,20 +9,11 @@ import pytest
 from skep.errors import Fenced, UnknownAgent
 from skep.model.agent import Registration, Vitals
 from skep.placement.roster import Roster
-from skep.settings import CenterSettings, StoreSettings
+from skep.settings import CenterSettings
 from skep.store.ports import Store
-from skep.store.registry import open_store
 from skep.testing.clock import ManualClock
 
 SETTINGS = CenterSettings()
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    opened = open_store(f"sqlite:///{tmp_path / 'skep.db'}", StoreSettings())
-    await opened.open()
-    yield opened
-    await opened.close()
 
 
 @pytest.fixture

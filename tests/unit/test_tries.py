@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from skep.center.auth import Auth, Identity, Role
 from skep.center.tries import ADDRESSES, Tries, household
 from skep.errors import TooManyTries, Unauthorized
 from skep.model.token import Grant
-from skep.settings import StoreSettings
 from skep.store.ports import Store
-from skep.store.registry import open_store
 from skep.testing.clock import ManualClock
 
 HERE, THERE = "198.51.100.7", "198.51.100.8"
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    opened = open_store(f"sqlite:///{tmp_path / 'skep.db'}", StoreSettings())
-    await opened.open()
-    yield opened
-    await opened.close()
 
 
 @pytest.fixture
