@@ -282,10 +282,13 @@ class Control:
 
     async def _driven_elsewhere(self, run: str) -> bool:
         try:
-            driver = (await self._store.waits.run(run)).driver
+            found = await self._store.waits.run(run)
         except UnknownRun:
             return False
-        if driver is None or driver.patience is None:
+        driver = found.driver
+        # A driver ends with its run: nobody is there who could hear that it goes on.
+        over = found.run.state not in {RunState.RUNNING, RunState.PAUSED}
+        if driver is None or driver.patience is None or over:
             return False
         silent = self._clock.now() - driver.heard_at
         return silent <= (driver.patience or DRIVER_SILENT)

@@ -34,7 +34,7 @@ def prefix_of(uri: str) -> str:
     """The URI up to the first folder of its path: `https://a.example/blog/`."""
     parts = urlsplit(uri)
     folder, slash, _ = parts.path.lstrip("/").partition("/")
-    return f"{parts.scheme}://{parts.netloc}/{folder}/" if slash else f"{uri.partition('?')[0]}"
+    return f"{parts.scheme}://{parts.netloc.lower()}/{folder}{slash}"
 
 
 def repository_of(uri: str) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from skep.testing.centers import RunningCenter, running_center
+from skep.model.block import BlockReport
+from skep.model.request import Outcome
+from skep.testing.centers import RunningCenter, running_center, works_of
 from skep.testing.hands import Hand, agents_of, joining, open_run, until
 
 SITE = "http://127.0.0.1"
@@ -132,3 +135,24 @@ async def test_what_it_has_in_its_hands_it_may_end(
     await center.services.placement.overseer.step()
     assert (await center.services.store.runs.get("chain")).state == "running"
     await hands[chosen].finish(block)
+
+
+async def test_pages_of_what_was_given_back_are_counted_once(
+    center: RunningCenter, hands: dict[str, Hand]
+) -> None:
+    """A drained agent gives most of a block back: `skep why` counts pages, not blocks."""
+    await center.open_run("web")
+    await fill(center, "web")
+    (block,) = await hands["a"].lease()
+    first = Outcome(works_of(block)[0].id, status=200)
+    await hands["a"].hand.report(BlockReport(block.id, block.token, [first], final=False))
+    back = {"agent": "a", "blocks": [block.held]}
+    assert (await hands["a"].hand.call("giveback", back)).status == 200
+    done = 1
+    async with asyncio.timeout(15):
+        while done < 5:
+            await center.dispatched()
+            for again in await hands["b"].lease():
+                done += len(await hands["b"].finish(again))
+    found = (await center.admin.get("/api/v1/why/runs/web")).json()["reasons"]
+    assert "5 finished pages are not read yet" in [reason["text"] for reason in found]

@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
+from skep.model.states import RunState
 from skep.testing.centers import RunningCenter, running_center
 from skep.testing.fleet import tell
 from skep.testing.job_ground import ENDLESS_GENERATOR, ENDLESS_SPIDER, local_agent
@@ -227,3 +228,14 @@ async def test_nobody_has_to_be_told(tmp_path: Path) -> None:
         await center.open_run("web")
         answer = (await center.admin.post(f"/api/v1/runs/web/pause?wait={WAIT}")).json()
     assert (answer["run"]["state"], answer["reached"]) == ("paused", [])
+
+
+async def test_the_driver_of_a_failed_run_is_not_waited_for(tmp_path: Path) -> None:
+    """R2: it ended with its run, for example because its agent was gone."""
+    async with running_center(tmp_path / "data") as center:
+        opened = await center.admin.post("/requestqueue/web/driver", {"patience": 600})
+        assert opened.status == 200, opened.content
+        store, now = center.services.store, center.services.clock.now()
+        await store.runs.move("web", RunState.FAILED, "its agent is gone", now)
+        answer = (await center.admin.post(f"/api/v1/runs/web/continue?wait={WAIT}")).json()
+        assert (answer["run"]["state"], answer["reached"]) == ("running", [])

@@ -130,6 +130,8 @@ def test_keys() -> None:
     assert key_of(wanted._replace(session=""), "session") == "a.example"
     assert key_of(wanted, "uri") == wanted.uri
     assert prefix_of("https://a.example/top.html?q=1") == "https://a.example/top.html"
+    for same in ("https://a.example", "https://A.example/", "https://a.example?q=1#top"):
+        assert prefix_of(same) == "https://a.example/"
 
 
 def test_chained_holds_back_what_belongs_to_somebody_who_is_away() -> None:

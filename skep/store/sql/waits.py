@@ -19,7 +19,7 @@ from skep.store.sql.chains import AFTER
 from skep.store.sql.conditions import FINISHED_BLOCKS, stored
 from skep.store.sql.database import ACCEPTED, Database
 from skep.store.sql.reap import SPLIT_AFTER
-from skep.store.sql.runs import row_of
+from skep.store.sql.runs import row_of, run_in
 from skep.store.sql.tables import attempts, blocks, drivers, requests, tallies
 from skep.store.sql.wait_rows import (
     block_facts,
@@ -27,7 +27,6 @@ from skep.store.sql.wait_rows import (
     hosts_held,
     in_hands,
     run_by_number,
-    run_in,
 )
 from skep.store.wait_facts import (
     COUNT_LIMIT,
@@ -171,7 +170,8 @@ def _run(connection: sa.Connection, run_id: str) -> RunWait:
         delayed=delayed,
         hosts=host_facts(connection, {one.host for one in delayed}),
         driver=_driver(connection, row.no),
-        unread=_unread(connection, row.no),
+        # Blocks count what was given back from them, too; those are pages of later ones.
+        unread=min(_unread(connection, row.no), ledger.done + ledger.dead),
     )
 
 
