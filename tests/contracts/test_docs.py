@@ -1,17 +1,22 @@
-"""What the pages tell people to type exists: commands, options, settings, routes, files."""
+"""What the pages tell people to type is good: commands, options, settings, jobs, routes, links."""
 
 from __future__ import annotations
 
 import re
 import shlex
+import textwrap
+import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import click
+import msgspec
 
 from skep import settings
 from skep.center.app import api_table
 from skep.cli.main import skep
+from skep.jobs.definition import linter
+from skep.jobs.documents import read_documents
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -23,7 +28,7 @@ FENCED = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"^ {4}(?:\S*/)?(skep .*)$", re.MULTILINE)
 INLINE = re.compile(r"`([^`]+)`")
 #: A line of a shell: variables and a folder may stand before the command.
-COMMAND = re.compile(r"^(?:\S+=\S+ +)*(?:\S*/)?(skep(?: .*)?)$")
+COMMAND = re.compile(r"^(?:\$ +)?(?:\S+=\S+ +)*(?:\S*/)?(skep(?: .*)?)$")
 AFTER = {"&", ">", "<", "..."}
 HELP = {"-h", "--help", "--version"}
 #: They look like settings, and are files of a data folder.
@@ -34,6 +39,8 @@ MORE_VARIABLES = {
     *("SKEP_URI", "SKEP_METHOD", "SKEP_HEADERS", "SKEP_META", "SKEP_ARGUMENTS", "SKEP_ARG_NAME"),
     *("SKEP_RUN", "SKEP_INSTANCE", "SKEP_AGENT", "SKEP_TESTS_SEED"),
 }
+#: What a part of a job's document lacks.
+SOMETHING = {"name": "part", "requests": ["https://shop.example/"]}
 DOCUMENTED = [(room, field) for room, field, *_ in settings.documented()]
 
 
@@ -53,6 +60,9 @@ def lines_of_shells(page: Path) -> Iterator[str]:
         if kind in {"sh", "bash", "console"}:
             for line in block.replace("\\\n", " ").splitlines():
                 yield from (part.strip() for part in re.split(r"[|;]", line))
+        else:
+            lines = (line.strip() for line in block.splitlines())
+            yield from (line for line in lines if line.startswith("$ skep "))
     yield from INDENTED.findall(FENCED.sub("", page.read_text()))
 
 
@@ -129,6 +139,35 @@ def test_settings_exist() -> None:
         return {*named, *re.findall(rf"--set ({setting})=", page.read_text())} - known
 
     assert over_all_pages(unknown) == {}
+
+
+def blocks_of(page: Path, kind: str) -> Iterator[str]:
+    found = FENCED.findall(page.read_text())
+    return (textwrap.dedent(block) for one, block in found if one == kind)
+
+
+def test_jobs_are_good() -> None:
+    """As `skep job lint` reads them; a part of a document is made a whole one."""
+
+    def faults(page: Path) -> Iterator[object]:
+        for block in blocks_of(page, "yaml"):
+            for document in read_documents(block, page.name):
+                work = {"requests", "generators", "spider", "app"} & set(document)
+                yield from linter().judge(document if work else SOMETHING | document)[1]
+
+    assert over_all_pages(faults) == {}
+
+
+def test_settings_files_are_good() -> None:
+    def wrong(page: Path) -> Iterator[object]:
+        for block in blocks_of(page, "toml"):
+            if "[project" not in block:  # somebody's package, not our settings
+                try:
+                    msgspec.convert(tomllib.loads(block), settings.Settings, strict=False)
+                except (ValueError, msgspec.ValidationError) as error:
+                    yield str(error)
+
+    assert over_all_pages(wrong) == {}
 
 
 def test_variables_exist() -> None:
