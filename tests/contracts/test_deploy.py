@@ -56,9 +56,10 @@ def test_the_settings_of_a_service_exist(name: str) -> None:
 
 
 def test_the_profiles_are_what_they_say() -> None:
-    """By default one embedded center; `scale` is a database, Redis, two centers, two agents."""
+    """One embedded center; `scale` is a database, Redis, two centers, two agents, and not the
+    embedded one: a service without a profile would start with every other."""
     services = COMPOSE["services"]
-    embedded = {name for name, one in services.items() if not one.get("profiles")}
+    embedded = {name for name, one in services.items() if one.get("profiles") == ["single"]}
     scaled = {name for name, one in services.items() if one.get("profiles") == ["scale"]}
     assert embedded == {"skep"}
     assert scaled == {"postgres", "redis", "center-1", "center-2", "agent-1", "agent-2"}
@@ -71,11 +72,39 @@ def test_what_services_name_is_there() -> None:
     for one in services.values():
         volumes = {volume.split(":")[0] for volume in one.get("volumes", [])}
         assert volumes <= set(COMPOSE["volumes"])
-        assert set(one.get("secrets", [])) <= set(COMPOSE["secrets"])
+        secrets = {
+            each if isinstance(each, str) else each["source"] for each in one.get("secrets", [])
+        }
+        assert secrets <= set(COMPOSE["secrets"])
         assert set(one.get("depends_on", {})) <= set(services)
         assert all(port.startswith("127.0.0.1:") for port in one.get("ports", []))
     dialled = understood(list(OURS["agent-1"]["command"])).params["center"]
     assert re.findall(r"//([\w-]+):8420", dialled) == ["center-1", "center-2"]
+
+
+def test_agents_see_nothing_of_a_center_but_their_token() -> None:
+    """A center's folder holds the admin token: no agent may read it."""
+    services = COMPOSE["services"]
+    for name in ("agent-1", "agent-2"):
+        assert services[name]["volumes"] == [f"{name}:/data"]
+        assert services[name]["secrets"] == ["agent_token"]
+        read = understood([str(word) for word in services[name]["command"]]).params["token_file"]
+        assert read == Path("/run/secrets/agent_token")
+    handed = {"source": "agent_token", "target": "/data/agent.token"}
+    assert all(handed in services[name]["secrets"] for name in ("center-1", "center-2"))
+
+
+def test_health_is_asked_where_callers_come() -> None:
+    """PostgreSQL answers on its socket before it is set up: that is not healthy yet."""
+    services = COMPOSE["services"]
+    assert "127.0.0.1" in services["postgres"]["healthcheck"]["test"]
+    assert all("healthcheck" in services[name] for name in ("postgres", "redis"))
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_children_are_ended_by_their_parent(unit: Path) -> None:
+    """A SIGTERM to every process at once would fail applications and spiders at each restart."""
+    assert directives(unit)["KillMode"] == "mixed"
 
 
 def test_the_image_is_small_and_not_roots() -> None:
