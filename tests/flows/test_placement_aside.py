@@ -140,19 +140,22 @@ async def test_what_it_has_in_its_hands_it_may_end(
 async def test_pages_of_what_was_given_back_are_counted_once(
     center: RunningCenter, hands: dict[str, Hand]
 ) -> None:
-    """A drained agent gives most of a block back: `skep why` counts pages, not blocks."""
-    await center.open_run("web")
+    """What a drained agent gave back is packed anew: `skep why` counts pages, not blocks."""
+    await open_run(center, "web", {"strategy": "fixed", "n": 1})
+    (chosen,) = await agents_of(center, "web")
+    mine = hands[chosen]
     await fill(center, "web")
-    (block,) = await hands["a"].lease()
+    (block,) = await mine.lease()
     first = Outcome(works_of(block)[0].id, status=200)
-    await hands["a"].hand.report(BlockReport(block.id, block.token, [first], final=False))
-    back = {"agent": "a", "blocks": [block.held]}
-    assert (await hands["a"].hand.call("giveback", back)).status == 200
+    await mine.hand.report(BlockReport(block.id, block.token, [first], final=False))
+    await told(center, chosen, "drain")
+    await mine.hand.give_back(block)
+    await center.services.placement.overseer.retarget()
+    await told(center, chosen, "enable")
     done = 1
     async with asyncio.timeout(15):
         while done < 5:
-            await center.dispatched()
-            for again in await hands["b"].lease():
-                done += len(await hands["b"].finish(again))
+            for again in await mine.lease(wait=1.0):
+                done += len(await mine.finish(again))
     found = (await center.admin.get("/api/v1/why/runs/web")).json()["reasons"]
     assert "5 finished pages are not read yet" in [reason["text"] for reason in found]
