@@ -49,7 +49,7 @@ class JobRuns(Protocol):
         """Open the run of a fire; the same run when it is open, or over, already."""
 
     async def going(self, jobs: Sequence[str]) -> dict[str, list[str]]:
-        """Runs that have not ended, of those jobs that have any."""
+        """Runs that have neither ended nor failed, of those jobs that have any."""
 
     async def stop_run(self, run: str, reason: str) -> None:
         """Cancel it; nothing happens when it has ended."""

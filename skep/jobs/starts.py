@@ -111,8 +111,9 @@ class JobStarts:
 
     async def going(self, jobs: Sequence[str]) -> dict[str, list[str]]:
         """Runs that have not ended, of those jobs (or `job#generator`) that have any, newest
-        first. Runs of a generator alone are not the job's."""
-        return await self._store.job_runs.going(jobs, parts=True)
+        first. Runs of a generator alone are not the job's. One that has failed may wait for a
+        person for ever: it keeps no due time from its run."""
+        return await self._store.job_runs.going(jobs, parts=True, failed=False)
 
     async def stop_run(self, run: str, reason: str = "") -> None:
         """Cancel it; nothing happens when it has ended."""

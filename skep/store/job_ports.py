@@ -54,9 +54,12 @@ class JobRuns(Protocol):
     async def fired(self, job: str, fire_key: str) -> JobRun | None:
         """The run that this key started."""
 
-    async def going(self, jobs: Sequence[str], *, parts: bool = False) -> dict[str, list[str]]:
-        """Open runs of those jobs that have any, newest first. With `parts` runs of one
-        generator belong to `job#generator`, which may be asked for, and not to the job."""
+    async def going(
+        self, jobs: Sequence[str], *, parts: bool = False, failed: bool = True
+    ) -> dict[str, list[str]]:
+        """Open runs of those jobs that have any, newest first; without those that have failed
+        and wait for a person, when `failed` is false. With `parts` runs of one generator
+        belong to `job#generator`, which may be asked for, and not to the job."""
 
     async def of(self, job: str, limit: int, *, only_open: bool = False) -> list[JobRun]:
         """Newest first."""

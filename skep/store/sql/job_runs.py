@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from skep.model.generation import generator_of, part_of, split_part
 from skep.model.job import JobRun
 from skep.model.run import RunSettings
+from skep.model.states import RunState
 from skep.store.sql.database import Database, Tx
 from skep.store.sql.job_tables import job_runs
 from skep.store.sql.tables import runs, tallies
@@ -54,11 +55,16 @@ class SqlJobRuns:
         row = await self._database.read(lambda c: c.execute(query).first())
         return None if row is None else _job_run(row)
 
-    async def going(self, jobs: Sequence[str], *, parts: bool = False) -> dict[str, list[str]]:
+    async def going(
+        self, jobs: Sequence[str], *, parts: bool = False, failed: bool = True
+    ) -> dict[str, list[str]]:
         columns = (job_runs.c.job, job_runs.c.run, job_runs.c.fire_key)
         names = {split_part(name)[0] for name in jobs} if parts else jobs
         query = sa.select(*columns).where(job_runs.c.open == 1, job_runs.c.job.in_(names))
         query = query.order_by(job_runs.c.at.desc())
+        if not failed:
+            lost = (runs.c.id == job_runs.c.run, runs.c.state == RunState.FAILED)
+            query = query.where(~sa.exists().where(*lost))
         wanted, found = set(jobs), dict[str, list[str]]()
         for row in await self._database.read(lambda c: c.execute(query).all()):
             generator = generator_of(row.fire_key) if parts else ""

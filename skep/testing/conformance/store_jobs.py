@@ -110,6 +110,19 @@ class JobRunPromises:
         assert going == {"other": ["other"]}
         assert await store.job_runs.going([]) == {}
 
+    async def test_a_run_that_has_failed_is_open_and_does_not_go_on(self, store: Store) -> None:
+        """P3: it waits for a person, and keeps no due time from a run of its own."""
+        for run in ("broken", "well"):
+            await new_run(store, run)
+            await store.job_runs.begin(fired(run, run))
+        await store.job_runs.begin(fired("unopened", "unopened"))
+        await store.runs.move("broken", RunState.FAILED, "no such table")
+        every = await store.job_runs.going(["quotes"])
+        assert set(every["quotes"]) == {"broken", "well", "unopened"}
+        for parts in (False, True):
+            going = await store.job_runs.going(["quotes"], parts=parts, failed=False)
+            assert set(going["quotes"]) == {"well", "unopened"}
+
     async def test_a_run_has_one_holder(self, store: Store, other_store: Store) -> None:
         for n in range(12):
             await store.job_runs.begin(fired(f"r{n}", at=NOW + n))
