@@ -8,7 +8,6 @@ long a revoked one may still work. Who sends many wrong ones has to wait.
 from __future__ import annotations
 
 import os
-import re
 from enum import StrEnum
 from hashlib import sha256
 from pathlib import Path
@@ -17,6 +16,7 @@ import msgspec
 
 from skep.center.tries import WRONG_TOKENS, Tries
 from skep.errors import ConfigurationError, Forbidden, InvalidInput, Revoked, Unauthorized
+from skep.model.agent import machine_of
 from skep.model.token import Grant
 from skep.runtime.clock import Clock
 from skep.runtime.ids import new_secret
@@ -29,8 +29,6 @@ REMEMBER_COUNT = 10_000
 #: agents are one question in seconds.
 RENEW_SECONDS = REMEMBER_SECONDS / 2
 AGENT_ID_LIMIT = 64
-#: What the id of one of several processes ends with.
-_PROCESS = re.compile(r"\.[0-9]{1,3}$")
 
 
 class Role(StrEnum):
@@ -65,11 +63,6 @@ def check_agent_id(agent: str) -> None:
         raise InvalidInput(f"an agent's id has 1 to {AGENT_ID_LIMIT} printable ASCII characters")
     if "/" in agent or "," in agent or not agent.strip(" ."):
         raise InvalidInput("an agent's id has no slash and no comma, and not only dots")
-
-
-def machine_of(agent: str) -> str:
-    """The id of the agent that a process belongs to: `attic` for `attic.1`, else its own."""
-    return _PROCESS.sub("", agent)
 
 
 class Identity(msgspec.Struct, frozen=True):

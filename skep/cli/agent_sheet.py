@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from skep.cli.output import age, table
+from skep.model.agent import machine_of
 
 _BARS = "▁▂▃▄▅▆▇█"
 _ASIDE = {
@@ -64,9 +65,10 @@ def why_idle(line: dict[str, Any]) -> str:
     vitals = view["vitals"]
     if view["aside"] == "revoked":
         who = view["registration"]["id"]
+        machine = machine_of(who)
         return (
             "no: its credential was revoked; `skep agent token --agent"
-            f" {who}` lets a machine be it again, and `skep agents enable {who}` gives it work"
+            f" {machine}` lets a machine be it again, and `skep agents enable {who}` gives it work"
         )
     if not line["alive"]:
         return "no: it is not heard of; its process, its machine or its line is gone"

@@ -5,6 +5,7 @@ Pure data, for agents, centers and the command line. Only the center's clock say
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import msgspec
@@ -14,6 +15,15 @@ from msgspec import Meta
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 #: Why a person gives an agent no new work; "" is neither, it is just disabled.
 CORDONED, DRAINING, REVOKED = "cordoned", "draining", "revoked"
+
+
+#: What the id of one of several processes of a machine ends with.
+_PROCESS = re.compile(r"\.[0-9]{1,3}$")
+
+
+def machine_of(agent: str) -> str:
+    """The id of the agent that a process belongs to: `attic` for `attic.1`, else its own."""
+    return _PROCESS.sub("", agent)
 
 
 class Registration(msgspec.Struct, frozen=True):

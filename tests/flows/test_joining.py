@@ -343,4 +343,4 @@ async def test_who_has_a_shared_token_is_not_said_to_be_revoked(center: RunningC
     assert (refused.status, "skep token revoke" in refused.problem().detail) == (409, True)
     assert (await center.agent.packed("/node/heartbeat", Heartbeat("a1"))).status == 200
     shown = (await center.admin.get("/api/v1/agents/a1")).json()["agent"]
-    assert not shown["enabled"]
+    assert (shown["enabled"], shown["aside"]) == (False, "")

@@ -30,6 +30,7 @@ def test_a_sparkline_fits_its_values() -> None:
         ({"alive": False}, "it is not heard of"),
         ({"enabled": False, "aside": "cordoned"}, "keeps the runs that it has"),
         ({"enabled": False, "aside": "draining"}, "hands over what it has"),
+        ({"enabled": False, "aside": "revoked", "alive": False}, "`skep agent token --agent a1`"),
         ({"enabled": False}, "a person has disabled it; `skep agents enable a1`"),
         ({"vitals": Vitals(outbox=3)}, "results wait on its disk"),
         ({}, "nothing that it may take"),

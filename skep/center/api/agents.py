@@ -12,11 +12,11 @@ import msgspec
 from msgspec import Meta
 
 from skep.center.api.agent_names import AGENT_NAMES, agent_named
-from skep.center.auth import Role, machine_of
+from skep.center.auth import Role
 from skep.center.endpoint import Call, Endpoint
 from skep.center.services import Services
 from skep.errors import Conflict, InvalidInput, NotFound, UnknownAgent
-from skep.model.agent import REVOKED, AgentView, Order, Vitals
+from skep.model.agent import REVOKED, AgentView, Order, Vitals, machine_of
 from skep.wire.messages import Command
 
 #: Verb: (gets work, why not). Centers see to these alone.
@@ -126,10 +126,11 @@ async def _revoke(services: Services, agent: str) -> None:
     if not ended and machine != agent and (ended := await tokens.revoke(machine)):
         out = [one.id for one in await roster.refresh() if machine_of(one.id) == machine]
     services.auth.forget()
-    for one in out:
-        await roster.enable(one, False, REVOKED)
     view = roster.view(agent)
-    if not ended and not (view and view.bound):
+    its_own = bool(ended or (view and view.bound))
+    for one in out:
+        await roster.enable(one, False, REVOKED if its_own else "")
+    if not its_own:
         raise Conflict(
             f"agent {agent} gets no work any more, but it has no credential of its own: it came"
             " with a token that others may have, too; `skep token ls` and `skep token revoke` end"

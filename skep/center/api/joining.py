@@ -7,9 +7,10 @@ that could be stolen, and a machine whose answer was lost asks again.
 from __future__ import annotations
 
 from skep import __version__
-from skep.center.auth import Role, check_agent_id, digest_of, machine_of
+from skep.center.auth import Role, check_agent_id, digest_of
 from skep.center.endpoint import Call, Endpoint
 from skep.errors import Conflict, InvalidInput, OldProtocol
+from skep.model.agent import machine_of
 from skep.model.placement import own_target
 from skep.wire.messages import OLDEST_PROTOCOL, PROTOCOL, Join, Joined
 
