@@ -81,13 +81,6 @@ def until_restarted(folder: Path, times: int) -> None:
         time.sleep(0.05)
 
 
-@pytest.fixture(autouse=True)
-def compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A dozen processes start here: they need not all compile the program anew."""
-    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
-    monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path / "bytecode"))
-
-
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """Not below pytest's own: PostgreSQL, which does not run as root, could not reach it."""
