@@ -80,6 +80,18 @@ async def test_a_package_runs_with_its_command_and_a_clean_environment(
         assert "\n0\n" not in said
 
 
+async def test_a_package_runs_where_the_data_folder_has_a_relative_name(
+    center: AppsDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A8: as with `skep up`, whose folder is `skep-data` unless somebody says otherwise."""
+    monkeypatch.chdir(tmp_path)
+    digest = center.give({"tell.sh": TELL, "data/note.txt": "a note\n"})
+    async with hosting_agent(center, Path("skep-data/agent")):
+        key = await center.want(package=digest, command=("./tell.sh",), restart="never")
+        report = await center.until_state(key, DONE)
+    assert report.reason == "exit code 0"
+
+
 async def test_a_program_is_stopped_in_order_and_by_force(
     center: AppsDouble, tmp_path: Path
 ) -> None:

@@ -65,6 +65,8 @@ class AppHost:
         self._client = client
         self._clock = clock
         self._rng = rng
+        # Applications are started in another working directory than ours.
+        folder = folder.absolute()
         self._records = Records(folder / "instances")
         self._packages = Packages(folder / "packages", settings.packages_bytes, client)
         starter = Starter(
