@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import re
 import sys
 from asyncio.subprocess import PIPE
 from collections import Counter
@@ -14,6 +15,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from sqlalchemy.util import LRUCache
 
 from skep.downloaders.egress import EgressPolicy
 from skep.downloaders.http import HttpDownloader, HttpKind
@@ -23,10 +25,15 @@ from skep.model.exits import SessionRules
 from skep.model.request import Work
 from skep.model.run import RunSettings
 from skep.runtime.clock import SystemClock
+from skep.testing.centers import RunningCenter, running_center
 from skep.testing.fleet import tell
+from skep.testing.hands import Hand, open_run
 from skep.testing.site import DemoSite
 
 ROOT = Path(__file__).parents[2]
+PLACE = "http://127.0.0.1"
+#: A list of rows, by their numbers.
+NUMBERS = re.compile(r"\(\d+(?:, ?\d+)*\)")
 #: What a run's downloader consists of.
 PARTS = {"HttpDownloader", "Engine", "Poller", "Slot", "Flight", "FrameMaker", "Ways"}
 
@@ -79,6 +86,49 @@ async def test_a_closed_downloader_leaves_nothing_to_the_collector(settings: Run
             assert parts_alive() == before
         finally:
             gc.enable()
+
+
+def kept_statements() -> Counter[str]:
+    """Statements that the store of this process keeps compiled, with numbers made alike."""
+    caches = (one for one in gc.get_objects() if isinstance(one, LRUCache))
+    kept = {str(getattr(one, "string", "")) for cache in caches for one in cache.values()}
+    return Counter(NUMBERS.sub("(#)", text) for text in kept if text)
+
+
+async def one_life(center: RunningCenter, hand: Hand, name: str) -> None:
+    """A run from its first request to its last block, one of its requests too late."""
+    assert (await open_run(center, name, {})).status == 200
+    soon = {"uri": f"{PLACE}/{name}/late", "expires_in": 0.001}
+    await center.admin.post(f"/requestqueue/{name}", [soon])
+    await center.put(name, [f"{PLACE}/{name}/{number}" for number in range(70)])
+    ended = 0
+    async with asyncio.timeout(30):
+        while ended < 71:
+            await center.dispatched()
+            for block in await hand.lease(want=64, wait=0.2):
+                await hand.finish(block)
+            ledger = await center.ledger(name)
+            ended = ledger.done + ledger.expired
+    blocks = (await center.admin.get(f"/requestqueue/{name}?limit=100")).json()["blocks"]
+    ids = {"blocks": [block["id"] for block in blocks]}
+    await center.admin.post(f"/requestqueue/{name}/collected", ids)
+    await center.admin.post(f"/api/v1/runs/{name}/finish")
+    await center.admin.post("/api/v1/storage/clean")
+
+
+async def test_a_center_keeps_no_statement_that_never_comes_again(tmp_path: Path) -> None:
+    """Fault 46: numbers of rows that are written out make a new statement each time. Kept
+    compiled they took 25 MB of a center, and the place of those that do come again."""
+    async with running_center(tmp_path, keep_rows_age=0.001) as center:
+        hand = await Hand(center, "a").start()
+        try:
+            for number in range(4):
+                await one_life(center, hand, f"r{number}")
+        finally:
+            await hand.die()
+        kept = kept_statements()
+    assert sum(kept.values()) > 20, "else nothing is looked at"
+    assert [text for text, times in kept.items() if times > 1] == []
 
 
 async def soaked(minutes: float) -> tuple[int, dict[str, Any]]:

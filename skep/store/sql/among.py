@@ -2,7 +2,8 @@
 
 A short list travels as parameters: the statement's text stays the same, so that it is
 compiled and planned once. A long one is written out, because thousands of parameters would
-cost more than the statement.
+cost more than the statement. What is written out never comes again: it must stay out of the
+cache of compiled statements, where hundreds of such took 25 MB and pushed out the others.
 """
 
 from __future__ import annotations
@@ -22,4 +23,15 @@ def among(column: sa.Column[Any], numbers: Iterable[int]) -> sa.ColumnElement[bo
     wanted = [int(number) for number in numbers]
     if len(wanted) <= FEW:
         return column.in_(wanted)
-    return sa.literal_column(f"{column.table.name}.{column.name} IN ({id_list(wanted)})")
+    return written_out(f"{column.table.name}.{column.name} IN ({id_list(wanted)})")
+
+
+class _WrittenOut(sa.ColumnClause[bool]):
+    """Text with numbers in it; no statement that has one is kept compiled."""
+
+    inherit_cache = False
+
+
+def written_out(condition: str) -> sa.ColumnElement[bool]:
+    """A condition made of our own words and integers only."""
+    return _WrittenOut(condition, sa.Boolean(), is_literal=True)

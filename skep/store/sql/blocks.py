@@ -17,7 +17,7 @@ from skep.model.manners import Manners
 from skep.model.request import Work
 from skep.model.states import FINAL_STATES, BlockState, RequestState, RunState
 from skep.store.facts import FinishedBlock, FinishedRequest, Freed, Settlement, Verdict
-from skep.store.sql.among import among
+from skep.store.sql.among import among, written_out
 from skep.store.sql.block_rows import (
     bodies_of,
     close_block,
@@ -297,7 +297,7 @@ def _ended(connection: sa.Connection, block: int, works: list[Work]) -> list[Fin
         .outerjoin(
             attempts, sa.and_(attempts.c.request == requests.c.id, attempts.c.block == block)
         )
-        .where(sa.literal_column(f"requests.id IN ({ids})"))
+        .where(written_out(f"requests.id IN ({ids})"))
         .where(requests.c.block == block, requests.c.state.in_(FINAL_STATES))
         .order_by(requests.c.id, attempts.c.token)
     )

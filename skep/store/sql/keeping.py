@@ -20,7 +20,7 @@ from skep.store.sql.dialect import id_list
 from skep.store.sql.forget import forget_requests
 from skep.store.sql.record_tables import deletions, segment_runs
 from skep.store.sql.runs import hold_runs
-from skep.store.sql.tables import block_bodies, blocks, requests, runs, segments, tallies
+from skep.store.sql.tables import blocks, requests, runs, segments, tallies
 
 #: What a row of each kind takes with its indexes, measured on SQLite; others are near it.
 ROW_BYTES = {"logs": 300, "rows": 600}
@@ -161,7 +161,7 @@ def _rows(tx: Tx, run: int, limit: int) -> tuple[int, bool]:
         return 0, not forget_logs(tx, run, limit)
     numbers = id_list(found)
     tx.sql(f"DELETE FROM block_history WHERE block IN ({numbers})")  # noqa: S608 - integers
-    tx.execute(sa.delete(block_bodies).where(sa.text(f"block IN ({numbers})")))
+    tx.sql(f"DELETE FROM block_bodies WHERE block IN ({numbers})")  # noqa: S608 - integers
     tx.sql(f"DELETE FROM blocks WHERE id IN ({numbers})")  # noqa: S608 - integers
     return 0, False
 

@@ -13,11 +13,13 @@ from typing import Any
 import sqlalchemy as sa
 
 from skep.model.states import BlockState, RequestState
+from skep.store.sql.among import written_out
 from skep.store.sql.block_rows import end_requests, ids_in, note_history
+from skep.store.sql.conditions import stored
 from skep.store.sql.database import Tx
 from skep.store.sql.dialect import id_list
 from skep.store.sql.holds import let_go
-from skep.store.sql.tables import blocks
+from skep.store.sql.tables import blocks, requests
 
 
 def expire_late(
@@ -37,13 +39,12 @@ def expire_late(
 
 def _late_in(tx: Tx, bodies: Mapping[int, bytes], now: float) -> dict[int, list[int]]:
     members = id_list(number for body in bodies.values() for number in ids_in(body))
-    found = tx.execute(
-        sa.text(
-            f"SELECT id, block FROM requests WHERE id IN ({members})"  # noqa: S608 - integers
-            f" AND state = {RequestState.QUEUED:d} AND expires_at <= :now"
-        ),
-        {"now": now},
+    query = (
+        sa.select(requests.c.id, requests.c.block)
+        .where(written_out(f"requests.id IN ({members})"), stored(RequestState.QUEUED))
+        .where(requests.c.expires_at <= now)
     )
+    found = tx.execute(query)
     late: dict[int, list[int]] = {}
     for row in found:
         # A request that was tried before may be in another block by now.
