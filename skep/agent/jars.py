@@ -19,8 +19,8 @@ from skep.downloaders.belongings import Belongings
 log = logging.getLogger(__name__)
 
 _SUFFIX = ".jar"
-#: Bytes of one run; what is larger is not kept.
-LARGEST = 8 * 2**20
+#: Bytes of one run. A hostile site can fill a jar; what is larger is not kept.
+LARGEST = 2**20
 _decoder = msgspec.msgpack.Decoder(Belongings)
 
 
@@ -33,6 +33,7 @@ class Jars:
         self._kept: dict[str, bytes] = {}
         #: Runs whose file is older than what is kept.
         self._unsaved: set[str] = set()
+        self._too_large: set[str] = set()
 
     def open(self) -> None:
         """Load what an earlier life of the agent left. Blocks."""
@@ -60,9 +61,17 @@ class Jars:
         nothing = not belongings.cookies and not belongings.visitors
         if (nothing and run not in self._kept) or self._kept.get(run) == data:
             return
-        if self._known(run) and len(data) <= LARGEST:
+        if len(data) > LARGEST:
+            self._refuse(run, len(data))
+        elif self._known(run):
             self._kept[run] = data
             self._unsaved.add(run)
+
+    def _refuse(self, run: str, size: int) -> None:
+        """What was kept before stays."""
+        if run not in self._too_large:
+            self._too_large.add(run)
+            log.warning("cookies of run %s are %d bytes: they are not kept any more", run, size)
 
     def save(self) -> None:
         """Blocks. A file is whole or it is the old one; after a power cut it may be the old
@@ -83,6 +92,7 @@ class Jars:
         """The run was released. Blocks."""
         self._kept.pop(run, None)
         self._unsaved.discard(run)
+        self._too_large.discard(run)
         self._file(run).unlink(missing_ok=True)
 
     def _file(self, run: str) -> Path:

@@ -156,7 +156,8 @@ class Overseer:
     async def _decide(self, allocation: Allocation, seat: Seat, count: int) -> None:
         placement = allocation.settings.placement
         words, away = await self._absence(seat)
-        why = f"{words}, and {count} open requests belong to it ({placement.in_words()})"
+        theirs = "1 open request belongs" if count == 1 else f"{count} open requests belong"
+        why = f"{words}, and {theirs} to it ({placement.in_words()})"
         over = away >= placement.patience
         if placement.when_gone == "restart" and (to := self._successor(allocation, seat)):
             await self._replace(allocation, seat, to, why)

@@ -125,6 +125,21 @@ async def test_a_torn_file_is_forgotten(ground: Ground, tmp_path: Path) -> None:
     assert not (tmp_path / "runs" / "nonsense.jar").exists()
 
 
+def test_a_jar_that_a_site_has_filled_is_not_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A4: nor does it replace a smaller one; it is said once."""
+    (tmp_path / "runs").mkdir()
+    jars = Jars(tmp_path, lambda _: True)
+    small, large = Belongings(["x"]), Belongings(["x" * 5000] * 300)
+    for each in (small, large, large):
+        jars.keep("run", each)
+    jars.save()
+    assert jars.of("run") == small
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert sum(path.stat().st_size for path in (tmp_path / "runs").iterdir()) < 100
+
+
 async def test_a_downloader_that_ends_before_it_began_loses_nothing(ground: Ground) -> None:
     """A3: what it was given is what it leaves."""
     kind = HttpKind(SystemClock(), Random(1), EgressPolicy(allow=LOOPBACK))

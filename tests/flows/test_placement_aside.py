@@ -120,7 +120,7 @@ async def test_a_run_that_stops_says_that_its_agent_is_drained(
 
     await until(failed)
     run = await center.services.store.runs.get("chain")
-    assert f"agent {chosen} is being drained, and 1 open requests belong to it" in run.reason
+    assert f"agent {chosen} is being drained, and 1 open request belongs to it" in run.reason
 
 
 async def test_what_it_has_in_its_hands_it_may_end(
