@@ -268,3 +268,16 @@ async def running_center(folder: Path, **flags: Any) -> AsyncIterator[RunningCen
             yield RunningCenter(local, session)
     finally:
         await local.stop()
+
+
+@asynccontextmanager
+async def two_centers(
+    folder: Path, shared: Mapping[str, str], **flags: Any
+) -> AsyncIterator[tuple[RunningCenter, RunningCenter]]:
+    """Over one store and one bus, named in `shared` as in the environment of processes."""
+    common = {name.removeprefix("SKEP_").lower(): value for name, value in shared.items()}
+    async with (
+        running_center(folder / "one", **common, **flags) as one,
+        running_center(folder / "two", **common, **flags) as two,
+    ):
+        yield one, two

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from skep.runtime.clock import SystemClock
-from skep.testing.centers import running_center
+from skep.testing.centers import running_center, two_centers
 from skep.testing.failover import Load
 from skep.testing.fleet import Fleet, running_agents, tell
 from skep.testing.private import free_port
@@ -78,17 +78,8 @@ async def test_an_order_reaches_an_agent_whichever_center_holds_it(
 ) -> None:
     """Beats are a minute apart: what the agent hears from the other center came over the bus
     and down its own WebSocket."""
-    flags = {
-        "store_url": shared["SKEP_STORE_URL"],
-        "bus_url": shared["SKEP_BUS_URL"],
-        "archive_url": shared["SKEP_ARCHIVE_URL"],
-        "center_heartbeat_every": 60.0,
-        "center_alive_after": 200.0,
-    }
-    async with (
-        running_center(tmp_path / "one", **flags) as one,
-        running_center(tmp_path / "two", **flags) as two,
-    ):
+    flags = {"center_heartbeat_every": 60.0, "center_alive_after": 200.0}
+    async with two_centers(tmp_path, shared, **flags) as (one, two):
         token = (one.folder / "agent.token").read_text().strip()
         async with running_agents(1, [one.url], token, tmp_path / "agent") as (agent,):
             async with asyncio.timeout(30):

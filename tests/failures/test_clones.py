@@ -7,7 +7,6 @@ import asyncio
 import shutil
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,9 @@ from typing import Any
 import pytest
 
 from skep.model.agent import Registration
-from skep.testing.centers import Caller, RunningCenter, running_center
+from skep.testing.centers import Caller, RunningCenter, two_centers
 from skep.testing.fleet import Fleet, tell
 from skep.testing.processes import AgentProcess
-from skep.testing.servers import Postgres
 from skep.wire.messages import Heartbeat, Join, LeaseAsk, Register
 
 FEW_AT_ONCE = {"SKEP_AGENT_CONCURRENCY": "8"}
@@ -85,20 +83,10 @@ async def test_a_killed_agent_is_itself_again_at_once(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-async def centers(
-    tmp_path: Path, postgres_server: Postgres, redis_url: str
-) -> AsyncIterator[list[RunningCenter]]:
+async def centers(tmp_path: Path, shared: dict[str, str]) -> AsyncIterator[list[RunningCenter]]:
     """Two of them over one store and one bus."""
-    shared = {
-        "store_url": postgres_server.fresh_database(),
-        "bus_url": redis_url,
-        "archive_url": str(tmp_path / "archive"),
-    }
-    async with AsyncExitStack() as stack:
-        yield [
-            await stack.enter_async_context(running_center(tmp_path / name, **shared))
-            for name in ("one", "two")
-        ]
+    async with two_centers(tmp_path, shared) as both:
+        yield list(both)
 
 
 def at(center: RunningCenter, token: str) -> Caller:

@@ -16,11 +16,10 @@ from typing import Any
 import pytest
 
 from skep.runtime.clock import SystemClock
-from skep.testing.centers import running_center
+from skep.testing.centers import two_centers
 from skep.testing.cluster import Cluster
 from skep.testing.fleet import running_agents, tell
 from skep.testing.processes import AgentProcess
-from skep.testing.servers import Postgres
 from skep.testing.site import DemoSite
 from skep.wire.client import CenterClient
 
@@ -112,21 +111,12 @@ async def judge(
 
 
 async def test_five_orders_at_the_other_center_are_obeyed(
-    tmp_path: Path, postgres_server: Postgres, redis_url: str
+    tmp_path: Path, shared: dict[str, str]
 ) -> None:
     """Fault 15, R2: drain, enable, pause, continue, exit. Beats are a minute apart, so that none
     of them carries an order."""
-    flags: dict[str, Any] = {
-        "store_url": postgres_server.fresh_database(),
-        "bus_url": redis_url,
-        "archive_url": str(tmp_path / "archive"),
-        "center_heartbeat_every": 60.0,
-        "center_alive_after": 200.0,
-    }
-    async with (
-        running_center(tmp_path / "one", **flags) as one,
-        running_center(tmp_path / "two", **flags) as two,
-    ):
+    flags = {"center_heartbeat_every": 60.0, "center_alive_after": 200.0}
+    async with two_centers(tmp_path, shared, **flags) as (one, two):
         token = (one.folder / "agent.token").read_text().strip()
         async with running_agents(1, [one.url], token, tmp_path / "agent") as (agent,):
             await judge(two.url, two.admin.token, agent.id, agent._ended.wait, 5)
