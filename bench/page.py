@@ -16,7 +16,8 @@ with the smallest and the largest sample beside it. Every bench checks that the 
 done whole. Rates depend on the machine and on its neighbours; ratios much less.
 
 This page is written by `make bench`. One bench alone: `python -m bench NAME`, with `--json`
-for programs; `python -m bench --list` names them all.
+for programs; `python -m bench --list` names them all. `soak` stands apart, because it takes
+as long as one lets it: [failures](why/failures.md) has its figures.
 """
 
 
