@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from skep.center import loops
 from skep.lanes import dispatch
-from skep.testing.centers import RunningCenter, running_center
+from skep.testing.centers import RunningCenter, two_centers
 from skep.testing.hands import until
 from skep.testing.queues import fill, urls
-from skep.testing.servers import Postgres
 
 #: Seconds for which nobody looks by himself, and for which the turn is kept.
 LONG = 300.0
@@ -32,15 +30,11 @@ async def waits_at(center: RunningCenter) -> bool:
 
 @pytest.mark.usefixtures("nobody_looks")
 async def test_requests_at_another_center_are_dispatched_at_once(
-    tmp_path: Path, postgres_server: Postgres, redis_url: str
+    tmp_path: Path, shared: dict[str, str]
 ) -> None:
     """C8: whichever center is called, and whichever has the turn to dispatch."""
-    shared: dict[str, Any] = {"store_url": postgres_server.fresh_database(), "bus_url": redis_url}
-    shared |= {"center_alive_after": LONG}  # an agent that is played by hand does not beat
-    async with (
-        running_center(tmp_path / "one", **shared) as one,
-        running_center(tmp_path / "two", **shared) as two,
-    ):
+    # An agent that is played by hand does not beat.
+    async with two_centers(tmp_path, shared, center_alive_after=LONG) as (one, two):
         await fill(one, "r", 10, block_size=10)
         await two.dispatched()  # the turn is with one of them from here on
         other = two if one.services.dispatcher.in_turn else one

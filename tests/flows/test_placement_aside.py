@@ -12,16 +12,12 @@ import pytest
 from skep.model.block import BlockReport
 from skep.model.request import Outcome
 from skep.testing.centers import RunningCenter, running_center, works_of
-from skep.testing.hands import Hand, agents_of, joining, open_run, until
-
-SITE = "http://127.0.0.1"
+from skep.testing.hands import PLACING, SITE, Hand, agents_of, fill, joining, open_run, until
 
 
 @pytest.fixture
 async def center(tmp_path: Path) -> AsyncIterator[RunningCenter]:
-    async with running_center(
-        tmp_path, center_alive_after=3.0, center_sweep_every=0.1, center_allocate_wait=0.0
-    ) as running:
+    async with running_center(tmp_path, **PLACING) as running:
         yield running
 
 
@@ -33,11 +29,6 @@ async def hands(center: RunningCenter) -> AsyncIterator[dict[str, Hand]]:
 
 async def told(center: RunningCenter, agent: str, verb: str) -> None:
     assert (await center.admin.post(f"/api/v1/agents/{agent}/{verb}")).status == 200
-
-
-async def fill(center: RunningCenter, run: str, count: int = 5) -> None:
-    await center.put(run, [f"{SITE}/{run}/{n}" for n in range(count)])
-    await center.dispatched()
 
 
 async def rules(center: RunningCenter, run: str) -> dict[str, str]:
@@ -54,8 +45,8 @@ async def test_a_cordoned_agent_keeps_its_runs_and_gets_no_others(
     (chosen,) = await agents_of(center, "mine")
     await told(center, chosen, "cordon")
     await center.open_run("anybody")
-    await fill(center, "anybody")
-    await fill(center, "mine")
+    await fill(center, "anybody", 5)
+    await fill(center, "mine", 5)
     blocks = await hands[chosen].lease()
     assert {block.run for block in blocks} == {"mine"}
     for number in range(5):
@@ -144,7 +135,7 @@ async def test_pages_of_what_was_given_back_are_counted_once(
     await open_run(center, "web", {"strategy": "fixed", "n": 1})
     (chosen,) = await agents_of(center, "web")
     mine = hands[chosen]
-    await fill(center, "web")
+    await fill(center, "web", 5)
     (block,) = await mine.lease()
     first = Outcome(works_of(block)[0].id, status=200)
     await mine.hand.report(BlockReport(block.id, block.token, [first], final=False))
