@@ -62,6 +62,8 @@ async def test_runs_and_agents_show_allocations(
     assert "chosen    c (present)" in await said(center, "runs", "show", "r")
     assert "fixed(1) group=us" in await said(center, "agents", "show", "c")
     assert "fixed(1)" not in await said(center, "agents", "show", "a")
+    await center.admin.post("/api/v1/agents/c/disable")
+    assert "chosen    c (disabled)" in await said(center, "runs", "show", "r")
 
 
 async def test_a_preview_moves_only_what_must(

@@ -32,7 +32,8 @@ class SeatLine(msgspec.Struct):
     """An agent that was chosen for a run."""
 
     agent: str
-    #: present, cordoned (it works on for this run), draining, away (dead or disabled) or given up.
+    #: present, cordoned (it works on for this run), draining, disabled, revoked, away (not heard
+    #: of) or given up.
     state: str
     since: float
     until: float | None = None
@@ -112,10 +113,15 @@ def _seats(call: Call, allocation: Allocation | None) -> list[SeatLine]:
 def _state(call: Call, seat: Seat) -> str:
     if seat.until:
         return "given up"
-    view = call.services.roster.view(seat.agent)
-    if view is None or not (call.services.placement.placer.present(seat.agent) or view.draining):
+    roster, moment = call.services.roster, call.services.placement.placer.moment
+    view = roster.view(seat.agent)
+    if (
+        view is None
+        or roster.given_up(seat.agent)
+        or not view.alive(moment.now, moment.alive_after)
+    ):
         return "away"
-    return "present" if view.enabled else view.aside
+    return "present" if view.enabled else view.aside or "disabled"
 
 
 async def show_placement(call: Call) -> PlacementView:
