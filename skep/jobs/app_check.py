@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from skep.errors import ConfigurationError
-from skep.jobs.app_source import GitSource, check_wheel_name, git_source, inside
+from skep.jobs.app_source import GitSource, check_wheel_name, git_source
+from skep.jobs.folder import inside
 from skep.jobs.notices import read_secret
 from skep.jobs.shape import Fault
 from skep.model.app import AppPart

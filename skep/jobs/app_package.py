@@ -19,6 +19,7 @@ import msgspec
 
 from skep.errors import InvalidInput
 from skep.jobs.app_source import check_wheel_name
+from skep.jobs.folder import is_data_folder
 from skep.store.app_ports import Package
 
 CHUNK = 2**20
@@ -104,6 +105,9 @@ def _files(folder: Path, root: Path) -> Iterator[tuple[Path, str]]:
             if (place / name).is_symlink():
                 raise InvalidInput(f"{_name(place / name, folder)} is a link to a folder")
         folders[:] = [name for name in folders if name not in LEFT_OUT]
+        if is_data_folder(names):
+            shown = _name(place, folder)
+            raise InvalidInput(f"{shown} is the data folder of a center or an agent")
         for name in names:
             path = (place / name).resolve()
             shown = _name(place / name, folder)

@@ -13,7 +13,8 @@ from pathlib import Path
 from skep.errors import Conflict, InvalidInput
 from skep.jobs.app_git import GitPacker
 from skep.jobs.app_package import CHUNK, Packed, as_packed, pack_place
-from skep.jobs.app_source import git_source, inside
+from skep.jobs.app_source import git_source
+from skep.jobs.folder import inside
 from skep.runtime.clock import Clock
 from skep.store.app_ports import Package
 from skep.store.ports import Store

@@ -83,11 +83,3 @@ def check_wheel_name(name: str) -> None:
     """Raises ValueError for a name that pip would not take."""
     if not _WHEEL.fullmatch(name):
         raise ValueError(f"{name[:200]!r} is no name of a wheel")
-
-
-def inside(folder: Path, name: Path) -> Path:
-    """A place in the folder, links followed; raises ValueError for one that lies elsewhere."""
-    found = (folder / name).resolve()
-    if not found.is_relative_to(folder.resolve()):
-        raise ValueError(f"{str(name)!r} lies outside the folder for jobs")
-    return found

@@ -20,6 +20,7 @@ import msgspec
 from skep.errors import InvalidInput, InvalidJob, SkepError
 from skep.jobs.app_check import app_faults
 from skep.jobs.code_check import check_generator, check_python, check_shell
+from skep.jobs.folder import inside
 from skep.jobs.notices import flaws_of
 from skep.jobs.shape import Fault, fields_of
 from skep.jobs.sql_source import check_sql
@@ -206,14 +207,6 @@ class Checker:
             why = getattr(error, "strerror", None) or error
             faults.append(Fault(path, f"cannot read {name!r} in the folder for jobs: {why}"))
         return ""
-
-
-def inside(folder: Path, name: str) -> Path:
-    """A file of the folder; raises ValueError for one that lies elsewhere."""
-    found = (folder / name).resolve()
-    if not found.is_relative_to(folder.resolve()):
-        raise ValueError("it lies outside")
-    return found
 
 
 def linter() -> Checker:

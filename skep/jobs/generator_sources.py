@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from skep.downloaders.code.inside.generate import ITEM_BYTES
-from skep.jobs.definition import inside
+from skep.jobs.folder import inside
 from skep.jobs.generating import BATCH, Batches, GeneratorFailed, Raw
 from skep.jobs.generator_box import Boxes, Order
 from skep.jobs.sql_source import SqlSource
