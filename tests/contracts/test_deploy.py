@@ -126,8 +126,16 @@ def test_the_command_of_a_unit_is_understood(unit: Path) -> None:
     folder = understood(words[1:]).params["data"]
     assert (words[0], folder) == (
         "/opt/skep/bin/skep",
-        Path("/var/lib") / directives(unit)["StateDirectory"],
+        Path("/var/lib") / directives(unit)["StateDirectory"].split()[0],
     )
+
+
+@pytest.mark.parametrize("name", ["skep", "skep-center"])
+def test_the_folder_for_jobs_of_a_unit_is_not_the_whole_machine(name: str) -> None:
+    """Without a word it is the working directory, which is `/` for a service."""
+    told = directives(DEPLOY / f"{name}.service")
+    assert told["WorkingDirectory"] == f"/var/lib/{name}/jobs"
+    assert f"{name}/jobs" in told["StateDirectory"].split()
 
 
 @pytest.fixture
