@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from skep.errors import InvalidInput
+from skep.jobs.folder import inside
 from skep.jobs.generating import BATCH, TIME_LIMIT, Batches, GeneratorFailed, Raw
 from skep.model.job import Generator
 from skep.model.request import NewRequest
@@ -156,8 +157,11 @@ class SqlSource:
         """A file of the folder for jobs, which is opened for reading alone."""
         import sqlite3
 
-        path = (self._folder / (url.database or "")).resolve()
-        if not path.is_relative_to(self._folder.resolve()) or not path.is_file():
+        try:
+            path = inside(self._folder, url.database or "")
+        except ValueError as error:
+            raise GeneratorFailed(str(error)) from None
+        if not path.is_file():
             raise GeneratorFailed(f"there is no {url.database!r} in the folder for jobs")
 
         def connect() -> sqlite3.Connection:

@@ -164,7 +164,7 @@ async def test_sql_rows_become_requests(center: RunningCenter, tmp_path: Path) -
     outside = {"kind": "sql", "url": "sqlite:///../data/skep.db", "query": "SELECT 1"}
     await put(center, "o", outside)
     (failed,) = await through(center, await fired(center, "o"))
-    assert "in the folder for jobs" in failed.detail
+    assert "outside the folder for jobs" in failed.detail
 
 
 async def test_a_generator_is_tested_before_it_is_stored(center: RunningCenter) -> None:

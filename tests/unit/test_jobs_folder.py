@@ -6,9 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from skep.downloaders.egress import EgressPolicy
 from skep.errors import InvalidInput
 from skep.jobs.app_package import pack_place
 from skep.jobs.folder import inside
+from skep.jobs.generating import GeneratorFailed
+from skep.jobs.generator_box import Boxes
+from skep.jobs.generator_sources import Sources
+from skep.model.job import Generator
+from skep.runtime.clock import SystemClock
 
 
 @pytest.fixture
@@ -64,3 +70,17 @@ def test_where_the_folder_for_jobs_is_the_data_folder_its_own_files_are_closed(
 def _without_link(folder: Path) -> Path:
     (folder / "way").unlink()
     return folder
+
+
+async def test_neither_lists_nor_queries_of_generators_reach_into_a_data_folder(
+    folder: Path,
+) -> None:
+    (folder / "skep-data" / "skep.db").write_bytes(b"")
+    clock = SystemClock()
+    sources = Sources(Boxes(EgressPolicy(), clock, 1, "never"), folder, {}, clock)
+    for named in (
+        Generator("sql", url="sqlite:///skep-data/skep.db", query="SELECT 1"),
+        Generator("file", path="skep-data/admin.token"),
+    ):
+        with pytest.raises(GeneratorFailed, match="data folder of a center"):
+            await anext(aiter(sources.open(named)))
