@@ -52,7 +52,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=default.seed, help="for kill")
     parser.add_argument("--backlog", type=int, default=default.backlog, help="for backlog")
     parser.add_argument("--agents", type=int, default=default.agents, help="for fleet")
-    parser.add_argument("--minutes", type=float, default=default.minutes, help="for soak")
+    parser.add_argument(
+        "--minutes", type=float, default=default.minutes, help="for soak; ten or more"
+    )
     parser.add_argument(
         "--set", action="append", default=[], help="one set-up (kill, soak) or database (backlog)"
     )
