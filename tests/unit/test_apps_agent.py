@@ -10,13 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from skep.agent.apps.offer import look
 from skep.agent.apps.process import environment, find
 from skep.agent.apps.record import Record, Records
 from skep.agent.apps.running import CannotRun, Ending, Start
 from skep.agent.apps.spool import PIECE, Spool
 from skep.agent.apps.unpack import unpack
 from skep.agent.apps.wheels import wheel_name
+from skep.downloaders.code.isolation import Isolation
 from skep.model.app import AppSpec, InstanceState
+from skep.settings import AgentSettings
 from skep.testing.apps_double import zipped
 
 
@@ -209,3 +212,15 @@ def test_endings_have_names() -> None:
         "signal SIGTERM",
         "exit code 255",
     ]
+
+
+def test_an_agent_that_shall_run_images_and_cannot_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its operator has switched them on, and would look for the reason in its log."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    missing = Isolation("", "not looked for", own_user=False)
+    assert look(AgentSettings(), "a", missing).no_images == "agent.containers is off"
+    assert "images" not in caplog.text
+    assert "image" not in look(AgentSettings(containers=True), "a", missing).kinds
+    assert "not run here: neither podman nor docker is installed" in caplog.text

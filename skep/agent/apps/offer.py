@@ -4,6 +4,7 @@ said so. Looked at once, when an agent starts; what is not offered has its reaso
 
 from __future__ import annotations
 
+import logging
 import sys
 from dataclasses import dataclass
 
@@ -14,6 +15,8 @@ from skep.downloaders.code.isolation import Isolation
 from skep.downloaders.registry import code_refusal
 from skep.model.app import APP_KIND, IMAGE_KIND
 from skep.settings import AgentSettings
+
+log = logging.getLogger(__name__)
 
 _OFF = "the kind {!r} is switched off on this agent (agent.kinds_off)"
 
@@ -57,5 +60,7 @@ def look(settings: AgentSettings, agent: str, isolation: Isolation) -> Offer:
     no_images = engine if isinstance(engine, str) else ""
     if IMAGE_KIND in settings.kinds_off:
         no_images = _OFF.format(IMAGE_KIND)
+    elif settings.containers and no_images:
+        log.warning("images of applications are not run here: %s", no_images)
     found = None if isinstance(engine, str) else engine
     return Offer(isolation, no_packages, found, no_images)
