@@ -43,6 +43,8 @@ async def chain(center: RunningCenter, hands: dict[str, Hand], **wish: Any) -> t
     (block,) = await hands[chosen].lease()
     (first,) = await hands[chosen].finish(block)
     await center.put("chain", [{"uri": f"{SITE}/found", "parent": first}])
+    # In its lane by now: what becomes of the agent does not race with the dispatcher.
+    await center.dispatched()
     return chosen, first + 1
 
 
