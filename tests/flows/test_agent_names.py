@@ -73,7 +73,8 @@ async def test_orders_labels_and_sheets_by_name(center: RunningCenter) -> None:
     sheet = await said(center, "agents", "show", "attic")
     assert "x3" in sheet
     assert "room=1" in sheet
-    await said(center, "agents", "revoke", "attic")
+    await said(center, "agents", "token", "--agent", "attic")
+    assert "attic (x3) has no credential" in await said(center, "agents", "revoke", "attic")
     assert (await view(center, "x3"))["enabled"] is False
 
 
