@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from skep.wire.client import CenterClient
 
 PART = 256 * 1024
-#: Seconds that one call waits for the next line; the call itself may take longer.
-WAIT, CALL = 10.0, 40.0
+#: Seconds that one call waits for the next line, and that it may take: then its center is frozen,
+#: and the next one is asked.
+WAIT, CALL = 10.0, 20.0
 #: Bytes that are looked at for the last lines; more lines than fit are not shown.
 TAIL_FIRST, TAIL_MOST = 64 * 1024, 4 * 2**20
 
