@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from skep.model.agent import Registration, Vitals
+from skep.model.block import Held
 from skep.model.token import FoundToken
 from skep.store.sql.database import Tx
 from skep.store.sql.store import SqlStore
@@ -17,11 +18,13 @@ from skep.store.sql.tables import metadata
 from skep.testing import servers
 from skep.testing.conformance.store import StoreConformance
 from skep.testing.conformance.store_ground import (
+    LATER,
     NOW,
     assert_accounted,
     done,
     failed,
     ids,
+    leased,
     leased_one,
     new_run,
     rows,
@@ -141,3 +144,21 @@ async def test_signs_of_life_wait_for_no_run(store: SqlStore) -> None:
         assert not writing.done()
         elsewhere.rollback()
     assert (await writing).new == 3
+
+
+@pytest.mark.parametrize("store_url", ["postgresql", "mariadb"], indirect=True)
+async def test_a_renewal_passes_over_what_somebody_writes_to(store: SqlStore) -> None:
+    """C10: blocks are reported while their agents beat. Whoever renewed in the order of their
+    numbers, and reported as they came, would wait for each other until the engine ends one."""
+    busy, free = await leased(store, 20)
+    table = metadata.tables["blocks"]
+    with store.database.engine.connect() as elsewhere:
+        writing = sa.select(table).where(table.c.id == busy.id).with_for_update()
+        elsewhere.execute(writing).all()
+        held = [busy.held, free.held, Held(free.id, 77)]
+        assert await store.blocks.renew(held, "agent", LATER + 9) == [free.id]
+        elsewhere.rollback()
+    ends = sa.select(table.c.id, table.c.lease_until)
+    found = await store.database.read(lambda c: {row[0]: row[1] for row in c.execute(ends)})
+    assert found == {busy.id: LATER, free.id: LATER + 9}
+    assert await store.blocks.renew([busy.held], "agent", LATER + 9) == []
