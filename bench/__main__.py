@@ -66,10 +66,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def measure(name: str, options: Options) -> dict[str, Any]:
     """Run one bench; with it goes how busy the machine was."""
-    before = machine.load()
+    before, (stolen, ticks) = machine.load(), machine.stolen()
     result: Result = import_module(BENCHES[name][0]).run(options)
     told = result.told()
-    return {**told, "load": {"before": neat(before), "after": neat(machine.load())}}
+    lost = [now - then for now, then in zip(machine.stolen(), (stolen, ticks), strict=True)]
+    company = {"before": neat(before), "after": neat(machine.load())}
+    return {**told, "load": {**company, "stolen": neat(lost[0] / max(lost[1], 1e-9))}}
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -7,6 +7,8 @@ import platform
 import sqlite3
 from pathlib import Path
 
+import psutil
+
 
 def describe() -> str:
     """Cores, processor, memory, Python, in one line."""
@@ -33,3 +35,9 @@ def memory_gib() -> float:
 def load() -> float:
     """Runnable processes over the last minute: how much company we had."""
     return os.getloadavg()[0]
+
+
+def stolen() -> tuple[float, float]:
+    """(seconds that the host gave to others although we had work, all seconds), of all cores."""
+    times = psutil.cpu_times()
+    return float(getattr(times, "steal", 0.0)), float(sum(times))

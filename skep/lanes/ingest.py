@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import islice
 from random import Random
 
 from skep.archive.ports import Archive, Place
-from skep.errors import InvalidInput
+from skep.errors import InvalidInput, Unavailable
 from skep.lanes.notes import check_notes
 from skep.lanes.recycle import again_at, backoff_of
 from skep.model.block import BlockReport
@@ -20,10 +21,13 @@ from skep.model.request import URI_LIMIT, Outcome
 from skep.model.states import Failure
 from skep.runtime.backoff import Backoff
 from skep.runtime.clock import Clock
+from skep.runtime.together import Together
 from skep.settings import LaneSettings
 from skep.store.facts import Placed, RetryFacts, RetryRule, Settlement, Verdict
 from skep.store.ports import Store
 
+#: Reports that are written together, at most.
+SETTLED_AT_ONCE = 50
 DETAIL_LIMIT = 1000
 ADDRESS_LIMIT = 64
 STATUS_LIMIT = 65_535
@@ -50,6 +54,8 @@ class Ingest:
         self._archive = archive
         self._clock = clock
         self._rng = rng
+        self._settling: Together[list[Settlement], list[Verdict] | Exception]
+        self._settling = Together(self._settle, limit=SETTLED_AT_ONCE)
 
     async def take(self, agent: str, reports: Sequence[BlockReport]) -> list[Verdict]:
         """On disk when it returns; raises InvalidInput before anything was written."""
@@ -62,6 +68,32 @@ class Ingest:
             Settlement(report, agent, rule, place)
             for report, rule, place in zip(reports, rules, places, strict=True)
         ]
+        found = await self._settling.ask(object(), settlements)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    async def _settle(self, asks: list[list[Settlement]]) -> Sequence[list[Verdict] | Exception]:
+        """What came while the last was written, in one go: it costs little more than one."""
+        everything = [one for ask in asks for one in ask]
+        try:
+            verdicts = iter(await self._written(everything))
+        except Unavailable:
+            raise
+        except Exception:
+            if len(asks) == 1:
+                raise
+            # One of them cannot be written, and that is nobody else's concern.
+            return [await self._alone(ask) for ask in asks]
+        return [list(islice(verdicts, len(ask))) for ask in asks]
+
+    async def _alone(self, ask: list[Settlement]) -> list[Verdict] | Exception:
+        try:
+            return await self._written(ask)
+        except Exception as error:  # noqa: BLE001 - its caller raises it
+            return error
+
+    async def _written(self, settlements: Sequence[Settlement]) -> list[Verdict]:
         return await self._store.blocks.settle(settlements, self._clock.now(), self._manners)
 
     async def _keep(self, reports: Sequence[BlockReport]) -> list[Placed]:

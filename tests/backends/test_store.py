@@ -131,7 +131,7 @@ async def test_rows_that_come_alone_are_stored(store: SqlStore) -> None:
 
 @pytest.mark.parametrize("store_url", ["postgresql", "mariadb"], indirect=True)
 async def test_signs_of_life_wait_for_no_run(store: SqlStore) -> None:
-    """C10: another center holds a run, and whoever writes to it waits. Beats do not: a
+    """C9: another center holds a run, and whoever writes to it waits. Beats do not: a
     thousand agents would seem to be dead for it."""
     await new_run(store)
     await store.agents.register(Registration("a1", "one"), NOW)
@@ -148,7 +148,7 @@ async def test_signs_of_life_wait_for_no_run(store: SqlStore) -> None:
 
 @pytest.mark.parametrize("store_url", ["postgresql", "mariadb"], indirect=True)
 async def test_a_renewal_passes_over_what_somebody_writes_to(store: SqlStore) -> None:
-    """C10: blocks are reported while their agents beat. Whoever renewed in the order of their
+    """C9: blocks are reported while their agents beat. Whoever renewed in the order of their
     numbers, and reported as they came, would wait for each other until the engine ends one."""
     busy, free = await leased(store, 20)
     table = metadata.tables["blocks"]

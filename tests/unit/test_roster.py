@@ -159,7 +159,7 @@ async def test_a_person_decides_who_works(roster: Roster, store: Store, clock: M
 async def test_whom_another_center_hears_is_alive_here(
     roster: Roster, store: Store, clock: ManualClock
 ) -> None:
-    """C10: a look reads who changed and who is silent; the others have beaten somewhere."""
+    """C9: a look reads who changed and who is silent; the others have beaten somewhere."""
     other = Roster(SETTINGS, store, clock)
     await roster.refresh()
     for _ in range(40):
@@ -177,7 +177,7 @@ async def test_whom_another_center_hears_is_alive_here(
 async def test_a_look_brings_what_another_center_has_changed(
     roster: Roster, store: Store, clock: ManualClock
 ) -> None:
-    """A5: an agent that came, one that was put aside, and a newer process."""
+    """C9: an agent that came, one that was put aside, and a newer process."""
     await roster.refresh()
     other = Roster(SETTINGS, store, clock)
     await other.register(Registration("a2", "a2", kinds=("http", "odd")))

@@ -55,7 +55,7 @@ class SessionPromises:
         assert (await store.agents.get(ONE.id)).session == 1
 
     async def test_news_are_changes_and_silence(self, store: Store) -> None:
-        """A5: centers look at who changed and who is silent, not at everybody who beats."""
+        """C9: centers look at who changed and who is silent, not at everybody who beats."""
         for name in ("beats", "silent", "ahead", "cordoned", "labelled", "ordered", "obeyed"):
             await store.agents.register(Registration(name, name), NOW)
         await store.agents.order("obeyed", "drain", NOW)
