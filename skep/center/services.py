@@ -218,7 +218,7 @@ def build(
             settings.lanes, store, bus, clock, dispatcher, manners, renew_every=BEATS_EVERY
         ),
         manners=manners,
-        ingest=Ingest(settings.lanes, store, archive, clock, rng, manners),
+        ingest=Ingest(settings.lanes, store, archive, clock, rng, manners, together=True),
         work=work,
         pages=pages,
         nudge=nudge,

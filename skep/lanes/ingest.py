@@ -47,15 +47,20 @@ class Ingest:
         clock: Clock,
         rng: Random,
         manners: Manners,
+        *,
+        together: bool = False,
     ) -> None:
+        """`together`: reports that come while others are written share the next write; else
+        each is written by itself."""
         self._manners = manners
         self._backoff = Backoff(settings.retry_first, settings.retry_cap)
         self._store = store
         self._archive = archive
         self._clock = clock
         self._rng = rng
-        self._settling: Together[list[Settlement], list[Verdict] | Exception]
-        self._settling = Together(self._settle, limit=SETTLED_AT_ONCE)
+        self._settling: Together[list[Settlement], list[Verdict] | Exception] | None = None
+        if together:
+            self._settling = Together(self._settle, limit=SETTLED_AT_ONCE)
 
     async def take(self, agent: str, reports: Sequence[BlockReport]) -> list[Verdict]:
         """On disk when it returns; raises InvalidInput before anything was written."""
@@ -68,6 +73,8 @@ class Ingest:
             Settlement(report, agent, rule, place)
             for report, rule, place in zip(reports, rules, places, strict=True)
         ]
+        if self._settling is None:
+            return await self._written(settlements)
         found = await self._settling.ask(object(), settlements)
         if isinstance(found, Exception):
             raise found

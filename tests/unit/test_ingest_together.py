@@ -58,7 +58,8 @@ class Ground:
         rng = Random(1)
         nowhere = cast("Archive", None)  # no report here has bytes to keep
         clock = ManualClock()
-        ingest = Ingest(LaneSettings(), cast("Store", watched), nowhere, clock, rng, Manners())
+        settings, rooms = LaneSettings(), cast("Store", watched)
+        ingest = Ingest(settings, rooms, nowhere, clock, rng, Manners(), together=True)
         self._take = ingest.take
 
     async def reported(self) -> list[list[Verdict] | BaseException]:
