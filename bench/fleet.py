@@ -25,7 +25,7 @@ import psutil
 
 from bench.centers import CenterDoor, running_center
 from bench.children.fleet import RUN, Plan
-from bench.figures import Result, Wrong, check, neat
+from bench.figures import Figure, Result, Wrong, check, neat
 from bench.options import Options
 from bench.processes import ROOT
 from skep.center.auth import digest_of
@@ -36,6 +36,8 @@ from skep.testing.servers import postgres, redis
 
 AGENTS, CENTERS = 1000, 2
 SECONDS, WARM = 20.0, 8.0
+#: Whole lives of the fleet, one after the other.
+LIVES = 3
 BEAT_EVERY = 3.0
 #: Each agent does a block of ten requests in ten seconds, and half of them wait for one.
 BLOCKS_PER_AGENT, BLOCK_SIZE, WORK_SECONDS = 0.05, 10, 10.0
@@ -188,9 +190,16 @@ def told(
     }
 
 
+def p99_of(life: dict[str, Any]) -> float:
+    return float(life["heartbeat_ms"]["p99"])
+
+
 def run(options: Options) -> Result:
-    found = measure(options.agents)
-    p99 = found["heartbeat_ms"]["p99"]
+    """The life in the middle is told, and how far the others were from it."""
+    lives = sorted((measure(options.agents) for _ in range(LIVES)), key=p99_of)
+    found = lives[LIVES // 2]
+    p99 = p99_of(found)
+    spread = Figure(tuple(map(p99_of, lives))).told()
     return Result(
         name="fleet",
         unit="ms, 99 of 100 heartbeats are answered within",
@@ -201,5 +210,12 @@ def run(options: Options) -> Result:
         bar=P99_BAR,
         ok=p99 < P99_BAR,
         meaning=f"p99 of a heartbeat of {options.agents} agents in ms; less is better",
-        more={**found, "p99_ms": p99, "centers": CENTERS, "seconds": SECONDS},
+        more={
+            **found,
+            "p99_ms": p99,
+            "spread_ours": spread,
+            "lives": LIVES,
+            "centers": CENTERS,
+            "seconds": SECONDS,
+        },
     )
