@@ -136,10 +136,13 @@ class Center:
 
     def _starlette(self, table: Sequence[Endpoint]) -> Starlette:
         socket = WebSocketRoute("/node/commands", commands_socket(self.services))
-        return Starlette(
+        app = Starlette(
             routes=[*routes(self.services, table), socket],
             exception_handlers={HTTPException: no_such_route(self.services)},
         )
+        # An empty name is a mistake to be told, not a way to the list of all of them.
+        app.router.redirect_slashes = False
+        return app
 
     async def open(self) -> None:
         """Everything that accepted work rests on, in the order in which it is needed."""

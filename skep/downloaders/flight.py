@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from skep.downloaders.exits import Exit
 from skep.downloaders.head import Head
 from skep.downloaders.outgoing import Outgoing, for_next_hop, request_headers
 from skep.downloaders.ports import Fetched
@@ -32,7 +33,7 @@ class Flight:
     """A request, where it goes next, and what its hops have used up so far."""
 
     __slots__ = (
-        "began", "body", "by_digest", "done", "elapsed", "hops", "host", "method", "outgoing",
+        "began", "body", "by_digest", "cut_by", "done", "elapsed", "hops", "host", "method", "outgoing",
         "received", "sent", "session", "target", "tries", "work",
     )  # fmt: skip
 
@@ -57,6 +58,8 @@ class Flight:
         #: Of runs with exits or sessions: the one it is in, and tries that came to nothing.
         self.session: Session | None = None
         self.tries = 0
+        #: The exit that has cut it off last.
+        self.cut_by: Exit | None = None
 
     def dress(self, run: Outgoing) -> None:
         """Before the first hop: with the headers of a session."""

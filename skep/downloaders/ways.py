@@ -153,6 +153,7 @@ class Ways:
             if trouble is Trouble.DEAD:
                 return self._dead(flight, session.exit, said)
             if trouble is Trouble.CUT and flight.may_repeat and self._again(flight):
+                flight.cut_by = session.exit
                 return Next.AGAIN
         return self._block(slot, flight, head, session) if head.status else None
 
@@ -163,6 +164,9 @@ class Ways:
             self._tally.add(rested=1)
             log.warning("%s; it rests for %g s", detail, self._exits.rest)
         self._sessions.retire_all("its proxy died", way)
+        if flight.cut_by is way:
+            # It was dying then: that is one try, and the next is on another exit.
+            flight.cut_by, flight.tries = None, flight.tries - 1
         return Next.AGAIN if self._again(flight) else (Failure.NETWORK, detail)
 
     def _block(

@@ -231,3 +231,12 @@ async def test_tokens_are_kept_as_digests_only(fresh: RunningCenter) -> None:
         assert [token for token in tokens if token.encode() in content] == []
     for name in ("admin.token", "agent.token"):
         assert (fresh.folder / name).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("path", ["/api/v1/agents/", "/api/v1/runs/", "/api/v1/jobs/", "/livez/"])
+async def test_an_empty_name_is_told_and_leads_nowhere_else(
+    fresh: RunningCenter, path: str
+) -> None:
+    """A redirect would answer another question, and send callers to whatever host they named."""
+    answer = await fresh.admin.get(path)
+    assert (answer.status, answer.problem().code) == (404, "not_found")

@@ -178,6 +178,27 @@ async def test_when_no_proxy_works_nothing_goes_out_directly(
     assert site.connections == 0
 
 
+async def test_a_proxy_that_takes_its_time_to_die(ground: Ground, site: HostileServer) -> None:
+    """A6: it cuts a download off, cuts its second try off, and is gone at the third. All of that
+    is one death, so that a try is left for the exit that works."""
+    cut = 0
+
+    async def dying(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal cut
+        cut += 1
+        await reader.readuntil(b"\r\n\r\n")
+        if cut == 2:
+            server.close()
+        writer.transport.abort()
+
+    server = await asyncio.start_server(dying, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    with servers.microsocks() as other:
+        downloader = ground.open(other.url, f"http://127.0.0.1:{port}", tries=3)
+        fetched = await fetch(downloader, Work(1, site.url("/page")))
+    assert (fetched.outcome.failure, fetched.outcome.status, cut) == ("", 200, 2)
+
+
 async def test_a_proxy_that_dies_in_the_middle(ground: Ground, site: HostileServer) -> None:
     """A6: it takes the download with it, which is made again on another exit."""
     began = asyncio.Event()
