@@ -33,8 +33,8 @@ class Flight:
     """A request, where it goes next, and what its hops have used up so far."""
 
     __slots__ = (
-        "began", "body", "by_digest", "cut_by", "done", "elapsed", "hops", "host", "method", "outgoing",
-        "received", "sent", "session", "target", "tries", "work",
+        "began", "body", "by_digest", "cut_by", "done", "elapsed", "hops", "host", "method",
+        "outgoing", "received", "sent", "session", "target", "tries", "work",
     )  # fmt: skip
 
     def __init__(self, work: Work, done: Done, run: Outgoing) -> None:
