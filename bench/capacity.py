@@ -59,9 +59,9 @@ FROM agents, generate_series(1, {LARGE - MANY}) AS no WHERE id = 'a0'
 class Costs:
     """In seconds of CPU and in megabytes, of a center; seconds of a write at the store."""
 
-    idle: float = 0.08
-    beat: float = 0.0014
-    block: float = 0.008
+    idle: float = 0.16
+    beat: float = 0.00105
+    block: float = 0.010
     base_mb: float = 85.0
     agent_mb: float = 0.11
     write: float = 0.008
