@@ -47,6 +47,7 @@ class Loops:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._tasks: list[asyncio.Task[None]] = []
+        self._over = False
 
     def start(self) -> None:
         settings = self._services.settings
@@ -70,13 +71,15 @@ class Loops:
         self._tasks = [asyncio.create_task(self._keep(name, step)) for name, step in steps]
 
     async def stop(self) -> None:
+        self._over = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _keep(self, name: str, step: Callable[[], Awaitable[None]]) -> None:
         trouble = ""
-        while True:
+        # Whatever a step does to its cancellation, it was the last one.
+        while not self._over:
             try:
                 await step()
                 trouble = self._well_again(name, trouble)

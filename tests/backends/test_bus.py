@@ -237,3 +237,22 @@ async def test_without_the_redis_client(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setitem(sys.modules, "redis.asyncio", None)
     with pytest.raises(ConfigurationError, match=r"pip install 'skep\[redis\]'"):
         open_bus("redis://127.0.0.1", LIMITS)
+
+
+async def test_whoever_is_cancelled_in_a_call_ends(redis_bus: RedisBus) -> None:
+    """C9, fault 47: a center's loops end when it is stopped, at whatever point of a call they
+    are. The client's own time limit lost one in two of these, and such a center never ended."""
+
+    async def go_on() -> None:
+        while True:
+            await redis_bus.turn("dispatch", "one", 2.0)
+            await redis_bus.lanes.sizes()
+
+    for steps in range(400):
+        loops = [asyncio.create_task(go_on()) for _ in range(1 + steps % 3)]
+        for _ in range(steps % 23):
+            await asyncio.sleep(0)
+        for loop in loops:
+            loop.cancel()
+        await asyncio.wait(loops, timeout=10)
+        assert [loop.cancelled() for loop in loops] == [True] * len(loops)
