@@ -334,15 +334,10 @@ async def test_two_centers_dispatching_at_once_never_pack_a_request_twice(
     roomy: dict[str, Any] = {"low_limit": 100_000, "dispatch_limit": 90}
     centers = [ground.dispatcher("c1", **roomy), ground.dispatcher("c2", store=other, **roomy)]
 
-    async def until_nothing_is_left(center: Dispatcher) -> int:
-        moved = 0
-        while got := await center.dispatch():
-            moved += got
-        return moved
-
-    moved = await asyncio.gather(*map(until_nothing_is_left, centers))
-    while rest := await centers[0].dispatch():
-        moved[0] += rest
+    moved = [0, 0]
+    # Both at the same moment, again and again: one alone would be through before the other began.
+    while any(got := await asyncio.gather(*(center.dispatch() for center in centers))):
+        moved = [before + more for before, more in zip(moved, got, strict=True)]
     await other.close()
     packed = [work.id for works in (await ground.works()).values() for work in works]
     assert len(packed) == len(set(packed)) == 1800
