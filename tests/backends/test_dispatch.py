@@ -322,8 +322,6 @@ async def test_two_centers_dispatching_at_once_never_pack_a_request_twice(
 ) -> None:
     """D4: real concurrency, each center with a writing thread and a bus of its own, so that
     no turn keeps them apart: every request is in one block, and in one only."""
-    if store_url.startswith("sqlite") and ":memory:" in store_url:
-        pytest.skip("a database in memory has one user")
     runs = ("a", "b", "c")
     for number, run in enumerate(runs):
         order = ("priority", "host", "both")[number]
