@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from skep.cli.exits import Exit
 from skep.cli.options import json_option, stacked
+from skep.cli.outcome import exit_of
 from skep.cli.output import say, show, show_json
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ async def _demo(pages: int, latency: float, keep: bool, data: Path | None, as_js
             say(f"token in {stage.center.folder / 'admin.token'}; Ctrl-C ends it")
             with until_signalled() as stopping:
                 await stopping.wait()
-    return Exit.OK if ledger.done == ledger.accepted else Exit.FAILED
+    return exit_of(ledger)
 
 
 def _report(stage: Stage, ledger: Ledger, seconds: float, as_json: bool) -> None:

@@ -21,6 +21,7 @@ import msgspec
 from skep.cli.demo import LONGEST, RUN
 from skep.cli.exits import Exit
 from skep.cli.following import follow, ledger_of
+from skep.cli.outcome import exit_of
 from skep.cli.output import say, show, show_json
 from skep.cli.progress import Progress
 from skep.cli.stage import Stage
@@ -61,7 +62,7 @@ class Verdict(msgspec.Struct):
 
 
 async def break_an_agent(pages: int, latency: float, data: Path | None, as_json: bool) -> int:
-    """The exit code: 1 when anything was lost."""
+    """The exit code: that of every command that waits, and 1 when the counts disagree."""
     clock, rng = SystemClock(), Random()  # noqa: S311 - jitter and names, no secrets
     async with Stage(data, clock, rng) as stage:
         site = await stage.start_site(pages, latency)
@@ -79,7 +80,13 @@ async def break_an_agent(pages: int, latency: float, data: Path | None, as_json:
             hits = await visitor.call("GET", "/hits", None, dict)
         verdict = await scene.verdict(paths, hits)
     _report(verdict, as_json)
-    return Exit.FAILED if verdict.lost or verdict.unaccounted else Exit.OK
+    return _exit_of(verdict)
+
+
+def _exit_of(verdict: Verdict) -> Exit:
+    found = exit_of(verdict.ledger)
+    unseen = verdict.lost and found is Exit.OK
+    return Exit.FAILED if unseen or verdict.unaccounted else found
 
 
 async def _agents(stage: Stage) -> dict[str, dict[str, Any]]:

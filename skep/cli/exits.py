@@ -26,14 +26,15 @@ class Exit(IntEnum):
 
 
 MEANINGS: dict[Exit, str] = {
-    Exit.OK: "It worked.",
-    Exit.FAILED: "It failed.",
+    Exit.OK: "It worked; for commands that wait: every request is done.",
+    Exit.FAILED: "It failed; for commands that wait: no request is done.",
     Exit.USAGE: "The command, its input or the configuration must be changed.",
     Exit.NOT_FOUND: "There is no such run, agent or other thing.",
     Exit.DENIED: "The token is missing, not known, or does not allow this.",
     Exit.CONFLICT: "It conflicts with what is there.",
     Exit.UNREACHABLE: "No center answers, or it cannot work just now; try again.",
-    Exit.PARTLY: "Some of it was done, some of it failed.",
+    Exit.PARTLY: "Some of it was done, some of it failed; for commands that wait: some requests "
+    "are dead.",
     Exit.TIMED_OUT: "The time to wait was over; the work goes on.",
     Exit.INTERRUPTED: "It was interrupted (Ctrl-C).",
 }

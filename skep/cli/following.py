@@ -1,17 +1,20 @@
 """Watches a run until all of its requests have ended, with a progress bar on stderr.
 
-Run by commands that wait. Looking at a run never changes it, and whoever stops looking stops
-nothing.
+Run by commands that wait. Looking at a run never changes it, and a command that stops
+looking stops nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import msgspec
 
+from skep.cli.output import say
 from skep.cli.patience import patiently
 from skep.cli.progress import Progress
 from skep.model.ledger import Ledger
@@ -29,6 +32,21 @@ Look = Callable[[Ledger], Awaitable[None]]
 
 class WaitedLongEnough(Exception):
     """The time to wait was over; the work goes on."""
+
+
+def still_running(run: str) -> str:
+    """What to type about a run that goes on."""
+    return f"run {run} goes on: `skep runs show {run}` shows it, `skep runs cancel {run}` ends it"
+
+
+@contextmanager
+def detached(run: str) -> Iterator[None]:
+    """Ctrl-C ends the command and not the run, and says so."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        say(f"\n{still_running(run)}")
+        raise
 
 
 async def ledger_of(client: CenterClient, run: str, *, audit: bool = False) -> Ledger:
@@ -51,16 +69,16 @@ async def follow(
     """The ledger when nothing is open any more; raises WaitedLongEnough."""
     deadline = None if seconds is None else clock.monotonic() + seconds
     try:
-        while True:
-            ledger = await patiently(lambda: ledger_of(client, run), clock)
-            ended = ledger.accepted - ledger.open
-            progress.update(ended, ledger.accepted, ledger.dead)
-            if look is not None:
-                await look(ledger)
-            if not ledger.open:
-                return ledger
-            if deadline is not None and clock.monotonic() >= deadline:
-                raise WaitedLongEnough
-            await clock.sleep(LOOK_EVERY)
+        with detached(run):
+            while True:
+                ledger = await patiently(lambda: ledger_of(client, run), clock)
+                progress.update(ledger.accepted - ledger.open, ledger.accepted, ledger.dead)
+                if look is not None:
+                    await look(ledger)
+                if not ledger.open:
+                    return ledger
+                if deadline is not None and clock.monotonic() >= deadline:
+                    raise WaitedLongEnough
+                await clock.sleep(LOOK_EVERY)
     finally:
         progress.end()

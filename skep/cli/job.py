@@ -15,6 +15,7 @@ import click
 from skep.cli import steering
 from skep.cli.exits import Exit
 from skep.cli.options import json_option
+from skep.cli.outcome import AllowDead, Waiting, allow_dead_option
 from skep.cli.output import age, show, show_json, table
 from skep.cli.reach import Reach, reaches_center
 from skep.cli.steering import wait_option
@@ -155,7 +156,8 @@ async def _called(
 @click.option("--key", default="", help="Started once per key: the same key gives the same run.")
 @click.option("--generator", default="", help="Run this one generator of the job alone.")
 @click.option("--wait", is_flag=True, help="Wait until the run has ended.")
-@click.option("--timeout", type=float, help="With --wait: give up after so many seconds.")
+@click.option("--timeout", type=float, help="With --wait: give up after this many seconds.")
+@allow_dead_option
 @json_option
 @reaches_center
 def run(
@@ -165,17 +167,20 @@ def run(
     generator: str,
     wait: bool,
     timeout: float | None,
+    allow_dead: AllowDead,
     as_json: bool,
 ) -> int:
     """Start a run of a job.
 
-    With --wait the exit code is 0 when everything is done, 7 when requests are dead, 1 when
-    the run was stopped or rests, 8 when the time was over.
+    With --wait the exit code is 0 when every request is done, 7 when some are dead, 1 when
+    none is done or the run was stopped or paused, 8 when the time was over. Ctrl-C ends the
+    command; the run goes on.
     """
     from skep.cli.job_calls import job_path, run_job
 
     path = job_path(job, "run") + (f"?generator={quote(generator, safe='')}" if generator else "")
-    return asyncio.run(run_job(reach, path, key, wait=wait, seconds=timeout, as_json=as_json))
+    waiting = Waiting(timeout, allow_dead) if wait else None
+    return asyncio.run(run_job(reach, path, key, waiting, as_json=as_json))
 
 
 def _verb(name: str, text: str) -> None:

@@ -7,15 +7,22 @@ from __future__ import annotations
 
 import getpass
 import secrets
+import sys
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+import msgspec
+
 from skep.cli.exits import Exit
+from skep.cli.following import detached, still_running
+from skep.cli.outcome import Waiting, exit_of
 from skep.cli.output import age, say, show, show_json
 from skep.cli.patience import patiently
+from skep.cli.progress import Progress
 from skep.cli.reach import Reach, run_path
 from skep.jobs.documents import write_document
 from skep.model.app import APP_KIND, IMAGE_KIND
+from skep.model.ledger import Ledger
 from skep.runtime.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
@@ -71,41 +78,55 @@ def document_of(view: dict[str, Any]) -> str:
 
 
 async def run_job(
-    reach: Reach, path: str, key: str, *, wait: bool, seconds: float | None, as_json: bool
+    reach: Reach, path: str, key: str, waiting: Waiting | None, *, as_json: bool
 ) -> int:
-    """Start a run, and with `wait` stay until it has ended; the exit code."""
+    """Start a run, and with `waiting` stay until it has ended; the exit code."""
     # A call that met a dying center is made again at the next: with a key it is one run.
     headers = {"Idempotency-Key": key or f"skep {secrets.token_hex(8)}"}
     async with reach.client() as client:
         started = await client.call("POST", path, None, dict, headers=headers)
-        if not wait:
+        if waiting is None:
             show_json(started) if as_json else show(started["run"])
             return Exit.OK
         say(f"run {started['run']}")
-        view = await _ended(client, started["run"], seconds, SystemClock())
+        view = await _ended(client, started["run"], waiting.seconds, SystemClock())
     if view is None:
-        say("the time to wait was over; the run goes on")
+        say(f"the time to wait was over; {still_running(started['run'])}")
         show_json(started) if as_json else show(started["run"])
         return Exit.TIMED_OUT
     _show_end(started["run"], view, as_json)
     if view["run"]["state"] != "finished":
         return Exit.FAILED
-    return Exit.PARTLY if view["ledger"]["dead"] else Exit.OK
+    ledger = msgspec.convert(view["ledger"], Ledger)
+    return exit_of(ledger, waiting.allow, finished=True)
 
 
 async def _ended(
     client: CenterClient, run: str, seconds: float | None, clock: Clock
 ) -> dict[str, Any] | None:
     deadline = None if seconds is None else clock.monotonic() + seconds
-    while True:
-        view: dict[str, Any] = await patiently(
-            lambda: client.call("GET", run_path(run), None, dict), clock
-        )
-        if view["run"]["state"] in STILL:
-            return view
-        if deadline is not None and clock.monotonic() > deadline:
-            return None
-        await clock.sleep(LOOK_EVERY)
+    progress = Progress(sys.stderr, clock)
+    try:
+        with detached(run):
+            while True:
+                view: dict[str, Any] = await patiently(
+                    lambda: client.call("GET", run_path(run), None, dict), clock
+                )
+                _draw(progress, view)
+                if view["run"]["state"] in STILL:
+                    return view
+                if deadline is not None and clock.monotonic() > deadline:
+                    return None
+                await clock.sleep(LOOK_EVERY)
+    finally:
+        progress.end()
+
+
+def _draw(progress: Progress, view: dict[str, Any]) -> None:
+    """An application has instances and no requests, and so no progress."""
+    ledger = msgspec.convert(view["ledger"], Ledger)
+    if ledger.accepted:
+        progress.update(ledger.accepted - ledger.open, ledger.accepted, ledger.dead)
 
 
 def _show_end(run: str, view: dict[str, Any], as_json: bool) -> None:

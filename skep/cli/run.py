@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from skep.cli.options import json_option
+from skep.cli.outcome import AllowDead, allow_dead_option
 from skep.cli.reach import Reach, reaches_center
 from skep.cli.spider_options import arguments_option, make_spider, setting_pairs
 
@@ -43,8 +44,9 @@ from skep.cli.spider_options import arguments_option, make_spider, setting_pairs
     metavar="[NAME]",
     help="Go on with that run, or with the newest unfinished one of this spider.",
 )
-@click.option("--pages", type=click.IntRange(1), help="End well after so many pages.")
-@click.option("--items", type=click.IntRange(1), help="End well after so many items.")
+@click.option("--pages", type=click.IntRange(1), help="Stop successfully after this many pages.")
+@click.option("--items", type=click.IntRange(1), help="Stop successfully after this many items.")
+@allow_dead_option
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
 @json_option
 @reaches_center
@@ -58,6 +60,7 @@ def command(
     resume: str | None,
     pages: int | None,
     items: int | None,
+    allow_dead: AllowDead,
     verbose: bool,
     as_json: bool,
 ) -> int:
@@ -68,8 +71,9 @@ def command(
     already is used. Items are kept by the center; -o puts them into files too.
 
     Ctrl-C pauses: --resume goes on, and also after a crash of anything. A second Ctrl-C
-    ends at once. The exit code is 0 when the run is finished, 1 when it ended for another
-    reason, which is printed, 6 when no center answered, and 130 after Ctrl-C.
+    ends at once. The exit code is 0 when the run is finished and every request is done, 7
+    when some are dead, 1 when none is done or the run ended for another reason, which is
+    printed, 6 when no center answered, and 130 after Ctrl-C.
     """
     import uvloop
 
@@ -92,6 +96,7 @@ def command(
         again=shlex.join(["skep", *before, "run", *after]),
         as_json=as_json,
         verbose=verbose,
+        allow_dead=allow_dead,
     )
     try:
         return uvloop.run(drive(plan))

@@ -17,17 +17,19 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import Any, TextIO, cast
 
 from skep.cli.exits import Exit
 from skep.cli.following import ledger_of
 from skep.cli.nearby import NearbyCenter
+from skep.cli.outcome import NO_DEAD, AllowDead, exit_of
 from skep.cli.outlets import Outlets
 from skep.cli.output import say
 from skep.cli.reach import Reach, run_path
 from skep.cli.run_summary import Summary, tell
 from skep.cli.spider_progress import AboveBar, SpiderProgress
 from skep.errors import Conflict, NotFound, SkepError, UnknownRun
+from skep.model.ledger import Ledger
 from skep.runtime.backoff import Backoff
 from skep.runtime.clock import SystemClock
 from skep.runtime.ids import new_id
@@ -39,9 +41,6 @@ from skep.spiders.spider import Spider
 from skep.spiders.stats import Ending, Stats
 from skep.spiders.watchdog import watchdog
 from skep.wire.client import CenterClient
-
-if TYPE_CHECKING:
-    from skep.model.ledger import Ledger
 
 DRAW_EVERY = 0.2
 RUNS_LOOKED_AT = 1000
@@ -66,6 +65,7 @@ class Plan:
     again: str
     as_json: bool
     verbose: bool
+    allow_dead: AllowDead = NO_DEAD
 
 
 async def drive(plan: Plan) -> int:
@@ -138,8 +138,9 @@ class Session:
         summary = Summary.of(name, self._plan.spider.name, ending, outlets.outlets)
         if ending.reason == ends.RESTART:
             raise Restart(name)
-        tell(summary, await self._ledger(name), as_json=self._plan.as_json)
-        return self._exit_code(name, ending, outlets)
+        ledger = await self._ledger(name)
+        tell(summary, ledger, as_json=self._plan.as_json)
+        return self._exit_code(name, ending, outlets, ledger)
 
     async def _crawl(self, name: str) -> Ending:
         options = self._plan.spider.options
@@ -244,7 +245,7 @@ class Session:
     def _command(self, name: str) -> str:
         return f"{self._plan.again} --resume {name}"
 
-    def _exit_code(self, name: str, ending: Ending, outlets: Outlets) -> int:
+    def _exit_code(self, name: str, ending: Ending, outlets: Outlets, ledger: Ledger | None) -> int:
         stuck = [outlet for outlet in outlets.outlets if outlet.problem]
         for outlet in stuck:
             say(f"not all items are in {outlet.place}: {outlet.problem}")
@@ -259,4 +260,12 @@ class Session:
         if 0 < ending.stats.pages <= ending.stats.callback_errors:
             say("error: the callback of every page raised; the log above says where")
             return Exit.FAILED
-        return Exit.FAILED if stuck else Exit.OK
+        code = exit_of(ledger or _seen(ending.stats), self._plan.allow_dead, finished=True)
+        if code is not Exit.OK:
+            say(f"some requests failed: `skep failures ls --run {name}` shows why")
+        return Exit.FAILED if stuck else code
+
+
+def _seen(stats: Stats) -> Ledger:
+    """What this process saw, for a center that went away before the last question."""
+    return Ledger(accepted=stats.pages + stats.failed, done=stats.pages, dead=stats.failed)

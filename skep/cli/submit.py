@@ -16,6 +16,7 @@ import click
 
 from skep.cli.exits import Exit
 from skep.cli.options import json_option
+from skep.cli.outcome import AllowDead, Waiting, allow_dead_option, exit_of
 from skep.cli.output import say, show, show_json
 from skep.cli.reach import Reach, reaches_center, run_path
 from skep.errors import SkepError
@@ -52,7 +53,8 @@ class Sent:
     help="With --new: any setting of a run, such as block_size=50; repeatable.",
 )
 @click.option("--wait", is_flag=True, help="Wait until every request of the run has ended.")
-@click.option("--timeout", type=float, help="With --wait: give up after so many seconds.")
+@click.option("--timeout", type=float, help="With --wait: give up after this many seconds.")
+@allow_dead_option
 @json_option
 @reaches_center
 def command(
@@ -66,6 +68,7 @@ def command(
     chosen: tuple[str, ...],
     wait: bool,
     timeout: float | None,
+    allow_dead: AllowDead,
     as_json: bool,
 ) -> int:
     """Put requests into a run.
@@ -74,16 +77,15 @@ def command(
     of a request; `-` reads stdin. Lines go out in batches of 5,000. A bad line is named,
     and nothing of its batch is kept. Sending the same lines again changes nothing.
 
-    With --wait the exit code is 0 when everything is done, 7 when something is dead, 8
-    when the time was over.
+    With --wait the exit code is 0 when every request is done, 7 when some are dead, 1 when
+    none is done, 8 when the time was over.
     """
     given = {"priority": priority, "retries": retries, "time_limit": time_limit}
     settings = _run_settings(given, chosen)
     if settings and not new:
         raise click.UsageError("settings of a run are given when it is opened; add --new")
-    return asyncio.run(
-        _submit(reach, run, source, settings if new else None, wait, timeout, as_json)
-    )
+    waiting = Waiting(timeout, allow_dead) if wait else None
+    return asyncio.run(_submit(reach, run, source, settings if new else None, waiting, as_json))
 
 
 def _run_settings(given: dict[str, Any], chosen: tuple[str, ...]) -> dict[str, Any]:
@@ -118,8 +120,7 @@ async def _submit(
     run: str,
     source: IO[bytes],
     settings: dict[str, Any] | None,
-    wait: bool,
-    seconds: float | None,
+    waiting: Waiting | None,
     as_json: bool,
 ) -> int:
     sent = Sent(run)
@@ -130,10 +131,10 @@ async def _submit(
             await send(client, sent, source)
         except SkepError as error:
             return _stopped(error, sent)
-        if not wait:
+        if waiting is None:
             _show(sent, None, as_json)
             return Exit.OK
-        return await _wait(client, sent, seconds, as_json)
+        return await _wait(client, sent, waiting, as_json)
 
 
 async def send(client: CenterClient, sent: Sent, source: IO[bytes]) -> None:
@@ -162,20 +163,20 @@ def _stopped(error: SkepError, sent: Sent) -> int:
     return Exit.PARTLY
 
 
-async def _wait(client: CenterClient, sent: Sent, seconds: float | None, as_json: bool) -> int:
-    from skep.cli.following import WaitedLongEnough, follow
+async def _wait(client: CenterClient, sent: Sent, waiting: Waiting, as_json: bool) -> int:
+    from skep.cli.following import WaitedLongEnough, follow, still_running
     from skep.cli.progress import Progress
     from skep.runtime.clock import SystemClock
 
     clock = SystemClock()
     try:
-        ledger = await follow(client, sent.run, Progress(sys.stderr, clock), clock, seconds)
+        ledger = await follow(client, sent.run, Progress(sys.stderr, clock), clock, waiting.seconds)
     except WaitedLongEnough:
         _show(sent, None, as_json)
-        say(f"the time to wait was over; `skep info --run {sent.run}` shows how it goes on")
+        say(f"the time to wait was over; {still_running(sent.run)}")
         return Exit.TIMED_OUT
     _show(sent, ledger, as_json)
-    return Exit.OK if ledger.done == ledger.accepted else Exit.PARTLY
+    return exit_of(ledger, waiting.allow)
 
 
 def _show(sent: Sent, ledger: Ledger | None, as_json: bool) -> None:
