@@ -20,6 +20,7 @@
     │   └── UnknownBlock        404
     ├── Conflict                409
     │   ├── StaleToken          409  somebody else holds that block by now
+    │   ├── LostLease           409  another center supervises that run by now
     │   └── Fenced              409  another process is this agent by now
     ├── Unavailable             503  try again: nothing was changed
     │   ├── StoreDown           503
@@ -154,6 +155,11 @@ class Conflict(SkepError):
 class StaleToken(Conflict):
     code = "stale_token"
     title = "The lease is no longer yours"
+
+
+class LostLease(Conflict):
+    code = "lost_lease"
+    title = "Another center holds the lease"
 
 
 class Fenced(Conflict):

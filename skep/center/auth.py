@@ -202,9 +202,10 @@ class DriverPasses:
     async def issue(self, run: str) -> str:
         return await self._auth.issue(Role.DRIVER, run)
 
-    async def withdraw(self, run: str) -> None:
-        """Every token that was issued for the run."""
-        await self._store.tokens.revoke(run)
+    async def withdraw(self, run: str, token: str = "") -> None:
+        """One token, or when the run is closed every token that was issued for it."""
+        digest = digest_of(token) if token else None
+        await self._store.tokens.revoke_driver(run, digest)
 
 
 def digest_of(token: str) -> bytes:

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
-from skep.errors import Conflict, InvalidInput, NotEnoughAgents, SkepError
+from skep.errors import Conflict, InvalidInput, LostLease, NotEnoughAgents, SkepError
 from skep.jobs.app_packer import Packer
 from skep.jobs.app_places import NOBODY, Places
 from skep.jobs.intake import Intake
@@ -80,7 +80,7 @@ class AppKeeper:
                 return run, ""
             else:
                 until = until or self._clock.monotonic() + part.stop_seconds + END_SECONDS
-                if await self._wound_up(part, run, told) or self._clock.monotonic() > until:
+                if await self._wound_up(held, part, run, told) or self._clock.monotonic() > until:
                     return run, _count(await self._store.apps.of(run.id))
             await rest(self._settings.keep_every)
 
@@ -92,29 +92,30 @@ class AppKeeper:
         instances = await self._store.apps.of(run.id)
         if not instances:
             try:
-                instances = await self._begin(run, part)
+                instances = await self._begin(held, run, part)
             except (InvalidInput, NotEnoughAgents) as error:
                 return await self._fail(held, part, run, error.detail)
         for place, one in enumerate(instances):
             # In place: the next one must see where this one went.
-            instances[place] = await self._live(part, run, one, instances)
+            instances[place] = await self._live(held, part, run, one, instances)
         if broken := next((one for one in instances if _failed(one, part, run)), None):
             return await self._fail(held, part, run, await self._why(broken))
         if all(one.ended for one in instances):
-            return await self._over(run, instances)
+            return await self._over(held, run, instances)
         await self._urge(part, run, instances, told)
         return None
 
-    async def _begin(self, run: Run, part: AppPart) -> list[Instance]:
+    async def _begin(self, held: JobRun, run: Run, part: AppPart) -> list[Instance]:
         """The package first: an instance that is placed can be started."""
         package = await self._packer.pack(part.package) if part.package else None
         agents = await self._places.chosen(run)
         now = self._clock.now()
         spec = spec_of(part, package)
-        return await self._store.apps.create(run.id, spec, part.secrets, agents, now)
+        secrets, lease = part.secrets, held.proof
+        return await self._store.apps.create(run.id, spec, secrets, agents, now, lease)
 
     async def _live(
-        self, part: AppPart, run: Run, one: Instance, others: Sequence[Instance]
+        self, held: JobRun, part: AppPart, run: Run, one: Instance, others: Sequence[Instance]
     ) -> Instance:
         """The instance as it is after what had to be done for it now."""
         if one.state is InstanceState.DONE or one.halted or _failed(one, part, run):
@@ -122,37 +123,40 @@ class AppKeeper:
         if one.ended:
             # It stopped, or failed before the run was continued, and shall run.
             with suppress(Conflict):
-                one = await self._store.apps.restart(run.id, one.no, self._clock.now())
+                now = self._clock.now()
+                one = await self._store.apps.restart(run.id, one.no, now, held.proof)
         if one.agent and not self._places.lost(one, part.lost_seconds):
             return one
-        return await self._placed(part, run, one, others)
+        return await self._placed(held, part, run, one, others)
 
     async def _placed(
-        self, part: AppPart, run: Run, one: Instance, others: Sequence[Instance]
+        self, held: JobRun, part: AppPart, run: Run, one: Instance, others: Sequence[Instance]
     ) -> Instance:
         now = self._clock.now()
         if one.agent and part.restart == "never":
             reason = f"its agent {one.agent} was lost, and it is never started again"
-            await self._store.apps.end(one, InstanceState.FAILED, reason, now)
+            await self._store.apps.end(one, InstanceState.FAILED, reason, now, held.proof)
         else:
             busy = {i.agent for i in others if i.no != one.no and not i.ended}
             agent = await self._places.another(run, one, busy)
             lost = f"its agent {one.agent} was lost; " if one.agent else ""
             reason = f"{lost}{'placed anew' if agent else await self._places.nobody(run, busy)}"
             if agent or one.agent or NOBODY not in one.reason:
-                await self._store.apps.place(one, agent, reason, now)
+                await self._store.apps.place(one, agent, reason, now, held.proof)
                 log.warning("instance %d of run %s: %s", one.no, run.id, reason)
         return (await self._store.apps.of(run.id))[one.no]
 
     # -- ends
 
-    async def _over(self, run: Run, instances: Sequence[Instance]) -> tuple[Run, str]:
+    async def _over(self, held: JobRun, run: Run, instances: Sequence[Instance]) -> tuple[Run, str]:
         done = any(one.state is InstanceState.DONE for one in instances)
         to = RunState.FINISHED if done else RunState.CANCELLED
         said = "" if done else "every instance was stopped"
-        return await self._intake.move(run.id, to, said), _count(instances)
+        return await self._intake.move(run.id, to, said, held.proof), _count(instances)
 
-    async def _wound_up(self, part: AppPart, run: Run, told: dict[str, float]) -> bool:
+    async def _wound_up(
+        self, held: JobRun, part: AppPart, run: Run, told: dict[str, float]
+    ) -> bool:
         """Has every instance of an ended run stopped, as far as anybody can know?"""
         instances = await self._store.apps.of(run.id)
         live = [one for one in instances if not one.ended]
@@ -160,17 +164,19 @@ class AppKeeper:
             if not one.agent or self._places.gone(one.agent):
                 reason = "its agent was gone when the run ended" if one.agent else ""
                 now = self._clock.now()
-                await self._store.apps.end(one, InstanceState.STOPPED, reason, now)
+                await self._store.apps.end(one, InstanceState.STOPPED, reason, now, held.proof)
         await self._urge(part, run, live, told)
         return not live
 
     async def _fail(self, held: JobRun, part: AppPart, run: Run, reason: str) -> tuple[Run, str]:
-        now = self._clock.now()
-        await self._store.alerts.raise_(ALERT, held.job, f"run {run.id}: {reason}", now)
         try:
-            moved = await self._intake.move(run.id, RunState.FAILED, reason)
+            moved = await self._intake.move(run.id, RunState.FAILED, reason, held.proof)
+        except LostLease:
+            raise
         except (Conflict, InvalidInput):  # it ended meanwhile
             return await self._store.runs.get(run.id), ""
+        now = self._clock.now()
+        await self._store.alerts.raise_(ALERT, held.job, f"run {run.id}: {reason}", now)
         await self._urge(part, moved, await self._store.apps.of(run.id), {})
         return moved, reason
 

@@ -14,7 +14,7 @@ from contextlib import aclosing
 from random import Random
 
 from skep.archive.ports import Archive
-from skep.errors import SkepError, Unavailable
+from skep.errors import LostLease, SkepError, StaleToken, Unavailable
 from skep.jobs.generating import (
     BATCH,
     Batches,
@@ -36,7 +36,7 @@ from skep.model.generation import (
     Window,
     generator_of,
 )
-from skep.model.job import Generator, Job, JobRun
+from skep.model.job import Generator, Job, JobRun, RunLease
 from skep.model.states import RunState
 from skep.runtime.backoff import Backoff
 from skep.runtime.clock import Clock
@@ -99,7 +99,7 @@ class Feeder:
 
         async def one(place: int, generator: Generator) -> str:
             async with room:
-                return await self._one(held.run, job, generator, place)
+                return await self._one(held.run, job, generator, place, held.proof)
 
         chosen = chosen_of(held.fire_key, job)
         tasks = [asyncio.create_task(one(place, part)) for place, part in chosen]
@@ -121,18 +121,28 @@ class Feeder:
         to = RunState.PAUSED if state in {RunState.PAUSED, RunState.FAILED} else RunState.CANCELLED
         for place, generator in chosen_of(held.fire_key, job):
             if generator.kind == "sitemap":
+                maps, why = maps_run(held.run, place), f"run {held.run} ended"
                 try:
-                    await self._intake.move(maps_run(held.run, place), to, f"run {held.run} ended")
+                    await self._intake.move(maps, to, why, held.proof)
+                except LostLease:
+                    raise
                 except SkepError:  # it was never opened, or has ended by itself
                     continue
 
-    async def _one(self, run: str, job: Job, generator: Generator, place: int) -> str:
+    async def _one(
+        self,
+        run: str,
+        job: Job,
+        generator: Generator,
+        place: int,
+        lease: RunLease | None = None,
+    ) -> str:
         """One generator, begun again when it is killed; why it failed, or ""."""
         name = generator.name or f"{generator.kind} {place}"
         new = Generation(run, place, name[:100], generator.kind)
         crashes = 0
         while True:
-            begun = await self._store.generations.begin(new)
+            begun = await self._store.generations.begin(new, lease)
             if begun.state is GenerationState.DONE:
                 return ""
             feed = Feed(self._store, self._intake, self._clock, job, generator, begun)
@@ -179,7 +189,9 @@ class Feeder:
     async def _failed(self, feed: Feed, job: Job, why: str) -> str:
         begun = feed.begun
         reason = f"generator {begun.name}: {why}"
-        await self._store.generations.end(begun, GenerationState.FAILED, why, feed.counts())
+        failed = GenerationState.FAILED
+        if not await self._store.generations.end(begun, failed, why, feed.counts()):
+            raise StaleToken(f"generator {begun.name} of run {begun.run} was begun again")
         told = f"run {begun.run}: {reason}"
         await self._store.alerts.raise_(ALERT, job.name, told[:2000], self._clock.now())
         return reason

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from skep.jobs.validate import PLAIN, Offered, Validator, check_job
+from skep.model.job import RunLease
 from skep.model.run import Run, RunId, RunSettings
 from skep.model.states import RunState
 from skep.placement.allocator import Allocator
@@ -101,10 +102,13 @@ class Intake:
         """Requests wait, again or by another way than `accept`: tell the dispatcher."""
         self._on_accepted()
 
-    async def move(self, run_id: str, to: RunState, reason: str = "") -> Run:
-        """Pause, continue, finish or cancel a run; `reason` is kept with it."""
+    async def move(
+        self, run_id: str, to: RunState, reason: str = "", lease: RunLease | None = None
+    ) -> Run:
+        """Pause, continue, finish or cancel a run; `reason` is kept with it. With `lease` as
+        the center that supervises the run; raises LostLease."""
         now = self._clock.now()
-        run = await self._store.runs.move(run_id, to, reason, now)
+        run = await self._store.runs.move(run_id, to, reason, now, lease)
         if to in {RunState.CANCELLED, RunState.FINISHED}:
             await self._store.requests.cancel(run_id, now)
         if to is RunState.RUNNING:

@@ -15,9 +15,9 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
-from skep.errors import ConfigurationError, Conflict, InvalidInput, SkepError
+from skep.errors import ConfigurationError, Conflict, InvalidInput, LostLease, SkepError
 from skep.jobs.app_keeper import AppKeeper
 from skep.jobs.book import Scheduler
 from skep.jobs.feeding import Feeder
@@ -56,7 +56,14 @@ class Passes(Protocol):
 
     async def issue(self, run: str) -> str: ...
 
-    async def withdraw(self, run: str) -> None: ...
+    async def withdraw(self, run: str, token: str = "") -> None: ...
+
+
+class Care(NamedTuple):
+    """What this center does for one run, and the lease under which it does it."""
+
+    lease: int
+    task: asyncio.Task[None]
 
 
 class Keeper:
@@ -92,10 +99,10 @@ class Keeper:
         self._clock = clock
         self._rng = rng
         self._restart = Backoff(first=settings.restart_first, cap=settings.restart_cap)
-        self._chances = SecondChances(center, store, self._restart, clock, rng)
+        self._chances = SecondChances(store, self._restart, clock, rng)
         #: Where children find this center; without it they are left to others.
         self.address = ""
-        self._cares: dict[str, asyncio.Task[None]] = {}
+        self._cares: dict[str, Care] = {}
         #: Processes of spiders that run now, by run.
         self.children: dict[str, SpiderProcess] = {}
         #: When crashed spiders are started again, by run.
@@ -122,15 +129,17 @@ class Keeper:
             if job_run.run not in self._cares:
                 self._pokes[job_run.run] = Nudge(self._clock)
                 task = asyncio.create_task(self._care(job_run))
-                self._cares[job_run.run] = task
-        mine = {job_run.run for job_run in held}
-        for run in self._cares.keys() - mine:
-            log.warning("run %s is another center's now", run)
-            self._cares[run].cancel()
+                self._cares[job_run.run] = Care(job_run.lease, task)
+        mine = {job_run.run: job_run.lease for job_run in held}
+        for run, care in self._cares.items():
+            # A run that was lost and taken back meanwhile is begun anew under its new lease.
+            if mine.get(run) != care.lease:
+                log.warning("lost the lease of run %s to another center", run)
+                care.task.cancel()
 
     async def stop(self) -> None:
         """Children end at once (what they told is safe); others may take the runs."""
-        cares = list(self._cares.values())
+        cares = [care.task for care in self._cares.values()]
         for task in cares:
             task.cancel()
         await asyncio.gather(*cares, return_exceptions=True)
@@ -144,9 +153,7 @@ class Keeper:
             self.nudge.ring()
         except ConfigurationError as error:
             # A sink that was good when the job was kept, and is not here and now.
-            await self._alert(held, error.detail)
-            await self._fail(held, await self._store.runs.get(held.run), error.detail)
-            await self._store.job_runs.release(self._center, [held.run])
+            await self._misconfigured(held, error.detail)
         except SkepError as error:
             # The store is away, or the run was changed under us: the next step looks again.
             log.warning("run %s of job %s: %s", held.run, held.job, error.detail)
@@ -154,6 +161,19 @@ class Keeper:
             log.exception("run %s of job %s met a bug", held.run, held.job)
         finally:
             del self._cares[held.run], self._pokes[held.run]
+
+    async def _misconfigured(self, held: JobRun, reason: str) -> None:
+        try:
+            await self._fail(held, await self._store.runs.get(held.run), reason)
+            await self._alert(held, reason)
+            await self._store.job_runs.release(self._center, held.proof)
+        except SkepError as error:  # another center has the run, or the store is away
+            log.warning("run %s of job %s: %s", held.run, held.job, error.detail)
+
+    async def _note(self, held: JobRun, **facts: Any) -> None:
+        """Raises LostLease when another center has taken the run."""
+        if not await self._store.job_runs.note(held.proof, **facts):
+            raise LostLease(f"run {held.run} is not held by center {self._center} any more")
 
     def _outflow(self, held: JobRun) -> Outflow:
         memory, chosen = self._data / "outputs", self._settings.outputs
@@ -178,7 +198,7 @@ class Keeper:
                 await outflow.finish()
                 await self._close(held, run, said, counted=job.app is None)
             else:
-                await self._store.job_runs.release(self._center, [held.run])
+                await self._store.job_runs.release(self._center, held.proof)
         finally:
             await outflow.close()
 
@@ -190,7 +210,9 @@ class Keeper:
         if run.state is RunState.FINISHED:
             # Before the row is closed: a center that dies in between tells it again.
             await self._scheduler.succeeded(held.job, held.run)
-        await self._store.job_runs.note(held.run, self._center, open=False, outcome=outcome)
+        await self._note(held, open=False, outcome=outcome)
+        # Closed: no center starts a driver of it again.
+        await self._passes.withdraw(held.run)
         log.info("run %s of job %s %s", held.run, held.job, outcome)
 
     # -- runs of requests
@@ -214,25 +236,28 @@ class Keeper:
     ) -> tuple[Run, str]:
         while (run := await self._state(held, job)).state is RunState.RUNNING:
             if feeding.done() and (reason := feeding.result()):
-                await self._store.job_runs.note(held.run, self._center, outcome=reason)
+                await self._note(held, outcome=reason)
                 return await self._fail(held, run, reason), reason
             # Asked in this order: what a generator put in before its end is in the ledger.
             if feeding.done() and not (ledger := await self._store.ledgers.read(run.id)).open:
                 if await self._chances.another_round(held, job, ledger.dead):
                     self._intake.nudge()
                     continue
-                return await self._intake.move(run.id, RunState.FINISHED), ""
+                return await self._intake.move(run.id, RunState.FINISHED, "", held.proof), ""
             await self._pokes[held.run].wait(self._settings.keep_every)
         return run, ""
 
     async def _state(self, held: JobRun, job: Job) -> Run:
-        """The run as it is now; one that is over its time limit is stopped."""
+        """The run as it is now; one that is over its time limit is stopped. Raises LostLease
+        when it is another center's to ask."""
+        if not await self._store.job_runs.holds(held.proof):
+            raise LostLease(f"run {held.run} is not held by center {self._center} any more")
         run = await self._store.runs.get(held.run)
         limit = job.chosen.run_time_limit
         if limit and run.state not in ENDED and self._clock.now() - held.at > limit:
             reason = f"it took longer than the {limit:g} s that its job allows"
+            run = await self._intake.move(held.run, RunState.CANCELLED, reason, held.proof)
             await self._alert(held, reason)
-            return await self._intake.move(held.run, RunState.CANCELLED, reason)
         return run
 
     # -- runs of spiders
@@ -243,9 +268,9 @@ class Keeper:
         starts, crashes = held.starts, 0
         while (run := await self._state(held, job)).state is RunState.RUNNING:
             began, starts = self._clock.monotonic(), starts + 1
-            await self._store.job_runs.note(held.run, self._center, starts=starts)
+            await self._note(held, starts=starts)
             code, tail = await self._live(held, job, part)
-            await self._store.job_runs.note(held.run, self._center, log=tail)
+            await self._note(held, log=tail)
             run = await self._state(held, job)
             if run.state is not RunState.RUNNING:
                 # It rests: because a person wants it to, or because its own spider gave up?
@@ -280,7 +305,8 @@ class Keeper:
         finally:
             del self.children[held.run]
             await child.kill()
-            await self._passes.withdraw(held.run)
+            with suppress(SkepError):  # the store is away: it ends with the run
+                await self._passes.withdraw(held.run, token)
             await self.obeyed(held.run, "spider", "ended")
 
     async def _watched(self, held: JobRun, job: Job, child: SpiderProcess) -> int:
@@ -311,20 +337,24 @@ class Keeper:
     async def _state_if_known(self, held: JobRun, job: Job) -> RunState | None:
         try:
             return (await self._state(held, job)).state
+        except LostLease:
+            raise
         except SkepError:  # the store is away: the child waits for it as well
             return None
 
     async def _fail(self, held: JobRun, run: Run, reason: str) -> Run:
         """Nothing that a restart would mend: a person must look."""
         try:
-            return await self._intake.move(held.run, RunState.FAILED, reason)
+            return await self._intake.move(held.run, RunState.FAILED, reason, held.proof)
+        except LostLease:
+            raise
         except (Conflict, InvalidInput):
             return run
 
     async def _told(self, held: JobRun, code: int, tail: str) -> str:
         lines = [line for line in tail.splitlines() if line.strip()]
         reason = f"its spider ended with {code}: {lines[-1][:500] if lines else 'no word'}"
-        await self._store.job_runs.note(held.run, self._center, outcome=reason)
+        await self._note(held, outcome=reason)
         await self._alert(held, reason)
         return reason
 

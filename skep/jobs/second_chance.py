@@ -17,10 +17,7 @@ from skep.store.ports import Store
 class SecondChances:
     """Sends dead requests of runs again, as often as their jobs say."""
 
-    def __init__(
-        self, center: str, store: Store, backoff: Backoff, clock: Clock, rng: Random
-    ) -> None:
-        self._center = center
+    def __init__(self, store: Store, backoff: Backoff, clock: Clock, rng: Random) -> None:
         self._store = store
         self._backoff = backoff
         self._clock = clock
@@ -35,8 +32,6 @@ class SecondChances:
         await self._clock.sleep(self._backoff.delay(rounds + 1, self._rng))
         # Counted first: a center that dies in between costs a round, not an endless loop.
         told = f"round {rounds + 2}: {dead} dead requests again"
-        if not await self._store.job_runs.note(
-            held.run, self._center, starts=rounds + 1, outcome=told
-        ):
+        if not await self._store.job_runs.note(held.proof, starts=rounds + 1, outcome=told):
             return False
         return bool(await self._store.requests.revive(held.run))

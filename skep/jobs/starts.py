@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from skep.errors import Conflict, InvalidInput, NotEnoughAgents, SkepError
+from skep.errors import Conflict, InvalidInput, LostLease, NotEnoughAgents, SkepError
 from skep.jobs.feeding import Feeder
 from skep.jobs.intake import Intake, NewRun
 from skep.model.generation import fire_key_of, split_part
@@ -70,6 +70,7 @@ class JobStarts:
                 now,
                 holder=self._center,
                 held_until=now + START_SECONDS,
+                lease=1,
             )
         )
         if begun.run == run:
@@ -81,21 +82,25 @@ class JobStarts:
         job = (await self._store.jobs.revision(begun.job, begun.revision)).job
         try:
             new = NewRun(job.name, job.run_settings(RunSettings()))
-            await self._intake.open_run(begun.run, new, checked=job.app is not None)
+            run, _ = await self._intake.open_run(begun.run, new, checked=job.app is not None)
+            if run.state in ENDED:  # a center died between its end and the end of the job's run
+                return
             if not begun.fed and job.spider is None and job.app is None:
                 await self._feeder.requests(begun.run, job)
         except (InvalidInput, NotEnoughAgents) as error:
             await self._give_up(begun, error)
             raise
-        await self._store.job_runs.note(begun.run, begun.holder, fed=True)
+        await self._store.job_runs.note(begun.proof, fed=True)
 
     async def _give_up(self, begun: JobRun, error: SkepError) -> None:
-        facts = {"open": False, "outcome": f"could not start: {error.detail}"}
-        await self._store.job_runs.note(begun.run, begun.holder, **facts)
         try:
-            await self._intake.move(begun.run, RunState.CANCELLED, error.detail)
-        except SkepError:  # it was never opened
+            await self._intake.move(begun.run, RunState.CANCELLED, error.detail, begun.proof)
+        except LostLease:  # another center starts it by now
             return
+        except SkepError:  # it was never opened
+            pass
+        outcome = f"could not start: {error.detail}"
+        await self._store.job_runs.note(begun.proof, open=False, outcome=outcome)
 
     async def driven(self, run: Run, spiders: RunSettings) -> Run:
         """A spider's process has come: what its class says counts where the job says nothing."""

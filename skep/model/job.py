@@ -272,6 +272,22 @@ class JobRun(msgspec.Struct, frozen=True):
     outcome: str = ""
     #: The last lines that its spider's process wrote.
     log: str = ""
+    #: Raised each time another center takes the run: the fencing token of its holder.
+    lease: int = 0
+
+    @property
+    def proof(self) -> RunLease:
+        """What the holder's writes carry."""
+        return RunLease(self.run, self.holder, self.lease)
+
+
+class RunLease(msgspec.Struct, frozen=True):
+    """A center's right to act for a run. Every write that carries it is refused once another
+    center has taken the run, or the run is closed."""
+
+    run: str
+    holder: str
+    number: int
 
 
 def job_of(data: bytes) -> Job:

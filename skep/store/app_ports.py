@@ -13,6 +13,7 @@ from typing import Protocol
 import msgspec
 
 from skep.model.app import AppSpec, Instance, InstanceState
+from skep.model.job import RunLease
 
 
 class AppRun(msgspec.Struct, frozen=True):
@@ -81,9 +82,11 @@ class Apps(Protocol):
         secrets: Mapping[str, str],
         agents: Sequence[str],
         now: float,
+        lease: RunLease | None = None,
     ) -> list[Instance]:
         """One instance for each agent, placed there; once per run. Gives back those that are
-        kept. Raises UnknownRun."""
+        kept. Raises UnknownRun. Here and below: raises LostLease when `lease` is given and
+        another center has taken the run."""
 
     async def get(self, run_id: str) -> AppRun | None:
         """None for a run of no application, or whose instances are not made yet."""
@@ -91,14 +94,25 @@ class Apps(Protocol):
     async def of(self, run_id: str) -> list[Instance]:
         """By their numbers."""
 
-    async def place(self, old: Instance, agent: str, reason: str, now: float) -> bool:
+    async def place(
+        self, old: Instance, agent: str, reason: str, now: float, lease: RunLease | None = None
+    ) -> bool:
         """The instance is another agent's ("" = nobody's yet) from now on, under the next
         token. False when it was placed by somebody else meanwhile, or has ended."""
 
-    async def end(self, old: Instance, state: InstanceState, reason: str, now: float) -> bool:
+    async def end(
+        self,
+        old: Instance,
+        state: InstanceState,
+        reason: str,
+        now: float,
+        lease: RunLease | None = None,
+    ) -> bool:
         """The center itself says that it is over; False as with `place`."""
 
-    async def restart(self, run_id: str, no: int, now: float) -> Instance:
+    async def restart(
+        self, run_id: str, no: int, now: float, lease: RunLease | None = None
+    ) -> Instance:
         """A live one gets a higher round; one that has ended waits to be placed again. Raises
         NotFound, and Conflict when its run is not running."""
 

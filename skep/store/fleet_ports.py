@@ -111,7 +111,11 @@ class Tokens(Protocol):
         """Newest first, without those of runs."""
 
     async def revoke(self, subject: str) -> int:
-        """Tokens of that subject stop working; returns how many."""
+        """Tokens of that subject stop working, but for those of a run that has the same
+        name; returns how many."""
+
+    async def revoke_driver(self, run: str, digest: bytes | None = None) -> int:
+        """Tokens for driving that run stop working: one of them, or all."""
 
     async def revoke_one(self, token: str) -> TokenView:
         """By the name that `all` gives. Raises NotFound."""

@@ -7,15 +7,17 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from skep.model.generation import Counts, Generation, GenerationState, Taken, Window
+from skep.model.job import RunLease
 from skep.store.facts import RequestRow
 
 
 class Generations(Protocol):
     """What generators did in runs, and which URIs jobs took not long ago."""
 
-    async def begin(self, new: Generation) -> Generation:
+    async def begin(self, new: Generation, lease: RunLease | None = None) -> Generation:
         """Begin it, or begin it again: `starts` is one more, and everybody who speaks for an
-        older beginning is not heard any more. One that is done stays as it is."""
+        older beginning is not heard any more. One that is done stays as it is. Raises
+        LostLease when `lease` is given and another center has taken the run."""
 
     async def take(
         self,

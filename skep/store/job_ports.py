@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from skep.model.job import Job, JobRevision, JobRun, KeptJob
+from skep.model.job import Job, JobRevision, JobRun, KeptJob, RunLease
 from skep.model.run import RunSettings
 
 
@@ -67,14 +67,19 @@ class JobRuns(Protocol):
     async def claim(self, holder: str, now: float, until: float, limit: int) -> list[JobRun]:
         """Renew what this center holds, and take open runs that nobody holds (any more) up
         to `limit` in all; returns everything that it holds now. Runs that are paused or
-        failed are not taken. A run has one holder at a time, over all centers."""
+        failed are not taken. A run has one holder at a time, over all centers; taking it raises
+        its `lease`, renewing it does not."""
 
-    async def note(self, run_id: str, holder: str, **facts: Any) -> bool:
+    async def note(self, lease: RunLease, **facts: Any) -> bool:
         """Change `fed`, `starts`, `outcome`, `log` or `open`; False, and nothing is changed,
-        when another center holds the run by now, or when it is not open."""
+        when another center has taken the run since, or when it is not open."""
+
+    async def holds(self, lease: RunLease) -> bool:
+        """Whether this lease is still the newest of an open run."""
 
     async def adjust(self, run_id: str, settings: RunSettings) -> bool:
         """New settings for a run that has no requests yet; False when it has, or is none."""
 
-    async def release(self, holder: str, run_ids: Sequence[str] | None = None) -> None:
-        """Let go of these, or of everything: another center may take them at once."""
+    async def release(self, holder: str, lease: RunLease | None = None) -> None:
+        """Let go of one run, or of everything: another center may take it at once. Nothing
+        happens when the lease is not the newest."""

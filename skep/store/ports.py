@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from skep.model.attempt import Attempt
 from skep.model.block import BlockChange, BlockRef, BlockView, Held, Leased
 from skep.model.figures import RunFigures
+from skep.model.job import RunLease
 from skep.model.ledger import Ledger
 from skep.model.manners import Manners
 from skep.model.run import Run, RunSettings
@@ -68,9 +69,17 @@ class Runs(Protocol):
     async def over(self, run_ids: Sequence[str]) -> list[str]:
         """Those that nobody works for any more: finished, cancelled or not there."""
 
-    async def move(self, run_id: str, to: RunState, reason: str = "", now: float = 0.0) -> Run:
+    async def move(
+        self,
+        run_id: str,
+        to: RunState,
+        reason: str = "",
+        now: float = 0.0,
+        lease: RunLease | None = None,
+    ) -> Run:
         """Change the state by the table in `model/states.py`, and keep why; raises Conflict
-        otherwise. A run that is in that state already is left as it is."""
+        otherwise. A run that is in that state already is left as it is. A center that acts
+        as the supervisor of a run gives its `lease`; raises LostLease when it has lost it."""
 
 
 class Requests(Protocol):

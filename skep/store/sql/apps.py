@@ -14,11 +14,13 @@ import sqlalchemy as sa
 
 from skep.errors import Conflict, NotFound
 from skep.model.app import INSTANCE_ENDS, AppSpec, Instance, InstanceState, wish_for
+from skep.model.job import RunLease
 from skep.model.states import RunState
 from skep.store.app_ports import AppRun, LogPart, LogPiece, Told, Wish
 from skep.store.sql.app_tables import app_instances, app_runs
 from skep.store.sql.apps_log import add_log, read_log
 from skep.store.sql.database import Database, Tx
+from skep.store.sql.run_leases import check_lease
 from skep.store.sql.runs import hold_run
 from skep.store.sql.tables import runs
 
@@ -42,6 +44,7 @@ class SqlApps:
         secrets: Mapping[str, str],
         agents: Sequence[str],
         now: float,
+        lease: RunLease | None = None,
     ) -> list[Instance]:
         app = (
             run_id,
@@ -53,6 +56,7 @@ class SqlApps:
         columns = ("run", "spec", "secrets", "package", "at")
 
         def work(tx: Tx) -> list[Instance]:
+            check_lease(tx, lease)
             hold_run(tx, run_id)
             if tx.dialect.insert_new(tx.connection, app_runs, columns, [app]):
                 rows = [_new_row(run_id, no, agent, now) for no, agent in enumerate(agents)]
@@ -69,8 +73,11 @@ class SqlApps:
     async def of(self, run_id: str) -> list[Instance]:
         return await self._database.read(lambda c: _of(c, run_id))
 
-    async def place(self, old: Instance, agent: str, reason: str, now: float) -> bool:
+    async def place(
+        self, old: Instance, agent: str, reason: str, now: float, lease: RunLease | None = None
+    ) -> bool:
         def work(tx: Tx) -> bool:
+            check_lease(tx, lease)
             held = _hold(tx, old.run, old.no)
             if held.token != old.token or held.ended:
                 return False
@@ -79,8 +86,16 @@ class SqlApps:
 
         return await self._database.write(work)
 
-    async def end(self, old: Instance, state: InstanceState, reason: str, now: float) -> bool:
+    async def end(
+        self,
+        old: Instance,
+        state: InstanceState,
+        reason: str,
+        now: float,
+        lease: RunLease | None = None,
+    ) -> bool:
         def work(tx: Tx) -> bool:
+            check_lease(tx, lease)
             held = _hold(tx, old.run, old.no)
             if held.token != old.token or held.ended:
                 return False
@@ -89,8 +104,11 @@ class SqlApps:
 
         return await self._database.write(work)
 
-    async def restart(self, run_id: str, no: int, now: float) -> Instance:
+    async def restart(
+        self, run_id: str, no: int, now: float, lease: RunLease | None = None
+    ) -> Instance:
         def work(tx: Tx) -> Instance:
+            check_lease(tx, lease)
             run = hold_run(tx, run_id)
             held = _hold(tx, run_id, no)
             if run.state != RunState.RUNNING:

@@ -15,10 +15,12 @@ import sqlalchemy as sa
 
 from skep.errors import StaleToken
 from skep.model.generation import Counts, Generation, GenerationState, Taken, Window
+from skep.model.job import RunLease
 from skep.store.facts import RequestRow
 from skep.store.sql.database import Database, Tx
 from skep.store.sql.generator_tables import generations, taken_uris
 from skep.store.sql.requests import accept_rows
+from skep.store.sql.run_leases import check_lease
 from skep.store.sql.runs import hold_run
 
 #: Fingerprints in one statement.
@@ -34,8 +36,12 @@ class SqlGenerations:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def begin(self, new: Generation) -> Generation:
-        return await self._database.write(lambda tx: _begin(tx, new))
+    async def begin(self, new: Generation, lease: RunLease | None = None) -> Generation:
+        def work(tx: Tx) -> Generation:
+            check_lease(tx, lease)
+            return _begin(tx, new)
+
+        return await self._database.write(work)
 
     async def take(
         self,

@@ -12,11 +12,12 @@ import msgspec
 import sqlalchemy as sa
 
 from skep.model.generation import generator_of, part_of, split_part
-from skep.model.job import JobRun
+from skep.model.job import JobRun, RunLease
 from skep.model.run import RunSettings
 from skep.model.states import RunState
 from skep.store.sql.database import Database, Tx
 from skep.store.sql.job_tables import job_runs
+from skep.store.sql.run_leases import holds
 from skep.store.sql.tables import runs, tallies
 
 _COLUMNS = tuple(column.name for column in job_runs.columns)
@@ -91,11 +92,14 @@ class SqlJobRuns:
 
         return await self._database.write(work)
 
-    async def note(self, run_id: str, holder: str, **facts: Any) -> bool:
+    async def note(self, lease: RunLease, **facts: Any) -> bool:
         values = {name: int(v) if name in _BITS else v for name, v in facts.items()}
-        held = sa.and_(job_runs.c.run == run_id, job_runs.c.holder == holder)
-        change = sa.update(job_runs).where(held, job_runs.c.open == 1).values(**values)
+        change = sa.update(job_runs).where(holds(lease)).values(**values)
         return await self._database.write(lambda tx: bool(tx.execute(change).rowcount))
+
+    async def holds(self, lease: RunLease) -> bool:
+        query = sa.select(job_runs.c.run).where(holds(lease))
+        return await self._database.read(lambda c: c.execute(query).first() is not None)
 
     async def adjust(self, run_id: str, settings: RunSettings) -> bool:
         fed = sa.exists().where(tallies.c.run == runs.c.no, tallies.c.n > 0)
@@ -103,10 +107,9 @@ class SqlJobRuns:
         change = change.values(settings=msgspec.msgpack.encode(settings))
         return await self._database.write(lambda tx: bool(tx.execute(change).rowcount))
 
-    async def release(self, holder: str, run_ids: Sequence[str] | None = None) -> None:
-        change = sa.update(job_runs).where(job_runs.c.holder == holder, job_runs.c.open == 1)
-        if run_ids is not None:
-            change = change.where(job_runs.c.run.in_(run_ids))
+    async def release(self, holder: str, lease: RunLease | None = None) -> None:
+        mine = sa.and_(job_runs.c.holder == holder, job_runs.c.open == 1)
+        change = sa.update(job_runs).where(mine if lease is None else holds(lease))
         await self._database.write(
             lambda tx: tx.execute(change.values(holder="", held_until=0.0)) and None
         )
@@ -128,7 +131,8 @@ def _taken(tx: Tx, holder: str, now: float, until: float, limit: int) -> list[An
     names = [row.run for row in rows]
     change = sa.update(job_runs).where(job_runs.c.run.in_(names))
     if names:
-        tx.execute(change.values(holder=holder, held_until=until))
+        taken = {"holder": holder, "held_until": until, "lease": job_runs.c.lease + 1}
+        tx.execute(change.values(**taken))
     return list(tx.execute(sa.select(job_runs).where(job_runs.c.run.in_(names)))) if names else []
 
 

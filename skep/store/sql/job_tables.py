@@ -49,6 +49,7 @@ job_runs = sa.Table(
     sa.Column("starts", sa.Integer, nullable=False),
     sa.Column("outcome", LongText, nullable=False),
     sa.Column("log", LongText, nullable=False),
+    sa.Column("lease", sa.Integer, nullable=False, server_default="0"),
     sa.UniqueConstraint("job", "fire_key", name="job_runs_once"),
     sa.Index("job_runs_of_job", "job", "at"),
     sa.Index("job_runs_open", "open", "held_until"),

@@ -13,11 +13,13 @@ import msgspec
 import sqlalchemy as sa
 
 from skep.errors import Conflict, UnknownRun
+from skep.model.job import RunLease
 from skep.model.run import Run, RunSettings
 from skep.model.states import RUN_CHANGES, RunState
 from skep.store.sql.among import among
 from skep.store.sql.database import Database, Tx
 from skep.store.sql.notices import note_ending
+from skep.store.sql.run_leases import check_lease
 from skep.store.sql.tables import runs
 
 #: Characters of a reason that are kept.
@@ -67,8 +69,19 @@ class SqlRuns:
         open_ = await self._database.read(lambda c: set(c.execute(query).scalars()))
         return [run for run in run_ids if run not in open_]
 
-    async def move(self, run_id: str, to: RunState, reason: str = "", now: float = 0.0) -> Run:
-        return await self._database.write(lambda tx: move_run(tx, run_id, to, reason, now))
+    async def move(
+        self,
+        run_id: str,
+        to: RunState,
+        reason: str = "",
+        now: float = 0.0,
+        lease: RunLease | None = None,
+    ) -> Run:
+        def work(tx: Tx) -> Run:
+            check_lease(tx, lease)
+            return move_run(tx, run_id, to, reason, now)
+
+        return await self._database.write(work)
 
 
 def move_run(tx: Tx, run_id: str, to: RunState, reason: str, now: float) -> Run:

@@ -81,7 +81,13 @@ class SqlTokens:
         return await self._database.read(lambda c: [_view(row) for row in c.execute(query)])
 
     async def revoke(self, subject: str) -> int:
-        return await self._database.write(lambda tx: _revoke(tx, tokens.c.subject == subject))
+        named = sa.and_(tokens.c.subject == subject, tokens.c.role != DRIVER)
+        return await self._database.write(lambda tx: _revoke(tx, named))
+
+    async def revoke_driver(self, run: str, digest: bytes | None = None) -> int:
+        theirs = sa.and_(tokens.c.subject == run, tokens.c.role == DRIVER)
+        which = theirs if digest is None else sa.and_(theirs, tokens.c.digest == digest)
+        return await self._database.write(lambda tx: _revoke(tx, which))
 
     async def revoke_one(self, token: str) -> TokenView:
         first, last = _range(token)

@@ -236,7 +236,9 @@ class TokenPromises:
         for name in ("", "zz", "00" * 8, "m" * 200):
             with pytest.raises(NotFound):
                 await store.tokens.revoke_one(name)
-        await store.tokens.revoke("run")
+        assert await store.tokens.revoke("run") == 0, "an agent's revocation spares a run's driver"
+        assert await store.tokens.revoke_driver("run", b"?" * 32) == 0
+        assert await store.tokens.revoke_driver("run") == 1
         assert await store.tokens.forget(NOW) == 0
         assert await store.tokens.forget(NOW + 5) == 1, "the viewer's stays revoked"
         assert [view.state(NOW) for view in await store.tokens.all()] == ["live", "revoked"]

@@ -6,8 +6,10 @@ import asyncio
 
 import pytest
 
-from skep.errors import Conflict, UnknownJob
-from skep.model.job import Job, JobRun
+from skep.errors import Conflict, LostLease, UnknownJob
+from skep.model.app import AppSpec
+from skep.model.generation import Generation
+from skep.model.job import Job, JobRun, RunLease
 from skep.model.run import RunSettings
 from skep.model.states import RunState
 from skep.store.ports import Store
@@ -130,12 +132,14 @@ class JobRunPromises:
             center.job_runs.claim(f"c{n}", NOW, NOW + 10, 4)
             for n, center in enumerate((store, other_store) * 3)
         ]
-        held = [job_run.run for claim in await asyncio.gather(*claims) for job_run in claim]
+        claimed = await asyncio.gather(*claims)
+        held = [job_run.run for claim in claimed for job_run in claim]
         assert len(held) == len(set(held)) == 12
         assert await store.job_runs.claim("late", NOW + 5, NOW + 15, 100) == []
         again = await store.job_runs.claim("late", NOW + 10.5, NOW + 20, 100)
         assert len(again) == 12, "their time is over"
-        assert not await store.job_runs.note("r0", "c0", fed=True)
+        old = next(one for claim in claimed for one in claim if one.run == "r0")
+        assert not await store.job_runs.note(old.proof, fed=True)
         assert await store.job_runs.claim("c0", NOW + 11, NOW + 21, 100) == []
 
     async def test_what_is_held_is_renewed(self, store: Store) -> None:
@@ -144,11 +148,11 @@ class JobRunPromises:
         (mine,) = await store.job_runs.claim("a", NOW + 9, NOW + 19, 5)
         assert (mine.holder, mine.held_until) == ("a", NOW + 19)
         assert await store.job_runs.claim("b", NOW + 15, NOW + 25, 5) == []
-        assert await store.job_runs.note("r", "a", fed=True, starts=3, log="ö", outcome="?")
+        assert await store.job_runs.note(mine.proof, fed=True, starts=3, log="ö", outcome="?")
         kept = await store.job_runs.get("r")
         assert kept is not None
         assert (kept.fed, kept.starts, kept.log, kept.outcome) == (True, 3, "ö", "?")
-        await store.job_runs.release("a", ["other"])
+        await store.job_runs.release("a", RunLease("other", "a", mine.lease))
         assert await store.job_runs.claim("b", NOW + 15, NOW + 25, 5) == []
         await store.job_runs.release("a")
         assert [r.run for r in await store.job_runs.claim("b", NOW + 15, NOW + 25, 5)] == ["r"]
@@ -160,13 +164,41 @@ class JobRunPromises:
         await store.runs.move("paused", RunState.PAUSED)
         held = await store.job_runs.claim("a", NOW, NOW + 10, 5)
         assert {job_run.run for job_run in held} == {"ended", "open"}
-        assert await store.job_runs.note("ended", "a", open=False, outcome="finished")
-        assert not await store.job_runs.note("ended", "a", open=True)
+        ended = next(job_run.proof for job_run in held if job_run.run == "ended")
+        assert await store.job_runs.note(ended, open=False, outcome="finished")
+        assert not await store.job_runs.note(ended, open=True)
+        assert not await store.job_runs.holds(ended)
         (left,) = await store.job_runs.claim("a", NOW, NOW + 10, 5)
         assert left.run == "open"
         assert len(await store.job_runs.of("quotes", 10, only_open=True)) == 2
         await store.runs.move("paused", RunState.RUNNING)
         assert len(await store.job_runs.claim("a", NOW, NOW + 10, 5)) == 2
+
+    async def test_a_lease_that_was_lost_changes_nothing(self, store: Store) -> None:
+        """E2: every write of a center that has lost a run is refused, also when the center has
+        taken the run back since."""
+        await new_run(store, "r")
+        await store.job_runs.begin(fired("r"))
+        (first,) = await store.job_runs.claim("a", NOW, NOW + 10, 5)
+        (renewed,) = await store.job_runs.claim("a", NOW + 5, NOW + 15, 5)
+        assert renewed.lease == first.lease == 1
+        (second,) = await store.job_runs.claim("b", NOW + 16, NOW + 20, 5)
+        (third,) = await store.job_runs.claim("a", NOW + 21, NOW + 30, 5)
+        assert (second.lease, third.lease) == (2, 3)
+        for lost in (first.proof, second.proof, RunLease("ghost", "a", 1)):
+            assert not await store.job_runs.holds(lost)
+            assert not await store.job_runs.note(lost, starts=9)
+            with pytest.raises(LostLease, match=lost.run):
+                await store.runs.move("r", RunState.FAILED, "it is not mine", NOW, lost)
+            with pytest.raises(LostLease):
+                await store.generations.begin(Generation("r", 0, "list", "list"), lost)
+            with pytest.raises(LostLease):
+                await store.apps.create("r", AppSpec(), {}, ["agent"], NOW, lost)
+            await store.job_runs.release(lost.holder, lost)
+        assert await store.job_runs.get("r") == third
+        assert (await store.runs.get("r")).state is RunState.RUNNING
+        moved = await store.runs.move("r", RunState.FINISHED, "", NOW, third.proof)
+        assert moved.state is RunState.FINISHED
 
     async def test_settings_change_until_there_are_requests(self, store: Store) -> None:
         await new_run(store, "r", retries=1)
