@@ -17,10 +17,11 @@ import msgspec
 
 from skep.center.app import Center
 from skep.center.auth import Role, ensure_token
+from skep.center.identity import center_name
 from skep.center.server import CenterServer
 from skep.errors import ConfigurationError, Revoked
 from skep.runtime.clock import Clock
-from skep.runtime.ids import new_id
+from skep.runtime.files import make_private, write_durably
 from skep.runtime.lock import try_lock
 from skep.settings import Settings
 
@@ -51,21 +52,31 @@ class LocalCenter:
     def __init__(self, settings: Settings, clock: Clock, rng: Random) -> None:
         self.folder = Path(settings.data)
         self.settings = settings
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if make_private(self.folder):
+            log.warning("%s could be read by other users; it is private now", self.folder)
         self._lock = _lock(self.folder)
-        self.admin_token = ensure_token(self.folder / ADMIN_TOKEN, Role.ADMIN)
-        self.agent_token = ensure_token(self.folder / AGENT_TOKEN, Role.AGENT)
-        name = _center_name(self.folder, clock, rng)
-        self.center = Center.from_settings(name, settings, clock, rng)
-        self.server = CenterServer(self.center, settings.center)
+        try:
+            self.admin_token = ensure_token(self.folder / ADMIN_TOKEN, Role.ADMIN)
+            self.agent_token = ensure_token(self.folder / AGENT_TOKEN, Role.AGENT)
+            name = center_name(settings, clock, rng)
+            self.center = Center.from_settings(name, settings, clock, rng)
+            self.server = CenterServer(self.center, settings.center)
+        except BaseException:
+            os.close(self._lock)
+            raise
 
     @property
     def url(self) -> str:
         return self.server.url
 
     async def start(self) -> None:
-        await self.server.start(self._adopt_tokens)
-        await asyncio.to_thread(self._leave_address)
+        """After an error nothing stays open."""
+        try:
+            await self.server.start(self._adopt_tokens)
+            await asyncio.to_thread(self._leave_address)
+        except BaseException:
+            await self.stop()
+            raise
 
     async def _adopt_tokens(self) -> None:
         """Before anybody is answered: to an agent "not known" means that it may go home."""
@@ -76,11 +87,14 @@ class LocalCenter:
 
     def _leave_address(self) -> None:
         """Where the commands of this machine find the center."""
-        (self.folder / "center.url").write_text(f"{self.url}\n")
+        write_durably(self.folder / "center.url", f"{self.url}\n".encode())
 
     async def stop(self) -> None:
+        """May be called twice."""
         await self.server.stop()
-        os.close(self._lock)
+        lock, self._lock = self._lock, -1
+        if lock >= 0:
+            os.close(lock)
 
 
 class LocalAgent:
@@ -146,11 +160,3 @@ def _lock(folder: Path) -> int:
             f"another center works in {folder}; stop it or choose another folder with --data"
         )
     return lock
-
-
-def _center_name(folder: Path, clock: Clock, rng: Random) -> str:
-    """A center keeps its name: its archive segments carry it."""
-    file = folder / "center.name"
-    if not file.exists():
-        file.write_text(f"{new_id('center', clock.now(), rng)}\n")
-    return file.read_text().strip()

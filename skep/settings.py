@@ -52,6 +52,10 @@ class CenterSettings(_Room, frozen=True):
     allocate_wait: Annotated[
         float, Meta(ge=0, le=60, description="Seconds that a run waits for enough agents to start.")
     ] = 5.0
+    start_wait: Annotated[
+        float,
+        Meta(ge=0, le=3600, description="Seconds that a start waits for store, bus and archive."),
+    ] = 30.0
     vitals_kept: Annotated[float, Meta(gt=0, description="Seconds of heartbeat history.")] = 86400.0
     wrong_tokens: Annotated[
         int, Meta(ge=1, description="Wrong tokens a minute from one address; then it must wait.")

@@ -43,6 +43,9 @@ FINAL = (Fenced, Revoked)
 #: Seconds for the last beat of an agent that was told to end.
 LAST_WORD = 2.0
 REGISTER = Backoff(first=0.5, cap=30.0)
+#: Registrations of an agent whose session file was damaged, before it ends as fenced: about a
+#: minute, several times what a center takes to notice that a process is gone.
+PAST_TRIES = 7
 #: Longest pause between tries while no center answers: below the time after which a center
 #: that comes back would take the agent for dead. It is a beat at most, since no more callers
 #: come back at once than a center hears anyway, and everything else waits for this.
@@ -151,6 +154,10 @@ class Heart:
             sent, held = self._clock.monotonic(), self._pulse.held()
             try:
                 self._known = await self._introduce(held)
+            except Fenced as error:
+                if not self._may_be_own_past(attempt):
+                    raise
+                self._lost_touch(error)
             except FINAL:
                 raise
             except SkepError as error:
@@ -167,6 +174,16 @@ class Heart:
                 return self._known
             attempt += 1
             await self._clock.sleep(REGISTER.delay(attempt, self._rng))
+
+    def _may_be_own_past(self, attempt: int) -> bool:
+        """Refused as an older copy, with a session file that was damaged: the other process may
+        be this folder's last one, which the center takes for alive for some seconds more."""
+        damage = self._session.damage
+        if not damage or self._known is not None or attempt >= PAST_TRIES:
+            return False
+        if attempt == 0:
+            log.warning("%s: waiting until the center has given up its last session", damage)
+        return True
 
     async def _introduce(self, held: list[Held]) -> Registered:
         """With what we hold: whatever else a center thinks we have goes to others at once."""

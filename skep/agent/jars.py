@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from skep.agent.files import read_or_none
 from skep.downloaders.belongings import Belongings
+from skep.runtime.files import read_or_none, write_durably
 
 log = logging.getLogger(__name__)
 
@@ -74,17 +74,14 @@ class Jars:
             log.warning("cookies of run %s are %d bytes: they are not kept any more", run, size)
 
     def save(self) -> None:
-        """Blocks. A file is whole or it is the old one; after a power cut it may be the old
-        one, and pages lead to new cookies."""
+        """Blocks. A file is whole, or it is the old one."""
         while self._unsaved:
             run = self._unsaved.pop()
             data = self._kept.get(run)
             if data is None:
                 continue
-            fresh = self._file(run).with_suffix(f"{_SUFFIX}.new")
             try:
-                fresh.write_bytes(data)
-                fresh.replace(self._file(run))
+                write_durably(self._file(run), data)
             except OSError as error:
                 log.warning("cookies of run %s cannot be kept: %s", run, error.strerror)
 

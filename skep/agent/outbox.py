@@ -17,8 +17,8 @@ from threading import Lock
 
 import msgspec
 
-from skep.agent.files import read_or_none, remove, write_durably
 from skep.model.block import Held
+from skep.runtime.files import read_or_none, remove, write_durably
 from skep.wire.messages import Report
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from skep.agent.files import read_or_none, write_durably
+from skep.runtime.files import read_or_none, write_durably
 from skep.runtime.ids import new_secret
 
 log = logging.getLogger(__name__)
@@ -44,10 +44,13 @@ class Session:
         self.mark = ""
         #: Marks of earlier processes.
         self.known: tuple[str, ...] = ()
+        #: What was wrong with the file at `open`; "" = it was good, or there was none.
+        self.damage = ""
 
     def open(self) -> None:
-        """A mark for this process. A torn or absent file is a folder without a past."""
-        found = _read(self._file)
+        """A mark for this process. An absent file is a folder without a past; so is a damaged
+        one, but then a center may still take its last process for another machine's."""
+        found = self._read()
         self.mark = new_secret("life")
         tries = (found.next, *found.tries) if found.next else found.tries
         self.known = tuple(mark for mark in (found.mark, *tries) if mark)
@@ -66,11 +69,13 @@ class Session:
         except OSError as error:
             log.warning("cannot remember this session: %s", error.strerror)
 
-
-def _read(file: Path) -> _Marks:
-    data = read_or_none(file)
-    try:
-        return msgspec.json.decode(data, type=_Marks) if data else _Marks()
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        log.warning("forgot %s, it cannot be read", file.name)
-        return _Marks()
+    def _read(self) -> _Marks:
+        data = read_or_none(self._file)
+        if data is None:
+            return _Marks()
+        try:
+            return msgspec.json.decode(data, type=_Marks)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            self.damage = f"{self._file} is {'damaged' if data else 'empty'}"
+            log.warning("%s; the sessions before this one are not known", self.damage)
+            return _Marks()

@@ -12,8 +12,8 @@ import shutil
 from pathlib import Path
 
 from skep import __version__
-from skep.agent.files import read_or_none
 from skep.model.agent import Registration, Vitals
+from skep.runtime.files import read_or_none
 from skep.settings import AgentSettings
 
 _PROC = Path("/proc")

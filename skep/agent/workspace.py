@@ -13,9 +13,10 @@ from threading import RLock
 
 import msgspec
 
-from skep.agent.files import read_or_none, remove, write_durably
+from skep.errors import ConfigurationError
 from skep.model.run import RunSettings
 from skep.runtime.clock import Clock
+from skep.runtime.files import UnreadableFile, read_line, read_or_none, remove, write_durably
 from skep.runtime.ids import new_id
 
 log = logging.getLogger(__name__)
@@ -23,6 +24,11 @@ log = logging.getLogger(__name__)
 #: Runs remembered; beyond that the one that was used longest ago is forgotten.
 RUNS_KEPT = 1000
 _SUFFIX = ".run"
+_ID_LIMIT = 64
+_NEW_AGENT = (
+    "write the id that `skep agents` shows for this machine into it, or delete it to start as"
+    " a new agent"
+)
 
 
 class _Allocation(msgspec.Struct):
@@ -33,13 +39,24 @@ class _Allocation(msgspec.Struct):
 def agent_id(folder: Path, clock: Clock, rng: Random) -> str:
     """The id in `folder/agent-id`, made at the first start."""
     file = folder / "agent-id"
-    data = read_or_none(file)
-    if data and (known := data.decode("ascii", "replace").strip()):
-        return known
+    if file.exists() and file.stat().st_size:
+        return read_agent_id(file)
     folder.mkdir(parents=True, exist_ok=True)
     fresh = new_id("agent", clock.now(), rng)
     write_durably(file, f"{fresh}\n".encode())
     return fresh
+
+
+def read_agent_id(file: Path) -> str:
+    """Raises ConfigurationError that names the file. It is never made anew by itself: results
+    and credentials of this folder belong to the id that was there."""
+    try:
+        known = read_line(file)
+    except UnreadableFile as error:
+        raise ConfigurationError(f"{error}; {_NEW_AGENT}") from error
+    if len(known) > _ID_LIMIT or not (known.isascii() and known.isprintable()):
+        raise ConfigurationError(f"{file} does not hold an agent's id; {_NEW_AGENT}")
+    return known
 
 
 class Workspace:

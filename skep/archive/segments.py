@@ -38,9 +38,22 @@ def is_segment(name: str) -> bool:
     return _SEGMENT.fullmatch(name) is not None
 
 
+def is_writer(name: str) -> bool:
+    """Whether it can begin the name of a segment."""
+    return _WRITER.fullmatch(name) is not None
+
+
+def writers_in(folder: Path) -> list[str]:
+    """Who has segments in a folder; none when there is no such folder."""
+    if not folder.is_dir():
+        return []
+    matches = (_SEGMENT.fullmatch(path.name) for path in folder.iterdir())
+    return sorted({match[1] for match in matches if match})
+
+
 def check_writer(name: str) -> None:
     """Raises ConfigurationError for what cannot begin the name of a file."""
-    if not _WRITER.fullmatch(name):
+    if not is_writer(name):
         raise ConfigurationError(
             f"{name!r} cannot name an archive writer: use letters, digits, '.', '_', '-'."
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
 
@@ -52,6 +53,7 @@ from skep.center.guard import App, Guard
 from skep.center.http import no_such_route, routes, ways
 from skep.center.loops import Loops
 from skep.center.openapi import describe
+from skep.center.opening import Opening
 from skep.center.prefix import Prefix, host_of, root_of
 from skep.center.services import Services, build
 from skep.lanes.dispatch import lane_limits
@@ -115,6 +117,7 @@ class Center:
     ) -> None:
         self.services: Services = build(name, settings, store, bus, archive, clock, rng)
         self._loops = Loops(self.services)
+        self._opened = AsyncExitStack()
         public = settings.center.public_url
         table = api_table()
         inner = Prefix(Direct(self._starlette(table), ways(self.services, table)), root_of(public))
@@ -145,14 +148,34 @@ class Center:
         return app
 
     async def open(self) -> None:
-        """Everything that accepted work rests on, in the order in which it is needed."""
-        services = self.services
-        await services.store.open()
-        await services.archive.open(services.store.segments.committed_end)
-        await services.bus.open()
-        await services.dispatcher.reconcile()
+        """Everything that accepted work rests on, in the order in which it is needed. Waits
+        for servers that are starting; after an error nothing stays open."""
+        try:
+            await self._open()
+        except BaseException:
+            await self.close()
+            raise
+        log.info("center %s is open on %s", self.services.name, self.services.store.describe())
+
+    async def _open(self) -> None:
+        services, closing = self.services, self._opened
+        start = Opening(services.settings.center.start_wait, services.clock, services.rng)
+        closing.push_async_callback(services.store.close)
+        await start.ready("store", services.store.open)
+        closing.push_async_callback(services.archive.close)
+        await start.ready("archive", self._open_archive)
+        closing.push_async_callback(services.bus.close)
+        await start.ready("bus", services.bus.open)
+        await start.ready("store", self._reconcile)
+        closing.push_async_callback(services.jobs.keeper.stop)
+        closing.push_async_callback(self._loops.stop)
         self._loops.start()
-        log.info("center %s is open on %s", services.name, services.store.describe())
+
+    async def _open_archive(self) -> None:
+        await self.services.archive.open(self.services.store.segments.committed_end)
+
+    async def _reconcile(self) -> None:
+        await self.services.dispatcher.reconcile()
 
     def let_go(self) -> None:
         """Answer the long polls now, so that the server can stop."""
@@ -161,10 +184,6 @@ class Center:
         self.services.pages.ring()
 
     async def close(self) -> None:
-        """In reverse; what was answered is on disk already."""
+        """In reverse; what was answered is on disk already. May be called twice."""
         self.let_go()
-        await self._loops.stop()
-        await self.services.jobs.keeper.stop()
-        await self.services.bus.close()
-        await self.services.archive.close()
-        await self.services.store.close()
+        await self._opened.aclose()

@@ -7,7 +7,7 @@ long a revoked one may still work. Who sends many wrong ones has to wait.
 
 from __future__ import annotations
 
-import os
+import logging
 from enum import StrEnum
 from hashlib import sha256
 from pathlib import Path
@@ -19,9 +19,12 @@ from skep.errors import ConfigurationError, Forbidden, InvalidInput, Revoked, Un
 from skep.model.agent import machine_of
 from skep.model.token import Grant
 from skep.runtime.clock import Clock
+from skep.runtime.files import UnreadableFile, read_line, write_durably
 from skep.runtime.ids import new_secret
 from skep.runtime.together import Together
 from skep.store.ports import Store
+
+log = logging.getLogger(__name__)
 
 REMEMBER_SECONDS = 3.0
 REMEMBER_COUNT = 10_000
@@ -213,32 +216,19 @@ def digest_of(token: str) -> bytes:
 
 
 def ensure_token(path: Path, role: Role) -> str:
-    """The token kept in a file; made at the first start, readable by its owner only."""
-    if not path.exists():
-        _write_secret(path, new_secret(f"skep_{role}"))
+    """The token kept in a file, readable by its owner only. It is made at the first start, and
+    again when the file is empty: no copy of such a token can exist."""
+    if not path.exists() or path.stat().st_size == 0:
+        if path.exists():
+            log.warning("%s was empty; a new token was made", path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_durably(path, f"{new_secret(f'skep_{role}')}\n".encode())
     return read_token(path)
 
 
 def read_token(path: Path) -> str:
     """Raises ConfigurationError that says what is wrong with the file."""
     try:
-        token = path.read_text().strip()
-    except OSError as error:
-        raise ConfigurationError(f"cannot read the token file {path}: {error.strerror}") from error
-    if not token:
-        raise ConfigurationError(f"the token file {path} is empty")
-    return token
-
-
-def _write_secret(path: Path, token: str) -> None:
-    # Made under another name with mode 600 from its first byte, then moved into place.
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.unlink(missing_ok=True)  # of a process with our number that died here
-    file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        os.write(file, f"{token}\n".encode())
-        os.fsync(file)
-    finally:
-        os.close(file)
-    draft.replace(path)
+        return read_line(path)
+    except UnreadableFile as error:
+        raise ConfigurationError(f"token file: {error}") from error

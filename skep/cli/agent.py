@@ -124,18 +124,23 @@ async def _supervise(settings: Settings) -> int:
 def _name_child(folder: Path, place: Path, number: int) -> None:
     """The processes of an agent that has joined go by its id and their number: one credential
     is good for all of them."""
+    from skep.agent.workspace import read_agent_id
+    from skep.runtime.files import write_durably
+
     known, mine = folder / "agent" / "agent-id", place / "agent" / "agent-id"
     if known.exists() and not mine.exists():
         mine.parent.mkdir(parents=True, exist_ok=True)
-        mine.write_text(f"{known.read_text().strip()}.{number}\n")
+        write_durably(mine, f"{read_agent_id(known)}.{number}\n".encode())
 
 
 def _place(folder: Path) -> list[str]:
     """What a child would look for in the data folder of its parent."""
+    from skep.cli.reach import addresses
+
     given = click.get_current_context().params
     found: list[str] = []
     if given["center"] is None and (folder / "center.url").exists():
-        found += ["--center", (folder / "center.url").read_text().strip()]
+        found += ["--center", ",".join(addresses(None, folder))]
     if given["token_file"] is None and (folder / "agent.token").exists():
         found += ["--token-file", str(folder / "agent.token")]
     return found

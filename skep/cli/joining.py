@@ -16,12 +16,13 @@ from urllib.parse import urlsplit
 import msgspec
 
 from skep import __version__
-from skep.agent.files import read_or_none, sync_folder, write_durably
+from skep.agent.workspace import read_agent_id
 from skep.center.auth import Role, digest_of, ensure_token, read_token
 from skep.center.guard import is_loopback
 from skep.cli.checkups import SKEW_LIMIT, Finding
 from skep.errors import ConfigurationError, SkepError
 from skep.runtime.clock import SystemClock
+from skep.runtime.files import sync_folder, write_durably
 from skep.runtime.ids import new_id, new_secret
 from skep.settings import Settings
 from skep.wire.client import CenterClient
@@ -212,11 +213,12 @@ class Folder:
     def propose(self, wanted: str) -> tuple[str, str]:
         """(agent's id, a secret): those of a join that was cut off, else new ones. Nothing is
         written: the folder of an agent that works must not change by a look."""
-        known = read_or_none(self.folder / "agent" / "agent-id") or b""
+        kept = self.folder / "agent" / "agent-id"
+        known = read_agent_id(kept) if kept.exists() and kept.stat().st_size else ""
         fresh = new_id("agent", SystemClock().now(), Random())  # noqa: S311 - a name, no secret
         pending = self.folder / PENDING
         secret = read_token(pending) if pending.exists() else new_secret(f"skep_{Role.AGENT}")
-        return wanted or known.decode("ascii", "replace").strip() or fresh, secret
+        return wanted or known or fresh, secret
 
     def prepare(self, agent: str) -> str:
         """Keep the agent's id; its secret, the same when it is asked for again."""

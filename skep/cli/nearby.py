@@ -21,6 +21,7 @@ from skep.cli.reach import Reach
 from skep.errors import CenterUnreachable, ConfigurationError, SkepError
 from skep.runtime.backoff import Backoff
 from skep.runtime.clock import Clock
+from skep.runtime.files import UnreadableFile, read_line
 from skep.runtime.orphans import death_signal
 from skep.wire.client import CenterClient
 
@@ -92,9 +93,9 @@ class NearbyCenter:
     async def _answers(self) -> bool:
         """Whether the center that left its address here is there, and is this folder's."""
         try:
-            url = (self._folder / "center.url").read_text().strip()
+            url = read_line(self._folder / "center.url")
             token = self._reach.token()
-        except (OSError, SkepError):
+        except (OSError, UnreadableFile, SkepError):
             return False
         async with CenterClient([url], token, self._clock, self._rng) as client:
             try:
@@ -122,7 +123,7 @@ class NearbyCenter:
                 start_new_session=True,
             )
         if await _joined(child):
-            self._child, self.url = child, (self._folder / "center.url").read_text().strip()
+            self._child, self.url = child, read_line(self._folder / "center.url")
             return True
         said = log.read_bytes()[began:].decode(errors="replace").strip()
         if "another center works in" in said:

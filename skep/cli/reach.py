@@ -17,8 +17,9 @@ import click
 
 from skep.cli.config import read_settings
 from skep.cli.options import Function, dial_options, place_options, stacked
-from skep.errors import CenterUnreachable
+from skep.errors import CenterUnreachable, ConfigurationError
 from skep.runtime.clock import SystemClock
+from skep.runtime.files import UnreadableFile, read_line
 
 if TYPE_CHECKING:
     from skep.settings import Settings
@@ -57,13 +58,18 @@ def addresses(given: str | None, folder: Path) -> list[str]:
     """Every address of the center."""
     if given:
         return [url if "://" in url else f"http://{url}" for url in given.split(",") if url]
-    try:
-        return (folder / "center.url").read_text().strip().split(",")
-    except OSError:
+    kept = folder / "center.url"
+    if not kept.exists():
         raise CenterUnreachable(
             f"there is no center in {folder}; start one with `skep up`, or say where it is "
             "with --center URL"
-        ) from None
+        )
+    try:
+        return read_line(kept).split(",")
+    except UnreadableFile as error:
+        raise ConfigurationError(
+            f"{error}; start the center again, or say where it is with --center URL"
+        ) from error
 
 
 def run_path(run: str, verb: str = "") -> str:

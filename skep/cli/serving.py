@@ -21,6 +21,7 @@ from skep.runtime.clock import SystemClock
 from skep.runtime.garbage import collect_less_often
 
 if TYPE_CHECKING:
+    from skep.embed import LocalCenter
     from skep.settings import Settings
 
 log = logging.getLogger("skep.cli")
@@ -47,7 +48,9 @@ async def _hold(settings: Settings, *, with_agent: bool) -> int:
     center = LocalCenter(settings, clock, rng)
     agent = LocalAgent(center, clock, rng)
     with until_signalled() as stopping:
-        await center.start()
+        if not await _started(center, stopping):
+            log.info("stopped before the center was open")
+            return 0
         collect_less_often()
         try:
             _introduce(center.url, center.folder)
@@ -63,6 +66,20 @@ async def _hold(settings: Settings, *, with_agent: bool) -> int:
             await center.stop()
     log.info("stopped")
     return 0
+
+
+async def _started(center: LocalCenter, stopping: asyncio.Event) -> bool:
+    """Whether the center is open; False when a signal came while it waited for a server."""
+    start = asyncio.ensure_future(center.start())
+    signal_task = asyncio.ensure_future(stopping.wait())
+    await asyncio.wait({start, signal_task}, return_when=asyncio.FIRST_COMPLETED)
+    signal_task.cancel()
+    if not start.done():
+        start.cancel()
+        await asyncio.gather(start, return_exceptions=True)
+        return False
+    start.result()
+    return True
 
 
 async def _first(*waits: Coroutine[Any, Any, object]) -> None:

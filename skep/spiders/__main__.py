@@ -17,6 +17,7 @@ import uvloop
 
 from skep.errors import ConfigurationError, SkepError
 from skep.runtime.clock import SystemClock
+from skep.runtime.files import UnreadableFile, read_line
 from skep.runtime.logging import start_logging
 from skep.spiders.drive import drive
 from skep.spiders.load import load_spider
@@ -100,9 +101,9 @@ def _center(asked: argparse.Namespace) -> tuple[list[str], str]:
 
 def _read(file: Path, instead: str) -> str:
     try:
-        return file.read_text().strip()
-    except OSError as error:
-        raise ConfigurationError(f"cannot read {file}: {error.strerror}; {instead}") from error
+        return read_line(file)
+    except UnreadableFile as error:
+        raise ConfigurationError(f"{error}; {instead}") from error
 
 
 def _pairs(texts: list[str]) -> dict[str, str]:

@@ -19,10 +19,11 @@ import msgspec
 from msgspec import Meta
 
 from skep.errors import ConfigurationError, DiskFull, Unavailable
+from skep.runtime.files import sync_folder
 from skep.streams.encode import as_json, sort_out
 from skep.streams.place import Place
 from skep.streams.ports import Record, Refused
-from skep.streams.position import read_state, replace_state, sync_folder
+from skep.streams.position import read_state, replace_state
 from skep.streams.thread import OneThread
 
 HOPELESS = {

@@ -5,7 +5,6 @@ Used by file sinks and by pumps. A reader sees the old content or the new, never
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -13,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from skep.errors import ConfigurationError
+from skep.runtime.files import write_durably
 
 T = TypeVar("T")
 
@@ -37,19 +37,4 @@ def read_state(file: Path, kind: type[T]) -> T | None:
 
 def replace_state(file: Path, state: Any) -> None:
     """On disk when it returns; raises OSError and leaves what was there."""
-    fresh = file.with_name(f"{file.name}.new")
-    with fresh.open("wb") as out:
-        out.write(msgspec.json.encode(state) + b"\n")
-        out.flush()
-        os.fsync(out.fileno())
-    fresh.replace(file)
-    sync_folder(file.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    write_durably(file, msgspec.json.encode(state) + b"\n")

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import aiohttp
 import msgspec
 
+from skep.archive.frames import Exchange, FrameMaker
 from skep.center.auth import Role
 from skep.center.services import Services
 from skep.embed import LocalCenter
@@ -188,6 +189,21 @@ def works_of(block: Leased) -> list[Work]:
     return [work for work in works if work.id not in block.skip]
 
 
+def archived(block: Leased) -> tuple[BlockReport, list[bytes]]:
+    """A report with a record for each request, and the bodies in them."""
+    maker = FrameMaker(SystemClock(), Random(block.id))  # noqa: S311 (a test repeats)
+    frames, outcomes, bodies = b"", [], []
+    for work in works_of(block):
+        body = f"<p>page {work.uri} of block {block.id}</p>".encode() * 20
+        headers = [("Content-Type", "text/html")]
+        page = Exchange(work.uri, status=200, reason="OK", response_headers=headers, body=body)
+        frame = maker.exchange_frames(page)
+        outcomes.append(Outcome(work.id, "", 200, offset=len(frames), length=len(frame)))
+        frames += frame
+        bodies.append(body)
+    return BlockReport(block.id, block.token, outcomes, frames=frames), bodies
+
+
 class RunningCenter:
     """A center that answers, with everybody who may call it."""
 
@@ -221,6 +237,21 @@ class RunningCenter:
     async def put(self, run: str, offered: Sequence[Any]) -> Any:
         """Requests into a run's queue: {"new": n, "known": n}."""
         return (await self.admin.post(f"/requestqueue/{run}", offered)).json()
+
+    async def archive_pages(self, count: int, run: str = "r", agent: str = "a1") -> list[bytes]:
+        """A run of that many pages, downloaded and archived; their bodies."""
+        await self.open_run(run, block_size=2)
+        await self.put(run, [{"uri": f"http://a.test/{run}/{n}"} for n in range(count)])
+        hand, bodies = self.hand_agent(agent), []
+        await hand.register()
+        while len(bodies) < count:
+            await self.dispatched()
+            for block in await hand.lease(want=4):
+                report, made = archived(block)
+                assert await hand.report(report) == ["stored"]
+                hand.held.pop(block.id)
+                bodies += made
+        return bodies
 
     async def dispatched(self) -> None:
         """Everything that waits and has room is in its lane when this returns."""

@@ -22,6 +22,7 @@ from skep.agent.apps.unpack import unpack
 from skep.agent.apps.wheels import install, wheel_name
 from skep.errors import NotFound, SkepError, TooLarge
 from skep.model.app import AppSpec
+from skep.runtime.files import write_durably
 from skep.wire.client import CenterClient
 
 log = logging.getLogger(__name__)
@@ -102,7 +103,7 @@ class Packages:
             raise CannotRun(f"this agent does not know packages of kind {spec.package_kind!r}")
         file.unlink()
         size = await asyncio.to_thread(_size, place)
-        (place / _READY).write_text(str(size))
+        await asyncio.to_thread(write_durably, place / _READY, str(size).encode())
 
     async def _fetch(self, digest: str, file: Path) -> None:
         try:

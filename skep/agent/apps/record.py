@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from skep.agent.files import read_or_none, write_durably
 from skep.model.app import InstanceState
+from skep.runtime.files import read_or_none, write_durably
 from skep.wire.messages import AppReport
 
 log = logging.getLogger(__name__)

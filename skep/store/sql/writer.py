@@ -46,7 +46,8 @@ class Writer:
         self._limit = limit
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._loop = asyncio.get_running_loop()
-        self._thread = threading.Thread(target=self._write_for_ever, name=name)
+        # A process that ends without `stop` must not wait for this thread.
+        self._thread = threading.Thread(target=self._write_for_ever, name=name, daemon=True)
         self._thread.start()
 
     def put(self, work: Callable[..., Any]) -> asyncio.Future[Any]:
