@@ -242,7 +242,8 @@ class RunningCenter:
         """A run of that many pages, downloaded and archived; their bodies."""
         await self.open_run(run, block_size=2)
         await self.put(run, [{"uri": f"http://a.test/{run}/{n}"} for n in range(count)])
-        hand, bodies = self.hand_agent(agent), []
+        hand = self.hand_agent(agent)
+        bodies: list[bytes] = []
         await hand.register()
         while len(bodies) < count:
             await self.dispatched()

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import Any
 
 SQLITE = (".db", ".db-wal", ".db-journal")
 #: Locks belong to a process; a machine that starts again has none.
@@ -42,13 +43,13 @@ class FolderImages:
         """Until the block ends every sync of this process is seen."""
         whole, data = os.fsync, os.fdatasync
 
-        def fsync(file: int) -> None:
-            self._before(file)
-            whole(file)
+        def fsync(fd: Any) -> None:
+            self._before(fd)
+            whole(fd)
 
-        def fdatasync(file: int) -> None:
-            self._before(file)
-            data(file)
+        def fdatasync(fd: Any) -> None:
+            self._before(fd)
+            data(fd)
 
         os.fsync, os.fdatasync = fsync, fdatasync
         try:
