@@ -9,7 +9,6 @@ CI=true or SKEP_TESTS_NEED_SERVERS=1. A test that kills a server starts its own 
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,12 +19,12 @@ import pytest
 
 from skep.testing import object_store, servers
 from skep.testing.clock import ManualClock
+from skep.testing.needs import needs, servers_are_needed, unless_absent
 from skep.testing.skew import find_library
 
-#: The table of faults: `make faults`.
-pytest_plugins = ["skep.testing.figures"]
+#: The table of faults (`make faults`); what a machine does not have.
+pytest_plugins = ["skep.testing.figures", "skep.testing.needs_plugin"]
 AnyServer = TypeVar("AnyServer", bound=servers.Server)
-TRUE = {"1", "true", "yes"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -44,23 +43,12 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile("skep")
 
 
-def servers_are_needed() -> bool:
-    """Whether an absent server is a failure, and not a reason to skip."""
-    return any(
-        os.environ.get(name, "").lower() in TRUE for name in ("CI", "SKEP_TESTS_NEED_SERVERS")
-    )
-
-
 def for_the_session(make: Callable[[], AnyServer]) -> Iterator[AnyServer]:
     """Start a server, or skip or fail when it is not installed."""
     with ExitStack() as stack:
-        try:
+        with unless_absent():
             server = make()
             stack.enter_context(server)
-        except servers.ServerMissing as missing:
-            if servers_are_needed():
-                pytest.fail(str(missing))
-            pytest.skip(str(missing))
         yield server
 
 
@@ -99,18 +87,14 @@ def seaweedfs_server() -> Iterator[object_store.SeaweedFS]:
 @pytest.fixture(scope="session")
 def real_curl() -> None:
     """For tests that compare with the `curl` program."""
-    if shutil.which("curl") is None:
-        missing = str(servers.ServerMissing("curl", "curl"))
-        pytest.fail(missing) if servers_are_needed() else pytest.skip(missing)
+    needs("curl")
 
 
 @pytest.fixture(scope="session")
 def libfaketime() -> None:
     """For tests of processes whose clocks are wrong."""
-    try:
+    with unless_absent():
         find_library()
-    except servers.ServerMissing as missing:
-        pytest.fail(str(missing)) if servers_are_needed() else pytest.skip(str(missing))
 
 
 @pytest.fixture(params=["sqlite", "postgresql", "mariadb"])

@@ -23,6 +23,7 @@ from skep.model.app import AppSpec, InstanceState
 from skep.runtime.clock import SystemClock
 from skep.settings import AgentSettings, Settings
 from skep.testing.center_double import CenterDouble
+from skep.testing.isolation import code_setting
 from skep.wire import codec
 from skep.wire.messages import (
     AppLog,
@@ -182,7 +183,8 @@ async def hosting_agent(
 ) -> AsyncIterator[LaunchedAgent]:
     """A whole agent in this process that listens for commands; afterwards it is drained."""
     clock, rng = SystemClock(), Random(7)  # noqa: S311  (seeded, so that a test repeats)
-    chosen = Settings(agent=settings or AgentSettings(lease_wait=1.0, drain_seconds=1.0))
+    quick = AgentSettings(lease_wait=1.0, drain_seconds=1.0, code=code_setting())
+    chosen = Settings(agent=settings or quick)
     launched = LaunchedAgent(chosen, [double.url], double.token, folder, {}, clock, rng)
     task = asyncio.ensure_future(launched.agent.run())
     try:

@@ -26,6 +26,7 @@ from skep.model.ledger import Ledger
 from skep.model.request import Outcome, Work
 from skep.runtime.clock import SystemClock
 from skep.settings import load
+from skep.testing.isolation import code_setting
 from skep.wire import codec
 from skep.wire.messages import (
     GiveBack,
@@ -286,7 +287,8 @@ async def running_center(folder: Path, **flags: Any) -> AsyncIterator[RunningCen
     """A center until the block ends; `flags` as in settings, with `_` for the first dot
     (`lanes_super_limit=20`)."""
     dotted = {name.replace("_", ".", 1): value for name, value in flags.items()}
-    settings = load(flags={"data": str(folder), "center.port": 0, **dotted})
+    code = {"jobs.code": code_setting(), "agent.code": code_setting()}
+    settings = load(flags={"data": str(folder), "center.port": 0, **code, **dotted})
     local = LocalCenter(settings, SystemClock(), Random(7))  # noqa: S311 (a test repeats)
     timeout = aiohttp.ClientTimeout(total=CALL_SECONDS)
     await local.start()

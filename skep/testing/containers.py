@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from skep.testing.private import ServerFailed, find_program
+from skep.testing.private import NotPermitted, ServerFailed, find_program
 
 IMAGE = "localhost/skep-test"
 SECONDS = 60.0
@@ -84,13 +84,16 @@ class Podman:
 
 @contextmanager
 def podman() -> Iterator[Podman]:
-    """With its image; raises ServerMissing where it is not installed."""
+    """With its image; raises ServerMissing or NotPermitted."""
     for program in ("podman", "buildah", "runc"):
         find_program(program, program)
     # A short path: sockets lie below it, whose names must not be long.
     ground = Podman(Path(tempfile.mkdtemp(prefix="skep-pod-")))
     try:
-        ground.build()
+        try:
+            ground.build()
+        except ServerFailed as error:
+            raise NotPermitted(f"no containers: {str(error)[-300:]}") from error
         yield ground
     finally:
         ground.call("podman", "rm", "--all", "--force")

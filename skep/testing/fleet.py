@@ -35,6 +35,7 @@ from skep.runtime.clock import SystemClock
 from skep.settings import load
 from skep.store.sql.tables import attempts, blocks
 from skep.testing.caller import Acknowledged, Client
+from skep.testing.isolation import code_setting
 from skep.testing.pages import Pages
 from skep.testing.processes import QUICK, AgentProcess, CenterProcess
 from skep.testing.site import DemoSite
@@ -232,7 +233,7 @@ async def running_agents(
     count: int, urls: Sequence[str], token: str, folder: Path
 ) -> AsyncIterator[list[Agent]]:
     """Many light agents on this event loop, each with a folder and chances of its own."""
-    settings = load(environment=QUICK)
+    settings = load(environment=QUICK, flags={"agent.code": code_setting()})
     clock = SystemClock()
     launched = [
         LaunchedAgent(settings, urls, token, folder / str(number), {}, clock, Random(number))  # noqa: S311

@@ -25,6 +25,7 @@ from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from skep.testing.isolation import code_setting
 from skep.testing.private import HOST, STOP_SECONDS, Server, ServerFailed, exchange
 
 #: Settings under which a failure shows within seconds. Use them for tests only.
@@ -49,7 +50,8 @@ class SkepProcess(Server):
 
     def __init__(self, folder: Path, env: Mapping[str, str] | None = None) -> None:
         super().__init__(folder)
-        self.env = {**QUICK, **(env or {})}
+        code = {"SKEP_AGENT_CODE": code_setting(), "SKEP_JOBS_CODE": code_setting()}
+        self.env = {**QUICK, **code, **(env or {})}
         self.starts = 0
         self._log_began = 0
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ import yaml
 
 from skep import settings
 from skep.cli.main import skep
+from skep.testing.needs import needs
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -140,10 +140,8 @@ def test_the_folder_for_jobs_of_a_unit_is_not_the_whole_machine(name: str) -> No
 
 @pytest.fixture
 def analyze() -> str:
-    found = shutil.which("systemd-analyze")
-    if found is None:
-        pytest.skip("systemd-analyze is not installed")
-    return found
+    needs("systemd-analyze")
+    return "systemd-analyze"
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)

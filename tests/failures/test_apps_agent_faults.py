@@ -22,9 +22,7 @@ from skep.testing.fleet import tell
 from skep.testing.processes import AgentProcess
 from skep.testing.toy_agent import until
 
-#: Where servers are needed a missing box is a failure, not a reason to skip.
-CI = os.environ.get("CI", "").lower() in {"1", "true"}
-pytestmark = pytest.mark.skipif(not detect().boxed and not CI, reason="bubblewrap is missing")
+pytestmark = pytest.mark.needs("bwrap")
 
 RUNNING, DONE, FAILED = InstanceState.RUNNING, InstanceState.DONE, InstanceState.FAILED
 #: Forks until the kernel says no.

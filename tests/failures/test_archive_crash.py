@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import warnings
@@ -22,6 +21,7 @@ from skep.archive.folder import FolderArchive
 from skep.archive.ports import Place
 from skep.testing.archive_writer import Orders, Said, committed_at, ends_of, run_and_kill
 from skep.testing.conformance.archive import committed, pages
+from skep.testing.needs import needs
 
 with warnings.catch_warnings():  # FastWARC 1.1 warns about its own old names when imported
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -148,8 +148,7 @@ def run_on_a_small_volume(program: str, folder: Path) -> dict[str, Any]:
     """Run in a mount namespace of its own, where the folder is a tmpfs of 1 MB."""
     steps = 'mount -t tmpfs -o size=1m none "$1" && exec "$2" -c "$3" "$1"'
     boxed = ["unshare", "--map-root-user", "--mount", "sh", "-c"]
-    if shutil.which("unshare") is None or subprocess.run([*boxed, "true"], check=False).returncode:
-        pytest.skip("this machine does not allow mount namespaces")
+    needs("mount namespace")
     done = subprocess.run(
         [*boxed, steps, "sh", str(folder), sys.executable, program],
         stdout=subprocess.PIPE,

@@ -19,7 +19,7 @@ from skep.testing.faultproxy import FaultProxy
 from skep.testing.fleet import Fleet, tell
 from skep.testing.killer import VARIABLE, Act, Killer, plan, seed_from
 from skep.testing.namespaces import Namespace, NamespacedAgent
-from skep.testing.private import NotPermitted, ServerMissing
+from skep.testing.needs import unless_absent
 from skep.testing.processes import AgentProcess
 from skep.testing.skew import SkewedClock
 from skep.testing.small_disk import fill, small_disk
@@ -91,10 +91,9 @@ async def test_agents_whose_clocks_are_hours_wrong(tmp_path: Path) -> None:
 def homes() -> Iterator[list[Namespace]]:
     """Two machines of their own."""
     with ExitStack() as stack:
-        try:
-            yield [stack.enter_context(Namespace()) for _ in range(2)]
-        except (NotPermitted, ServerMissing) as reason:
-            pytest.skip(str(reason))
+        with unless_absent():
+            made = [stack.enter_context(Namespace()) for _ in range(2)]
+        yield made
 
 
 async def test_a_cable_that_is_pulled(tmp_path: Path, homes: list[Namespace]) -> None:
@@ -132,11 +131,8 @@ async def test_a_cable_that_is_pulled(tmp_path: Path, homes: list[Namespace]) ->
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A volume of 20 MB."""
-    try:
-        with small_disk(tmp_path / "disk", megabytes=20) as folder:
-            yield folder
-    except NotPermitted as reason:
-        pytest.skip(str(reason))
+    with unless_absent(), small_disk(tmp_path / "disk", megabytes=20) as folder:
+        yield folder
 
 
 async def test_a_center_on_a_volume_that_is_full(tmp_path: Path, disk: Path) -> None:

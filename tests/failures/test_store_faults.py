@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
 import subprocess
 import sys
@@ -29,6 +28,8 @@ from skep.testing.conformance.store_ground import (
     row,
     rows,
 )
+from skep.testing.needs import unless_absent
+from skep.testing.small_disk import small_disk
 
 KILLS = 20
 #: A call to a database that is gone must fail within this time, in seconds.
@@ -112,13 +113,8 @@ async def test_kill_9_loses_nothing_acknowledged(tmp_path: Path) -> None:
 @pytest.fixture
 def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 4 MB."""
-    folder = tmp_path / "tiny"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("mounting a file system needs root")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    with unless_absent(), small_disk(tmp_path / "tiny", megabytes=4) as folder:
+        yield folder
 
 
 async def test_a_full_disk_refuses_and_recovers(tiny_disk: Path) -> None:
@@ -175,10 +171,8 @@ KINDS = {"postgresql": servers.postgres, "mariadb": servers.mariadb}
 @pytest.fixture(params=sorted(KINDS))
 def durable_server(request: pytest.FixtureRequest) -> Iterator[Any]:
     """A server of this test's own, which it may kill."""
-    try:
+    with unless_absent():
         server = KINDS[request.param](durable=True)
-    except servers.ServerMissing as reason:
-        pytest.skip(str(reason))
     with server:
         yield server
 

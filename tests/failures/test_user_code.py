@@ -16,7 +16,6 @@ import pytest
 
 from skep.archive.frames import read_records, split_response
 from skep.downloaders.code.birth import descendants
-from skep.downloaders.code.isolation import detect
 from skep.downloaders.code.pool import CodeDownloader
 from skep.downloaders.ports import Fetched
 from skep.downloaders.registry import kinds
@@ -26,6 +25,7 @@ from skep.model.run import RunSettings
 from skep.model.states import Failure
 from skep.runtime.clock import SystemClock
 from skep.settings import AgentSettings, EgressSettings
+from skep.testing.needs import needs
 
 pytestmark = pytest.mark.fault(63)
 
@@ -37,9 +37,6 @@ SECRET = "canary-5f1d"
 NAP = str(7_000_000 + os.getpid())
 WHEN_ASKED = 'case "$1" in *attack) {} ;; esac; printf fine'
 Open = Callable[..., CodeDownloader]
-
-#: Where servers are needed a missing box is a failure, not a reason to skip.
-CI = os.environ.get("CI", "").lower() in {"1", "true"}
 
 
 def own_children() -> set[int]:
@@ -57,11 +54,10 @@ async def opened(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Open]:
     if request.param == "limits only":
-        if os.geteuid() != 0:
-            pytest.skip("only root can give code another user")
+        needs("root")
         monkeypatch.setattr("shutil.which", lambda _name: None)
-    elif not detect().boxed and not CI:
-        pytest.skip(detect().why_not)
+    else:
+        needs("bwrap")
     agent = AgentSettings(code="always", code_workers=1)
     offered = kinds(SystemClock(), Random(), EgressSettings(), agent=agent)
     made: list[CodeDownloader] = []

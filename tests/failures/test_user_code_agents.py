@@ -12,16 +12,13 @@ from typing import Any
 
 import pytest
 
-from skep.downloaders.code.isolation import detect
 from skep.embed import LocalAgent, LocalCenter
 from skep.errors import InvalidInput
 from skep.runtime.clock import SystemClock
 from skep.settings import AgentSettings, CenterSettings, Settings
 from skep.wire.client import CenterClient
 
-#: Where servers are needed a missing box is a failure, not a reason to skip.
-CI = os.environ.get("CI", "").lower() in {"1", "true"}
-pytestmark = pytest.mark.skipif(not detect().boxed and not CI, reason="bubblewrap is missing")
+pytestmark = pytest.mark.needs("bwrap")
 
 #: Seconds that nobody else on this machine sleeps.
 NAP = str(8_000_000 + os.getpid())

@@ -8,7 +8,7 @@ import pytest
 
 from skep.testing.downloading import PAGE, Open, http_downloaders
 from skep.testing.hostile import HostileServer, says
-from skep.testing.servers import ServerMissing
+from skep.testing.needs import unless_absent
 from skep.testing.tls import TlsNginx
 
 
@@ -30,10 +30,8 @@ async def server() -> AsyncIterator[HostileServer]:
 def tls() -> Iterator[TlsNginx]:
     """Serves `/page.html` to those who trust it."""
     server = TlsNginx()
-    try:
+    with unless_absent():
         server.make_certificate()
-    except ServerMissing as missing:
-        pytest.skip(str(missing))
     with server:
         (server.root / "page.html").write_bytes(PAGE)
         yield server

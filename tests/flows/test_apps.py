@@ -12,15 +12,12 @@ from typing import Any
 
 import pytest
 
-from skep.downloaders.code.isolation import detect
 from skep.runtime.clock import SystemClock
 from skep.testing.centers import RunningCenter, running_center
 from skep.testing.fleet import Fleet, running_agents
 from skep.wire.client import CenterClient
 
-#: Where servers are needed a missing box is a failure, not a reason to skip.
-CI = os.environ.get("CI", "").lower() in {"1", "true"}
-pytestmark = pytest.mark.skipif(not detect().boxed and not CI, reason="bubblewrap is missing")
+pytestmark = pytest.mark.needs("bwrap")
 
 SECONDS = 60.0
 #: Says who it is, goes on until it is asked to end, and ends with 0 or as it was told.

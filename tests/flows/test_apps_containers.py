@@ -16,27 +16,20 @@ from skep.model.app import AppLimits, InstanceState
 from skep.settings import AgentSettings
 from skep.testing.apps_double import AppsDouble, apps_double, hosting_agent
 from skep.testing.containers import IMAGE, Podman, podman
-from skep.testing.private import ServerMissing
+from skep.testing.needs import unless_absent
 from skep.testing.processes import AgentProcess
 from skep.testing.toy_agent import until
 
 RUNNING, PAUSED, STOPPED = InstanceState.RUNNING, InstanceState.PAUSED, InstanceState.STOPPED
 DONE, FAILED = InstanceState.DONE, InstanceState.FAILED
-NEEDED = any(os.environ.get(name) for name in ("CI", "SKEP_TESTS_NEED_SERVERS"))
 COUNT = "trap 'echo asked; exit 9' TERM; echo begun; while true; do echo on; sleep 0.05; done"
 COUNTING = ("/bin/sh", "-c", COUNT.replace("sleep", "/bin/busybox sleep"))
 
 
 @pytest.fixture(scope="module")
 def pod() -> Iterator[Podman]:
-    try:
-        ground = podman()
-        with ground as made:
-            yield made
-    except ServerMissing as missing:
-        if NEEDED:
-            pytest.fail(str(missing))
-        pytest.skip(str(missing))
+    with unless_absent(), podman() as made:
+        yield made
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from skep.agent.apps.offer import look
 from skep.agent.apps.orphans import marked
 from skep.agent.apps.packages import Packages
 from skep.agent.apps.running import CannotRun
-from skep.downloaders.code.isolation import detect
 from skep.downloaders.registry import isolation_of
 from skep.model.app import AppLimits, AppSpec, InstanceState
 from skep.runtime.clock import SystemClock
@@ -23,9 +22,7 @@ from skep.testing.apps_double import AppsDouble, apps_double, hosting_agent
 from skep.testing.toy_agent import until
 from skep.wire.client import CenterClient
 
-#: Where servers are needed a missing box is a failure, not a reason to skip.
-CI = os.environ.get("CI", "").lower() in {"1", "true"}
-pytestmark = pytest.mark.skipif(not detect().boxed and not CI, reason="bubblewrap is missing")
+pytestmark = pytest.mark.needs("bwrap")
 
 RUNNING, PAUSED, STOPPED = InstanceState.RUNNING, InstanceState.PAUSED, InstanceState.STOPPED
 DONE, FAILED, STARTING = InstanceState.DONE, InstanceState.FAILED, InstanceState.STARTING

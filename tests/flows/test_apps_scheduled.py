@@ -3,19 +3,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from skep.downloaders.code.isolation import detect
 from skep.testing.centers import RunningCenter, running_center
 from skep.testing.job_ground import local_agent, until_found
 
-CI = os.environ.get("CI", "").lower() in {"1", "true"}
-pytestmark = pytest.mark.skipif(not detect().boxed and not CI, reason="bubblewrap is missing")
+pytestmark = pytest.mark.needs("bwrap")
 
 QUICK: dict[str, Any] = {"jobs_keep_every": 0.05, "jobs_schedule_every": 0.05}
 #: Says hello and ends, or stays, as its argument says.

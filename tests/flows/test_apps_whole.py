@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from skep.downloaders.code.isolation import detect
 from skep.embed import LocalAgent
 from skep.runtime.clock import SystemClock
 from skep.testing.centers import running_center
 
-CI = os.environ.get("CI", "").lower() in {"1", "true"}
-pytestmark = pytest.mark.skipif(not detect().boxed and not CI, reason="bubblewrap is missing")
+pytestmark = pytest.mark.needs("bwrap")
 
 TELL = """#!/bin/sh
 echo "for $1 with $KEY"

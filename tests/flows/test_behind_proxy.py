@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import re
-import shutil
 import ssl
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from typing import Any
 import pytest
 
 from skep.testing.fleet import tell
+from skep.testing.needs import needs
 from skep.testing.private import free_port
 from skep.testing.processes import CenterProcess, JoinedAgent
 from skep.testing.servers import Nginx
@@ -33,9 +33,8 @@ RARE_BEATS = {"SKEP_CENTER_HEARTBEAT_EVERY": "60", "SKEP_CENTER_ALIVE_AFTER": "2
 
 def make_certificates(folder: Path) -> None:
     """A CA, and a certificate of it for 127.0.0.1."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("openssl is not installed")
+    needs("openssl")
+    openssl = "openssl"
     key = ["-newkey", "rsa:2048", "-nodes", "-days", "2"]
     ca = ["-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=a CA of our own"]
     ask = ["-keyout", "key.pem", "-out", "ask.pem", "-subj", "/CN=127.0.0.1"]

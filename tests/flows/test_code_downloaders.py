@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import AsyncIterator, Callable
 from random import Random
 from typing import Any
@@ -12,7 +11,6 @@ from typing import Any
 import pytest
 
 from skep.archive.frames import read_records, split_request, split_response
-from skep.downloaders.code.isolation import detect
 from skep.downloaders.curl_options import BadOption
 from skep.downloaders.ports import Downloader, Fetched, Kind
 from skep.downloaders.refusal import offered
@@ -22,14 +20,13 @@ from skep.model.request import Work
 from skep.model.run import RunSettings
 from skep.runtime.clock import SystemClock
 from skep.settings import AgentSettings, EgressSettings
+from skep.testing.needs import needs
 from skep.testing.site import DemoSite
 
 LOOPBACK = EgressSettings(allow=("127.0.0.0/8",))
 Open = Callable[..., Downloader]
 
-#: Where servers are needed a missing box is a failure, not a reason to skip.
-CI = os.environ.get("CI", "").lower() in {"1", "true"}
-needs_a_box = pytest.mark.skipif(not detect().boxed and not CI, reason="bubblewrap is missing")
+needs_a_box = pytest.mark.needs("bwrap")
 
 
 def kinds_of(**settings: Any) -> dict[str, Kind]:
@@ -44,8 +41,8 @@ async def opened(
     """Opens downloaders in a box, or with the kernel's limits alone, and closes them."""
     if request.param == "limits only":
         monkeypatch.setattr("shutil.which", lambda _name: None)
-    elif not detect().boxed and not CI:
-        pytest.skip(detect().why_not)
+    else:
+        needs("bwrap")
     made: list[Downloader] = []
 
     def open_one(kind: str, source: str, **more: Any) -> Downloader:

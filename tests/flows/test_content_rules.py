@@ -6,9 +6,9 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from random import Random
 
+import psutil
 import pytest
 
 from skep.archive.frames import Record, read_records, split_response
@@ -27,10 +27,31 @@ PAGE = "<html><h1>Ä title</h1><p>one</p><p>two</p>".encode() + b"<i>filler</i>"
 #: Takes a Python regular expression longer than the world exists.
 EVIL = b"<p>" + b"a" * 60 + b"!</p>"
 Open = Callable[..., HttpDownloader]
+Children = Callable[[], list[int]]
 
 
 @pytest.fixture
-async def opened() -> AsyncIterator[Open]:
+def children() -> Children:
+    """Lists the processes that follow content rules and were started by this test: others of
+    this process may still be ending."""
+    before = set(psutil.Process().children())
+
+    def started() -> list[int]:
+        found = set(psutil.Process().children()) - before
+        return [one.pid for one in found if follows_content_rules(one)]
+
+    return started
+
+
+def follows_content_rules(process: psutil.Process) -> bool:
+    try:
+        return any("cutter_child" in word for word in process.cmdline())
+    except psutil.Error:
+        return False
+
+
+@pytest.fixture
+async def opened(children: Children) -> AsyncIterator[Open]:
     made: list[HttpDownloader] = []
 
     def open_one(*steps: ContentStep, time_limit: float = 10.0, **rules: object) -> HttpDownloader:
@@ -49,14 +70,6 @@ async def opened() -> AsyncIterator[Open]:
 async def server() -> AsyncIterator[HostileServer]:
     async with HostileServer({"/page": says(PAGE, headers=HTML)}) as server:
         yield server
-
-
-def children() -> list[int]:
-    """Processes of ours that follow content rules."""
-    found = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    return [
-        int(pid) for pid in found if b"cutter_child" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    ]
 
 
 def record_of(frames: bytes) -> tuple[Record, bytes]:
@@ -82,7 +95,9 @@ async def test_a_page_is_cut_and_says_so(opened: Open, server: HostileServer) ->
     assert response.text.startswith("<h1>Ä title")
 
 
-async def test_many_pages_once_each(opened: Open, server: HostileServer) -> None:
+async def test_many_pages_once_each(
+    opened: Open, server: HostileServer, children: Children
+) -> None:
     works = [Work(n, server.url(f"/page?n={n}")) for n in range(300)]
     results = await fetch_all(opened(ContentStep(css="h1::text")), works)
     assert [result.outcome.id for result in results] == list(range(300))
@@ -139,7 +154,9 @@ async def test_other_rules_that_take_for_ever(
     assert fine.failure == ""
 
 
-async def test_a_child_that_is_killed_is_replaced(opened: Open, server: HostileServer) -> None:
+async def test_a_child_that_is_killed_is_replaced(
+    opened: Open, server: HostileServer, children: Children
+) -> None:
     downloader = opened(ContentStep(css="h1::text"))
     await fetch(downloader, Work(1, server.url("/page")))
     (child,) = children()
@@ -185,7 +202,9 @@ async def test_the_first_bytes_of_an_endless_body_are_all_that_is_read(
     assert fetched.outcome.received < 2**20
 
 
-async def test_close_gives_back_what_is_not_finished(opened: Open, server: HostileServer) -> None:
+async def test_close_gives_back_what_is_not_finished(
+    opened: Open, server: HostileServer, children: Children
+) -> None:
     server.routes["/evil"] = says(EVIL, headers=HTML)
     server.routes["/hang"] = silence
     downloader = opened(ContentStep(regex="<p>(?:a|a)+</p>"), seconds=60.0)

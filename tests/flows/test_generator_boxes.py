@@ -47,6 +47,7 @@ def looking(path: Path) -> str:
     return f"def generate():\n    yield 'http://a/' + open({str(path)!r}).read()\n"
 
 
+@pytest.mark.needs("bwrap")
 async def test_the_centers_secrets_are_out_of_sight(center: RunningCenter) -> None:
     """Faults 50, 51: no file, process or variable of the center can be seen."""
     token = next(center.folder.rglob("*.db"))
@@ -75,6 +76,7 @@ def generate(url):
 """
 
 
+@pytest.mark.needs("bwrap")
 async def test_the_network_only_when_it_is_asked_for(center: RunningCenter) -> None:
     """Under the egress rules of the center, through the door of the box."""
     async with DemoSite(pages=3) as site:

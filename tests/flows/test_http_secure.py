@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -28,6 +27,7 @@ from skep.testing.hostile import (
     redirects,
     repeats,
 )
+from skep.testing.needs import needs
 from skep.testing.private import free_port
 
 MIB = 2**20
@@ -166,10 +166,8 @@ class SecureNginx(servers.Nginx):
         (self.folder / "users").write_text("ann:{PLAIN}p@ss\n")
 
     def _openssl(self, *arguments: str) -> None:
-        program = shutil.which("openssl")
-        if program is None:
-            pytest.skip("openssl is not installed")
-        subprocess.run([program, *arguments], cwd=self.folder, check=True, capture_output=True)
+        needs("openssl")
+        subprocess.run(["openssl", *arguments], cwd=self.folder, check=True, capture_output=True)
 
     def _configuration(self, port: int) -> str:
         plain = super()._configuration(port)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
 from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
@@ -334,10 +333,9 @@ async def test_a_spider_that_always_crashes_is_given_up(own_center: RunningCente
     await closed(own_center, row.run)
 
 
+@pytest.mark.needs("bwrap")
 async def test_a_spider_sees_no_secret_of_its_center(own_center: RunningCenter) -> None:
     """The admin's token, the store and the environment are not for the code of users."""
-    if not shutil.which("bwrap"):
-        pytest.skip("bubblewrap is not installed")
     data = str(own_center.folder)
     body = f"raise ValueError(os.listdir({data!r}) + sorted(n for n in os.environ if 'SKEP' in n))"
     await applied(own_center, "spy", spider=written(own_center, body))

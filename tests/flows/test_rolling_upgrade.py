@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from skep.testing.fleet import Fleet, tell
+from skep.testing.needs import absent
+from skep.testing.private import NotPermitted
 from skep.testing.processes import AgentProcess, CenterProcess
 
 ROOT = Path(__file__).parents[2]
@@ -54,7 +56,7 @@ def copied(folder: Path, changes: dict[str, tuple[str, str]]) -> Path:
         check=False,
     )
     if known.returncode:
-        pytest.skip("the history is not here (a shallow clone), so there is no older version")
+        absent(NotPermitted("a shallow clone has no older version of the package"))
     folder.mkdir()
     packed = subprocess.run(
         ["git", "archive", OLDER, "skep"], cwd=ROOT, capture_output=True, check=True

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
-import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from random import Random
@@ -24,7 +23,9 @@ from skep.model.request import Outcome
 from skep.runtime.clock import SystemClock
 from skep.settings import AgentSettings, EgressSettings
 from skep.testing.centers import RunningCenter, running_center, works_of
+from skep.testing.needs import unless_absent
 from skep.testing.recorder import Recorder
+from skep.testing.small_disk import small_disk as mounted
 from skep.testing.toy_agent import running_agent
 
 FAST = AgentSettings(concurrency=8, report_every=0.1, lease_wait=1.0, drain_seconds=1.0)
@@ -210,13 +211,8 @@ async def test_the_command_line(center: RunningCenter, capsys: pytest.CaptureFix
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 24 MB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("mounting a file system needs root")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    with unless_absent(), mounted(tmp_path / "small", megabytes=24) as folder:
+        yield folder
 
 
 def fill(file: Path, leave: int = 0) -> None:

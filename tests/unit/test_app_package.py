@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import subprocess
 import zipfile
@@ -21,6 +20,7 @@ from skep.jobs.app_package import pack_place
 from skep.jobs.app_packer import Packer
 from skep.store.sql.store import SqlStore
 from skep.testing.clock import ManualClock
+from skep.testing.needs import needs
 
 LIMIT = 2**20
 
@@ -109,8 +109,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    if shutil.which("git") is None:
-        pytest.skip("git is not installed")
+    needs("git")
     folder = tmp_path / "jobs" / "repo"
     folder.mkdir(parents=True)
     git(folder, "init", "--quiet", "--initial-branch=main")

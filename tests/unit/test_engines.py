@@ -4,7 +4,6 @@ and programs that say what broken ones say (A8)."""
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from skep.agent.apps.engines import EngineState, find_engine, installed, state_of
 from skep.cli.engine_checkup import container_engines, judge
 from skep.settings import AgentSettings
+from skep.testing.needs import needs
 
 ON = AgentSettings(containers=True)
 OFF = AgentSettings()
@@ -112,8 +112,7 @@ def test_a_kind_that_is_switched_off_needs_no_engine() -> None:
 
 def test_the_podman_of_this_machine() -> None:
     """Whatever it is like here, it is told; as root it works or says why."""
-    if shutil.which("podman") is None:
-        pytest.skip("podman is not installed")
+    needs("podman")
     engine = next(installed(ON))
     assert engine.kind == "podman"
     state = state_of(engine)
