@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.pool import StaticPool
 
-from skep.store.sql.dialect import _prepare_sqlite
+from skep.store.sql.sessions import prepare_sqlite
 from skep.store.sql.store import SqlStore
 from skep.testing.conformance.store_ground import (
     NOW,
@@ -40,7 +40,7 @@ def store_on(disk: power_cut.Disk, path: Path, *pragmas: str) -> SqlStore:
         poolclass=StaticPool,
         creator=lambda: power_cut.Connection(str(path), f"disk-{id(disk)}"),
     )
-    sa.event.listen(engine, "connect", _prepare_sqlite)
+    sa.event.listen(engine, "connect", prepare_sqlite)
 
     def prepare(connection: power_cut.Connection, _record: object) -> None:
         for pragma in ("PRAGMA wal_autocheckpoint=40", *pragmas):

@@ -30,6 +30,7 @@ from sqlalchemy.exc import DBAPIError
 from skep.errors import SkepError, StoreDown, Unavailable
 from skep.store.sql.dialect import Dialect
 from skep.store.sql.site_rows import SiteCounts
+from skep.store.sql.sums import Sums
 from skep.store.sql.tables import figures, tallies
 from skep.store.sql.writer import Job, Writer
 
@@ -193,7 +194,8 @@ class Database:
     def _one_transaction(self, jobs: list[Job]) -> None:
         try:
             with self.engine.connect() as connection:
-                self._fill(connection, jobs)
+                sums = self._fill(connection, jobs)
+                self.dialect.commit_with(connection, sums)
                 connection.commit()
         except DBAPIError as error:
             # At COMMIT a lost connection is no proof of anything: it is not tried again.
@@ -202,13 +204,14 @@ class Database:
                 raise _Collision(known) from error
             raise (known or error) from error
 
-    def _fill(self, connection: sa.Connection, jobs: list[Job]) -> None:
+    def _fill(self, connection: sa.Connection, jobs: list[Job]) -> list[Sums]:
+        """Everything but the shared counts, which are added with COMMIT."""
         try:
             self.dialect.begin(connection)
             total = Tx(connection, self.dialect)
             for job in jobs:
                 self._run_job(job, total, alone=len(jobs) == 1)
-            self._write_counts(total)
+            return _sums_of(total)
         except DBAPIError as error:
             if not error.connection_invalidated:
                 raise
@@ -240,17 +243,6 @@ class Database:
             job.error = error
             tx.sql("ROLLBACK TO SAVEPOINT one_caller")
         tx.sql("RELEASE SAVEPOINT one_caller")
-
-    def _write_counts(self, total: Tx) -> None:
-        # Sorted, so that two centers take the row locks in the same order.
-        tallied = [(run, state, n) for (run, state), n in sorted(total.tallies.items()) if n]
-        if tallied:
-            self.dialect.add_up(total.connection, tallies, ("run", "state", "n"), tallied)
-        counted = [(run, name, n) for (run, name), n in sorted(total.figures.items()) if n]
-        if counted:
-            self.dialect.add_up(total.connection, figures, ("run", "name", "n"), counted)
-        if total.sites:
-            total.sites.write(total.connection, self.dialect)
 
     # -- without threads
 
@@ -295,6 +287,18 @@ class _Collision(_Undone):
 
 class _LostBeforeCommit(_Undone):
     """The connection broke and COMMIT had not been sent."""
+
+
+def _sums_of(total: Tx) -> list[Sums]:
+    """Sorted, so that two centers take the row locks in the same order."""
+    tallied = [(run, state, n) for (run, state), n in sorted(total.tallies.items()) if n]
+    counted = [(run, name, n) for (run, name), n in sorted(total.figures.items()) if n]
+    found = [
+        Sums(tallies, ("run", "state", "n"), 2, ("n",), tallied),
+        Sums(figures, ("run", "name", "n"), 2, ("n",), counted),
+        total.sites.sums(),
+    ]
+    return [sums for sums in found if sums.rows]
 
 
 def _copy(error: Exception) -> Exception:

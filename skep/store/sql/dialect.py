@@ -7,7 +7,6 @@ more than the insert itself. Run by centers only; never holds state of its own.
 from __future__ import annotations
 
 import functools
-import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
@@ -18,18 +17,10 @@ from sqlalchemy.pool import StaticPool
 
 from skep.errors import ConfigurationError, DiskFull, InvalidInput, SkepError, StoreDown, TooLarge
 from skep.model.states import RequestState
+from skep.store.sql import sessions
+from skep.store.sql.sums import Sums, commit_on_mariadb, commit_on_postgres, statement
 
 Row = tuple[Any, ...]
-
-_SQLITE_PRAGMAS = (
-    "PRAGMA journal_mode=WAL",
-    # FULL: an acknowledged commit survives a power cut. NORMAL loses acknowledged rows.
-    "PRAGMA synchronous=FULL",
-    "PRAGMA busy_timeout=10000",
-    "PRAGMA wal_autocheckpoint=4000",
-    "PRAGMA cache_size=-32000",
-    "PRAGMA temp_store=MEMORY",
-)
 
 
 class Dialect(ABC):
@@ -106,6 +97,13 @@ class Dialect(ABC):
     ) -> None:
         """Rows that end in a number, which is added to that of the row with the same key."""
 
+    def commit_with(self, connection: sa.Connection, everything: Sequence[Sums]) -> None:
+        """Add these counts, then commit: in one message where the engine can."""
+        for sums in everything:
+            one = statement(sums, 1, self.placeholder, mysql=self.name == "mysql")
+            connection.exec_driver_sql(one, sums.rows)
+        connection.commit()
+
     def lock_for_migration(self, connection: sa.Connection) -> None:  # noqa: B027 - SQLite needs none
         """Let one center at a time change the schema; freed with the connection."""
 
@@ -169,7 +167,7 @@ class SqliteDialect(Dialect):
             )
         else:
             engine = sa.create_engine(url.set(query={}), connect_args={"timeout": 10})
-        sa.event.listen(engine, "connect", _prepare_sqlite)
+        sa.event.listen(engine, "connect", sessions.prepare_sqlite)
         return engine
 
     def begin(self, connection: sa.Connection) -> None:
@@ -193,13 +191,6 @@ class SqliteDialect(Dialect):
         return getattr(error.orig, "sqlite_errorname", None)
 
 
-def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
-    # We say BEGIN ourselves; the module's own guesses about transactions are switched off.
-    connection.isolation_level = None
-    for pragma in _SQLITE_PRAGMAS:
-        connection.execute(pragma)
-
-
 class PostgresDialect(Dialect):
     """COPY and unnest: a thousand rows are one round trip."""
 
@@ -212,7 +203,7 @@ class PostgresDialect(Dialect):
 
     def engine(self, url: sa.URL) -> sa.Engine:
         _need("psycopg", "postgres")
-        return sa.create_engine(
+        engine = sa.create_engine(
             url.set(drivername="postgresql+psycopg"),
             # A peer that vanished without a word is noticed after these times.
             connect_args={
@@ -223,6 +214,11 @@ class PostgresDialect(Dialect):
                 "tcp_user_timeout": 20_000,
             },
         )
+        sa.event.listen(engine, "connect", sessions.prepare_postgres)
+        return engine
+
+    def commit_with(self, connection: sa.Connection, everything: Sequence[Sums]) -> None:
+        commit_on_postgres(connection, everything)
 
     def insert_many(
         self, connection: sa.Connection, table: sa.Table, columns: Sequence[str], rows: list[Row]
@@ -234,23 +230,13 @@ class PostgresDialect(Dialect):
         names = ", ".join(self.quote(column) for column in columns)
         statement = f"COPY {table.name} ({names}) FROM STDIN"
         driver: Any = connection.connection.driver_connection
-        errors: Any = connection.dialect.dbapi
-        try:
-            with driver.cursor() as cursor, cursor.copy(statement) as copy:
-                for row in rows:
-                    copy.write_row(row)
-        except errors.Error as error:
-            # COPY bypasses SQLAlchemy, which would have translated the error.
-            if driver.closed:
-                connection.invalidate(error)
-            raise DBAPIError.instance(
-                statement,
-                None,
-                error,
-                errors.Error,
-                connection_invalidated=driver.closed,
-                dialect=connection.dialect,
-            ) from error
+        with (
+            sessions.translated(connection, statement),
+            driver.cursor() as cursor,
+            cursor.copy(statement) as copy,
+        ):
+            for row in rows:
+                copy.write_row(row)
 
     def assign(self, connection: sa.Connection, members: dict[int, list[int]]) -> None:
         ids = [number for numbers in members.values() for number in numbers]
@@ -288,6 +274,7 @@ class PostgresDialect(Dialect):
 
     def lock_for_migration(self, connection: sa.Connection) -> None:
         connection.detach()  # the lock is the connection's and must end with it
+        connection.exec_driver_sql(sessions.without_limits())
         connection.exec_driver_sql(f"SELECT pg_advisory_lock({self.MIGRATION_LOCK})")
 
     def _code(self, error: DBAPIError) -> object:
@@ -320,8 +307,19 @@ class MysqlDialect(Dialect):
             url.set(drivername="mysql+pymysql").update_query_dict({"charset": "utf8mb4"}),
             pool_pre_ping=True,
             isolation_level="READ COMMITTED",
-            connect_args={"connect_timeout": 5, "read_timeout": 50, "write_timeout": 50},
+            connect_args={
+                "connect_timeout": 5,
+                "read_timeout": 50,
+                "write_timeout": 50,
+                "init_command": sessions.mysql_session(),
+            },
         )
+
+    def commit_with(self, connection: sa.Connection, everything: Sequence[Sums]) -> None:
+        if getattr(connection.dialect, "is_mariadb", False):
+            commit_on_mariadb(connection, everything)
+        else:
+            super().commit_with(connection, everything)
 
     def _insert_new(
         self, connection: sa.Connection, table: sa.Table, columns: Sequence[str], rows: list[Row]

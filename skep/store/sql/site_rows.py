@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from skep.model.manners import Site
 from skep.model.site import SiteNote, SiteRule
 from skep.store.sql.dialect import Dialect
+from skep.store.sql.sums import Sums
 from skep.store.sql.tables import sites
 
 #: Hosts that one statement names.
@@ -35,14 +36,6 @@ _FACTS = sa.select(
     sites.c.cooling_until,
     sites.c.strikes,
     sites.c.reason,
-)
-_ADD = (
-    sa.update(sites)
-    .where(sites.c.host == sa.bindparam("site"))
-    .values(
-        last_at=sa.bindparam("at"),
-        **{name: sites.c[name] + sa.bindparam(f"n_{name}") for name in _COUNTS},
-    )
 )
 
 
@@ -76,18 +69,13 @@ class SiteCounts:
             known[place] += counts[place]
         known[-1] = max(known[-1], counts[-1])
 
-    def write(self, connection: sa.Connection, dialect: Dialect) -> None:
-        """Add them to the rows, in the order of the hosts."""
-        make_sites(connection, dialect, self._by_host)
+    def sums(self) -> Sums:
+        """For their rows, in the order of the hosts; a host without one gets it."""
         rows = [
-            {"site": host, "at": at, **_numbered(counts)}
-            for host, (*counts, at) in sorted(self._by_host.items())
+            (*_new(host)[: -1 - len(_COUNTS)], *counts)
+            for host, counts in sorted(self._by_host.items())
         ]
-        connection.execute(_ADD, rows)
-
-
-def _numbered(counts: Sequence[float]) -> dict[str, float]:
-    return {f"n_{name}": count for name, count in zip(_COUNTS, counts, strict=True)}
+        return Sums(sites, _COLUMNS, 1, _COUNTS, rows, sets=("last_at",))
 
 
 def make_sites(connection: sa.Connection, dialect: Dialect, hosts: Collection[str]) -> None:
