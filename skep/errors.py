@@ -6,6 +6,9 @@
     │   ├── UnknownScheme       400
     │   ├── Malformed           400
     │   ├── TooLarge            413
+    │   ├── UrlTooLong          414
+    │   ├── HeadTooLarge        431
+    │   ├── TooSlow             408
     │   ├── WrongMethod         405
     │   ├── OldProtocol         426
     │   └── InvalidJob          400  every line of the detail is a path and what is wrong
@@ -26,7 +29,8 @@
     │   ├── StoreDown           503
     │   ├── BusDown             503
     │   ├── ArchiveDown         503
-    │   └── DiskFull            507
+    │   ├── DiskFull            507
+    │   └── TooManyConnections  503
     ├── NotEnoughAgents         409  a run needs agents that are not there, and did not start
     ├── CenterUnreachable        -   raised by clients, never sent
     └── ConfigurationError       -   this process cannot start as configured
@@ -78,6 +82,24 @@ class TooLarge(InvalidInput):
     code = "too_large"
     status = 413
     title = "The body is over the limit"
+
+
+class UrlTooLong(InvalidInput):
+    code = "url_too_long"
+    status = 414
+    title = "The URL is over the limit"
+
+
+class HeadTooLarge(InvalidInput):
+    code = "head_too_large"
+    status = 431
+    title = "The headers are over the limit"
+
+
+class TooSlow(InvalidInput):
+    code = "too_slow"
+    status = 408
+    title = "The request took too long to arrive"
 
 
 class WrongMethod(InvalidInput):
@@ -193,6 +215,11 @@ class DiskFull(Unavailable):
     code = "disk_full"
     status = 507
     title = "No space left to keep what you send"
+
+
+class TooManyConnections(Unavailable):
+    code = "too_many_connections"
+    title = "The center has as many connections as it may have"
 
 
 class NotEnoughAgents(SkepError):

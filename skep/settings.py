@@ -58,8 +58,39 @@ class CenterSettings(_Room, frozen=True):
     ] = 30.0
     vitals_kept: Annotated[float, Meta(gt=0, description="Seconds of heartbeat history.")] = 86400.0
     wrong_tokens: Annotated[
-        int, Meta(ge=1, description="Wrong tokens a minute from one address; then it must wait.")
+        int, Meta(ge=1, description="Wrong tokens a minute from one address before a 429.")
     ] = 30
+    trusted_proxies: Annotated[
+        tuple[str, ...],
+        Meta(description="Proxies whose X-Forwarded-For names the caller (addresses, CIDR)."),
+    ] = ()
+    head_bytes: Annotated[
+        int, Meta(ge=1024, le=2**20, description="Largest head of one call, in bytes.")
+    ] = 32 * 1024
+    headers_limit: Annotated[
+        int, Meta(ge=10, le=10_000, description="Most headers of one call.")
+    ] = 100
+    url_bytes: Annotated[
+        int, Meta(ge=256, le=2**20, description="Longest URL of one call, in bytes.")
+    ] = 16 * 1024
+    head_seconds: Annotated[
+        float, Meta(gt=0, description="Seconds in which the head of a call must be complete.")
+    ] = 10.0
+    body_seconds: Annotated[
+        float,
+        Meta(gt=0, description="Seconds for a body, beside those that center.body_rate adds."),
+    ] = 20.0
+    body_rate: Annotated[
+        int, Meta(ge=1, description="Each time this many bytes arrive, a body has a second more.")
+    ] = 4096
+    connections: Annotated[
+        int,
+        Meta(ge=16, description="Most connections at a time; never more than files may be open."),
+    ] = 10_000
+    anonymous_connections: Annotated[
+        int,
+        Meta(ge=1, description="Most idle connections from one address that have shown no token."),
+    ] = 256
 
 
 class StoreSettings(_Room, frozen=True):

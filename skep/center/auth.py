@@ -2,7 +2,7 @@
 
 Tokens are random, shown once, and kept as SHA-256 digests (they have 192 bits, so a slow
 hash would protect nothing). A found token is remembered for a few seconds, which is how
-long a revoked one may still work. Who sends many wrong ones has to wait.
+long a revoked one may still work. An address that sends many wrong ones has to wait.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ REMEMBER_COUNT = 10_000
 #: Whoever has to ask the store asks for those too that will have to ask soon: a thousand
 #: agents are one question in seconds.
 RENEW_SECONDS = REMEMBER_SECONDS / 2
+#: Seconds between two questions about tokens from addresses that sent many wrong ones.
+SUSPECTS_EVERY = 0.25
 AGENT_ID_LIMIT = 64
 
 
@@ -112,6 +114,8 @@ class Auth:
         #: Digests that were used since they were last asked for.
         self._used: set[bytes] = set()
         self._questions = Together(self._ask)
+        #: Tokens from addresses that sent many wrong ones: few questions, for many at once.
+        self._suspects = Together(self._ask, SUSPECTS_EVERY)
 
     def forget(self) -> None:
         """Tokens were revoked here: none is believed before the store was asked again."""
@@ -142,8 +146,13 @@ class Auth:
         if known is not None and self._clock.monotonic() - known.at < REMEMBER_SECONDS:
             self._used.add(digest)
             return known.identity(self._clock.now())
-        self._tries.check(origin, familiar=known is not None)
-        found = await self._questions.ask(digest, digest)
+        suspect = known is None and self._tries.over(origin)
+        # Each question of the suspect has a key of its own: two with one token do not wait
+        # for each other.
+        questions, key = (self._suspects, object()) if suspect else (self._questions, digest)
+        found = await questions.ask(key, digest)
+        if found is None and suspect:
+            raise self._tries.refusal(origin)
         if found is None:
             self._tries.failed(origin)
             if await self._store.tokens.revoked(digest):

@@ -7,19 +7,20 @@ and encodes. Every error leaves as problem+json with a stable code.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from time import perf_counter
 from typing import Any
 
 import msgspec
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
 from skep import __version__
-from skep.center.auth import REMEMBER_SECONDS
+from skep.center.auth import REMEMBER_SECONDS, Role
+from skep.center.connections.protocol import SCOPE_KEY
 from skep.center.endpoint import Call, Endpoint, Raw, Streamed
 from skep.center.services import Services
 from skep.center.tries import WINDOW
@@ -99,6 +100,8 @@ def _adapter(services: Services, row: Endpoint) -> Answer:
             return await _answer(services, row, request)
         except SkepError as error:
             return problem(services, error)
+        except ClientDisconnect:
+            return Response(status_code=499)  # for the count only: the caller has gone
         except Exception as error:  # noqa: BLE001 - a bug must not look like a lost line
             return unexpected(services, request, error)
         finally:
@@ -114,6 +117,8 @@ async def _answer(services: Services, row: Endpoint, request: Request) -> Respon
     origin = request.client.host if request.client else ""
     token = request.headers.get("authorization", "")
     who = await services.auth.identify(token, row.role, driven, origin)
+    if row.role is not Role.PUBLIC:
+        mark_authenticated(request.scope)
     call = Call(
         services,
         who,
@@ -132,6 +137,13 @@ async def _answer(services: Services, row: Endpoint, request: Request) -> Respon
         # A token that was revoked while its call waited here gets nothing any more.
         await services.auth.identify(token, row.role, driven, origin)
     return _response(row, answer, request)
+
+
+def mark_authenticated(scope: MutableMapping[str, Any]) -> None:
+    """The connection of this call has shown a good token; bounds for others leave it alone."""
+    connection = scope.get(SCOPE_KEY)
+    if connection is not None:
+        connection.has_token()
 
 
 def check_protocol(text: str) -> None:

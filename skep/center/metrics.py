@@ -49,6 +49,9 @@ class Metrics:
         self.deleted = self._counter(
             "skep_retention_deleted", "What retention has deleted", ("kind",)
         )
+        self.refused = self._counter(
+            "skep_connections_refused", "Connections closed by a limit, by reason", ("reason",)
+        )
         self.disk_full = self._gauge("skep_disk_full", "1 while nothing is taken for want of room")
         build = self._gauge("skep_build_info", "Version of this center", ("version",))
         build.labels(__version__).set(1)
@@ -58,6 +61,9 @@ class Metrics:
 
     def _gauge(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Gauge:
         return Gauge(name, text, labels, registry=self.registry)
+
+    def count_refused(self, reason: str) -> None:
+        self.refused.labels(reason).inc()
 
     def show_ledger(self, ledger: Ledger) -> None:
         for state in RequestState:

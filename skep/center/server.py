@@ -10,10 +10,13 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Awaitable, Callable, Iterator
+from ipaddress import ip_network
 
 import uvicorn
 
 from skep.center.app import Center
+from skep.center.connections.bounds import bounds_of
+from skep.center.connections.register import Register
 from skep.center.guard import is_loopback
 from skep.errors import ConfigurationError
 from skep.settings import CenterSettings
@@ -43,6 +46,8 @@ class CenterServer:
         self._socket = _bind(settings.host, settings.port)
         self._server: _Server | None = None
         self._task: asyncio.Task[None] | None = None
+        self._register = Register(bounds_of(settings), center.services.metrics.count_refused)
+        self._watch: asyncio.Task[None] | None = None
 
     @property
     def url(self) -> str:
@@ -61,13 +66,15 @@ class CenterServer:
         config = uvicorn.Config(
             self._center.app,
             loop="none",
-            http="httptools",
+            http=self._register.protocol(),
             ws="wsproto",
             lifespan="off",
             log_config=None,
             access_log=False,
             server_header=False,
             date_header=False,
+            proxy_headers=bool(self._settings.trusted_proxies),
+            forwarded_allow_ips=list(self._settings.trusted_proxies),
             timeout_graceful_shutdown=GRACE,
             timeout_keep_alive=75,
             ws_ping_interval=PING_SECONDS,
@@ -75,6 +82,7 @@ class CenterServer:
         )
         self._server = _Server(config)
         self._task = asyncio.create_task(self._server.serve([self._socket]))
+        self._watch = asyncio.create_task(self._register.watch())
         while not self._server.started and not self._task.done():  # noqa: ASYNC110 - uvicorn's way
             await asyncio.sleep(0.005)
         if self._task.done():
@@ -86,6 +94,8 @@ class CenterServer:
         if self._server is not None and self._task is not None:
             self._server.should_exit = True
             await self._task
+        if self._watch is not None:
+            self._watch.cancel()
         self._socket.close()
         await self._center.close()
 
@@ -97,6 +107,17 @@ def check_bind(settings: CenterSettings) -> None:
             f"refusing to listen on {settings.host} without auth; "
             "switch center.auth on or bind to 127.0.0.1"
         )
+    for proxy in settings.trusted_proxies:
+        _check_proxy(proxy)
+
+
+def _check_proxy(proxy: str) -> None:
+    try:
+        ip_network(proxy)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"center.trusted_proxies: {proxy!r} is not an address or a network (10.0.0.0/8)"
+        ) from error
 
 
 def _bind(host: str, port: int) -> socket.socket:

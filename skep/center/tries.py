@@ -1,7 +1,7 @@
 """How many wrong tokens an address may send. In memory, for each center; centers only.
 
-Tokens cannot be guessed: this keeps those who try from using up the store. Callers with a
-token that was good a moment ago go on, also from an address that must wait.
+Tokens cannot be guessed: this keeps those who try from using up the store. From an address
+that sent too many, tokens are looked up together and slowly; a good one is never refused.
 """
 
 from __future__ import annotations
@@ -29,15 +29,18 @@ class Tries:
         self._limit = limit
         self._failures: dict[str, deque[float]] = {}
 
-    def check(self, origin: str, *, familiar: bool) -> None:
-        """Raises TooManyTries, before anything is looked up."""
+    def over(self, origin: str) -> bool:
+        """Whether so many wrong tokens came from there that others have to wait their turn."""
         failures = self._failures.get(household(origin))
-        if familiar or not origin or failures is None or len(failures) < self._limit:
-            return
-        if self._clock.monotonic() - failures[0] < WINDOW:
-            raise TooManyTries(
-                f"{self._limit} wrong tokens came from {origin} within a minute; wait a minute"
-            )
+        if not origin or failures is None or len(failures) < self._limit:
+            return False
+        return self._clock.monotonic() - failures[0] < WINDOW
+
+    def refusal(self, origin: str) -> TooManyTries:
+        """What a further wrong token gets."""
+        return TooManyTries(
+            f"{self._limit} wrong tokens came from {origin} within a minute; wait a minute"
+        )
 
     def failed(self, origin: str) -> None:
         """A wrong token came from there."""

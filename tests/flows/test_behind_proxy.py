@@ -127,7 +127,10 @@ def world(nginx_server: Nginx, tmp_path_factory: pytest.TempPathFactory) -> Iter
     proxy = ExampleNginx()
     make_certificates(proxy.folder)
     proxy.port = free_port()
-    public = {"SKEP_CENTER_PUBLIC_URL": f"https://127.0.0.1:{proxy.port}/skep"}
+    public = {
+        "SKEP_CENTER_PUBLIC_URL": f"https://127.0.0.1:{proxy.port}/skep",
+        "SKEP_CENTER_TRUSTED_PROXIES": "127.0.0.1",
+    }
     with CenterProcess(folder / "center", {**RARE_BEATS, **public}) as center:
         proxy.center = center
         with proxy:

@@ -268,13 +268,46 @@ async def test_guessing_is_slowed_down(center: RunningCenter) -> None:
     assert (await center.admin.get("/api/v1/runs")).status == 200
     began = time.monotonic()
     guesses = [with_token(center, f"skep_admin_{number}") for number in range(500)]
-    answers = [await guess.get("/api/v1/runs") for guess in guesses]
+    answers = [await guess.get("/api/v1/runs") for guess in guesses[:LIMIT]]
+    answers += await asyncio.gather(*(guess.get("/api/v1/runs") for guess in guesses[LIMIT:]))
     statuses = [answer.status for answer in answers]
     assert time.monotonic() - began < 60
     assert (statuses.count(401), statuses.count(429)) == (LIMIT, 500 - LIMIT)
     assert answers[-1].headers["Retry-After"] == "60"
     assert (await center.admin.get("/api/v1/runs")).status == 200
     assert (await center.anyone.get("/livez")).status == 200
+
+
+async def test_new_tokens_are_good_where_others_guess(center: RunningCenter) -> None:
+    """S10: an agent and a person who never called from there before, behind one router."""
+    for number in range(LIMIT + 1):
+        await with_token(center, f"skep_admin_{number}").get("/api/v1/runs")
+    assert (await with_token(center, "skep_admin_x").get("/api/v1/runs")).status == 429
+    fresh = await center.caller(Role.VIEWER)
+    assert (await fresh.get("/api/v1/runs")).status == 200
+    agent = await center.caller(Role.AGENT, "a1")
+    await register(agent, Register(Registration("a1", "one")))
+    async with agent.socket("a1") as commands:
+        assert not commands.closed
+
+
+@pytest.mark.parametrize(("trusted", "limited"), [((), 5), (("127.0.0.1",), 0)])
+async def test_only_a_trusted_proxy_says_who_calls(
+    tmp_path: Path, trusted: tuple[str, ...], limited: int
+) -> None:
+    """S10: X-Forwarded-For counts from proxies that a setting names, and from nowhere else."""
+    flags: dict[str, Any] = {"center_wrong_tokens": 5, "center_trusted_proxies": trusted}
+    async with running_center(tmp_path / "other", **flags) as other:
+        guesser = with_token(other, "skep_admin_x")
+        statuses = [
+            (await guesser.send("GET", "/api/v1/runs", headers=forwarded(n))).status
+            for n in range(10)
+        ]
+    assert statuses.count(429) == limited
+
+
+def forwarded(number: int) -> dict[str, str]:
+    return {"X-Forwarded-For": f"198.51.100.{number}"}
 
 
 async def test_the_history_of_beats_is_thinned_out(center: RunningCenter) -> None:
