@@ -69,6 +69,13 @@ class LastTry(msgspec.Struct, frozen=True):
     detail: str
 
 
+class Failed(msgspec.Struct, frozen=True):
+    """A request of a run whose last attempt failed, as an example of others."""
+
+    uri: str
+    last: LastTry
+
+
 class ChainFacts(msgspec.Struct, frozen=True):
     """To whom a request of a chain belongs."""
 
@@ -153,3 +160,7 @@ class RunWait(msgspec.Struct, frozen=True):
     driver: DriverFacts | None = None
     #: Ended requests that no driver has read, in no more than COUNT_LIMIT blocks.
     unread: int = 0
+    #: The delayed request whose retry comes first.
+    retried: Failed | None = None
+    #: A dead request with the most frequent failure of those that were looked at.
+    dead: Failed | None = None

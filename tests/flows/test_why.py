@@ -95,6 +95,12 @@ async def test_in_the_hands_of_an_agent_and_after_it(center: RunningCenter) -> N
     assert (found["waiting"], codes(found)) == (False, ["dead"])
     assert "status 404" in found["reasons"][0]["text"]
     assert codes(await why(center, "blocks", first.id)) == ["block_ended"]
+    found = await why(center, "runs", "web")
+    told = {reason["code"]: reason["text"] for reason in found["reasons"]}
+    assert "after timeout at http://127.0.0.1/" in told["retry"], "U5: what failed"
+    assert "status 404 at http://127.0.0.1/" in told["dead_requests"]
+    assert (await center.admin.post("/api/v1/runs/web/finish")).status == 200
+    assert codes(await why(center, "runs", "web"))[:2] == ["run_finished", "dead_requests"]
 
 
 async def test_a_host_that_is_held_and_then_cools(center: RunningCenter) -> None:

@@ -28,7 +28,7 @@ from skep.model.run import Run, RunSettings
 from skep.model.schedule import Overlap, Schedule
 from skep.model.states import RunState
 from skep.model.why import Why
-from skep.store.wait_facts import Delayed, DriverFacts, HostFacts, InHand, RunWait
+from skep.store.wait_facts import Delayed, DriverFacts, Failed, HostFacts, InHand, LastTry, RunWait
 
 #: 2026-11-16 12:00:00 UTC.
 NOW = 1794830400.0
@@ -89,7 +89,7 @@ def test_a_run_that_rests_waits_for_a_person(state: RunState) -> None:
 @pytest.mark.parametrize("state", [RunState.FINISHED, RunState.CANCELLED])
 def test_a_run_that_ended_says_how(state: RunState) -> None:
     why = why_run(wait(Ledger(3, done=2, dead=1), run=run(state, "by message")), view())
-    assert (why.waiting, codes(why)) == (False, [f"run_{state}"])
+    assert (why.waiting, codes(why)) == (False, [f"run_{state}", "dead_requests"])
     assert "by message (2 done, 1 dead, 0 cancelled)" in why.reasons[0].text
     revives = "skep runs revive web" in why.reasons[0].do
     assert revives is (state is RunState.FINISHED)
@@ -131,6 +131,31 @@ def test_a_run_that_goes_on_says_in_whose_hands_it_is() -> None:
     assert why.reasons[0].text.startswith("90 requests are in the hands of agent a1 (2 blocks)")
     dead = why_run(found, view(agent(NOW - 60), agent(NOW - 60, "dead")))
     assert (dead.waiting, codes(dead)[0]) == (True, "no_live_agent")
+
+
+def test_the_failure_behind_dead_requests_and_retries() -> None:
+    """U5: the last failure and the next act are part of the answer."""
+    refused = Failed("http://a.example/x", LastTry(NOW - 5, "a1", "network", 0, "refused"))
+    why = why_run(wait(Ledger(2, dead=2), dead=refused, unread=2), view())
+    assert codes(why)[:2] == ["dead_requests", "pages_unread"]
+    assert why.reasons[0].text == (
+        "2 requests are dead, most of them alike: network (refused) at http://a.example/x"
+    )
+    assert why.reasons[0].do == ("skep failures ls --run web", "skep runs revive web")
+    busy = Failed("http://a.example/y", LastTry(NOW - 5, "a1", "status", 503, ""))
+    delayed = [Delayed(1, "h", 1, NOW + 60)]
+    again = wait(Ledger(1, delayed=1), delayed=delayed, hosts={"h": _own()}, retried=busy)
+    reason = why_run(again, view()).reasons[0]
+    assert (reason.code, reason.facts["status"]) == ("retry", 503)
+    assert reason.text.endswith("after status 503 at http://a.example/y")
+
+
+def test_open_requests_of_a_finished_run() -> None:
+    """U5: they are counted, and what would do them is named."""
+    why = why_run(wait(Ledger(9, done=2, waiting=7), run=run(RunState.FINISHED)), view())
+    assert (why.waiting, codes(why)) == (False, ["run_finished", "left_open"])
+    assert "2 done, 0 dead, 0 cancelled, 7 open" in why.reasons[0].text
+    assert why.reasons[1].do == ("skep runs continue web",)
 
 
 def test_a_run_that_waits_for_hosts_and_retries() -> None:

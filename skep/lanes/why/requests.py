@@ -103,7 +103,7 @@ def _parked(wait: RequestWait, now: float) -> Reason:
 def _retry(wait: RequestWait, now: float) -> Reason:
     retries = wait.run.settings.retries
     last = wait.last
-    after = f" after {_outcome(last)}" if last is not None else ""
+    after = f" after {outcome_of(last)}" if last is not None else ""
     due = wait.not_before <= now
     when = "now" if due else f"at {moment(wait.not_before, now)}"
     return Reason(
@@ -111,11 +111,11 @@ def _retry(wait: RequestWait, now: float) -> Reason:
         f"retry {wait.failures} of {retries} {when}{after}",
         "it is tried again by itself" if due else f"in {duration(wait.not_before - now)} by itself",
         wait.not_before,
-        facts={"retry": wait.failures, "retries": retries, **_tried(last)},
+        facts={"retry": wait.failures, "retries": retries, **last_try(last)},
     )
 
 
-def _outcome(last: LastTry) -> str:
+def outcome_of(last: LastTry) -> str:
     """`timeout`, or `status 503`, with what the agent said."""
     kind = last.failure or "an answer"
     status = f" {last.status}" if last.status else ""
@@ -123,7 +123,7 @@ def _outcome(last: LastTry) -> str:
     return f"{kind}{status}{detail}"
 
 
-def _tried(last: LastTry | None) -> dict[str, object]:
+def last_try(last: LastTry | None) -> dict[str, object]:
     if last is None:
         return {}
     return {
@@ -144,7 +144,7 @@ def _expires(wait: RequestWait, now: float) -> list[Reason]:
 
 def _ended(wait: RequestWait, now: float) -> Reason:
     code = wait.state.name.lower()
-    last, facts = wait.last, _tried(wait.last)
+    last, facts = wait.last, last_try(wait.last)
     if wait.state is RequestState.DONE and last is not None:
         ago, status = duration(now - last.at), f" with {last.status}" if last.status else ""
         return Reason(code, f"it was done {ago} ago by agent {last.agent}{status}", facts=facts)
@@ -164,7 +164,7 @@ def _dead(wait: RequestWait, facts: dict[str, object]) -> Reason:
     tries = (
         f" after {counted(wait.failures, 'failed try', 'failed tries')}" if wait.failures else ""
     )
-    last = f": {_outcome(wait.last)}" if wait.last is not None else ""
+    last = f": {outcome_of(wait.last)}" if wait.last is not None else ""
     return Reason(
         "dead",
         f"it is dead{tries}{last}",

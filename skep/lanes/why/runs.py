@@ -11,6 +11,7 @@ from skep.lanes.why.chains import chains_of_run
 from skep.lanes.why.fleet import needs_of, obstacles
 from skep.lanes.why.generators import generator_reasons
 from skep.lanes.why.hosts import Asker, host_reasons
+from skep.lanes.why.requests import last_try, outcome_of
 from skep.lanes.why.words import being, counted, duration, moment
 from skep.model.lane import lane_of
 from skep.model.states import RunState
@@ -28,15 +29,19 @@ def why_run(wait: RunWait, view: View, care: Care | None = None) -> Why:
     """A run as a whole; `care` when it is the run of a job."""
     run = wait.run
     if run.state in _ENDED:
-        reasons = [_ended(wait, view.now)]
+        reasons = [_ended(wait, view.now), *_dead(wait), *_left_open(wait)]
         return Why("run", run.id, str(run.state), False, reasons, run.id, f"job {run.job}")
     rests = run_rests(run, view.now)
     if rests:
         rests += [one for one in _generators(care) if one.code == "generator_failed"]
+        rests += _dead(wait)
         return Why("run", run.id, str(run.state), True, rests, run.id, f"job {run.job}")
     hands = [_in_hand(one, view) for one in wait.in_hands]
     going = [reason for reason in hands if reason.code == "leased"]
-    reasons = [*going, *_stuck(wait, view, care), *(one for one in hands if one not in going)]
+    silent = [one for one in hands if one not in going]
+    stuck = [*_stuck(wait, view, care), *silent]
+    rest = [*stuck, *_dead(wait)] if wait.ledger.open else [*_dead(wait), *stuck]
+    reasons = [*going, *rest]
     waiting = not going and not _driver_works(wait, view.now)
     return Why("run", run.id, str(run.state), waiting, reasons, run.id, f"job {run.job}")
 
@@ -50,6 +55,8 @@ def _ended(wait: RunWait, now: float) -> Reason:
     because = f": {run.reason}" if run.reason else ""
     since = run.changed_at or run.created_at
     counts = f"{ledger.done:,} done, {ledger.dead:,} dead, {ledger.cancelled:,} cancelled"
+    if ledger.open:
+        counts += f", {ledger.open:,} open"
     do = []
     if run.state is RunState.FINISHED:
         do = [f"skep runs revive {run.id}"] if ledger.dead else []
@@ -60,6 +67,45 @@ def _ended(wait: RunWait, now: float) -> Reason:
         do=tuple(do),
         facts={"run": run.id, "since": since, "reason": run.reason},
     )
+
+
+def _dead(wait: RunWait) -> list[Reason]:
+    """Requests that failed for good, with the failure that most of them have."""
+    count, example = wait.ledger.dead, wait.dead
+    if not count:
+        return []
+    run = wait.run.id
+    cause = f": {outcome_of(example.last)} at {example.uri}" if example is not None else ""
+    most = "" if count == 1 or example is None else ", most of them alike"
+    facts: dict[str, object] = {"dead": count}
+    if example is not None:
+        facts |= {"uri": example.uri, **last_try(example.last)}
+    return [
+        Reason(
+            "dead_requests",
+            f"{being(count, 'request')} dead{most}{cause}",
+            "a person can send them again when the cause is gone",
+            do=(f"skep failures ls --run {run}", f"skep runs revive {run}"),
+            facts=facts,
+        )
+    ]
+
+
+def _left_open(wait: RunWait) -> list[Reason]:
+    """What a finished run did not do, because of a limit or a person."""
+    count = wait.ledger.open
+    if not count:
+        return []
+    run = wait.run.id
+    return [
+        Reason(
+            "left_open",
+            f"{counted(count, 'request')} of it did not end before the run did",
+            "the run does them when it is continued",
+            do=(f"skep runs continue {run}",),
+            facts={"open": count},
+        )
+    ]
 
 
 def _stuck(wait: RunWait, view: View, care: Care | None) -> Iterable[Reason]:
@@ -150,7 +196,7 @@ def _delayed(wait: RunWait, view: View) -> Iterable[Reason]:
     retries = [one.not_before for one in wait.delayed if one.failures]
     if retries:
         told = True
-        yield _retries(min(retries), len(retries), wait.ledger.delayed, view.now)
+        yield _retries(wait, min(retries), len(retries), view.now)
     if not told:
         yield Reason(
             "parked",
@@ -160,15 +206,21 @@ def _delayed(wait: RunWait, view: View) -> Iterable[Reason]:
         )
 
 
-def _retries(first: float, seen: int, delayed: int, now: float) -> Reason:
+def _retries(wait: RunWait, first: float, seen: int, now: float) -> Reason:
+    delayed, example = wait.ledger.delayed, wait.retried
     when = "now" if first <= now else f"at {moment(first, now)}"
+    cause = f" after {outcome_of(example.last)} at {example.uri}" if example is not None else ""
     some = f"{counted(seen, 'request')}" if seen >= delayed else f"some of {delayed:,} requests"
     return Reason(
         "retry",
-        f"{some} failed and will be tried again, the first {when}",
-        "by themselves",
+        f"{some} failed and will be tried again, the first {when}{cause}",
+        "nothing is to be done: they are tried again automatically",
         first,
-        facts={"looked_at": seen, "delayed": delayed},
+        facts={
+            "looked_at": seen,
+            "delayed": delayed,
+            **last_try(example.last if example is not None else None),
+        },
     )
 
 

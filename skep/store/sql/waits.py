@@ -6,6 +6,7 @@ or looked at in a sample: a person who asks gets an answer in milliseconds.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import sqlalchemy as sa
@@ -35,6 +36,7 @@ from skep.store.wait_facts import (
     ChainFacts,
     Delayed,
     DriverFacts,
+    Failed,
     HostFacts,
     LastTry,
     RequestWait,
@@ -172,7 +174,30 @@ def _run(connection: sa.Connection, run_id: str) -> RunWait:
         driver=_driver(connection, row.no),
         # Blocks count what was given back from them, too; those are pages of later ones.
         unread=min(_unread(connection, row.no), ledger.done + ledger.dead),
+        retried=_failed(connection, next((one.id for one in delayed if one.failures), None)),
+        dead=_failed(connection, _typical_dead(connection, row.no)) if ledger.dead else None,
     )
+
+
+def _typical_dead(connection: sa.Connection, run: int) -> int | None:
+    """A request of the largest group of failures among the first in the index."""
+    dead = (stored(RequestState.DEAD), requests.c.fault.is_not(None), requests.c.run == run)
+    keys = (requests.c.fault, requests.c.host, requests.c.died_at)
+    some = sa.select(requests.c.id, requests.c.fault, requests.c.host).where(*dead)
+    found = connection.execute(some.order_by(*keys).limit(COUNT_LIMIT)).all()
+    groups = Counter((row.fault, row.host) for row in found)
+    if not groups:
+        return None
+    largest = groups.most_common(1)[0][0]
+    return next(int(row.id) for row in found if (row.fault, row.host) == largest)
+
+
+def _failed(connection: sa.Connection, request_id: int | None) -> Failed | None:
+    if request_id is None:
+        return None
+    uri = connection.execute(sa.select(requests.c.uri).where(requests.c.id == request_id)).scalar()
+    last = _last_try(connection, request_id)
+    return None if uri is None or last is None else Failed(uri, last)
 
 
 def _ledger(connection: sa.Connection, run: int) -> Ledger:
