@@ -32,17 +32,15 @@ log = logging.getLogger(__name__)
 
 ADMIN_TOKEN = "admin.token"  # noqa: S105 - a file's name
 AGENT_TOKEN = "agent.token"  # noqa: S105 - a file's name
-#: What an embedded agent may reach beyond the public networks when nothing else is said.
-LOOPBACK = ("127.0.0.0/8", "::1/128")
 STEP = 0.02
 
 
 def with_loopback(settings: Settings) -> Settings:
-    """Let the embedded agent reach this machine, so that the demo works, unless the egress
-    settings say anything."""
+    """Let the embedded agent reach loopback and private places that a person names (never by a
+    link or a redirect), so that the demo works, unless the egress settings say anything."""
     if settings.egress.allow or settings.egress.deny:
         return settings
-    egress = msgspec.structs.replace(settings.egress, allow=LOOPBACK)
+    egress = msgspec.structs.replace(settings.egress, named=True)
     return msgspec.structs.replace(settings, egress=egress)
 
 

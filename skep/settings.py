@@ -279,6 +279,14 @@ class EgressSettings(_Room, frozen=True):
         Meta(description="Networks that are allowed although they are not public (CIDR)."),
     ] = ()
     deny: Annotated[tuple[str, ...], Meta(description="Networks that are not allowed (CIDR).")] = ()
+    named: Annotated[
+        bool,
+        Meta(
+            description="Allow a loopback or private address where a person named that host and "
+            "port: a start URL, a submitted URL, the command line. `skep up` and `skep run` set it "
+            "where neither list says anything."
+        ),
+    ] = False
 
 
 class JobsSettings(_Room, frozen=True):

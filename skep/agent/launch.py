@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -18,6 +19,7 @@ from skep.agent.workspace import agent_id
 from skep.downloaders.refusal import offered
 from skep.downloaders.registry import isolation_of, kinds
 from skep.errors import ConfigurationError
+from skep.model.places import is_loopback
 from skep.runtime.clock import Clock
 from skep.runtime.lock import try_lock
 from skep.settings import Settings
@@ -40,7 +42,10 @@ class LaunchedAgent:
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = _hold(folder)
         isolation = isolation_of(settings.agent)
-        known = kinds(clock, rng, settings.egress, agent=settings.agent, isolation=isolation)
+        known = kinds(
+            clock, rng, settings.egress, agent=settings.agent, isolation=isolation,
+            centers=local_ports(urls),
+        )  # fmt: skip
         agent = agent_id(folder, clock, rng)
         offer = look(settings.agent, agent, isolation)
         names = (*offered(known.values()), *offer.kinds)
@@ -54,6 +59,13 @@ class LaunchedAgent:
     async def close(self) -> None:
         await self.client.close()
         os.close(self._lock)
+
+
+def local_ports(urls: Sequence[str]) -> list[int]:
+    """Ports of centers that the agent reaches over loopback: no download may reach them."""
+    parts = [urlsplit(url) for url in urls]
+    near = [part for part in parts if part.hostname and is_loopback(part.hostname)]
+    return [part.port or (443 if part.scheme == "https" else 80) for part in near]
 
 
 def _hold(folder: Path) -> int:

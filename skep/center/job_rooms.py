@@ -66,7 +66,7 @@ def build_jobs(
     scheduler = StoreScheduler(store.fires, store.jobs, clock)
     data, folder = Path(settings.data).absolute(), Path(settings.jobs.folder or ".").absolute()
     jobs = settings.jobs
-    egress = EgressPolicy(allow=settings.egress.allow, deny=settings.egress.deny)
+    egress = EgressPolicy.of(settings.egress, centers=[settings.center.port])
     boxes = Boxes(egress, clock, jobs.generator_processes, jobs.code)
     sources = Sources(boxes, folder, os.environ, clock)
     restart = Backoff(first=jobs.restart_first, cap=jobs.restart_cap)

@@ -25,7 +25,7 @@ def build_notifier(settings: Settings, store: Store, clock: Clock, rng: Random) 
     said = settings.notices
     _check(settings)
     secrets = Path(settings.data) / "secrets"
-    policy = EgressPolicy(settings.egress.allow, settings.egress.deny)
+    policy = EgressPolicy.of(settings.egress)
     couriers: dict[str, Courier] = {"webhook": WebhookCourier(policy, clock)}
     if said.mail_server:
         password = read_secret(secrets, said.mail_secret)

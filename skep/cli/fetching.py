@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from skep.downloaders.registry import kinds
 from skep.embed import with_loopback
+from skep.model.places import places_in
 from skep.model.request import Work
 from skep.runtime.clock import SystemClock
 from skep.spiders.envelope import sealed
@@ -29,22 +30,27 @@ class Fetcher:
 
     def __init__(self, settings: Settings, run_settings: RunSettings) -> None:
         self._settings = with_loopback(settings)
+        #: Every URL comes from a person, who named its host and port; redirects add nothing.
+        self._places: set[str] = set()
         self._run_settings = run_settings
         self._downloader: Downloader
         self._count = 0
 
     async def __aenter__(self) -> Self:
         rng = Random()  # noqa: S311 - record ids, no secrets
-        kind = kinds(SystemClock(), rng, self._settings.egress)[self._run_settings.downloader]
-        self._downloader = kind.open("fetch", self._run_settings)
+        known = kinds(SystemClock(), rng, self._settings.egress, places=self._places)
+        self._downloader = known[self._run_settings.downloader].open("fetch", self._run_settings)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._downloader.close()
 
-    async def fetch(self, request: Request) -> Page:
-        """The page, or what was there instead of one: `failure` says why it is none."""
+    async def fetch(self, request: Request, *, named: bool = True) -> Page:
+        """The page, or what was there instead of one: `failure` says why it is none.
+        `named`: a person gave the URL, so its place may be a loopback or private one."""
         self._count += 1
+        if named:
+            self._places |= places_in([request.url])
         wanted = sealed(request)
         work = Work(
             self._count, wanted.uri, wanted.method, wanted.headers, wanted.body, {}, wanted.session

@@ -57,7 +57,7 @@ async def test_generators(
     if not found:
         raise InvalidInput(f"{source} has no generator{f' {name!r}' if name else ''}")
     settings, clock = with_loopback(reach.settings()), SystemClock()
-    egress = EgressPolicy(allow=settings.egress.allow, deny=settings.egress.deny)
+    egress = EgressPolicy.of(settings.egress)
     boxes = Boxes(egress, clock, 1, settings.jobs.code)
     validator = Validator(SCHEMES, Random(0), KINDS)  # noqa: S311 - nothing secret
     trials = Trials(Sources(boxes, folder, os.environ, clock), validator, clock)

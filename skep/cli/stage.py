@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Self
 
 from skep.cli.config import read_settings
-from skep.embed import LOOPBACK, LocalCenter, with_loopback
+from skep.embed import LocalCenter, with_loopback
 from skep.errors import SkepError
 from skep.runtime.clock import Clock
 from skep.runtime.orphans import death_signal
@@ -91,7 +91,7 @@ class Stage:
             return await self._spawn("skep", "agent", *found, "--name", name, stderr=log)
 
     async def _spawn(self, module: str, *arguments: str, **pipes: Any) -> Process:
-        environment = {"SKEP_EGRESS_ALLOW": ",".join(LOOPBACK), **os.environ}
+        environment = {"SKEP_EGRESS_NAMED": "true", **os.environ}
         child = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",

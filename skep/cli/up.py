@@ -28,8 +28,9 @@ def command(
     """Start a center and an agent on this machine.
 
     The first start makes the data folder with two tokens: admin.token for you, agent.token
-    for agents. Downloads may go to public addresses and to this machine itself, unless the
-    egress settings say otherwise. Ctrl-C or SIGTERM ends it in order.
+    for agents. Downloads may go to public addresses, and to loopback or private ones where a
+    start URL or a submitted URL names that host and port, unless the egress settings say
+    otherwise. Ctrl-C or SIGTERM ends it in order.
     """
     from skep.cli.config import read_settings
     from skep.cli.serving import start

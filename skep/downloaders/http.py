@@ -20,6 +20,7 @@ from skep.downloaders.cutter import Cutter, Finish
 from skep.downloaders.desk import lost_outcome
 from skep.downloaders.egress import EgressPolicy
 from skep.downloaders.engine import Engine
+from skep.downloaders.exits import parse_proxy
 from skep.downloaders.flight import Done
 from skep.downloaders.line import EngineOptions, Keep
 from skep.downloaders.ports import Fetched
@@ -147,6 +148,12 @@ def _with_place(done: Done, host: str, began: float, fetched: Fetched) -> None:
     done(fetched)
 
 
+def _proxy_places(settings: RunSettings) -> list[str]:
+    """A proxy is named by the person who wrote the settings of the run."""
+    proxies = settings.exits.proxies if settings.exits else ()
+    return [parse_proxy(url).place for url in proxies]
+
+
 class HttpKind:
     """Opens a downloader for a run."""
 
@@ -179,7 +186,7 @@ class HttpKind:
     def open(self, run: str, settings: RunSettings) -> HttpDownloader:
         options = EngineOptions(
             clock=self._clock,
-            egress=self._egress,
+            egress=self._egress.naming((*settings.named, *_proxy_places(settings))),
             keep=None if settings.content else self._keep or self._new_keep(),
             ca_file=self._ca_file,
             ca_path=self._ca_path,

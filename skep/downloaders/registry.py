@@ -6,7 +6,8 @@ refusals: their requests end with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from random import Random
 
 from skep.downloaders.code.isolation import Isolation, detect
@@ -30,13 +31,17 @@ def kinds(
     connections: int = CONNECTIONS,
     agent: AgentSettings | None = None,
     isolation: Isolation | None = None,
+    *,
+    places: AbstractSet[str] = frozenset(),
+    centers: Iterable[int] = (),
 ) -> Mapping[str, Kind]:
     """The kinds that an agent offers; `connections` is the most that one run may hold, and
     `isolation` what `isolation_of` found, where somebody has looked already.
 
-    Without the settings of an agent there is no user code: whoever asks is none.
+    Without the settings of an agent there is no user code: whoever asks is none. `places` were
+    named by a person, `centers` are ports of centers on this machine.
     """
-    policy = EgressPolicy(allow=egress.allow, deny=egress.deny)
+    policy = EgressPolicy.of(egress, places=places, centers=centers)
     http = HttpKind(clock, rng, policy, connections=connections)
     own: list[Kind] = [http, CurlKind(http)]
     if agent is not None:

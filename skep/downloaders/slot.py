@@ -166,7 +166,8 @@ class Slot:
 
     def _on_socket(self, _purpose: int, address: Any) -> Any:
         """The one place where a connection can begin: refuse what is not allowed."""
-        reason = self._options.egress.check(str(address.addr[0]))
+        connected, port = address.addr[:2]
+        reason = self._options.egress.check(str(connected), int(port), self._place())
         if reason is not None:
             self.refused = reason
             return pycurl.SOCKET_BAD
@@ -176,6 +177,11 @@ class Slot:
         except OSError:
             return pycurl.SOCKET_BAD
         return self._original
+
+    def _place(self) -> str:
+        """What the connection is for, as `host:port`."""
+        proxy = self._options.proxy
+        return self.flight.target.place if proxy is None else proxy.place
 
     def _on_copied(self, fd: int, purpose: int) -> int:
         """pycurl has made its own copy of the socket, and closes only that one."""

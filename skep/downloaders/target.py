@@ -34,6 +34,15 @@ class Target(NamedTuple):
     #: (user, password); () = none.
     login: tuple[str, ...] = ()
 
+    @property
+    def place(self) -> str:
+        """`host:port`, brackets around an IPv6 address."""
+        return self.origin.partition("://")[2]
+
+    @property
+    def port(self) -> int:
+        return int(self.origin.rpartition(":")[2])
+
 
 def parse_target(uri: str) -> Target:
     """Raises BadTarget."""

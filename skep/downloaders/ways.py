@@ -99,7 +99,7 @@ class Ways:
             return session
         if session.exit.proxy is not None:
             # The proxy would connect for us: what we would not connect to, it shall not.
-            reason = self._egress.check_name(flight.target.host)
+            reason = self._egress.check_name(flight.target.host, flight.target.port)
             if reason is not None:
                 return Failure.BLOCKED, reason
         slot: Slot = session.kit.slot()

@@ -19,6 +19,7 @@ from pathlib import Path
 from skep.downloaders.egress import EgressPolicy
 from skep.errors import InvalidInput
 from skep.jobs.app_source import GitSource
+from skep.model.places import place_of
 from skep.runtime.orphans import death_signal
 
 SECONDS = 300.0
@@ -50,7 +51,7 @@ class GitPacker:
 
     async def pack(self, source: GitSource, scratch: Path, limit: int) -> Path:
         """The zip; raises InvalidInput that says what git said."""
-        await self._check_host(source.host)
+        await self._check_host(source.host, source.port)
         bare, made = scratch / "repository", scratch / "package.zip"
         run = _Git(source, bare, self._environment(source, scratch), limit * ROOM)
         try:
@@ -64,7 +65,7 @@ class GitPacker:
             raise InvalidInput(told) from None
         return made
 
-    async def _check_host(self, host: str) -> None:
+    async def _check_host(self, host: str, port: int) -> None:
         if not host:
             return
         loop = asyncio.get_running_loop()
@@ -72,8 +73,9 @@ class GitPacker:
             found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
             raise InvalidInput(f"the host {host} of the package is not found: {error}") from error
+        egress, place = self._egress.naming_host(host, port), place_of(host, port)
         for *_, address in found:
-            if why := self._egress.check(str(address[0])):
+            if why := egress.check(str(address[0]), port, place):
                 raise InvalidInput(f"the package cannot be had from {host}: {why}")
 
     def _environment(self, source: GitSource, scratch: Path) -> dict[str, str]:

@@ -15,6 +15,7 @@ import msgspec
 
 #: Protocols that git may speak; `file` only inside the folder for jobs.
 PROTOCOLS = ("https", "ssh", "git", "file")
+_PORTS = {"https": 443, "ssh": 22, "git": 9418}
 _REF = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+-]{0,199}")
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,250}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
@@ -35,6 +36,10 @@ class GitSource(msgspec.Struct, frozen=True):
     @property
     def protocol(self) -> str:
         return self.url.partition(":")[0]
+
+    @property
+    def port(self) -> int:
+        return urlsplit(self.url).port or _PORTS.get(self.protocol, 0)
 
 
 def git_source(package: str) -> GitSource:

@@ -15,6 +15,7 @@ import hmac
 import smtplib
 import socket
 import ssl
+from collections.abc import Callable
 from email.message import EmailMessage
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -27,12 +28,14 @@ from aiohttp.resolver import ThreadedResolver
 from skep.downloaders.egress import EgressPolicy
 from skep.errors import ConfigurationError, Unavailable
 from skep.model.notice import Notice
+from skep.model.places import place_of
 from skep.runtime.clock import Clock
 
 SECONDS = 30.0
 ANSWER_SHOWN = 200
 #: Answers that say: never again at this address.
 HOPELESS = frozenset({404, 410})
+_PORTS = {"http": 80, "https": 443}
 _SCHEMES = {"smtp": 25, "smtp+starttls": 587, "smtps": 465}
 
 
@@ -54,19 +57,23 @@ def key_of(secret: bytes) -> bytes:
         raise ConfigurationError("a secret that begins with whsec_ goes on in base64") from error
 
 
+#: The reason why an address must not be connected; None = it may.
+Check = Callable[[str], str | None]
+
+
 class _GuardedResolver(AbstractResolver):
     """Names become addresses that may be connected; the connection uses these very ones."""
 
-    def __init__(self, policy: EgressPolicy) -> None:
-        self._policy = policy
+    def __init__(self, check: Check) -> None:
+        self._check = check
         self._inner = ThreadedResolver()
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
         found = await self._inner.resolve(host, port, family)
-        refused = [why for item in found if (why := self._policy.check(item["host"]))]
-        allowed = [item for item in found if not self._policy.check(item["host"])]
+        refused = [why for item in found if (why := self._check(item["host"]))]
+        allowed = [item for item in found if not self._check(item["host"])]
         if not allowed:
             raise OSError(errno.EACCES, refused[0] if refused else f"{host} has no address")
         return allowed
@@ -83,12 +90,10 @@ class WebhookCourier:
         self._clock = clock
 
     async def deliver(self, notice: Notice, secret: bytes) -> None:
-        host = urlsplit(notice.target).hostname or ""
-        if _is_address(host) and (why := self._policy.check(host)):
+        host, check = self._checked(notice.target)
+        if _is_address(host) and (why := check(host)):
             raise ConfigurationError(why)
-        connector = aiohttp.TCPConnector(
-            resolver=_GuardedResolver(self._policy), use_dns_cache=False
-        )
+        connector = aiohttp.TCPConnector(resolver=_GuardedResolver(check), use_dns_cache=False)
         timeout = aiohttp.ClientTimeout(total=SECONDS)
         try:
             async with (
@@ -106,6 +111,16 @@ class WebhookCourier:
             raise ConfigurationError("the webhook is no URL") from error
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise Unavailable(f"{host}: {str(error) or type(error).__name__}") from error
+
+    def _checked(self, target: str) -> tuple[str, Check]:
+        """The host of a webhook, and the check of its addresses: a person wrote it down."""
+        try:
+            parts = urlsplit(target)
+            host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
+        except ValueError as error:
+            raise ConfigurationError("the webhook is not a URL") from error
+        policy, place = self._policy.naming_host(host, port), place_of(host, port)
+        return host, lambda address: policy.check(address, port, place)
 
     def _headers(self, notice: Notice, secret: bytes) -> dict[str, str]:
         now = int(self._clock.now())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from random import Random
 
@@ -37,6 +37,7 @@ from skep.model.generation import (
     generator_of,
 )
 from skep.model.job import Generator, Job, JobRun, RunLease
+from skep.model.places import places_in
 from skep.model.states import RunState
 from skep.runtime.backoff import Backoff
 from skep.runtime.clock import Clock
@@ -50,6 +51,8 @@ RESTARTS = 5
 #: The store is away: the generator stands still, and the batch is tried again.
 AGAIN_SECONDS = 0.5
 ALERT = "job_failed"
+#: Kinds whose URIs a person wrote. Code, queries and sitemaps may hand on those of others.
+WRITTEN = frozenset({"list", "file"})
 AT_ONCE = 16
 #: Rows that one transaction deletes.
 FORGET = 5000
@@ -218,6 +221,8 @@ class Feed:
         self._began = clock.monotonic()
         self._priority = 0
         self._complaint = ""
+        #: Loopback and private places that the run knows.
+        self._places: set[str] = set()
         # Sitemaps that were read are not read again: their figures go on.
         goes_on = generator.kind == "sitemap"
         self._yielded, self._bad = (begun.yielded, begun.bad) if goes_on else (0, 0)
@@ -229,10 +234,21 @@ class Feed:
 
     async def open(self) -> None:
         self._priority = (await self._store.runs.get(self.begun.run)).settings.priority
+        if self._generator.kind == "sitemap":
+            await self._name_places([self._generator.url])
+
+    async def _name_places(self, uris: Iterable[str]) -> None:
+        """A person wrote these URIs into the job or into a file of the center's."""
+        if added := places_in(uris) - self._places:
+            run = await self._store.runs.get(self.begun.run)
+            await self._intake.name_places(run, added)
+            self._places |= added
 
     async def put(self, batch: Sequence[Raw]) -> Taken:
         """When it returns they are on disk; raises GeneratorFailed at a limit."""
         rows = self._rows(batch)
+        if self._generator.kind in WRITTEN:
+            await self._name_places(row.uri for row in rows)
         taken = await self._take(rows)
         if self._bad > self._generator.bad_limit:
             raise GeneratorFailed(

@@ -7,12 +7,13 @@ everybody who works for a run that is in another state now.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 import msgspec
 
 from skep.jobs.validate import PLAIN, Offered, Validator, check_job
 from skep.model.job import RunLease
+from skep.model.places import places_in
 from skep.model.run import Run, RunId, RunSettings
 from skep.model.states import RunState
 from skep.placement.allocator import Allocator
@@ -93,10 +94,18 @@ class Intake:
         run = await self._store.runs.get(run_id)
         now = self._clock.now()
         rows = self.check(offered, run.settings.priority, now, run.settings.downloader)
+        await self.name_places(run, places_in(row.uri for row in rows))
         accepted = await self._store.requests.accept(run_id, rows, now)
         if accepted.new:
             self._on_accepted()
         return accepted
+
+    async def name_places(self, run: Run, places: Collection[str]) -> None:
+        """Keep loopback and private places that a person named for a run, before any request
+        to them can be leased. Links never come here."""
+        known = {*run.settings.named, *run.named}
+        if added := [place for place in places if place not in known]:
+            await self._store.runs.name_places(run.id, added)
 
     def nudge(self) -> None:
         """Requests wait, again or by another way than `accept`: tell the dispatcher."""

@@ -15,6 +15,7 @@ from skep.model.content import ContentRules
 from skep.model.dispatch import DispatchOrder
 from skep.model.exits import AskedExits, AskedSessions, ExitRules, Sessions
 from skep.model.placement import AskedPlacement, Placement
+from skep.model.places import PLACE_LENGTH, PLACES_LIMIT
 from skep.model.request import DEFAULT_PRIORITY
 from skep.model.states import RunState
 
@@ -85,6 +86,11 @@ class RunSettings(msgspec.Struct, frozen=True):
     content: ContentRules | None = None
     #: Which agents may take the requests.
     placement: Placement = Placement()
+    #: Loopback or private places (`host:port`) that a person named. The center adds those of
+    #: start URLs and submitted URLs; agents allow them where `egress.named` is on.
+    named: Annotated[
+        tuple[Annotated[str, Meta(max_length=PLACE_LENGTH)], ...], Meta(max_length=PLACES_LIMIT)
+    ] = ()
 
 
 class AskedSettings(RunSettings, frozen=True, forbid_unknown_fields=True):
@@ -119,3 +125,5 @@ class Run(msgspec.Struct, frozen=True):
     reason: str = ""
     #: When it came into its state; 0 = when it was made.
     changed_at: float = 0.0
+    #: Places that start URLs and submitted URLs named, beside those of the settings.
+    named: tuple[str, ...] = ()

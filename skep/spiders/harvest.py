@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from skep.errors import InvalidInput
+from skep.model.places import places_in
 from skep.model.request import URI_LIMIT, NewRequest
 from skep.spiders.envelope import sealed
 from skep.spiders.item import as_data, is_item
@@ -47,6 +48,8 @@ class Harvest(msgspec.Struct):
     items: list[FoundItem] = msgspec.field(default_factory=list)
     requests: list[NewRequest] = msgspec.field(default_factory=list)
     bytes: int = 0
+    #: Loopback and private places that start URLs name.
+    named: set[str] = msgspec.field(default_factory=set)
 
 
 class Harvester:
@@ -100,6 +103,7 @@ class Harvester:
             self._started += 1
             self._request(harvest, request, 0, urls, (self._nonce, self._started))
         self._remember(urls)
+        harvest.named = places_in(request.uri for request in harvest.requests)
         return harvest
 
     def _request(

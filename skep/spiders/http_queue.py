@@ -101,7 +101,7 @@ class HttpQueue:
         return reading
 
     async def turn(self, turn: Turn) -> TurnDone:
-        told = Turn(self._driver, turn.blocks, turn.items, turn.requests)
+        told = Turn(self._driver, turn.blocks, turn.items, turn.requests, turn.named)
         return await self._post("turn", told, TurnDone, TURN_SECONDS)
 
     async def end(self, verb: str, reason: str) -> None:

@@ -9,11 +9,13 @@ durable together. Told twice, it counts once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import msgspec
+from msgspec import Meta
 
 from skep.model.ledger import Ledger
+from skep.model.places import PLACE_LENGTH, PLACES_LIMIT
 from skep.model.request import NewRequest
 from skep.model.run import Run, RunSettings
 
@@ -70,6 +72,10 @@ class Turn(msgspec.Struct):
     blocks: list[int] = msgspec.field(default_factory=list)
     items: list[FoundItem] = msgspec.field(default_factory=list)
     requests: list[NewRequest] = msgspec.field(default_factory=list)
+    #: Loopback and private places (`host:port`) that start URLs name.
+    named: Annotated[
+        list[Annotated[str, Meta(max_length=PLACE_LENGTH)]], Meta(max_length=PLACES_LIMIT)
+    ] = msgspec.field(default_factory=list)
 
 
 class TurnDone(msgspec.Struct):

@@ -11,6 +11,7 @@ import logging
 import re
 
 from skep.errors import InvalidInput
+from skep.model.places import PLACES_LIMIT
 from skep.model.request import NewRequest
 from skep.spiders.harvest import REQUEST_BYTES, Harvest
 from skep.spiders.ports import FoundItem, RunQueue, Turn
@@ -35,6 +36,7 @@ class Turns:
         self._blocks: list[int] = []
         self._items: list[FoundItem] = []
         self._requests: list[NewRequest] = []
+        self._named: set[str] = set()
         self._bytes = 0
         #: How many items and requests belong to blocks that have ended.
         self._whole = (0, 0)
@@ -61,6 +63,7 @@ class Turns:
         again they are known."""
         self._items += harvest.items
         self._requests += harvest.requests
+        self._named |= harvest.named
         self._bytes += harvest.bytes
         while len(self._requests) >= 2 * TURN_REQUESTS or self._bytes >= 2 * TURN_BYTES:
             await self._part()
@@ -81,18 +84,23 @@ class Turns:
         await self.arrived()
         if not (self._blocks or self._items or self._requests):
             return
-        turn = Turn(0, self._blocks, self._items, self._requests)
+        turn = Turn(0, self._blocks, self._items, self._requests, self._places())
         self._flying, self._blocks, self._items, self._requests = self._blocks, [], [], []
         self._bytes, self._whole = 0, (0, 0)
         self._start(turn)
 
     async def _part(self) -> None:
         await self.arrived()
-        turn = Turn(0, [], self._items, self._requests[:TURN_REQUESTS])
+        turn = Turn(0, [], self._items, self._requests[:TURN_REQUESTS], self._places())
         self._items, self._requests = [], self._requests[TURN_REQUESTS:]
         self._bytes = sum(len(request.uri) + REQUEST_BYTES for request in self._requests)
         self._flying, self._whole = [], (0, max(0, self._whole[1] - TURN_REQUESTS))
         self._start(turn)
+
+    def _places(self) -> list[str]:
+        """Sent before or with the first request that needs them."""
+        named, self._named = sorted(self._named)[:PLACES_LIMIT], set()
+        return named
 
     def _start(self, turn: Turn) -> None:
         self.begun += 1

@@ -10,7 +10,7 @@ method. `testing/conformance/store.py` proves all of this against each database.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from skep.model.attempt import Attempt
@@ -64,7 +64,10 @@ class Runs(Protocol):
         """Newest first."""
 
     async def settings_of(self, run_ids: Sequence[str]) -> dict[str, RunSettings]:
-        """For the runs of a lease; unknown ids are absent."""
+        """For the runs of a lease, with the places that were named; unknown ids are absent."""
+
+    async def name_places(self, run_id: str, places: Collection[str]) -> None:
+        """Add places that a person named, up to the limit of a run; raises UnknownRun."""
 
     async def over(self, run_ids: Sequence[str]) -> list[str]:
         """Those that nobody works for any more: finished, cancelled or not there."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import sqlalchemy as sa
 
+from skep.model.run import RunSettings
 from skep.store.sql.migrate import upgrade
 from skep.store.sql.store import SqlStore
 
@@ -40,5 +42,24 @@ async def test_leases_begin_with_the_next_holder(store_url: str) -> None:
         (taken,) = await store.job_runs.claim("new", NOW + 21, NOW + 30, 5)
         assert (taken.holder, taken.lease) == ("new", 1)
         assert not await store.job_runs.note(renewed.proof, starts=9)
+    finally:
+        await store.close()
+
+
+async def test_runs_of_before_have_no_named_places(store_url: str) -> None:
+    """H1: a run of 0015 is read, and takes places that a person names now."""
+    settings = msgspec.msgpack.encode(RunSettings(retries=3))
+    row = (
+        "INSERT INTO runs (id, job, state, settings, created_at)"
+        " VALUES ('r', 'quotes', 'running', :settings, :now)"
+    )
+    database_at(store_url, "0015", row, now=NOW, settings=settings)
+    store = SqlStore(store_url)
+    await store.open()
+    try:
+        assert (await store.runs.get("r")).named == ()
+        await store.runs.name_places("r", ["127.0.0.1:80"])
+        found = (await store.runs.settings_of(["r"]))["r"]
+        assert (found.named, found.retries) == (("127.0.0.1:80",), 3)
     finally:
         await store.close()

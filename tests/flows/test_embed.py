@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from skep.embed import LOOPBACK, LocalAgent, LocalCenter, with_loopback
+from skep.embed import LocalAgent, LocalCenter, with_loopback
 from skep.errors import ConfigurationError, Unauthorized
 from skep.runtime.clock import SystemClock
 from skep.settings import Settings, load
@@ -28,8 +28,10 @@ async def center(tmp_path: Path) -> AsyncIterator[LocalCenter]:
     await local.stop()
 
 
-def test_loopback_is_allowed_only_when_nothing_else_is_said() -> None:
-    assert with_loopback(load()).egress.allow == LOOPBACK
+def test_named_places_are_allowed_only_when_nothing_else_is_said() -> None:
+    """H1: no network is opened; loopback is reached where a person named host and port."""
+    egress = with_loopback(load()).egress
+    assert (egress.named, egress.allow) == (True, ())
     chosen = load(flags={"egress.deny": ["127.0.0.0/8"]})
     assert with_loopback(chosen) == chosen
 

@@ -6,6 +6,7 @@ import pytest
 
 from skep.downloaders.egress import EgressPolicy
 from skep.errors import ConfigurationError
+from skep.model.places import is_place, place_in
 
 REFUSED = """
 0.0.0.0 0.1.2.3 10.0.0.1 10.255.255.255 100.64.0.1 100.100.100.200 100.127.255.255
@@ -75,3 +76,62 @@ def test_the_reason_says_what_to_do() -> None:
 def test_a_network_that_is_none_stops_the_start() -> None:
     with pytest.raises(ConfigurationError, match=r"egress\.allow"):
         EgressPolicy(allow=("not-a-network",))
+
+
+NAMED = ["localhost:8000", "127.0.0.1:80", "[::1]:80", "10.1.2.3:443", "evil.example:80", "nas:80"]
+
+
+@pytest.mark.parametrize(
+    ("address", "port", "place", "allowed"),
+    [
+        ("127.0.0.1", 8000, "localhost:8000", True),
+        ("127.0.0.1", 8001, "localhost:8001", False),
+        ("::1", 80, "[::1]:80", True),
+        ("10.1.2.3", 443, "10.1.2.3:443", True),
+        ("10.1.2.4", 443, "10.1.2.4:443", False),
+        ("192.168.0.7", 80, "nas:80", True),
+        # A public name leads wherever its owner likes, also when a person submitted it.
+        ("127.0.0.1", 80, "evil.example:80", False),
+        # A name that was named does not make an address of another kind allowed.
+        ("169.254.169.254", 80, "nas:80", False),
+        ("127.0.0.1", 80, "", False),
+        ("93.184.216.34", 80, "evil.example:80", True),
+    ],
+)
+def test_a_person_names_host_and_port(address: str, port: int, place: str, allowed: bool) -> None:
+    """H1: by link, redirect or DNS no loopback or private address is reached."""
+    policy = EgressPolicy(named=True).naming(NAMED)
+    assert (policy.check(address, port, place) is None) is allowed
+    # Without the setting nothing changes.
+    strict = EgressPolicy().naming(NAMED)
+    assert (strict.check(address, port, place) is None) is (place == "evil.example:80" and allowed)
+
+
+def test_the_port_of_a_center_is_closed_on_every_address_of_this_machine() -> None:
+    """H1: named, allowed or not."""
+    policy = EgressPolicy(allow=("127.0.0.0/8", "::1/128", "192.0.2.0/24"), centers=[8080])
+    for address in ("127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"):
+        assert "belongs to the center" in (policy.check(address, 8080) or "")
+        assert policy.check(address, 8081) is None
+    assert policy.check("192.0.2.1", 8080) is None
+
+
+@pytest.mark.parametrize(
+    ("uri", "place"),
+    [
+        ("http://127.0.0.1/x", "127.0.0.1:80"),
+        ("https://LOCALHOST:8443?x", "localhost:8443"),
+        ("http://user:pass@[::1]:8080/", "[::1]:8080"),
+        ("http://nas.lan", "nas.lan:80"),
+        ("http://0x7f000001:1/", "0x7f000001:1"),
+        ("http://example.org/http://127.0.0.1/", ""),
+        ("http://169.254.169.254/", ""),
+        ("http://evil.example@example.org/", ""),
+        ("ftp://127.0.0.1/", ""),
+        ("http://", ""),
+    ],
+)
+def test_places_that_uris_name(uri: str, place: str) -> None:
+    """H1: an inner host, spelled out."""
+    assert place_in(uri) == place
+    assert place == "" or is_place(place)

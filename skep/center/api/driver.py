@@ -19,6 +19,7 @@ from skep.center.control import BEGAN
 from skep.center.endpoint import Call, Endpoint
 from skep.errors import Conflict, DiskFull, InvalidInput, NotEnoughAgents, UnknownRun
 from skep.jobs.intake import NewRun
+from skep.model.places import is_place
 from skep.model.run import Run, without_secrets
 from skep.model.states import RunState
 from skep.runtime.bell import within
@@ -235,6 +236,7 @@ async def turn(call: Call) -> TurnDone:
     now = services.clock.now()
     settings = run.settings
     rows = services.intake.check(message.requests, settings.priority, now, settings.downloader)
+    await services.intake.name_places(run, {place for place in message.named if is_place(place)})
     found = [_row(item) for item in message.items]
     kept = await services.store.turns.turn(name, message.driver, message.blocks, found, rows, now)
     if kept.requests.new:

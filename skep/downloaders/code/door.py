@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from skep.downloaders.egress import EgressPolicy
+from skep.model.places import place_of
 
 CONNECTIONS = 64
 RESOLVERS = 4
@@ -102,7 +103,8 @@ class Door:
             async with asyncio.timeout(CONNECT_SECONDS):
                 found = await loop.run_in_executor(self._resolvers, _resolve, host, port)
                 addresses = [str(one[4][0]) for one in found]
-                why = [self._egress.check(address) for address in addresses]
+                place = place_of(host, port)
+                why = [self._egress.check(address, port, place) for address in addresses]
                 if None not in why:
                     raise Refused("403 Forbidden", why[0] or "no address")
                 return await asyncio.open_connection(addresses[why.index(None)], port)

@@ -45,7 +45,7 @@ class CodeKind:
         options = PoolOptions(
             kind=self.name,
             clock=self._clock,
-            egress=self._egress,
+            egress=self._egress.naming(settings.named),
             isolation=self._isolation,
             workers=self._settings.code_workers,
             network=self._settings.code_network,

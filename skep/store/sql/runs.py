@@ -6,7 +6,7 @@ a transaction that depends on it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from skep.errors import Conflict, UnknownRun
 from skep.model.job import RunLease
+from skep.model.places import PLACES_LIMIT
 from skep.model.run import Run, RunSettings
 from skep.model.states import RUN_CHANGES, RunState
 from skep.store.sql.among import among
@@ -59,9 +60,21 @@ class SqlRuns:
         return await self._database.read(lambda c: [run_in(row) for row in c.execute(query)])
 
     async def settings_of(self, run_ids: Sequence[str]) -> dict[str, RunSettings]:
-        query = sa.select(runs.c.id, runs.c.settings).where(runs.c.id.in_(run_ids))
+        query = sa.select(runs.c.id, runs.c.settings, runs.c.named)
+        query = query.where(runs.c.id.in_(run_ids))
         rows = await self._database.read(lambda c: c.execute(query).all())
-        return {row.id: _settings.decode(row.settings) for row in rows}
+        return {row.id: _with_places(row) for row in rows}
+
+    async def name_places(self, run_id: str, places: Collection[str]) -> None:
+        def work(tx: Tx) -> None:
+            row = _row(tx.connection, _by_id(run_id).with_for_update(), run_id)
+            kept = _named(row)
+            added = [place for place in sorted(places) if place not in kept]
+            named = [*kept, *added][:PLACES_LIMIT]
+            change = sa.update(runs).where(runs.c.id == run_id)
+            tx.execute(change.values(named=msgspec.msgpack.encode(named)))
+
+        await self._database.write(work)
 
     async def over(self, run_ids: Sequence[str]) -> list[str]:
         query = sa.select(runs.c.id).where(runs.c.id.in_(run_ids))
@@ -182,7 +195,21 @@ def run_in(row: Any) -> Run:
         row.created_at,
         row.reason or "",
         row.changed_at or 0.0,
+        _named(row),
     )
+
+
+def _named(row: Any) -> tuple[str, ...]:
+    return tuple(msgspec.msgpack.decode(row.named, type=list[str])) if row.named else ()
+
+
+def _with_places(row: Any) -> RunSettings:
+    """The settings as agents get them."""
+    settings, named = _settings.decode(row.settings), _named(row)
+    if not named:
+        return settings
+    union = tuple(dict.fromkeys((*settings.named, *named)))[:PLACES_LIMIT]
+    return msgspec.structs.replace(settings, named=union)
 
 
 def _unknown(run_id: str) -> UnknownRun:

@@ -50,6 +50,8 @@ runs = sa.Table(
     sa.Column("created_at", Seconds, nullable=False),
     sa.Column("reason", LongText, nullable=True),
     sa.Column("changed_at", Seconds, nullable=True),
+    # Places that a person named, as msgpack; empty for most runs.
+    sa.Column("named", Bytes, nullable=True),
     sa.Index("runs_ended", "state", "changed_at"),
     sqlite_autoincrement=True,
 )

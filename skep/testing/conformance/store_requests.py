@@ -9,6 +9,7 @@ import pytest
 
 from skep.errors import Conflict, InvalidInput, NotFound, UnknownRun
 from skep.model.ledger import Ledger
+from skep.model.places import PLACES_LIMIT
 from skep.model.run import Run, RunSettings
 from skep.model.states import RUN_CHANGES, BlockState, RequestState, RunState
 from skep.store.facts import Accepted, Backlog, PackPlan, RetryFacts
@@ -51,10 +52,26 @@ class RunPromises:
         assert (await store.runs.get("Run")).settings.retries == 0
         assert len(await store.runs.settings_of(["Run", "run"])) == 2
 
+    async def test_named_places_travel_with_the_settings(self, store: Store) -> None:
+        """H1: added once, bounded, beside those of the settings, which stay as they were."""
+        run = await new_run(store, "run", named=("localhost:1",))
+        await store.runs.name_places("run", {"127.0.0.1:80", "localhost:1"})
+        await store.runs.name_places("run", ["127.0.0.1:80", "nas:80"])
+        kept = await store.runs.get("run")
+        assert (kept.named, kept.settings) == (
+            ("127.0.0.1:80", "localhost:1", "nas:80"),
+            run.settings,
+        )
+        found = (await store.runs.settings_of(["run"]))["run"]
+        assert found.named == ("localhost:1", "127.0.0.1:80", "nas:80")
+        await store.runs.name_places("run", [f"127.0.0.1:{port}" for port in range(1000)])
+        assert len((await store.runs.get("run")).named) == PLACES_LIMIT
+
     async def test_an_unknown_run_is_named(self, store: Store) -> None:
         calls = [
             store.runs.get("none"),
             store.runs.move("none", RunState.PAUSED),
+            store.runs.name_places("none", ["localhost:1"]),
             store.requests.accept("none", rows(1), NOW),
             store.requests.cancel("none", NOW),
             store.requests.revive("none"),
