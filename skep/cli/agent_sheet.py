@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from skep.cli.output import age, table
+from skep.cli.short_ids import Id
 from skep.model.agent import machine_of
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -113,7 +114,7 @@ def pairs(labels: dict[str, str]) -> str:
 def _allocations(found: list[dict[str, Any]], now: float) -> str:
     rows = [
         (
-            one["run"],
+            Id(one["run"]),
             one["state"],
             one["placement"],
             f"{age(now - one['since'])} ago",

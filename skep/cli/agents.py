@@ -11,8 +11,10 @@ import click
 from skep.cli.agent_sheet import agent_sheet, pairs, state_of
 from skep.cli.config import split_pair
 from skep.cli.options import json_option
-from skep.cli.output import age, say, show, show_json, table
+from skep.cli.output import age, say, show, show_exact, show_json, table
 from skep.cli.reach import Reach, reaches_center
+from skep.cli.short_ids import Id
+from skep.cli.terminal import wide_option
 from skep.runtime.clock import SystemClock
 
 #: What the agent itself must do, and what needs other words than its state.
@@ -24,6 +26,7 @@ HEAD = ("AGENT", "NAME", "GROUP", "STATE", "LAST BEAT", "ACTIVE", "RATE", "OUTBO
 
 
 @click.group("agents", invoke_without_command=True)
+@wide_option
 @json_option
 @reaches_center
 @click.pass_context
@@ -52,13 +55,13 @@ def agents_table(lines: list[dict[str, Any]]) -> str:
     """For people."""
     if not lines:
         return "no agents yet; `skep agent token` makes a token with which one can join"
-    return table(HEAD, [_row(line) for line in lines])
+    return table(HEAD, [_row(line) for line in lines], spare=("VERSION", "OUTBOX", "GROUP"))
 
 
 def _row(line: dict[str, Any]) -> tuple[object, ...]:
     who, vitals = line["agent"]["registration"], line["agent"]["vitals"]
     return (
-        who["id"],
+        Id(who["id"]),
         who["name"],
         who["group"],
         state_of(line),
@@ -99,6 +102,7 @@ _verb("revoke", "End its credential and give it no more work.")
 
 @command.command("show")
 @click.argument("agent")
+@wide_option
 @json_option
 @reaches_center
 def show_one(reach: Reach, agent: str, as_json: bool) -> None:
@@ -133,6 +137,6 @@ def label(reach: Reach, agent: str, changes: tuple[str, ...], as_json: bool) -> 
 def token(reach: Reach, agent: str, as_json: bool) -> None:
     """Make a token for an agent; it is shown once, and only its digest is kept."""
     answer = asyncio.run(_call(reach, "POST", "/api/v1/agent-tokens", {"agent": agent}))
-    show_json(answer) if as_json else show(answer["token"])
+    show_json(answer) if as_json else show_exact(answer["token"])
     if agent and answer["agent"] != agent:
         say(f"for agent {answer['agent']}, which has the name {agent}")

@@ -13,6 +13,8 @@ import click
 from skep.cli.options import json_option
 from skep.cli.output import age, show, show_json, table
 from skep.cli.reach import Reach, reaches_center, run_path
+from skep.cli.short_ids import Id
+from skep.cli.terminal import wide_option
 from skep.runtime.clock import SystemClock
 
 HEAD = ("NO", "AGENT", "STATE", "STARTS", "EXIT", "SINCE", "REASON")
@@ -31,6 +33,7 @@ def command(context: click.Context, reach: Reach) -> None:
 
 @command.command("ls")
 @click.argument("run_or_job", required=False, default="")
+@wide_option
 @json_option
 @reaches_center
 def ls(reach: Reach, run_or_job: str, as_json: bool) -> None:
@@ -58,7 +61,7 @@ def sheet(found: dict[str, Any], now: float) -> str:
     rows = [_row(line, now) for line in found["items"]]
     if not rows:
         return head if found["state"] == NOT_THERE else f"{head}\nit has no instances yet"
-    return f"{head}\n{table(HEAD, rows)}"
+    return f"{head}\n{table(HEAD, rows, spare=('STARTS',))}"
 
 
 def _row(line: dict[str, Any], now: float) -> tuple[object, ...]:
@@ -67,7 +70,8 @@ def _row(line: dict[str, Any], now: float) -> tuple[object, ...]:
     state = one["state"] if met else f"{one['state']} -> {line['wanted']}"
     code = "-" if one["exit_code"] is None else one["exit_code"]
     since = f"{age(now - one['changed_at'])} ago"
-    return one["no"], one["agent"] or "-", state, one["starts"], code, since, one["reason"] or "-"
+    agent = Id(one["agent"] or "-")
+    return one["no"], agent, state, one["starts"], code, since, one["reason"] or "-"
 
 
 @command.command("logs")

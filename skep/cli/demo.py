@@ -90,7 +90,7 @@ def start_quiet_logging() -> None:
     """Warnings only: the demos tell their story themselves."""
     from skep.runtime.logging import start_logging
 
-    start_logging(sys.stderr, logging.WARNING)
+    start_logging(sys.stderr, logging.WARNING, sentences=True)
 
 
 async def _demo(pages: int, latency: float, keep: bool, data: Path | None, as_json: bool) -> int:
@@ -124,4 +124,5 @@ def _report(stage: Stage, ledger: Ledger, seconds: float, as_json: bool) -> None
         return
     show(ledger.line())
     show(f"{ledger.done} pages in {seconds:.1f} s through {stage.center.url}")
-    show("next: skep demo break, then skep up")
+    show("next: `skep demo break` kills an agent while it works, and nothing is lost")
+    show("      `skep up` starts a center and an agent that stay")

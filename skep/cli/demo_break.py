@@ -176,4 +176,4 @@ def _report(verdict: Verdict, as_json: bool) -> None:
         return
     show(verdict.ledger.line())
     show(verdict.line())
-    show("next: skep up")
+    show("next: `skep up` starts a center and an agent that stay")

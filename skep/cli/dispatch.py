@@ -14,11 +14,15 @@ import click
 from skep.cli.options import json_option
 from skep.cli.output import age, show, show_json, table
 from skep.cli.reach import Reach, reaches_center
+from skep.cli.short_ids import Id
+from skep.cli.terminal import wide_option
 from skep.runtime.clock import SystemClock
 
 PATH = "/api/v1/dispatches"
 HEAD = ("KIND", "JOB", "RUN", "LANE", "REQUESTS", "BLOCKS", "REASON")
 LOG_HEAD = ("AGE", *HEAD, "ROUNDS", "SECONDS", "CENTER", "HOST")
+#: Left out first on a narrow terminal. The name of a run begins with that of its job.
+SPARE = ("HOST", "CENTER", "SECONDS", "ROUNDS", "JOB", "BLOCKS")
 KINDS = click.Choice(["alert", "success", "failed"])
 
 
@@ -29,6 +33,7 @@ KINDS = click.Choice(["alert", "success", "failed"])
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, help="Rows of the log.")
 @click.option("--run", default="", help="Rows of this run only, with --log.")
 @click.option("--kind", type=KINDS, default=None, help="Rows of this kind only, with --log.")
+@wide_option
 @json_option
 @reaches_center
 def command(
@@ -71,7 +76,7 @@ def report_text(report: dict[str, Any]) -> str:
         summary += f"; {report['parked']} were set aside until their hosts may be asked"
     if not report["rows"]:
         return f"{summary}; nothing else waits"
-    return f"{table(HEAD, [_row(row) for row in report['rows']])}\n{summary}"
+    return f"{table(HEAD, [_row(row) for row in report['rows']], SPARE)}\n{summary}"
 
 
 def log_table(rows: list[dict[str, Any]]) -> str:
@@ -79,15 +84,16 @@ def log_table(rows: list[dict[str, Any]]) -> str:
     if not rows:
         return "the log has no such rows"
     now = SystemClock().now()
-    return table(LOG_HEAD, [_logged(row, now) for row in rows])
+    return table(LOG_HEAD, [_logged(row, now) for row in rows], SPARE)
 
 
 def _row(row: dict[str, Any]) -> tuple[object, ...]:
     fields = ("kind", "job", "run", "lane", "size", "blocks", "reason")
-    return tuple(row[field] if row[field] != "" else "-" for field in fields)
+    cells = {**row, "run": Id(row["run"])}
+    return tuple(cells[field] if cells[field] != "" else "-" for field in fields)
 
 
 def _logged(row: dict[str, Any], now: float) -> tuple[object, ...]:
     seconds = f"{row['seconds']:.3f}"
-    place = (row["center"], row["host"] or "-")
+    place = (Id(row["center"]), row["host"] or "-")
     return (age(now - row["at"]), *_row(row), row["rounds"], seconds, *place)

@@ -15,12 +15,14 @@ from skep.cli.exits import Exit
 from skep.cli.options import json_option
 from skep.cli.output import colored, show, show_json
 from skep.cli.reach import Reach, reaches_center
+from skep.cli.terminal import wide_option
 
 if TYPE_CHECKING:
     from skep.cli.checkups import Finding
 
 
 @click.command("doctor")
+@wide_option
 @json_option
 @reaches_center
 def command(reach: Reach, as_json: bool) -> int:
@@ -42,6 +44,6 @@ def command(reach: Reach, as_json: bool) -> int:
 def line_of(finding: Finding, *, warns: bool = False) -> str:
     """For people. What only `warns` is not in the way of anything."""
     bad = colored("look ", "yellow") if warns else colored("wrong", "red")
-    mark = colored("ok   ", "green") if finding.ok else bad
+    mark = "ok   " if finding.ok else bad
     fix = f"\n       to mend it: {finding.fix}" if not finding.ok else ""
     return f"{mark}  {finding.name}: {finding.detail}{fix}"

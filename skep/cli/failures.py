@@ -15,6 +15,8 @@ from skep.cli.bulk import act_on_all, asked, batch_options, moment, show_outcome
 from skep.cli.options import Function, json_option, stacked
 from skep.cli.output import age, show, show_json, table
 from skep.cli.reach import Reach, reaches_center
+from skep.cli.short_ids import Id
+from skep.cli.terminal import wide_option
 from skep.runtime.clock import SystemClock
 
 PATH = "/api/v1/failures"
@@ -34,6 +36,7 @@ _filters = stacked(
 
 
 @click.group("failures", invoke_without_command=True)
+@wide_option
 @json_option
 @reaches_center
 @click.pass_context
@@ -47,6 +50,7 @@ def command(context: click.Context, reach: Reach, as_json: bool) -> None:
 @command.command("ls")
 @_filters
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, help="How many groups.")
+@wide_option
 @json_option
 @reaches_center
 def ls(reach: Reach, limit: int, as_json: bool, **wanted: Any) -> None:
@@ -78,7 +82,7 @@ def groups_table(answer: dict[str, Any]) -> str:
     now = SystemClock().now()
     shown = sum(group["requests"] for group in answer["items"])
     rest = answer["requests"] - shown
-    lines = [table(HEAD, [_row(group, now) for group in answer["items"]])]
+    lines = [table(HEAD, [_row(group, now) for group in answer["items"]], spare=("LAST",))]
     if rest > 0:
         lines.append(f"and {rest} in smaller groups; --limit shows more")
     return "\n".join(lines)
@@ -94,6 +98,7 @@ def _row(group: dict[str, Any], now: float) -> tuple[object, ...]:
 @click.argument("group")
 @click.option("--run", default="", help="Of this run only.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, help="How many requests.")
+@wide_option
 @json_option
 @reaches_center
 def show_group(reach: Reach, group: str, run: str, limit: int, as_json: bool) -> None:
@@ -108,12 +113,14 @@ def group_text(view: dict[str, Any]) -> str:
     group, now = view["group"], SystemClock().now()
     head = f"{group['requests']:,} x {group['failure']} {group['status'] or ''}".rstrip()
     rows = [
-        (item["id"], item["run"], item["agent"], age(now - item["died_at"]), item["uri"])
+        (item["id"], Id(item["run"]), Id(item["agent"]), age(now - item["died_at"]), item["uri"])
         for item in view["items"]
     ]
     detail = view["items"][0]["detail"] if view["items"] else ""
     lines = (f"{head}, host {group['host']}", group["text"], f"such as: {detail}", "")
-    return "\n".join((*lines, table(("REQUEST", "RUN", "AGENT", "AGE", "URI"), rows)))
+    return "\n".join(
+        (*lines, table(("REQUEST", "RUN", "AGENT", "AGE", "URI"), rows, spare=("AGENT",)))
+    )
 
 
 def _acting(function: Function) -> Function:

@@ -15,6 +15,7 @@ import click
 from skep.cli.options import json_option
 from skep.cli.output import show, show_json, table
 from skep.cli.reach import Reach, reaches_center
+from skep.cli.terminal import wide_option
 from skep.errors import NotFound, UnknownRun
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def test(
 
 @command.command("ls")
 @click.argument("run")
+@wide_option
 @json_option
 @reaches_center
 def ls(reach: Reach, run: str, as_json: bool) -> None:
@@ -75,7 +77,7 @@ def ls(reach: Reach, run: str, as_json: bool) -> None:
     elif not answer["items"]:
         show("this run has no generators")
     else:
-        show(table(HEAD, [_row(one) for one in answer["items"]]))
+        show(table(HEAD, [_row(one) for one in answer["items"]], spare=("STARTS", "KIND")))
         for one in answer["items"]:
             if one["detail"]:
                 show(f"{one['name']}: {one['detail']}")

@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import click
+import msgspec
 
 from skep.cli.agents import agents_table
 from skep.cli.options import json_option
 from skep.cli.output import age, colored, show, show_json, table
 from skep.cli.reach import Reach, reaches_center, run_path
 from skep.cli.runs import read_runs, runs_table
+from skep.cli.short_ids import Id
+from skep.cli.terminal import wide_option
+from skep.model.ledger import Ledger
 from skep.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -34,6 +38,7 @@ CLEAR_SCREEN = "\x1b[H\x1b[2J"
     type=click.FloatRange(0.1),
     help="Show it again every so many seconds, until Ctrl-C.",
 )
+@wide_option
 @json_option
 @reaches_center
 def command(reach: Reach, run: str | None, interval: float | None, as_json: bool) -> None:
@@ -95,18 +100,19 @@ def _screen(view: dict[str, Any], now: float) -> str:
 
 
 def _ledger_line(ledger: dict[str, Any]) -> str:
-    return colored(str(ledger["line"]), "red" if ledger["unaccounted"] else "green")
+    line = msgspec.convert(ledger["ledger"], Ledger).line()
+    return colored(line, "red") if ledger["unaccounted"] else line
 
 
 def _alerts(alerts: list[dict[str, Any]], now: float) -> str:
     rows = [
         (
             alert["kind"],
-            alert["subject"],
+            Id(alert["subject"]),
             alert["times"],
             age(now - alert["last_at"]),
             alert["detail"],
         )
         for alert in alerts
     ]
-    return table(("ALERT", "ABOUT", "TIMES", "LAST", "DETAIL"), rows)
+    return table(("ALERT", "ABOUT", "TIMES", "LAST", "DETAIL"), rows, spare=("TIMES",))

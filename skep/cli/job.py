@@ -16,9 +16,10 @@ from skep.cli import steering
 from skep.cli.exits import Exit
 from skep.cli.options import json_option
 from skep.cli.outcome import AllowDead, Waiting, allow_dead_option
-from skep.cli.output import age, show, show_json, table
+from skep.cli.output import age, show, show_exact, show_json, table
 from skep.cli.reach import Reach, reaches_center
 from skep.cli.steering import wait_option
+from skep.cli.terminal import wide_option
 from skep.runtime.clock import SystemClock
 
 HEAD = ("JOB", "REVISION", "ON", "PRIORITY", "WHAT", "WHEN", "CUSTOMER", "CHANGED")
@@ -77,6 +78,7 @@ def lint(files: tuple[Path, ...], as_json: bool) -> int:
 
 @command.command("ls")
 @click.option("--deleted", is_flag=True, help="Those that were deleted too.")
+@wide_option
 @json_option
 @reaches_center
 def ls(reach: Reach, deleted: bool, as_json: bool) -> None:
@@ -88,7 +90,8 @@ def ls(reach: Reach, deleted: bool, as_json: bool) -> None:
         show("no jobs yet; `skep job apply FILE` keeps one")
     else:
         now = SystemClock().now()
-        show(table(HEAD, [_row(kept, now) for kept in jobs]))
+        spare = ("CUSTOMER", "CHANGED", "REVISION", "PRIORITY")
+        show(table(HEAD, [_row(kept, now) for kept in jobs], spare=spare))
 
 
 async def _all(reach: Reach, deleted: bool) -> list[dict[str, Any]]:
@@ -134,7 +137,7 @@ def show_one(reach: Reach, job: str, as_json: bool) -> None:
     from skep.cli.job_calls import document_of, job_path
 
     view = asyncio.run(_called(reach, "GET", job_path(job)))
-    show_json(view) if as_json else show(document_of(view))
+    show_json(view) if as_json else show_exact(document_of(view))
 
 
 async def _called(
@@ -245,6 +248,7 @@ def rm(reach: Reach, jobs: tuple[str, ...], as_json: bool) -> None:
 @command.command("history")
 @click.argument("job")
 @click.option("--limit", type=click.IntRange(1, 1000), default=100, help="How many, newest first.")
+@wide_option
 @json_option
 @reaches_center
 def history(reach: Reach, job: str, limit: int, as_json: bool) -> None:
@@ -283,5 +287,5 @@ def diff(reach: Reach, job: str, old: int | None, new: int | None, as_json: bool
     if as_json:
         show_json(answer)
     elif answer["diff"]:
-        show(answer["diff"])
+        show_exact(answer["diff"])
     return Exit.OK

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from skep.cli.exits import Exit, code_of
 from skep.cli.job_calls import author, document_of, job_path
-from skep.cli.output import say, show, show_json
+from skep.cli.output import say, show, show_exact, show_json
 from skep.cli.reach import Reach
 from skep.errors import ConfigurationError, SkepError
 from skep.jobs.definition import linter
@@ -146,7 +146,7 @@ def _show_put(answer: dict[str, Any], dry_run: bool) -> None:
         return
     show(f"{name} would be {answer['what']}")
     if answer.get("diff"):
-        show(answer["diff"])
+        show_exact(answer["diff"])
 
 
 async def edit_job(reach: Reach, job: str, *, as_json: bool) -> int:

@@ -15,42 +15,59 @@ import click
 
 from skep import __version__
 from skep.cli.exits import Exit, code_of
+from skep.cli.output import say
+from skep.cli.program import program, with_hints
 from skep.errors import SkepError
 
-#: Command: what it is for. Its file in this folder has its name, and its help begins so.
-COMMANDS: dict[str, str] = {
-    "up": "Start a center and an agent on this machine.",
-    "demo": "See it work: crawl a bundled site of 1,000 pages.",
-    "new": "Write the first lines of a spider.",
-    "run": "Run a spider.",
-    "shell": "Try selectors on a page, in Python.",
-    "fetch": "Download one page as an agent would.",
-    "parse": "Show what a spider makes of one page.",
-    "replay": "Parse the archived pages of a run again, and compare the items.",
-    "data": "Take items and pages out of a run.",
-    "job": "Keep jobs, show them, run them.",
-    "generator": "Try out generators of jobs; show what they did in a run.",
-    "app": "List instances of applications; read their logs, restart or stop them.",
-    "submit": "Put requests into a run.",
-    "info": "Show the state of everything on one screen.",
-    "runs": "List runs; show, pause, continue, restart, finish, cancel or revive one.",
-    "failures": "List failures by what went wrong; show, retry, cancel or forget them.",
-    "request": "Show a request and every attempt at it; list or cancel many.",
-    "why": "Say what a request, block, run, job or host waits for.",
-    "storage": "Show what is kept, what was deleted and what will be; notices, too.",
-    "schedule": "Show when jobs run by themselves; try out a cron line.",
-    "agents": "List agents; show, label, cordon, drain, restart, end or revoke one.",
-    "token": "Make, list and revoke tokens of people and agents.",
-    "placement": "Show who works for a run and why others do not; what would move.",
-    "dispatch": "Dispatch one round by hand, or show the log of dispatches.",
-    "sites": "List hosts; show how one is treated, set or clear its rule.",
-    "doctor": "Check this machine and the center, and say how to mend what is wrong.",
-    "center": "Start a center alone.",
-    "agent": "Start an agent that works for a center.",
-    "cluster": "Try several centers on this machine.",
-    "completion": "Print the completion script for a shell.",
-    "version": "Show the version.",
+#: Group: command: what it is for. The file of a command has its name, and its help begins so.
+GROUPS: dict[str, dict[str, str]] = {
+    "Crawl": {
+        "up": "Start a center and an agent on this machine.",
+        "demo": "See it work: crawl a bundled site of 1,000 pages.",
+        "run": "Run a spider.",
+        "submit": "Put requests into a run.",
+        "fetch": "Download one page as an agent would.",
+    },
+    "Jobs": {
+        "job": "Keep jobs, show them, run them.",
+        "schedule": "Show when jobs run by themselves; try out a cron line.",
+        "generator": "Try out generators of jobs; show what they did in a run.",
+        "app": "List instances of applications; read their logs, restart or stop them.",
+    },
+    "Results": {
+        "runs": "List runs; show, pause, continue, restart, finish, cancel or revive one.",
+        "data": "Take items and pages out of a run.",
+        "request": "Show a request and every attempt at it; list or cancel many.",
+        "failures": "List failures by what went wrong; show, retry, cancel or forget them.",
+        "why": "Say what a request, block, run, job or host waits for.",
+    },
+    "Fleet": {
+        "agents": "List agents; show, label, cordon, drain, restart, end or revoke one.",
+        "agent": "Start an agent that works for a center.",
+        "token": "Make, list and revoke tokens of people and agents.",
+        "placement": "Show who works for a run and why others do not; what would move.",
+        "sites": "List hosts; show how one is treated, set or clear its rule.",
+    },
+    "Operate": {
+        "info": "Show the state of everything on one screen.",
+        "doctor": "Check this machine and the center, and say how to mend what is wrong.",
+        "storage": "Show what is kept, what was deleted and what will be; notices, too.",
+        "dispatch": "Dispatch one round by hand, or show the log of dispatches.",
+        "center": "Start a center alone.",
+        "cluster": "Try several centers on this machine.",
+    },
+    "Develop": {
+        "new": "Write the first lines of a spider.",
+        "shell": "Try selectors on a page, in Python.",
+        "parse": "Show what a spider makes of one page.",
+        "replay": "Parse the archived pages of a run again, and compare the items.",
+        "completion": "Print the completion script for a shell.",
+        "version": "Show the version.",
+    },
 }
+COMMANDS: dict[str, str] = {name: text for group in GROUPS.values() for name, text in group.items()}
+#: Longer lines are hard to read, however wide the terminal is.
+WIDEST_HELP = 200
 
 
 class LazyGroup(click.Group):
@@ -68,22 +85,42 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """From the table: asking each command would import them all."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        longest = max(map(len, COMMANDS))
+        for group, commands in GROUPS.items():
+            with formatter.section(group):
+                formatter.write_dl([(name.ljust(longest), text) for name, text in commands.items()])
+
+    def get_help(self, ctx: click.Context) -> str:
+        return with_hints(super().get_help(ctx))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            known = ", ".join(COMMANDS)
-            raise click.UsageError(f"{args[0]!r} is not a command; there are {known}.", ctx)
+            raise click.UsageError(unknown_command(args[0]), ctx)
         return super().resolve_command(ctx, args)
 
 
-@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+def unknown_command(word: str) -> str:
+    """What may have been meant; all commands when nothing comes near."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, COMMANDS)
+    if near:
+        return f"{word!r} is not a command; did you mean {' or '.join(near)}?"
+    return f"{word!r} is not a command; there are {', '.join(COMMANDS)}."
+
+
+@click.command(
+    cls=LazyGroup,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": WIDEST_HELP,
+    },
+)
 @click.version_option(__version__, prog_name="skep", help="Show the version and exit.")
 def skep() -> None:
-    """Collect data with machines of your own.
+    """Collect data with your own machines.
 
     Begin with `skep demo`, then `skep up`. Every command explains itself with --help.
     """
@@ -97,18 +134,18 @@ def main() -> NoReturn:
 def run(arguments: Sequence[str]) -> int:
     """The exit code of a command line. Errors become one line on stderr."""
     try:
-        return int(skep.main(list(arguments), prog_name="skep", standalone_mode=False) or 0)
+        return int(skep.main(list(arguments), prog_name=program(), standalone_mode=False) or 0)
     except click.ClickException as error:
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
+        say("interrupted")
         return Exit.INTERRUPTED
     except SkepError as error:
-        click.echo(f"error: {error.detail} ({error.code})", err=True)
+        say(f"error: {error.detail} ({error.code})")
         return code_of(error)
     except OSError as error:
         if error.filename is None:  # not about a file of the user's: a bug, shown as one
             raise
-        click.echo(f"error: {error.filename}: {error.strerror}", err=True)
+        say(f"error: {error.filename}: {error.strerror}")
         return Exit.FAILED

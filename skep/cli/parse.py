@@ -50,7 +50,7 @@ def command(
     from skep.errors import ConfigurationError
     from skep.runtime.logging import start_logging
 
-    start_logging(sys.stderr, logging.INFO)
+    start_logging(sys.stderr, logging.INFO, sentences=True)
     spider = make_spider(spider_name, arguments)
     if callback and (callback.startswith("_") or not callable(getattr(spider, callback, None))):
         raise ConfigurationError(f"{type(spider).__name__} has no method {callback!r}")

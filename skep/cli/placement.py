@@ -14,6 +14,8 @@ import click
 from skep.cli.options import json_option
 from skep.cli.output import age, show, show_json, table
 from skep.cli.reach import Reach, reaches_center, run_path
+from skep.cli.short_ids import Id
+from skep.cli.terminal import wide_option
 from skep.runtime.clock import SystemClock
 
 
@@ -30,6 +32,7 @@ async def _get(reach: Reach, path: str) -> dict[str, Any]:
 
 @command.command("show")
 @click.argument("run")
+@wide_option
 @json_option
 @reaches_center
 def show_run(reach: Reach, run: str, as_json: bool) -> None:
@@ -48,7 +51,7 @@ def placement_sheet(view: dict[str, Any], now: float) -> str:
         return "\n".join([*lines, "", "no agents are known"])
     rows = [
         (
-            one["agent"],
+            Id(one["agent"]),
             one["name"],
             "yes" if not one["rule"] else f"no: {one['rule']}",
             one["detail"],
@@ -59,13 +62,14 @@ def placement_sheet(view: dict[str, Any], now: float) -> str:
 
 
 def _seat(seat: dict[str, Any], now: float) -> tuple[str, ...]:
-    return seat["agent"], seat["state"], f"{age(now - seat['since'])} ago", seat["why"] or "-"
+    return Id(seat["agent"]), seat["state"], f"{age(now - seat['since'])} ago", seat["why"] or "-"
 
 
 @command.command("preview")
 @click.argument("run", required=False, default="")
 @click.option("--remove", multiple=True, metavar="AGENT", help="By id or name; it would leave.")
 @click.option("--add", multiple=True, metavar="AGENT", help="By id or name; it would come.")
+@wide_option
 @json_option
 @reaches_center
 def show_preview(
@@ -93,9 +97,9 @@ def preview_sheet(view: dict[str, Any]) -> str:
     ]
     lines += [f"note       {note}" for note in view["notes"]]
     if hashed["shares"]:
-        rows = [(one["agent"], one["before"], one["after"]) for one in hashed["shares"]]
+        rows = [(Id(one["agent"]), one["before"], one["after"]) for one in hashed["shares"]]
         lines += ["", table(("AGENT", "KEYS NOW", "KEYS THEN"), rows)]
     if view["runs"]:
-        runs = [(one["run"], one["placement"], one["effect"]) for one in view["runs"]]
+        runs = [(Id(one["run"]), one["placement"], one["effect"]) for one in view["runs"]]
         lines += ["", table(("RUN", "PLACEMENT", "WHAT HAPPENS"), runs)]
     return "\n".join(lines)

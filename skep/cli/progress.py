@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TextIO
 
+from skep.cli.terminal import columns, fitted_parts, wrapped
 from skep.runtime.clock import Clock
 
 WIDTH = 24
@@ -44,6 +45,7 @@ class Progress:
 
     def note(self, text: str) -> None:
         """A line of its own, above the bar."""
+        text = wrapped(text, columns(self._stream))
         self._write(f"{CLEAR}{text}\n{self._last}" if self._live else f"{text}\n")
 
     def end(self) -> None:
@@ -65,7 +67,8 @@ class Progress:
         eta = f"eta {(total - ended) / rate:.0f}s" if rate else "eta ?"
         filled = WIDTH * ended // total if total else 0
         bar = f"[{'#' * filled}{'.' * (WIDTH - filled)}] " if self._live else ""
-        return f"{bar}{ended}/{total} · {rate:.0f} p/s · {failed} failed · {eta}"
+        parts = (f"{bar}{ended}/{total}", f"{rate:.0f} p/s", f"{failed} failed", eta)
+        return fitted_parts(parts, columns(self._stream))
 
     def _write(self, text: str) -> None:
         self._stream.write(text)

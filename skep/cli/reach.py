@@ -17,6 +17,8 @@ import click
 
 from skep.cli.config import read_settings
 from skep.cli.options import Function, dial_options, place_options, stacked
+from skep.cli.program import remember_place
+from skep.cli.short_ids import full_names, is_short
 from skep.errors import CenterUnreachable, ConfigurationError
 from skep.runtime.clock import SystemClock
 from skep.runtime.files import UnreadableFile, read_line
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from skep.settings import Settings
     from skep.wire.client import CenterClient
 
+#: Parameters of commands that hold an id: of what.
+_IDS = {"run": "run", "run_or_job": "run", "thing": "run", "resume": "run", "agent": "agent"}
 COMMANDLINE = click.core.ParameterSource.COMMANDLINE
 
 
@@ -36,6 +40,14 @@ class Reach:
     token_file: Path | None
     data: Path | None
     config: Path | None
+
+    def typed(self) -> list[str]:
+        """As options of a command line; what the environment says stays there."""
+        words: list[str] = []
+        for name in self.__slots__:
+            if getattr(self, name) is not None and _was_typed(name):
+                words += [f"--{name.replace('_', '-')}", str(getattr(self, name))]
+        return words
 
     def settings(self) -> Settings:
         return read_settings(self.config, self.data)
@@ -94,11 +106,39 @@ def reaches_center(function: Function) -> Function:
 
     def gathered(*args: Any, **given: Any) -> Any:
         own = Reach(**{name: given.pop(name) for name in Reach.__slots__})
-        return function(*args, reach=_with_outer(own), **given)
+        reach = _with_outer(own)
+        remember_place(reach.typed())
+        return function(*args, reach=reach, **_with_full_ids(reach, given))
 
     # update_wrapper carries over the options that stand below this decorator.
     update_wrapper(gathered, function)
     return stacked(dial_options, place_options)(gathered)  # type: ignore[return-value]  # the same but for its options
+
+
+def _with_full_ids(reach: Reach, given: dict[str, Any]) -> dict[str, Any]:
+    """Short ids, as tables show them, become the ids that they stand for."""
+    short = [
+        (name, kind)
+        for name, kind in _IDS.items()
+        if isinstance(given.get(name), str) and is_short(given[name].removeprefix("run:"))
+    ]
+    if not short:
+        return given
+    import asyncio
+
+    asked = [(kind, given[name].removeprefix("run:")) for name, kind in short]
+    found = asyncio.run(full_names(reach, asked))
+    return {**given, **{name: full for (name, _), full in zip(short, found, strict=True)}}
+
+
+def _was_typed(name: str) -> bool:
+    """At this command or at the one above it."""
+    context: click.Context | None = click.get_current_context()
+    while context is not None:
+        if context.get_parameter_source(name) is COMMANDLINE:
+            return True
+        context = context.parent
+    return False
 
 
 def _with_outer(own: Reach) -> Reach:

@@ -18,6 +18,7 @@ from skep.cli.options import json_option
 from skep.cli.output import say, show, show_json, table
 from skep.cli.reach import Reach, reaches_center
 from skep.cli.spider_options import arguments_option, make_spider, spider_option
+from skep.cli.terminal import wide_option
 
 if TYPE_CHECKING:
     from skep.spiders.replay import Difference, Example
@@ -31,6 +32,7 @@ SHOWN = 100
 @click.argument("run")
 @spider_option
 @arguments_option
+@wide_option
 @json_option
 @reaches_center
 def command(
@@ -44,7 +46,7 @@ def command(
     from skep.runtime.logging import start_logging
     from skep.spiders.parsing import Stop
 
-    start_logging(sys.stderr, logging.WARNING)
+    start_logging(sys.stderr, logging.WARNING, sentences=True)
     spider = make_spider(spider_name, arguments)
     try:
         difference = asyncio.run(_replay(reach, run, spider))

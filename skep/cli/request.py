@@ -15,12 +15,15 @@ import click
 from skep.cli.bulk import act_on_all, asked, batch_options, moment, show_outcome
 from skep.cli.failures import said
 from skep.cli.options import json_option, stacked
-from skep.cli.output import age, harmless, harmless_lines, show, show_json, table
+from skep.cli.output import age, harmless, harmless_lines, show, show_exact, show_json, table
 from skep.cli.reach import Reach, reaches_center
+from skep.cli.short_ids import Id
+from skep.cli.terminal import wide_option
 from skep.runtime.clock import SystemClock
 
 PATH = "/api/v1/requests"
 STATES = ("waiting", "queued", "delayed", "done", "dead", "cancelled", "expired")
+SPARE = ("SENT", "ADDRESS", "RECEIVED")
 ATTEMPT_HEAD = ("AGO", "AGENT", "RESULT", "TIME", "SENT", "RECEIVED", "ADDRESS", "DETAIL")
 
 _filters = stacked(
@@ -44,6 +47,7 @@ def command(context: click.Context, reach: Reach) -> None:
 
 @command.command("show")
 @click.argument("number", type=click.IntRange(0), metavar="ID")
+@wide_option
 @json_option
 @reaches_center
 def show_request(reach: Reach, number: int, as_json: bool) -> None:
@@ -65,7 +69,7 @@ def show_body(reach: Reach, number: int, file: IO[bytes] | None) -> None:
     if file is not None:
         file.write(data)
     elif sys.stdout.isatty():
-        show(harmless_lines(data))
+        show_exact(harmless_lines(data))
     else:
         sys.stdout.buffer.write(data)
 
@@ -91,7 +95,9 @@ def request_text(view: dict[str, Any]) -> str:
         f"priority {request['priority']}, {request['failures']} failures, {since}",
     ]
     rows = [_attempt(attempt, now) for attempt in view["attempts"]]
-    return "\n".join([*lines, "", table(ATTEMPT_HEAD, rows) if rows else "no attempts (any more)"])
+    return "\n".join(
+        [*lines, "", table(ATTEMPT_HEAD, rows, SPARE) if rows else "no attempts (any more)"]
+    )
 
 
 def _attempt(attempt: dict[str, Any], now: float) -> tuple[object, ...]:
@@ -101,7 +107,7 @@ def _attempt(attempt: dict[str, Any], now: float) -> tuple[object, ...]:
     where = attempt["address"] or "-"
     return (
         age(now - attempt["at"]),
-        attempt["agent"],
+        Id(attempt["agent"]),
         result,
         taken,
         *sizes,
@@ -114,6 +120,7 @@ def _attempt(attempt: dict[str, Any], now: float) -> tuple[object, ...]:
 @_filters
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, help="How many.")
 @click.option("--after", type=click.IntRange(0), default=0, help="With larger ids than this.")
+@wide_option
 @json_option
 @reaches_center
 def ls(reach: Reach, limit: int, after: int, as_json: bool, **wanted: Any) -> None:
@@ -123,7 +130,7 @@ def ls(reach: Reach, limit: int, after: int, as_json: bool, **wanted: Any) -> No
     if as_json:
         show_json(page)
         return
-    rows = [(r["id"], r["run"], r["state"], r["failures"], r["uri"]) for r in page["items"]]
+    rows = [(r["id"], Id(r["run"]), r["state"], r["failures"], r["uri"]) for r in page["items"]]
     show(table(("REQUEST", "RUN", "STATE", "FAILURES", "URI"), rows) if rows else "no requests")
 
 

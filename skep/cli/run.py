@@ -15,6 +15,7 @@ import click
 
 from skep.cli.options import json_option
 from skep.cli.outcome import AllowDead, allow_dead_option
+from skep.cli.program import program
 from skep.cli.reach import Reach, reaches_center
 from skep.cli.spider_options import arguments_option, make_spider, setting_pairs
 
@@ -93,7 +94,7 @@ def command(
         outputs=outputs,
         run=run_name,
         resume=resume,
-        again=shlex.join(["skep", *before, "run", *after]),
+        again=f"{program()} {shlex.join([*before, 'run', *after])}",
         as_json=as_json,
         verbose=verbose,
         allow_dead=allow_dead,

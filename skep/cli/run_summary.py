@@ -82,7 +82,7 @@ def lines(summary: Summary, ledger: Ledger | None) -> list[str]:
         refused = f", {output.refused:,} refused" if output.refused else ""
         said.append(f"items    {output.items:,} into {output.place}{refused}")
     if not summary.outputs:
-        said.append(f"items    kept by the center: skep data export {summary.run}")
+        said.append(f"items    kept by the center: `skep data export {summary.run}`")
     return said
 
 

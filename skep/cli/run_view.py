@@ -28,9 +28,10 @@ def in_words(view: dict[str, Any], now: float) -> str:
     if view.get("chosen"):
         lines.append(f"chosen    {_chosen(view['chosen'])}  (skep placement show {run['id']})")
     ended = {"success": "done", "failed": "dead", "cancelled": "cancelled", "expired": "expired"}
-    counts = ", ".join(f"{ledger[state]:,} {word}" for word, state in ended.items())
+    ends = (f"{ledger[state]:,} {word}" for word, state in ended.items() if ledger[state])
+    counts = "".join(f", {one}" for one in ends)
     lines += [
-        f"requests  {ledger['accepted']:,} total, {left:,} left, {counts}",
+        f"requests  {ledger['accepted']:,} total, {left:,} left{counts}",
         f"left      {_counts({state: ledger[state] for state in OPEN_STATES})}",
         f"rate      {figures['rate']:,.1f} answers/s over the last minute",
         f"bytes     {figures['received']:,} received, {figures['sent']:,} sent",

@@ -15,7 +15,9 @@ from skep.cli.options import json_option
 from skep.cli.output import age, show, show_json, table
 from skep.cli.reach import Reach, reaches_center, run_path
 from skep.cli.run_view import OPEN_STATES, in_words
+from skep.cli.short_ids import Id
 from skep.cli.steering import wait_option
+from skep.cli.terminal import wide_option
 from skep.cli.why import waits_for
 from skep.runtime.clock import SystemClock
 
@@ -27,6 +29,7 @@ HEAD = ("RUN", "STATE", "AGE", "ACCEPTED", "OPEN", "DONE", "DEAD", "WAITS FOR")
 
 @click.group("runs", invoke_without_command=True)
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, help="How many, newest first.")
+@wide_option
 @json_option
 @reaches_center
 @click.pass_context
@@ -60,7 +63,7 @@ def runs_table(views: list[dict[str, Any]]) -> str:
     if not views:
         return "no runs yet; `skep submit RUN FILE --new` opens one"
     now = SystemClock().now()
-    return table(HEAD, [_row(view, now) for view in views])
+    return table(HEAD, [_row(view, now) for view in views], spare=("ACCEPTED", "AGE"))
 
 
 def _row(view: dict[str, Any], now: float) -> tuple[object, ...]:
@@ -68,11 +71,12 @@ def _row(view: dict[str, Any], now: float) -> tuple[object, ...]:
     left = sum(ledger[state] for state in OPEN_STATES)
     since = age(now - run["created_at"])
     counts = (ledger["accepted"], left, ledger["done"], ledger["dead"])
-    return run["id"], run["state"], since, *counts, view.get("waits_for", "")
+    return Id(run["id"]), run["state"], since, *counts, view.get("waits_for", "")
 
 
 @command.command("show")
 @click.argument("run")
+@wide_option
 @json_option
 @reaches_center
 def show_run(reach: Reach, run: str, as_json: bool) -> None:

@@ -15,6 +15,8 @@ import click
 from skep.cli.options import json_option
 from skep.cli.output import show, show_json, table
 from skep.cli.reach import Reach, reaches_center
+from skep.cli.short_ids import Id
+from skep.cli.terminal import wide_option
 from skep.model.generation import split_part
 from skep.runtime.clock import SystemClock
 
@@ -34,6 +36,7 @@ async def _get(reach: Reach, path: str) -> dict[str, Any]:
 
 
 @command.command("ls")
+@wide_option
 @json_option
 @reaches_center
 def list_all(reach: Reach, as_json: bool) -> None:
@@ -46,7 +49,7 @@ def schedules_table(lines: list[dict[str, Any]]) -> str:
     """For people."""
     if not lines:
         return "no job has a schedule; give one to a job's document and `skep job apply` it"
-    return table(LIST_HEAD, [_row(line) for line in lines])
+    return table(LIST_HEAD, [_row(line) for line in lines], spare=("OVERLAP", "ZONE"))
 
 
 def _row(line: dict[str, Any]) -> tuple[object, ...]:
@@ -87,6 +90,7 @@ def following(reach: Reach, job: str, count: int, as_json: bool) -> None:
 @command.command("fires")
 @click.argument("job")
 @click.option("-n", "count", type=click.IntRange(1, 1000), default=20, help="How many; 20.")
+@wide_option
 @json_option
 @reaches_center
 def fires(reach: Reach, job: str, count: int, as_json: bool) -> None:
@@ -102,10 +106,21 @@ def fires_table(lines: list[dict[str, Any]]) -> str:
     if not lines:
         return "nothing has come due yet"
     rows = [
-        (_moment(one["due_at"]), one["state"], one["run"] or "-", one["center"], one["reason"])
+        (
+            _moment(one["due_at"]),
+            one["state"],
+            Id(one["run"] or "-"),
+            Id(one["center"]),
+            one["reason"],
+        )
         for one in lines
     ]
-    return table(FIRE_HEAD, rows)
+    return table(FIRE_HEAD, rows, spare=("CENTER",))
+
+
+def _fire(one: dict[str, Any]) -> tuple[object, ...]:
+    where = (Id(one["run"] or "-"), Id(one["center"]))
+    return _moment(one["due_at"]), one["state"], *where, one["reason"]
 
 
 def _moment(instant: int) -> str:

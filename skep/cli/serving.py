@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from skep import __version__
 from skep.cli.output import show
+from skep.cli.program import command_line
 from skep.runtime.clock import SystemClock
 from skep.runtime.garbage import collect_less_often
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("skep.cli")
 
+#: What to try first, in another terminal.
+FIRST = "submit first --new --wait -"
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -55,7 +58,8 @@ async def _hold(settings: Settings, *, with_agent: bool) -> int:
         try:
             _introduce(center.url, center.folder)
             if with_agent:
-                show(f"agent    {await agent.start()} joined\nnext     skep demo")
+                show(f"agent    {await agent.start()} joined")
+                show(f"next     echo https://example.org/ | {command_line(FIRST)}")
                 await _first(stopping.wait(), agent.ended())
             if not stopping.is_set() and with_agent:
                 log.info("the agent was told to end; the center goes on")

@@ -14,6 +14,8 @@ import click
 from skep.cli.options import json_option
 from skep.cli.output import age, show, show_json, table
 from skep.cli.reach import Reach, reaches_center
+from skep.cli.short_ids import Id
+from skep.cli.terminal import wide_option
 from skep.runtime.clock import SystemClock
 
 HEAD = ("HOST", "PACE", "STATE", "REQUESTS", "FAILED", "REFUSED", "LATENCY", "AGENT")
@@ -21,6 +23,7 @@ PATH = "/api/v1/sites"
 
 
 @click.group("sites", invoke_without_command=True)
+@wide_option
 @json_option
 @reaches_center
 @click.pass_context
@@ -32,6 +35,7 @@ def command(context: click.Context, reach: Reach, as_json: bool) -> None:
 
 
 @command.command("ls")
+@wide_option
 @json_option
 @reaches_center
 def ls(reach: Reach, as_json: bool) -> None:
@@ -62,7 +66,8 @@ def sites_table(views: list[dict[str, Any]]) -> str:
     if not views:
         return "no hosts yet; they are listed when something was downloaded from them"
     now = SystemClock().now()
-    return table(HEAD, [_row(view, now) for view in views])
+    spare = ("AGENT", "LATENCY", "REFUSED")
+    return table(HEAD, [_row(view, now) for view in views], spare=spare)
 
 
 def _row(view: dict[str, Any], now: float) -> tuple[object, ...]:
@@ -74,7 +79,7 @@ def _row(view: dict[str, Any], now: float) -> tuple[object, ...]:
         view["failed"],
         view["refused"],
         f"{view['latency']:.2f} s",
-        view.get("agent") or "-",
+        Id(view.get("agent") or "-"),
     )
 
 
@@ -132,6 +137,7 @@ def site_text(view: dict[str, Any]) -> str:
 
 @command.command("show")
 @click.argument("host")
+@wide_option
 @json_option
 @reaches_center
 def show_site(reach: Reach, host: str, as_json: bool) -> None:

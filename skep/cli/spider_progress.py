@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import io
 from collections import deque
-from typing import TYPE_CHECKING, TextIO
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
+from skep.cli.program import with_hints
 from skep.cli.progress import CLEAR, LINE_EVERY, WINDOW
+from skep.cli.terminal import columns, fitted_parts, wrapped
 from skep.runtime.clock import Clock
 
 if TYPE_CHECKING:
@@ -25,30 +29,48 @@ class SpiderProgress:
     def __init__(self, stream: TextIO, clock: Clock) -> None:
         self._stream = stream
         self._clock = clock
-        self._live = stream.isatty()
+        self.live = stream.isatty()
         self._shown_at: float | None = None
         self._marks: deque[tuple[float, int]] = deque()
         self._bar = ""
+        #: Whether the cursor is where a bar can be drawn, and not behind half a line.
+        self._begins_line = True
 
     def update(self, stats: Stats) -> None:
         now = self._clock.monotonic()
         if self._shown_at is None:
             self._shown_at = now
-        line = figures(stats, self._rate(stats.pages + stats.failed, now))
-        if self._live:
+        rate = self._rate(stats.pages + stats.failed, now)
+        line = figures(stats, rate, columns(self._stream))
+        if self.live:
             self._bar = line
-            self._write(f"{CLEAR}{line}")
+            if self._begins_line:
+                self._write(f"{CLEAR}{line}")
         elif now - self._shown_at >= LINE_EVERY:
             self._shown_at = now
             self._write(f"{line}\n")
 
-    def note(self, text: str) -> None:
-        """A line above the bar."""
-        self._write(f"{CLEAR}{text}\n{self._bar}" if self._live else f"{text}\n")
+    def note(self, text: str, *, exact: bool = False) -> None:
+        """A line above the bar; `exact` is for text that must not be wrapped."""
+        if not self._begins_line:
+            self._write("\n")
+            self._begins_line = True
+        text = text if exact else wrapped(with_hints(text), columns(self._stream))
+        self._write(f"{CLEAR}{text}\n{self._bar}" if self.live else f"{text}\n")
+
+    def printed(self, stream: TextIO, text: str) -> None:
+        """Text of the spider itself; the bar comes back after the end of its line."""
+        if self._begins_line:
+            self._write(CLEAR)
+        stream.write(text)
+        stream.flush()
+        self._begins_line = text.endswith("\n") if text else self._begins_line
+        if self._begins_line:
+            self._write(self._bar)
 
     def end(self) -> None:
         """Take the bar away."""
-        if self._live and self._bar:
+        if self.live and self._bar:
             self._bar = ""
             self._write(CLEAR)
 
@@ -75,15 +97,48 @@ class AboveBar(io.TextIOBase):
         return self._stream.isatty()
 
     def write(self, text: str) -> int:
-        self._progress.note(text.rstrip("\n"))
+        self._progress.note(text.rstrip("\n"), exact="\nTraceback " in text)
         return len(text)
 
 
-def figures(stats: Stats, rate: float) -> str:
+class PrintedAboveBar(io.TextIOBase):
+    """Standard output of a spider while the bar is drawn on the same terminal."""
+
+    def __init__(self, progress: SpiderProgress, stream: TextIO) -> None:
+        self._progress = progress
+        self._stream = stream
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    @property
+    def buffer(self) -> Any:
+        return self._stream.buffer
+
+    def write(self, text: str) -> int:
+        self._progress.printed(self._stream, text)
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+
+@contextmanager
+def printing_above(progress: SpiderProgress, stream: TextIO) -> Iterator[None]:
+    """What the spider prints stands above the bar, when both are on a terminal."""
+    if not progress.live or not stream.isatty():
+        yield
+        return
+    with redirect_stdout(cast("TextIO", PrintedAboveBar(progress, stream))):
+        yield
+
+
+def figures(stats: Stats, rate: float, width: int | None = None) -> str:
     """The line itself; the remaining time is that of the requests that wait now."""
     errors = stats.failed + stats.callback_errors
     eta = "eta 0s" if not stats.open else f"eta {stats.open / rate:.0f}s" if rate else "eta ?"
-    return (
-        f"{stats.pages:,} pages · {rate:,.0f} p/s · {stats.items:,} items · {errors:,} errors · "
-        f"{stats.open:,} waiting · {eta}"
-    )
+    counts = (f"{stats.items:,} items", f"{errors:,} errors", f"{stats.open:,} waiting")
+    return fitted_parts((f"{stats.pages:,} pages", f"{rate:,.0f} p/s", *counts, eta), width)

@@ -27,7 +27,7 @@ from skep.cli.outlets import Outlets
 from skep.cli.output import say
 from skep.cli.reach import Reach, run_path
 from skep.cli.run_summary import Summary, tell
-from skep.cli.spider_progress import AboveBar, SpiderProgress
+from skep.cli.spider_progress import AboveBar, SpiderProgress, printing_above
 from skep.errors import Conflict, NotFound, SkepError, UnknownRun
 from skep.model.ledger import Ledger
 from skep.runtime.backoff import Backoff
@@ -75,11 +75,13 @@ async def drive(plan: Plan) -> int:
     start_logging(
         cast("TextIO", AboveBar(progress, sys.stderr)),
         logging.DEBUG if plan.verbose else logging.INFO,
+        sentences=True,
     )
     logging.getLogger("skep.spiders").setLevel(logging.DEBUG if plan.verbose else logging.WARNING)
-    async with _center(plan.reach, clock, rng, progress) as client:
-        session = Session(plan, client, clock, rng, progress)
-        return await session.run()
+    with printing_above(progress, sys.stdout):
+        async with _center(plan.reach, clock, rng, progress) as client:
+            session = Session(plan, client, clock, rng, progress)
+            return await session.run()
 
 
 @asynccontextmanager

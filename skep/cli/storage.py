@@ -13,6 +13,8 @@ import click
 from skep.cli.options import json_option
 from skep.cli.output import age, colored, show, show_json, table
 from skep.cli.reach import Reach, reaches_center
+from skep.cli.short_ids import Id
+from skep.cli.terminal import wide_option
 from skep.runtime.clock import SystemClock
 
 PATH = "/api/v1/storage"
@@ -24,6 +26,7 @@ _UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 @click.option("--plan", is_flag=True, help="What retention would delete now; deletes nothing.")
 @click.option("--clean", is_flag=True, help="Delete it now instead of later.")
 @click.option("--notices", is_flag=True, help="The outbox of notices instead.")
+@wide_option
 @json_option
 @reaches_center
 def command(reach: Reach, plan: bool, clean: bool, notices: bool, as_json: bool) -> None:
@@ -82,7 +85,7 @@ def plan_text(view: dict[str, Any]) -> str:
         return "nothing is to be deleted"
     now = SystemClock().now()
     rows = [
-        (i["run"], i["kind"], size(i["volume"]), age(now - i["ended_at"]), i["why"])
+        (Id(i["run"]), i["kind"], size(i["volume"]), age(now - i["ended_at"]), i["why"])
         for i in view["items"][:PLANNED]
     ]
     head = ", ".join(f"{kind} {size(count)}" for kind, count in view["bytes"].items())
@@ -109,7 +112,7 @@ def notices_text(view: dict[str, Any]) -> str:
     rows = [
         (
             age(now - n["created_at"]),
-            n["run"],
+            Id(n["run"]),
             n["kind"],
             n["target"],
             n["state"],
@@ -118,4 +121,4 @@ def notices_text(view: dict[str, Any]) -> str:
         )
         for n in view["items"]
     ]
-    return table(("AGE", "RUN", "BY", "TO", "STATE", "TRIES", "ERROR"), rows)
+    return table(("AGE", "RUN", "BY", "TO", "STATE", "TRIES", "ERROR"), rows, spare=("TRIES",))

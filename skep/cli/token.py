@@ -12,9 +12,10 @@ from urllib.parse import quote
 import click
 
 from skep.cli.options import json_option
-from skep.cli.output import age, show, show_json, table
+from skep.cli.output import age, show, show_exact, show_json, table
 from skep.cli.reach import Reach, reaches_center
 from skep.cli.spans import SPAN
+from skep.cli.terminal import wide_option
 from skep.runtime.clock import SystemClock
 
 HEAD = ("TOKEN", "ROLE", "FOR", "NAME", "STATE", "MADE", "EXPIRES")
@@ -46,11 +47,12 @@ def add(reach: Reach, role: str, name: str, expires: float | None, as_json: bool
     """Make a token for a person or a program; only its digest is kept."""
     wish = {"role": role, "name": name, "seconds": expires}
     answer = asyncio.run(_call(reach, "POST", "/api/v1/tokens", wish))
-    show_json(answer) if as_json else show(answer["token"])
+    show_json(answer) if as_json else show_exact(answer["token"])
 
 
 @command.command("ls")
 @click.option("--all", "everything", is_flag=True, help="Used, revoked and expired ones too.")
+@wide_option
 @json_option
 @reaches_center
 def ls(reach: Reach, everything: bool, as_json: bool) -> None:
@@ -72,7 +74,8 @@ def revoke(reach: Reach, token: str, as_json: bool) -> None:
 
 def tokens_table(lines: list[dict[str, Any]], now: float) -> str:
     """For people."""
-    return table(HEAD, [_row(line["token"], line["state"], now) for line in lines])
+    rows = [_row(line["token"], line["state"], now) for line in lines]
+    return table(HEAD, rows, spare=("MADE",))
 
 
 def _row(token: dict[str, Any], state: str, now: float) -> tuple[object, ...]:

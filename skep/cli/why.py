@@ -15,6 +15,7 @@ import click
 from skep.cli.options import json_option
 from skep.cli.output import say, show, show_json
 from skep.cli.reach import Reach, reaches_center
+from skep.cli.terminal import wide_option
 
 if TYPE_CHECKING:
     from skep.wire.client import CenterClient
@@ -25,6 +26,7 @@ KINDS = ("request", "run", "job", "block", "site")
 
 @click.command("why")
 @click.argument("thing", metavar="ID")
+@wide_option
 @json_option
 @reaches_center
 def command(reach: Reach, thing: str, as_json: bool) -> None:

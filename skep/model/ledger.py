@@ -44,7 +44,9 @@ class Ledger(msgspec.Struct, frozen=True):
         return self.waiting + self.queued + self.leased + self.delayed
 
     def line(self) -> str:
-        """The equation as one line, for logs and terminals."""
-        parts = " + ".join(f"{self.of(s)} {s.name.lower()}" for s in RequestState)
+        """The equation as one line, for logs and terminals; states without requests are left
+        out."""
+        counts = [(self.of(state), state.name.lower()) for state in RequestState]
+        parts = " + ".join(f"{count} {name}" for count, name in counts if count)
         verdict = "" if not self.unaccounted else f"  UNACCOUNTED {self.unaccounted}"
-        return f"{self.accepted} accepted = {parts}{verdict}"
+        return f"{self.accepted} accepted{f' = {parts}' if parts else ''}{verdict}"

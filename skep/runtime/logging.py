@@ -1,5 +1,6 @@
-"""Log lines on stderr: for people on a terminal, JSON lines everywhere else.
+"""Log lines on stderr: for people on a terminal, JSON lines for programs that stay.
 
+Commands that print sentences to stderr log in sentences too, wherever stderr goes.
 Called once by the program that a process runs, never by a library. Loggers of others stay
 quiet below a warning, so that calls and health checks leave no line.
 """
@@ -40,10 +41,11 @@ class ForPeople(logging.Formatter):
         return f"{self.formatTime(record, self.datefmt)} {level}{record.getMessage()}"
 
 
-def start_logging(stream: TextIO, level: int = logging.INFO) -> None:
-    """Replace what was set up before; `level` is for our own loggers."""
+def start_logging(stream: TextIO, level: int = logging.INFO, *, sentences: bool = False) -> None:
+    """Replace what was set up before; `level` is for our own loggers. With `sentences` there
+    are no JSON lines, not even in a file."""
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(ForPeople() if stream.isatty() else JsonLines())
+    handler.setFormatter(ForPeople() if sentences or stream.isatty() else JsonLines())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)

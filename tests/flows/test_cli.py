@@ -143,7 +143,8 @@ def test_up_says_where_things_are(said: list[str], data: Path) -> None:
     assert words["data"] == str(data)
     assert words["token"] == str(data / "admin.token")
     assert words["agent"].endswith(" joined")
-    assert words["next"] == "skep demo"
+    submit = "python -m skep submit first --new --wait -"
+    assert words["next"].endswith(submit), "no circle with demo (U8)"
     assert (data / "center.url").read_text().strip() == words["address"]
     assert ask(data, "/readyz?verbose")["status"] == "ok"
 

@@ -52,7 +52,7 @@ async def test_a_center_inside_a_program(tmp_path: Path) -> None:
     async with DemoSite(pages=20) as site:
         said = await output_of("embedded.py", str(tmp_path), *site.page_urls())
     assert said.startswith("20 accepted = ")
-    assert " 20 done " in said
+    assert " 20 done" in said
 
 
 def test_the_settings_file_is_valid() -> None:

@@ -145,7 +145,7 @@ def test_alone_in_a_terminal(desk: Path, site: str) -> None:
     assert sorted(item["url"] for item in items_of(desk / "items.jsonl")) == sorted(
         f"{site}/page/{number}" for number in range(PAGES)
     )
-    assert f"{PAGES} accepted = 0 waiting" in done.stderr
+    assert f"{PAGES} accepted = {PAGES} done" in done.stderr
     assert "items    60 into" in done.stderr
 
 
@@ -179,9 +179,9 @@ def test_ctrl_c_pauses_and_the_printed_command_goes_on(
     assert first["reason"] == "paused"
     assert 0 < first["pages"] < PAGES
     told = errors.rstrip().splitlines()[-1]
-    assert told.startswith("paused; go on with: skep run spiders.py:Pages")
-    command = shlex.split(told.partition("go on with: ")[2])
-    resumed = run(desk, *command[2:])
+    command = shlex.split(told.partition("paused; go on with: ")[2])
+    assert command[:5] == [*SKEP, "run", "spiders.py:Pages"], "it can be pasted (U8)"
+    resumed = run(desk, *command[4:])
     assert resumed.returncode == 0, resumed.stderr
     second = json.loads(resumed.stdout)
     assert second["run"] == first["run"]
@@ -201,7 +201,7 @@ def test_a_second_ctrl_c_ends_at_once(desk: Path, site: str, center: CenterProce
         spider.send_signal(signal.SIGINT)
         _, errors = spider.communicate(timeout=5)
     assert spider.returncode == 130
-    assert "ended at once; go on with: skep run spiders.py:Hanging" in errors
+    assert f"ended at once; go on with: {shlex.join(SKEP)} run spiders.py:Hanging" in errors
 
 
 def test_beside_a_running_center(desk: Path, site: str, center: CenterProcess) -> None:

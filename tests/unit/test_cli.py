@@ -19,10 +19,12 @@ from skep.cli.batches import batches
 from skep.cli.checkups import data_folder, newest_segment, python, readiness, token_files
 from skep.cli.config import read_settings
 from skep.cli.exits import MEANINGS, Exit, code_of
-from skep.cli.main import COMMANDS, run, skep
+from skep.cli.main import COMMANDS, GROUPS, run, skep
 from skep.cli.output import age, harmless_lines, table
 from skep.cli.progress import Progress
 from skep.cli.reach import Reach, addresses, find_token, reaches_center
+from skep.cli.short_ids import matching, short_forms
+from skep.cli.terminal import cell_lines, widths_for, wrapped
 from skep.errors import ConfigurationError, InvalidInput, NotAUrl
 from skep.model.request import NewRequest
 from skep.runtime.logging import ForPeople, JsonLines, start_logging
@@ -318,3 +320,49 @@ def test_loggers_of_others_are_quiet() -> None:
         root.setLevel(before[1])
         ours.setLevel(before[2])
     assert [json.loads(line)["message"] for line in stream.getvalue().splitlines()] == ["open"]
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"), [("sumbit", "submit"), ("agnets", "agent"), ("doctr", "doctor")]
+)
+def test_a_typo_gets_a_suggestion(
+    word: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """U7: the nearest command is named."""
+    assert run([word]) == 2
+    assert f"{word!r} is not a command; did you mean {meant}" in capsys.readouterr().err
+    assert run(["runs", "pasue"]) == 2
+    assert "Did you mean 'pause'?" in capsys.readouterr().err
+
+
+def test_every_command_is_in_one_group() -> None:
+    assert sum(len(group) for group in GROUPS.values()) == len(COMMANDS)
+    assert list(GROUPS) == ["Crawl", "Jobs", "Results", "Fleet", "Operate", "Develop"]
+
+
+def test_text_is_wrapped_between_words_and_under_its_label() -> None:
+    """U7: a longer word keeps a line of its own."""
+    assert wrapped("ok     one two three", 15) == "ok     one two\n       three"
+    assert wrapped("12345678901234567890 x", 10) == "12345678901234567890\nx"
+    assert wrapped("short", 80) == wrapped("short", None) == "short"
+
+
+def test_cells_keep_to_their_column() -> None:
+    assert cell_lines("a few words", 5) == ["a few", "words"]
+    assert cell_lines("http://a.example/a/long/path", 12) == ["http://a…ath"[:12]]
+    assert widths_for([["A", "TEXT"], ["1", "x" * 50]], 30) == [1, 27]
+    assert widths_for([["HEAD"] * 9, ["x" * 30] * 9], 40) is None
+
+
+def test_short_ids_and_the_way_back() -> None:
+    """U7: short forms are told apart, and one that fits several ids is refused."""
+    ids = ["quotes-06gub8v6bdvhgtp9", "quotes-06gub8v6bdvhatp9", "pages"]
+    forms = short_forms(ids)
+    assert forms == {ids[0]: "quotes..gtp9", ids[1]: "quotes..atp9", "pages": "pages"}
+    assert [matching(form, ids) for form in forms.values()] == list(forms)
+    twins = ["quotes-06gub8v6bdvhgtp9", "quotes-07gub8v6bdvhgtp9"]
+    assert len(set(short_forms(twins).values())) == 2
+    with pytest.raises(InvalidInput, match="fits 2 ids; write one of quotes-06gub8v6bdvhgtp9"):
+        matching("quotes..gtp9", twins)
+    assert matching("other..gtp9", ids) == "other..gtp9"
+    assert matching("agent..gtp9.2", ["agent-06gub8v6bdvhgtp9.2"]) == "agent-06gub8v6bdvhgtp9.2"
