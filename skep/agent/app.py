@@ -123,6 +123,8 @@ class Agent:
         )
         self.apps = AppHost(self.id, self._settings, offer, client, clock, rng, folder / "apps")
         self.reporter.relieved = self.pump.poke
+        if client.alternatives:
+            self.reporter.slow = self.leaser.slow = self.heart.beat_now
         self.redialer = Redialer(self._settings, self.downloaders, clock, self.pump.poke)
         self._line_kinds = [kind for kind in kinds.values() if isinstance(kind, LineKind)]
         for kind in self._line_kinds:

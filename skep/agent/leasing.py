@@ -17,6 +17,7 @@ import msgspec
 from skep.agent.appetite import UNREPORTED_LIMIT, Pace, blocks_wanted, requests_wanted
 from skep.agent.holding import Gated, Holding
 from skep.agent.sites import Site
+from skep.agent.slow_calls import noticed_when_slow
 from skep.agent.workspace import Workspace
 from skep.errors import SkepError
 from skep.model.block import Leased
@@ -40,6 +41,8 @@ GATED_LIMIT = 20_000
 SMALLEST_BLOCK = 10
 #: Beyond what a lease call may wait, before nothing can be on its way any more.
 REFUSED_MARGIN = 60.0
+#: Seconds after the last work during which a lease call without an answer is looked into.
+BUSY = 5.0
 
 _works = msgspec.msgpack.Decoder(list[Work])
 
@@ -73,6 +76,10 @@ class Leaser:
         self._hunger = Nudge(clock)
         self._wake = Nudge(clock)
         self._sated = False
+        #: A center takes long to answer; a heartbeat finds out whether it is still there.
+        self.slow: Callable[[], None] = _nothing
+        #: When the last blocks came.
+        self._got = -inf
         #: A call is under way: blocks may be on their way to us.
         self.asking = False
         self.pace = Pace(clock.monotonic())
@@ -137,7 +144,9 @@ class Leaser:
         wait = self._settings.lease_wait
         began = self._clock.monotonic()
         self.asking = True
-        reply = await self._client.lease(LeaseAsk(self._agent, want, wait, self._kinds))
+        busy = began - self._got < BUSY
+        with noticed_when_slow(self.slow if busy else _nothing):
+            reply = await self._client.lease(LeaseAsk(self._agent, want, wait, self._kinds))
         await self.take(reply, began)
         self.asking = False
         waited = self._clock.monotonic() - began
@@ -160,6 +169,7 @@ class Leaser:
             else:
                 self._add(leased, paced)
         if reply.blocks:
+            self._got = now
             self._arrived()
 
     def _give_back(self, blocks: list[Leased]) -> None:
@@ -187,3 +197,7 @@ class Leaser:
         # Of requests that wait in the gate only those count that can be started soon.
         size = self._holding.queued - before
         self.pace.note_block(max(size, SMALLEST_BLOCK) if paced else len(works))
+
+
+def _nothing() -> None:
+    """Nobody listens."""

@@ -16,6 +16,7 @@ from random import Random
 from skep.agent.holding import Holding
 from skep.agent.outbox import Kept, Outbox
 from skep.agent.shrink import shrink
+from skep.agent.slow_calls import noticed_when_slow
 from skep.errors import InvalidInput, OldProtocol, SkepError, TooLarge
 from skep.model.block import BlockReport, Held
 from skep.runtime.backoff import Backoff
@@ -75,6 +76,8 @@ class Reporter:
         self._hurry = False
         #: Room was made: downloads that waited for it may start.
         self.relieved = _nothing
+        #: A center takes long to answer; a heartbeat finds out whether it is still there.
+        self.slow = _nothing
         #: Results that no center would take, for what they are.
         self.refused = 0
 
@@ -158,7 +161,8 @@ class Reporter:
 
     async def _report(self, report: Report) -> _Answer:
         try:
-            reply = await self._client.report(report)
+            with noticed_when_slow(self.slow):
+                reply = await self._client.report(report)
         except OldProtocol:
             raise  # a matter of the moment: somebody is upgrading
         except InvalidInput as error:

@@ -21,13 +21,12 @@ from skep.errors import (
     CenterUnreachable,
     InvalidInput,
     Malformed,
-    SkepError,
     TooLarge,
-    Unauthorized,
 )
 from skep.runtime.backoff import Backoff
 from skep.runtime.clock import Clock
 from skep.wire import codec
+from skep.wire.addresses import NETWORK_ERRORS, Addresses, words
 from skep.wire.messages import (
     PROTOCOL,
     PROTOCOL_HEADER,
@@ -75,8 +74,6 @@ PIECE = 1024 * 1024
 STEADY_SECONDS = 30.0
 RECONNECT = Backoff(first=0.5, cap=30.0)
 
-_NETWORK_ERRORS = (aiohttp.ClientError, asyncio.TimeoutError, OSError)
-
 
 class CenterClient:
     """One session to a center. `async with` it, or `close` it at the end."""
@@ -84,11 +81,13 @@ class CenterClient:
     def __init__(self, urls: Sequence[str], token: str, clock: Clock, rng: Random) -> None:
         if not urls:
             raise InvalidInput("no address of a center was given")
-        self._urls = [url.rstrip("/") for url in urls]
+        self._addresses = Addresses(urls, self._moved)
         self._token = token
         self._clock = clock
         self._rng = rng
-        self._at = 0
+        #: The connection for commands, while there is one.
+        self._socket: aiohttp.ClientWebSocketResponse | None = None
+        self._closing: asyncio.Future[bool] | None = None
         self._session: aiohttp.ClientSession | None = None
         #: Which process of an agent calls here; 0 = not known, or no agent.
         self.agent_session = 0
@@ -113,7 +112,12 @@ class CenterClient:
     @property
     def address(self) -> str:
         """The address that the next call tries first."""
-        return self._urls[self._at]
+        return self._addresses.current
+
+    @property
+    def alternatives(self) -> int:
+        """Other addresses than the one in use."""
+        return len(self._addresses.urls) - 1
 
     async def register(self, message: Register) -> Registered:
         """Raises Unauthorized, OldProtocol, and what every call may raise."""
@@ -124,8 +128,11 @@ class CenterClient:
         return await self._node("join", message, Joined)
 
     async def heartbeat(self, message: Heartbeat, seconds: float = CALL_SECONDS) -> HeartbeatReply:
-        """Raises UnknownAgent when the agent has to register again."""
-        return await self._node("heartbeat", message, HeartbeatReply, seconds)
+        """Raises UnknownAgent when the agent has to register again. Where the center is silent
+        another one is asked; when that one answers, open calls move there."""
+        data, headers = _packed(message)
+        attempt = self._attempt("POST", data, headers, HeartbeatReply, seconds)
+        return await self._addresses.hedged("/node/heartbeat", attempt)
 
     async def lease(self, message: LeaseAsk) -> LeaseReply:
         """May take `message.wait` seconds."""
@@ -163,7 +170,7 @@ class CenterClient:
                     raise error_from(response.status, kind, await _content(response))
                 await _save(response, file, limit)
 
-        await self._each(f"/node/packages/{digest}", attempt)
+        await self._addresses.each(f"/node/packages/{digest}", attempt)
 
     async def _node(
         self,
@@ -186,11 +193,7 @@ class CenterClient:
         plain: bool = False,
     ) -> T:
         """One POST in msgpack both ways, compressed where it pays and is not `plain`."""
-        data = codec.encode(message)
-        data, encoding = (data, "") if plain else codec.compress(data)
-        headers = {"Content-Type": codec.MSGPACK, "Accept": codec.MSGPACK}
-        if encoding:
-            headers["Content-Encoding"] = encoding
+        data, headers = _packed(message, plain=plain)
         return await self._anywhere("POST", path, data, headers, reply, seconds)
 
     async def call(
@@ -220,41 +223,22 @@ class CenterClient:
         reply: type[T],
         seconds: float,
     ) -> T:
+        attempt = self._attempt(method, data, headers, reply, seconds)
+        return await self._addresses.each(path, attempt)
+
+    def _attempt(
+        self,
+        method: str,
+        data: bytes | None,
+        headers: Mapping[str, str],
+        reply: type[T],
+        seconds: float,
+    ) -> Callable[[str], Awaitable[T]]:
         async def attempt(url: str) -> T:
             sent = {**headers, **self._agent_headers()}
             return await self._once(method, url, data, sent, reply, seconds)
 
-        return await self._each(path, attempt)
-
-    async def _each(self, path: str, attempt: Callable[[str], Awaitable[T]]) -> T:
-        """Try each address once, beginning with the one that worked last."""
-        failure: SkepError | None = None
-        for at in self._in_turn():
-            url = self._urls[at] + path
-            try:
-                return await attempt(url)
-            except _NETWORK_ERRORS as error:
-                failure = failure or CenterUnreachable(f"{url}: {_words(error)}")
-            except SkepError as error:
-                if isinstance(error, Unauthorized):
-                    # Perhaps another center stands behind this address: the next call goes
-                    # to the next one.
-                    self._at = (self._at + 1) % len(self._urls)
-                if not error.retryable:
-                    raise
-                failure = error
-            self._leave(at)
-        raise failure or CenterUnreachable("no address of a center was given")
-
-    def _in_turn(self) -> list[int]:
-        count = len(self._urls)
-        return [(self._at + step) % count for step in range(count)]
-
-    def _leave(self, at: int) -> None:
-        """The next call begins elsewhere. Calls that failed side by side leave one address
-        once: two steps among two addresses would lead back to the dead one."""
-        if self._at == at:
-            self._at = (at + 1) % len(self._urls)
+        return attempt
 
     async def _once(
         self,
@@ -295,16 +279,24 @@ class CenterClient:
     def _agent_headers(self) -> dict[str, str]:
         return {SESSION_HEADER: str(self.agent_session)} if self.agent_session else {}
 
+    def _moved(self) -> None:
+        """A silent center was left: commands come by way of another one."""
+        log.info("the center does not answer; going on with %s", self.address)
+        socket, self._socket = self._socket, None
+        if socket is not None:
+            self._closing = asyncio.ensure_future(socket.close())
+
     async def commands(self, agent: str) -> AsyncIterator[Command]:
         """Everything that a center pushes to this agent, for ever.
 
         It reconnects by itself, at another address if need be. While it is away commands
         are not lost for good: heartbeat answers repeat what still matters.
         """
-        failures, at = 0, self._at
+        urls = self._addresses.urls
+        failures, at = 0, self._addresses.at
         while True:
             began = self._clock.monotonic()
-            url = f"{self._urls[at % len(self._urls)]}/node/commands"
+            url = f"{urls[at % len(urls)]}/node/commands"
             try:
                 async with self._open_session().ws_connect(
                     url,
@@ -313,16 +305,29 @@ class CenterClient:
                     heartbeat=PING_SECONDS,
                     timeout=aiohttp.ClientWSTimeout(ws_close=CONNECT_SECONDS),
                 ) as socket:
+                    self._socket = socket
                     async for message in socket:
                         if command := _command(message):
                             yield command
-            except _NETWORK_ERRORS as error:
-                log.debug("commands: %s: %s", url, _words(error))
+                    if self._socket is not socket:  # we left that center
+                        at = self._addresses.at
+            except NETWORK_ERRORS as error:
+                log.debug("commands: %s: %s", url, words(error))
                 at += 1
             # A connection that is closed as soon as it is made counts as a failure too.
             lasted = self._clock.monotonic() - began
             failures = 1 if lasted >= STEADY_SECONDS else failures + 1
             await self._clock.sleep(RECONNECT.delay(failures, self._rng))
+
+
+def _packed(message: Any, *, plain: bool = False) -> tuple[bytes, dict[str, str]]:
+    """A message in msgpack, compressed where it pays and it is not `plain`; its headers."""
+    data = codec.encode(message)
+    data, encoding = (data, "") if plain else codec.compress(data)
+    headers = {"Content-Type": codec.MSGPACK, "Accept": codec.MSGPACK}
+    if encoding:
+        headers["Content-Encoding"] = encoding
+    return data, headers
 
 
 def _command(message: aiohttp.WSMessage) -> Command | None:
@@ -358,7 +363,3 @@ def _decoded(content: bytes, reply: type[T], kind: str, url: str) -> T:
         raise CenterUnreachable(
             f"{url} answered something that is not Skep's ({error.detail}); is the address right?"
         ) from error
-
-
-def _words(error: BaseException) -> str:
-    return str(error) or ("it took too long" if isinstance(error, TimeoutError) else repr(error))

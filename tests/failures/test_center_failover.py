@@ -107,7 +107,7 @@ async def test_calls_side_by_side_leave_a_dead_address_once(tmp_path: Path) -> N
                 answers = await asyncio.gather(*calls)
                 assert [answer["unaccounted"] for answer in answers] == [0] * count
                 assert client.address == center.url
-                client._at = 0
+                client._addresses.at = 0
 
 
 class Pair:
