@@ -30,7 +30,10 @@
     │   ├── BusDown             503
     │   ├── ArchiveDown         503
     │   ├── DiskFull            507
-    │   └── TooManyConnections  503
+    │   ├── TooManyConnections  503
+    │   └── DiskFailed          503  read-only or broken: the detail has the reason
+    ├── StoreDamaged            500  the database's files are damaged
+    ├── ArchiveDamaged          500  an archived record is damaged
     ├── NotEnoughAgents         409  a run needs agents that are not there, and did not start
     ├── CenterUnreachable        -   raised by clients, never sent
     └── ConfigurationError       -   this process cannot start as configured
@@ -220,6 +223,21 @@ class DiskFull(Unavailable):
 class TooManyConnections(Unavailable):
     code = "too_many_connections"
     title = "The center has as many connections as it may have"
+
+
+class DiskFailed(Unavailable):
+    code = "disk_failed"
+    title = "The disk cannot be written"
+
+
+class StoreDamaged(SkepError):
+    code = "store_damaged"
+    title = "The store is damaged"
+
+
+class ArchiveDamaged(SkepError):
+    code = "archive_damaged"
+    title = "An archived record is damaged"
 
 
 class NotEnoughAgents(SkepError):

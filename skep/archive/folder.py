@@ -21,7 +21,7 @@ from typing import NamedTuple
 from skep.archive.frames import FrameMaker
 from skep.archive.ports import CommittedEnd, Place
 from skep.archive.segments import SegmentWriter, delete_segment, is_segment
-from skep.errors import ConfigurationError, NotFound, Unavailable
+from skep.errors import ArchiveDown, ConfigurationError, NotFound, Unavailable
 from skep.runtime.clock import SystemClock
 
 #: Bytes that one sync carries at most, so that no caller waits for all the others.
@@ -98,7 +98,16 @@ class FolderArchive:
         """The bytes of a place, of any writer's segment; raises NotFound."""
         if not is_segment(segment):
             raise NotFound("there is no such archive segment")
-        return await asyncio.to_thread(_read, self._folder / segment, offset, length)
+        return await asyncio.to_thread(self._read, self._folder / segment, offset, length)
+
+    def _read(self, path: Path, offset: int, length: int) -> bytes:
+        try:
+            return _read(path, offset, length)
+        except NotFound:
+            self._segments.check()  # without its folder nothing is found, and all may come back
+            raise
+        except OSError as error:
+            raise ArchiveDown(f"{path} cannot be read: {error.strerror}") from error
 
     async def close(self) -> None:
         """Finish what was handed in, stop the thread, free the lock; may be called twice."""
@@ -114,7 +123,14 @@ class FolderArchive:
 
     async def usage(self) -> tuple[int, int]:
         """(segments, bytes) of the whole folder, all writers together."""
-        return await asyncio.to_thread(_usage, self._folder)
+        return await asyncio.to_thread(self._usage)
+
+    def _usage(self) -> tuple[int, int]:
+        self._segments.check()
+        return _usage(self._folder)
+
+    async def check(self) -> None:
+        await asyncio.to_thread(self._segments.check)
 
     def describe(self) -> str:
         return str(self._folder)

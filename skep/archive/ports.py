@@ -52,5 +52,8 @@ class Archive(Protocol):
     async def usage(self) -> tuple[int, int]:
         """(segments, bytes)."""
 
+    async def check(self) -> None:
+        """Cheap, called every second; raises ArchiveDown when what was opened is gone."""
+
     def describe(self) -> str:
         """The place, for people."""

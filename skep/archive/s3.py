@@ -188,6 +188,9 @@ class S3Archive:
         self._counted = now, counted
         return counted
 
+    async def check(self) -> None:
+        """Nothing that is cheap: a bucket that is away is noticed by the next append."""
+
     async def _sign(self) -> None:
         """A small object that says whose folder it is; it shows that the bucket takes writes."""
         line = f"Archive segments of the center {self._writer}, Skep {__version__}.\n"

@@ -16,18 +16,19 @@ from collections.abc import Sequence
 from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
+from threading import Lock
 
 from skep import __version__
 from skep.archive.frames import FrameMaker
 from skep.archive.ports import Place
 from skep.archive.walk import frame_end
-from skep.errors import ConfigurationError, DiskFull, Malformed, Unavailable
+from skep.errors import ArchiveDown, ConfigurationError, DiskFull, Malformed, Unavailable
 
 SUFFIX = ".warc.zst"
 _WRITER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _SEGMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,63})-([0-9]{8})\.warc\.zst")
-#: What a full, read-only or limited volume answers; it may pass without a restart.
-_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
+#: What a full or limited volume answers; it may pass without a restart.
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 #: A warcinfo record is a few hundred bytes; this much is read to find its end.
 _FIRST_FRAME = 64 * 1024
 _FILE_MODE = 0o640
@@ -97,6 +98,10 @@ class SegmentWriter:
         self._maker = maker
         self._lock = -1
         self._file = -1
+        #: One thread appends; others may ask `check`.
+        self._mutex = Lock()
+        #: Device and inode of the folder that was opened.
+        self._place: tuple[int, int] | None = None
         self._number = 0
         self._end = 0
         #: There may be bytes behind `_end`, of a write that failed.
@@ -109,6 +114,7 @@ class SegmentWriter:
         path = self._folder / f"{self._writer}.lock"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
+            self._place = _identity(self._folder.stat())
             self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -154,17 +160,58 @@ class SegmentWriter:
             ) from error
 
     def append(self, blobs: Sequence[bytes]) -> list[Place]:
-        """Write and sync all; raises DiskFull or Unavailable, and then keeps nothing."""
+        """Write and sync all; raises DiskFull or ArchiveDown, and then keeps nothing."""
+        with self._mutex:
+            return self._append(blobs)
+
+    def _append(self, blobs: Sequence[bytes]) -> list[Place]:
+        self._check()
         try:
             self._make_ready()
             self._write(b"".join(blobs))
         except OSError as error:
             raise self._explained(error) from error
+        self._torn = True  # until it is certain that the bytes can be found again
+        self._check()
+        self._torn = False
         name = segment_name(self._writer, self._number)
         starts = accumulate(map(len, blobs), initial=self._end)
         places = [Place(name, start) for start, _ in zip(starts, blobs, strict=False)]
         self._end += sum(map(len, blobs))
         return places
+
+    def check(self) -> None:
+        """Raises ArchiveDown when the folder or its newest segment was deleted, moved,
+        unmounted or made read-only since it was opened."""
+        with self._mutex:
+            self._check()
+
+    def _check(self) -> None:
+        try:
+            self._compare()
+        except OSError as error:
+            raise ArchiveDown(
+                f"the archive folder {self._folder} is gone ({error.filename}: {error.strerror}); "
+                "mount it or move it back, then the center continues by itself"
+            ) from error
+
+    def _compare(self) -> None:
+        if self._place is not None and _identity(self._folder.stat()) != self._place:
+            raise ArchiveDown(
+                f"the archive folder {self._folder} is another one than at the start; mount or "
+                "move the right one back, or restart the center to use this one"
+            )
+        if not os.access(self._folder, os.W_OK):
+            raise ArchiveDown(f"the archive folder {self._folder} is read-only")
+        if self._file < 0:
+            return
+        path = self._folder / segment_name(self._writer, self._number)
+        mine = os.fstat(self._file)
+        if not mine.st_nlink or _identity(path.stat()) != _identity(mine):
+            raise ArchiveDown(
+                f"the archive segment {path} was deleted or replaced; move it back, or restore it "
+                "and restart the center"
+            )
 
     def _make_ready(self) -> None:
         if self._torn:
@@ -224,7 +271,7 @@ class SegmentWriter:
                 f"the archive at {self._folder} cannot grow ({error.strerror}): make room, "
                 "then it goes on by itself."
             )
-        return Unavailable(f"the archive at {self._folder} cannot be written: {error.strerror}")
+        return ArchiveDown(f"the archive at {self._folder} cannot be written: {error.strerror}")
 
     def close(self) -> None:
         """Let go of the files and the lock; may be called twice."""
@@ -232,7 +279,12 @@ class SegmentWriter:
             if file >= 0:
                 os.close(file)
         self._file = self._lock = -1
+        self._place = None
         self._torn, self._spent = False, True
+
+
+def _identity(about: os.stat_result) -> tuple[int, int]:
+    return about.st_dev, about.st_ino
 
 
 def _write_all(file: int, data: bytes, offset: int) -> None:

@@ -170,7 +170,7 @@ class Loops:
         waited = 0.0
         deleted = await services.retention.step()
         services.metrics.show_deleted(msgspec.structs.asdict(deleted))
-        while waited < services.settings.keep.every and not services.disk.trouble:
+        while waited < services.settings.keep.every and not services.disk.full:
             await services.clock.sleep(DISK_EVERY)
             waited += DISK_EVERY
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from random import Random
 
-from skep.errors import DiskFull, Unavailable
+from skep.errors import DiskFailed, DiskFull, Unavailable
 from skep.runtime.backoff import Backoff
 from skep.runtime.clock import Clock
 
@@ -34,7 +34,7 @@ class Opening:
         while True:
             try:
                 await attempt()
-            except DiskFull:
+            except (DiskFull, DiskFailed):
                 raise
             except Unavailable as error:
                 tries += 1

@@ -114,7 +114,7 @@ class Services:
                 place.look()
                 if not await self.may_work(agent) or self.roster.given_up(agent):
                     return []
-                if await gone() or self.disk.trouble:
+                if await gone() or self.disk.stops_leasing:
                     return []
                 blocks = await self.leases.lease(agent, want, placer.targets(agent, kinds))
                 place.looked()
@@ -175,7 +175,7 @@ def build(
     wrong_tokens = settings.center.wrong_tokens
     auth = Auth(store, clock, enabled=settings.center.auth, wrong_tokens=wrong_tokens)
     validator = Validator((*SCHEMES, *known_schemes()), rng, known_kinds())
-    guard = disk_guard(name, settings, store, clock)
+    guard = disk_guard(name, settings, store, archive, clock)
     intake = Intake(
         store, validator, clock, nudge.ring, guard.check, placement.allocator, control.moved
     )
@@ -196,7 +196,7 @@ def build(
     restart_at = jobs.keeper.restarts.get
 
     def disk_trouble() -> str:
-        return guard.trouble
+        return guard.stops_leasing
 
     return Services(
         name=name,

@@ -62,9 +62,15 @@ async def examine(reach: Reach) -> list[Finding]:
         async with reach.client() as client:
             findings += await _center(client)
     except SkepError as error:
-        findings.append(Finding("center", False, error.detail, "start one with `skep up`"))
+        findings.append(Finding("center", False, error.detail, _start(findings)))
     findings += await archive(reach.settings())
     return [finding if not finding.ok else _well(finding) for finding in findings]
+
+
+def _start(findings: list[Finding]) -> str:
+    """A center cannot start on a damaged store: that comes first."""
+    wrong = any(finding.name == "store" and not finding.ok for finding in findings)
+    return "fix the store first, then start it" if wrong else "start one with `skep up`"
 
 
 def _well(finding: Finding) -> Finding:
@@ -76,7 +82,9 @@ def _local(reach: Reach) -> list[Finding]:
     folder = Path(reach.settings().data)
     if reach.center is not None and not folder.exists():
         return []
-    return [data_folder(folder), *token_files(folder)]
+    from skep.cli.store_checkup import store_file
+
+    return [data_folder(folder), *token_files(folder), *store_file(reach.settings())]
 
 
 def python(version: tuple[int, ...] = tuple(sys.version_info[:3])) -> Finding:

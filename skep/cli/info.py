@@ -88,7 +88,7 @@ async def _of_all(client: CenterClient) -> dict[str, Any]:
 def _screen(view: dict[str, Any], now: float) -> str:
     parts = [f"{view['address']}\n{_ledger_line(view['ledger'])}"]
     if trouble := view.get("disk", {}).get("trouble"):
-        parts.append(colored(f"the disk is full: {trouble}", "red"))
+        parts.append(colored(f"nothing is leased: {trouble}", "red"))
     if "lanes" in view:
         lanes = (f"{lane['lane']} {lane['requests']}/{lane['limit']}" for lane in view["lanes"])
         parts.append("lanes  " + "  ".join(lanes))

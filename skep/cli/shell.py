@@ -9,6 +9,7 @@ import asyncio
 import code
 import sys
 import tempfile
+import traceback
 import webbrowser
 from contextlib import suppress
 from html import escape
@@ -32,6 +33,9 @@ response      the page: response.css("h1::text").get(), response.links(), respon
 fetch(url)    another page, which is then `response`
 view()        show the page in a browser
 spider        the spider, for its callbacks: list(spider.parse(response))"""
+
+#: The file name that Python gives to the code of -c.
+CODE = "<-c>"
 
 
 @click.command("shell")
@@ -117,12 +121,12 @@ class Desk:
         """A line as at the prompt, or several as in a file."""
         interpreter = _Interpreter(self.names)
         try:
-            compiled = compile(source, "<-c>", "single")
+            compiled = compile(source, CODE, "single")
         except SyntaxError:
             try:
-                compiled = compile(source, "<-c>", "exec")
+                compiled = compile(source, CODE, "exec")
             except SyntaxError:
-                interpreter.showsyntaxerror("<-c>")
+                interpreter.showsyntaxerror(CODE)
                 return Exit.FAILED
         interpreter.runcode(compiled)
         return Exit.FAILED if interpreter.raised else Exit.OK
@@ -137,11 +141,17 @@ class Desk:
 
 
 class _Interpreter(code.InteractiveInterpreter):
-    """Remembers whether the code raised."""
+    """Says in one line what the code raised, and remembers it."""
 
     raised = False
 
     def showtraceback(self) -> None:
         self.raised = True
-        super().showtraceback()
-        sys.stderr.flush()
+        error = sys.exc_info()[1]
+        if error is None:
+            return
+        frames = traceback.extract_tb(error.__traceback__)
+        line = next((frame.lineno for frame in reversed(frames) if frame.filename == CODE), None)
+        place = f" (line {line} of the code)" if line else ""
+        said = "".join(traceback.format_exception_only(error)).strip()
+        say(f"error: {said}{place}")

@@ -17,7 +17,9 @@ import pytest
 
 from skep.testing import servers
 from skep.testing.centers import running_center
+from skep.testing.private import NotPermitted
 from skep.testing.processes import QUICK, CenterProcess
+from skep.testing.small_disk import fill, small_disk
 
 pytestmark = pytest.mark.fault
 
@@ -210,3 +212,42 @@ def test_a_name_that_no_segment_carries_is_made_anew(tmp_path: Path) -> None:
         assert center.ready()
         assert any("center.name is empty" in line for line in center.said())
     assert (tmp_path / "center.name").read_text().startswith("center-")
+
+
+def test_a_damaged_database_is_a_sentence(tmp_path: Path) -> None:
+    """U3: `skep up` says what to do; `doctor` does not send people back to `skep up`."""
+    (tmp_path / "skep.db").write_bytes(b"SQLite format 3\0" + b"\x13" * 8000)
+    code, said = ended("up", "--data", tmp_path, "--port", 0)
+    assert (code, "Traceback" in said) == (1, False), said
+    assert "damaged" in said
+    assert "skep restore" in said
+    with skep("doctor", "--data", tmp_path) as process:
+        told, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert f"{tmp_path / 'skep.db'} is damaged" in told
+    assert "fix the store first" in told
+
+
+def test_a_full_disk_at_the_first_start_is_a_sentence(tmp_path: Path) -> None:
+    """U3, R2: nothing is left behind, and with room again the same folder starts."""
+    try:
+        with small_disk(tmp_path / "disk", megabytes=4) as disk:
+            fill(disk / "filler", leave=0)
+            code, said = ended("up", "--data", disk / "data", "--port", 0)
+            left = sorted(path.name for path in disk.rglob("*"))
+            (disk / "filler").unlink()
+            with CenterProcess(disk / "data", {"SKEP_KEEP_FREE_BYTES": "0"}) as center:
+                assert center.ready()
+    except NotPermitted as error:
+        pytest.skip(str(error))
+    assert code in {1, UNREACHABLE}, said
+    assert ("Traceback" in said, "No space" in said) == (False, True), said
+    assert not [name for name in left if "token" in name or name.endswith(".new")], left
+
+
+def test_a_wrong_selector_in_the_shell_is_a_sentence() -> None:
+    """U3: what was raised, and in which line; exit code 1."""
+    with skep("shell", "-c", 'from parsel import Selector; Selector("<p>").css("[[")') as process:
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert ("Traceback" in said, "line 1 of the code" in said) == (False, True), said

@@ -14,7 +14,7 @@ from skep.archive.frames import read_records, split_response
 from skep.center.api.names import NUMBERS, number
 from skep.center.auth import Role
 from skep.center.endpoint import Call, Endpoint, Raw
-from skep.errors import InvalidInput, NotFound, UnknownBlock
+from skep.errors import ArchiveDamaged, InvalidInput, Malformed, NotFound, UnknownBlock
 from skep.model.attempt import Attempt
 from skep.model.block import BlockChange, BlockView
 from skep.store.facts import RequestView
@@ -71,9 +71,14 @@ def line_of(view: RequestView) -> RequestLine:
 async def show_body(call: Call) -> Raw:
     """The newest body that was kept for a request, as bytes."""
     data = await _archived(call)
-    for record in read_records(data):
-        if record.type == "response":
-            return _attachment(split_response(record).body, "application/octet-stream", "body.bin")
+    try:
+        bodies = [split_response(r).body for r in read_records(data) if r.type == "response"]
+    except Malformed as error:
+        raise ArchiveDamaged(
+            f"the archived record of request {call.path['request']} cannot be read: {error.detail}"
+        ) from error
+    for body in bodies:
+        return _attachment(body, "application/octet-stream", "body.bin")
     raise NotFound("the archive has no response for this request")
 
 

@@ -109,7 +109,7 @@ async def show_storage(call: Call) -> Storage:
     return Storage(
         [Folder(folder, free) for folder, free in services.disk.figures()],
         keep.free_bytes,
-        services.disk.trouble,
+        services.disk.stops_leasing,
         services.archive.describe(),
         segments,
         size,

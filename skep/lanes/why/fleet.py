@@ -86,8 +86,8 @@ def surroundings(fleet: Fleet) -> list[Reason]:
 def _disk(trouble: str) -> Reason:
     return Reason(
         "disk_full",
-        f"the disk is full, and nothing is taken or leased: {trouble}",
-        "everything goes on by itself when there is room",
+        f"nothing is taken or leased: {trouble}",
+        "work continues by itself when the disk or the archive can be written again",
         do=("skep doctor",),
         facts={"detail": trouble},
     )

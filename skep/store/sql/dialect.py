@@ -15,9 +15,10 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 
-from skep.errors import ConfigurationError, DiskFull, InvalidInput, SkepError, StoreDown, TooLarge
+from skep.errors import ConfigurationError, InvalidInput, SkepError, StoreDown, TooLarge
 from skep.model.states import RequestState
 from skep.store.sql import sessions
+from skep.store.sql.explain import explain
 from skep.store.sql.sums import Sums, commit_on_mariadb, commit_on_postgres, statement
 
 Row = tuple[Any, ...]
@@ -32,9 +33,8 @@ class Dialect(ABC):
     placeholder: ClassVar[str] = "%s"
     #: Options of connections that only read.
     reading: ClassVar[dict[str, str]] = {}
-    #: The engine's codes for a deadlock, and for a disk that takes no more.
+    #: The engine's codes for a deadlock.
     COLLISIONS: ClassVar[frozenset[object]] = frozenset()
-    DISK_ERRORS: ClassVar[frozenset[object]] = frozenset()
 
     @abstractmethod
     def engine(self, url: sa.URL) -> sa.Engine:
@@ -107,10 +107,6 @@ class Dialect(ABC):
     def lock_for_migration(self, connection: sa.Connection) -> None:  # noqa: B027 - SQLite needs none
         """Let one center at a time change the schema; freed with the connection."""
 
-    def disk_is_full(self, error: DBAPIError) -> bool:
-        """Nothing can be written: no space, or read-only."""
-        return self._code(error) in self.DISK_ERRORS
-
     def collided(self, error: DBAPIError) -> bool:
         """Two transactions stood in each other's way, and this one was undone.
 
@@ -124,14 +120,7 @@ class Dialect(ABC):
 
     def explain(self, error: DBAPIError) -> SkepError | None:
         """The error as one of ours; None when our own SQL is to blame."""
-        what = _first_line(error.orig)
-        if self.disk_is_full(error):
-            return DiskFull(f"the {self.name} store cannot write: {what}; free some space")
-        if isinstance(error, sa.exc.DataError):
-            return InvalidInput(f"the {self.name} store cannot keep this: {what}")
-        if error.connection_invalidated or isinstance(error, sa.exc.OperationalError):
-            return StoreDown(f"the {self.name} store does not answer: {what}")
-        return None
+        return explain(self.name, error, self._code(error))
 
     def _insert(self, table: sa.Table, columns: Sequence[str]) -> str:
         names = ", ".join(self.quote(column) for column in columns)
@@ -147,15 +136,6 @@ class SqliteDialect(Dialect):
 
     name = "sqlite"
     placeholder = "?"
-    DISK_ERRORS = frozenset(
-        {
-            "SQLITE_FULL",
-            "SQLITE_READONLY",
-            "SQLITE_IOERR_WRITE",
-            "SQLITE_IOERR_FSYNC",
-            "SQLITE_IOERR_SHMSIZE",
-        }
-    )
 
     def one_connection(self, url: sa.URL) -> bool:
         return url.database in {None, "", ":memory:"}
@@ -197,7 +177,6 @@ class PostgresDialect(Dialect):
     name = "postgresql"
     reading: ClassVar[dict[str, str]] = {"isolation_level": "AUTOCOMMIT"}
     COLLISIONS = frozenset({"40P01", "40001", "55P03"})
-    DISK_ERRORS = frozenset({"53100", "25006"})
     #: Any number: it names our migration lock among the database's advisory locks.
     MIGRATION_LOCK: ClassVar[int] = 5_143_657
 
@@ -298,7 +277,6 @@ class MysqlDialect(Dialect):
     name = "mysql"
     transactional_ddl = False
     COLLISIONS = frozenset({1020, 1205, 1213})
-    DISK_ERRORS = frozenset({3, 28, 1021, 1036, 1114, 1290})
     PACKET_TOO_LARGE: ClassVar[int] = 1153
 
     def engine(self, url: sa.URL) -> sa.Engine:
@@ -391,7 +369,3 @@ def _need(module: str, extra: str) -> None:
 
     if importlib.util.find_spec(module) is None:
         raise ConfigurationError(f"this store needs an extra: pip install 'skep[{extra}]'")
-
-
-def _first_line(error: BaseException | None) -> str:
-    return str(error).strip().partition("\n")[0]

@@ -6,6 +6,7 @@ It opens, joins and closes; what each table promises stands in its own module.
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import sqlalchemy as sa
 
@@ -31,6 +32,7 @@ from skep.store.sql.packages import SqlPackages
 from skep.store.sql.requests import SqlRequests
 from skep.store.sql.runs import SqlRuns
 from skep.store.sql.sites import SqlSites
+from skep.store.sql.sqlite_file import make_ready
 from skep.store.sql.tokens import SqlTokens
 from skep.store.sql.turns import SqlTurns
 from skep.store.sql.waits import SqlWaits
@@ -80,11 +82,17 @@ class SqlStore:
 
     async def open(self) -> None:
         if self._inline:
-            bring_up_to_date(self.database)
+            self._prepare()
             return
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, bring_up_to_date, self.database)
+        await loop.run_in_executor(None, self._prepare)
         self.database.start()
+
+    def _prepare(self) -> None:
+        file = self._url.database
+        if self.database.dialect.name == "sqlite" and file not in {None, "", ":memory:"}:
+            make_ready(Path(str(file)))
+        bring_up_to_date(self.database)
 
     async def close(self) -> None:
         await self.database.stop()

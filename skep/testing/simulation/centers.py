@@ -51,6 +51,9 @@ class MemoryArchive:
     async def usage(self) -> tuple[int, int]:
         return 1, self.size
 
+    async def check(self) -> None:
+        """It cannot go away."""
+
     def describe(self) -> str:
         return "simulated"
 
