@@ -55,6 +55,9 @@ class Untouched:
     async def usage(self) -> tuple[int, int]:
         raise AssertionError("the archive was asked")
 
+    async def check(self) -> None:
+        """Nothing is there that could go away."""
+
     def describe(self) -> str:
         return "untouched"
 
