@@ -298,6 +298,17 @@ class JobsSettings(_Room, frozen=True):
     outputs: Annotated[
         str, Meta(description="Where sinks of jobs write their files; empty: DATA/items.")
     ] = ""
+    allow_hosts: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Hosts that are not public (name, name:port, address or network) which "
+            "sinks, queries and notices of jobs may connect to."
+        ),
+    ] = ()
+    sink_secrets: Annotated[
+        tuple[str, ...],
+        Meta(description="Environment variables that webhook sinks of jobs may sign with."),
+    ] = ()
     runs_limit: Annotated[int, Meta(ge=0, description="Most runs that it sees to; 0 = none.")] = 64
     keep_every: Annotated[
         float, Meta(gt=0, le=60, description="Seconds between looks at a run of a job.")

@@ -26,6 +26,7 @@ from skep.jobs.generator_box import Boxes
 from skep.jobs.generator_sources import Sources
 from skep.jobs.generator_trial import Trials
 from skep.jobs.intake import Intake
+from skep.jobs.job_limits import job_limits
 from skep.jobs.keeper import Keeper
 from skep.jobs.scheduler import StoreScheduler
 from skep.jobs.spider_process import Spawner
@@ -68,7 +69,8 @@ def build_jobs(
     jobs = settings.jobs
     egress = EgressPolicy.of(settings.egress, centers=[settings.center.port])
     boxes = Boxes(egress, clock, jobs.generator_processes, jobs.code)
-    sources = Sources(boxes, folder, os.environ, clock)
+    limits = job_limits(settings)
+    sources = Sources(boxes, folder, os.environ, limits, clock)
     restart = Backoff(first=jobs.restart_first, cap=jobs.restart_cap)
     feeder = Feeder(store, intake, archive, sources, clock, rng, restart)
     starts = JobStarts(name, store, intake, feeder, clock, rng)
@@ -87,10 +89,11 @@ def build_jobs(
         DriverPasses(auth, store),
         apps,
         data,
+        limits,
         clock,
         rng,
     )
-    checker = Checker(validator, sorted(validator.downloaders), folder, data / "secrets")
+    checker = Checker(validator, sorted(validator.downloaders), folder, data / "secrets", limits)
     trials = Trials(sources, validator, clock)
     book = JobBook(store, checker, scheduler, clock, trials, jobs.test_seconds)
     firing = Firing(store.fires, starts, clock, name)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
-from skep.downloaders.egress import EgressPolicy
 from skep.errors import ConfigurationError
 from skep.jobs.couriers import MailCourier, WebhookCourier
+from skep.jobs.job_limits import job_limits
 from skep.jobs.notices import Courier, Notifier, flaws_of, read_secret
 from skep.model.notice import NoticeRule
 from skep.runtime.clock import Clock
@@ -25,8 +25,7 @@ def build_notifier(settings: Settings, store: Store, clock: Clock, rng: Random) 
     said = settings.notices
     _check(settings)
     secrets = Path(settings.data) / "secrets"
-    policy = EgressPolicy.of(settings.egress)
-    couriers: dict[str, Courier] = {"webhook": WebhookCourier(policy, clock)}
+    couriers: dict[str, Courier] = {"webhook": WebhookCourier(job_limits(settings).hosts, clock)}
     if said.mail_server:
         password = read_secret(secrets, said.mail_secret)
         couriers["mail"] = MailCourier(said.mail_server, said.mail_from, password)

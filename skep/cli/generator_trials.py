@@ -29,6 +29,7 @@ from skep.jobs.generating import Batches, Complaint, GeneratorFailed
 from skep.jobs.generator_box import Boxes, Order
 from skep.jobs.generator_sources import Sources
 from skep.jobs.generator_trial import Trial, Trials
+from skep.jobs.job_limits import job_limits
 from skep.jobs.sitemap_source import LIMITS, READ_LIMIT, maps_settings
 from skep.jobs.validate import Validator
 from skep.model.job import Generator, Job, job_of
@@ -60,7 +61,8 @@ async def test_generators(
     egress = EgressPolicy.of(settings.egress)
     boxes = Boxes(egress, clock, 1, settings.jobs.code)
     validator = Validator(SCHEMES, Random(0), KINDS)  # noqa: S311 - nothing secret
-    trials = Trials(Sources(boxes, folder, os.environ, clock), validator, clock)
+    limits = job_limits(settings)
+    trials = Trials(Sources(boxes, folder, os.environ, limits, clock), validator, clock)
     done: list[Trial] = []
     for job, place, part in found:
         maps = sitemap(settings, job, part, boxes) if part.kind == "sitemap" else None

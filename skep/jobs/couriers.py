@@ -9,33 +9,26 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import errno
 import hashlib
 import hmac
 import smtplib
-import socket
 import ssl
-from collections.abc import Callable
 from email.message import EmailMessage
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import aiohttp
 import msgspec
-from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.resolver import ThreadedResolver
 
-from skep.downloaders.egress import EgressPolicy
 from skep.errors import ConfigurationError, Unavailable
 from skep.model.notice import Notice
-from skep.model.places import place_of
 from skep.runtime.clock import Clock
+from skep.streams.checked_http import connector
+from skep.streams.host_rules import HostRules
 
 SECONDS = 30.0
-ANSWER_SHOWN = 200
 #: Answers that say: never again at this address.
 HOPELESS = frozenset({404, 410})
-_PORTS = {"http": 80, "https": 443}
 _SCHEMES = {"smtp": 25, "smtp+starttls": 587, "smtps": 465}
 
 
@@ -57,47 +50,22 @@ def key_of(secret: bytes) -> bytes:
         raise ConfigurationError("a secret that begins with whsec_ goes on in base64") from error
 
 
-#: The reason why an address must not be connected; None = it may.
-Check = Callable[[str], str | None]
-
-
-class _GuardedResolver(AbstractResolver):
-    """Names become addresses that may be connected; the connection uses these very ones."""
-
-    def __init__(self, check: Check) -> None:
-        self._check = check
-        self._inner = ThreadedResolver()
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        found = await self._inner.resolve(host, port, family)
-        refused = [why for item in found if (why := self._check(item["host"]))]
-        allowed = [item for item in found if not self._check(item["host"])]
-        if not allowed:
-            raise OSError(errno.EACCES, refused[0] if refused else f"{host} has no address")
-        return allowed
-
-    async def close(self) -> None:
-        await self._inner.close()
-
-
 class WebhookCourier:
     """Signed POSTs."""
 
-    def __init__(self, policy: EgressPolicy, clock: Clock) -> None:
-        self._policy = policy
+    def __init__(self, rules: HostRules, clock: Clock) -> None:
+        self._rules = rules
         self._clock = clock
 
     async def deliver(self, notice: Notice, secret: bytes) -> None:
-        host, check = self._checked(notice.target)
-        if _is_address(host) and (why := check(host)):
-            raise ConfigurationError(why)
-        connector = aiohttp.TCPConnector(resolver=_GuardedResolver(check), use_dns_cache=False)
+        try:
+            host = urlsplit(notice.target).hostname or ""
+        except ValueError as error:
+            raise ConfigurationError("the webhook is not a URL") from error
         timeout = aiohttp.ClientTimeout(total=SECONDS)
         try:
             async with (
-                aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
+                aiohttp.ClientSession(connector=connector(self._rules), timeout=timeout) as session,
                 session.post(
                     notice.target,
                     data=notice.body,
@@ -105,22 +73,11 @@ class WebhookCourier:
                     allow_redirects=False,
                 ) as response,
             ):
-                said = (await response.content.read(ANSWER_SHOWN)).decode(errors="replace")
-                _judge(response.status, said)
+                _judge(response.status)
         except aiohttp.InvalidURL as error:
             raise ConfigurationError("the webhook is no URL") from error
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            raise Unavailable(f"{host}: {str(error) or type(error).__name__}") from error
-
-    def _checked(self, target: str) -> tuple[str, Check]:
-        """The host of a webhook, and the check of its addresses: a person wrote it down."""
-        try:
-            parts = urlsplit(target)
-            host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
-        except ValueError as error:
-            raise ConfigurationError("the webhook is not a URL") from error
-        policy, place = self._policy.naming_host(host, port), place_of(host, port)
-        return host, lambda address: policy.check(address, port, place)
+            raise Unavailable(f"{host}: {type(error).__name__}") from error
 
     def _headers(self, notice: Notice, secret: bytes) -> dict[str, str]:
         now = int(self._clock.now())
@@ -135,19 +92,11 @@ class WebhookCourier:
         return headers
 
 
-def _is_address(host: str) -> bool:
-    try:
-        socket.getaddrinfo(host, None, flags=socket.AI_NUMERICHOST)
-    except OSError:
-        return False
-    return True
-
-
-def _judge(status: int, said: str) -> None:
+def _judge(status: int) -> None:
+    """By the status alone: people who may only look read why a notice failed."""
     if 200 <= status < 300:  # noqa: PLR2004 - as HTTP has it
         return
-    answer = f"answered {status}: {' '.join(said.split())}".rstrip(": ")
-    raise (ConfigurationError if status in HOPELESS else Unavailable)(answer)
+    raise (ConfigurationError if status in HOPELESS else Unavailable)(f"answered {status}")
 
 
 class MailCourier:

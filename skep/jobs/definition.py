@@ -36,6 +36,7 @@ from skep.model.job import (
 )
 from skep.model.run import RunSettings
 from skep.model.schedule import Schedule, cron_fields, flaws_in
+from skep.streams.host_rules import UNCONNECTED, JobLimits
 from skep.streams.registry import open_sink
 
 #: Kinds of downloader that a document may name before a center says which it has.
@@ -74,11 +75,13 @@ class Checker:
         kinds: Iterable[str] = KINDS,
         folder: Path | None = None,
         secrets: Path | None = None,
+        limits: JobLimits = UNCONNECTED,
     ) -> None:
         self._validator = validator
         self._kinds = tuple(kinds)
         self._folder = folder
         self._secrets = secrets
+        self._limits = limits
 
     def check(self, document: Any) -> Job:
         """The job; raises InvalidJob with a line for every fault. Reads files and asks `sh`:
@@ -101,7 +104,7 @@ class Checker:
         _generator_names(fields.get("generators", ()), faults)
         self._spider(fields.get("spider"), faults)
         for number, sink in _good(fields.get("sinks", ())):
-            _sink(sink, f"sinks[{number}]", faults)
+            _sink(sink, f"sinks[{number}]", self._limits, faults)
         for number, rule in _good(fields.get("notices", ())):
             if flaw := flaws_of(rule):
                 faults.append(Fault(f"notices[{number}]", flaw))
@@ -285,10 +288,11 @@ def _schedule(part: Schedule | None, job: str, faults: list[Fault]) -> None:
         faults += [Fault(flaw.path, flaw.message) for flaw in flaws_in(part, job)]
 
 
-def _sink(part: SinkPart, path: str, faults: list[Fault]) -> None:
+def _sink(part: SinkPart, path: str, limits: JobLimits, faults: list[Fault]) -> None:
     # Which folder it will be does not matter here: only whether it could lie outside.
     inside = Path("outputs")
-    _try(lambda: open_sink(part.url, part.options, name="job", folder=inside), path, faults)
+    check = partial(open_sink, part.url, part.options, name="job", folder=inside, limits=limits)
+    _try(check, path, faults)
 
 
 def _parse(code: str) -> None:

@@ -19,15 +19,22 @@ from skep.jobs.generator_box import Boxes, Order
 from skep.jobs.sql_source import SqlSource
 from skep.model.job import Generator
 from skep.runtime.clock import Clock
+from skep.streams.host_rules import JobLimits
 
 
 class Sources:
     """Opens everything but sitemaps."""
 
     def __init__(
-        self, boxes: Boxes, folder: Path, environment: Mapping[str, str], clock: Clock
+        self,
+        boxes: Boxes,
+        folder: Path,
+        environment: Mapping[str, str],
+        limits: JobLimits,
+        clock: Clock,
     ) -> None:
         self.boxes = boxes
+        self._limits = limits
         self._folder = folder
         self._environment = environment
         self._clock = clock
@@ -39,7 +46,8 @@ class Sources:
         if generator.kind == "file":
             return self._file(generator.path)
         if generator.kind == "sql":
-            return SqlSource(generator, self._folder, self._environment, self._clock).batches()
+            known = self._environment, self._limits
+            return SqlSource(generator, self._folder, *known, self._clock).batches()
         return self.boxes.run(order_of(generator))
 
     async def _file(self, name: str) -> Batches:

@@ -34,6 +34,7 @@ from skep.runtime.bell import Nudge
 from skep.runtime.clock import Clock
 from skep.settings import JobsSettings
 from skep.store.ports import Store
+from skep.streams.host_rules import JobLimits
 
 log = logging.getLogger("skep.jobs")
 
@@ -82,6 +83,7 @@ class Keeper:
         passes: Passes,
         apps: AppKeeper,
         data: Path,
+        limits: JobLimits,
         clock: Clock,
         rng: Random,
     ) -> None:
@@ -96,6 +98,7 @@ class Keeper:
         self._spawner = spawner
         self._passes = passes
         self._data = data
+        self._limits = limits
         self._clock = clock
         self._rng = rng
         self._restart = Backoff(first=settings.restart_first, cap=settings.restart_cap)
@@ -178,7 +181,8 @@ class Keeper:
     def _outflow(self, held: JobRun) -> Outflow:
         memory, chosen = self._data / "outputs", self._settings.outputs
         outputs = Path(chosen).absolute() if chosen else self._data / "items"
-        return Outflow(held.run, held.job, self._store, memory, outputs, self._clock, self._rng)
+        around = memory, outputs, self._limits
+        return Outflow(held.run, held.job, self._store, *around, self._clock, self._rng)
 
     async def _see_to(self, held: JobRun) -> None:
         if not held.fed:

@@ -19,6 +19,7 @@ from skep.errors import SkepError
 from skep.model.job import SinkPart
 from skep.runtime.clock import Clock
 from skep.store.ports import Store
+from skep.streams.host_rules import JobLimits
 from skep.streams.ports import Record, Refused
 from skep.streams.pump import SinkPump
 from skep.streams.registry import ONCE, kind_of, open_sink, secrets_hidden
@@ -38,6 +39,7 @@ class Outflow:
         store: Store,
         folder: Path,
         outputs: Path,
+        limits: JobLimits,
         clock: Clock,
         rng: Random,
     ) -> None:
@@ -46,6 +48,7 @@ class Outflow:
         self._store = store
         self._folder = folder
         self._outputs = outputs
+        self._limits = limits
         self._clock = clock
         self._rng = rng
         self._ended = asyncio.Event()
@@ -57,7 +60,12 @@ class Outflow:
             self._outputs.mkdir(parents=True, exist_ok=True)
         for part in sinks:
             sink = open_sink(
-                part.url, part.options, name=self._run, clock=self._clock, folder=self._outputs
+                part.url,
+                part.options,
+                name=self._run,
+                clock=self._clock,
+                folder=self._outputs,
+                limits=self._limits,
             )
             pump = SinkPump(
                 sink,

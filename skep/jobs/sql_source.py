@@ -1,7 +1,8 @@
 """A query as a generator: read-only, row by row, in a thread of its own. Centers only.
 
 The address of a database with a password does not stand in a document: `env:NAME` names a
-variable of the center's environment that holds it. No error ever shows it.
+variable of the center's environment that holds it. No error ever shows it, and none shows
+what a server said: its type and number must do.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ from typing import Any
 from urllib.parse import quote
 
 import sqlalchemy as sa
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from skep.errors import InvalidInput
+from skep.errors import ConfigurationError, InvalidInput, SkepError
 from skep.jobs.folder import inside
 from skep.jobs.generating import BATCH, TIME_LIMIT, Batches, GeneratorFailed, Raw
 from skep.model.job import Generator
 from skep.model.request import NewRequest
 from skep.runtime.clock import Clock
+from skep.streams.host_rules import JobLimits
+from skep.streams.sql.connecting import brief, check_server, open_engine
 
 REFERENCE = re.compile(r"env:([A-Za-z_][A-Za-z0-9_]*)")
 #: Of the center's own settings and tokens.
@@ -34,12 +37,6 @@ _READS = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _FIELDS = frozenset(NewRequest.__struct_fields__)
-_DRIVERS = {
-    "postgresql": "postgresql+psycopg",
-    "postgres": "postgresql+psycopg",
-    "mysql": "mysql+pymysql",
-    "mariadb": "mysql+pymysql",
-}
 
 
 def check_sql(generator: Generator) -> None:
@@ -65,16 +62,34 @@ def _parsed(text: str) -> sa.URL:
             "url: a password does not stand in a document; put the URL into a variable of the "
             "center's environment and write env:NAME"
         )
+    try:
+        _check_server(url)
+    except ConfigurationError as error:
+        raise InvalidInput(f"url: {error.detail}") from None
     return url
+
+
+def _check_server(url: sa.URL) -> None:
+    """Raises ConfigurationError for more than a job may say."""
+    if url.drivername != "sqlite":
+        check_server(url, of_job=True)
+    elif url.query:
+        raise ConfigurationError("the URL of an SQLite file has no options")
 
 
 class SqlSource:
     """Rows of one query. `folder` is where files of SQLite are found."""
 
     def __init__(
-        self, generator: Generator, folder: Path, environment: Mapping[str, str], clock: Clock
+        self,
+        generator: Generator,
+        folder: Path,
+        environment: Mapping[str, str],
+        limits: JobLimits,
+        clock: Clock,
     ) -> None:
         self._clock = clock
+        self._limits = limits
         self._generator = generator
         self._folder = folder
         self._environment = environment
@@ -107,8 +122,12 @@ class SqlSource:
                 return await asked
         except TimeoutError:
             raise GeneratorFailed(f"it took longer than its {self._seconds:g} s") from None
-        except (SQLAlchemyError, OSError, ValueError) as error:
-            raise GeneratorFailed(_told(error)) from None
+        except GeneratorFailed:
+            raise
+        except SkepError as error:
+            raise GeneratorFailed(error.detail) from None
+        except Exception as error:  # noqa: BLE001 - drivers raise anything when a server lies
+            raise GeneratorFailed(f"the query failed: {_told(error)}") from None
 
     def _rows(self) -> Any:
         engine = self._opened()
@@ -128,15 +147,10 @@ class SqlSource:
         url = self._url()
         if url.drivername == "sqlite":
             return self._sqlite(url)
-        seconds = int(self._seconds) + 1
-        options: dict[str, Any] = {"connect_timeout": 10}
+        arguments: dict[str, Any] = {}
         if url.drivername in {"mysql", "mariadb"}:
-            options |= {"read_timeout": seconds, "charset": "utf8mb4"}
-        return sa.create_engine(
-            url.set(drivername=_DRIVERS[url.drivername]),
-            connect_args=options,
-            poolclass=sa.pool.NullPool,
-        )
+            arguments = {"read_timeout": int(self._seconds) + 1, "charset": "utf8mb4"}
+        return open_engine(url, self._limits, arguments, poolclass=sa.pool.NullPool)
 
     def _url(self) -> sa.URL:
         found = REFERENCE.fullmatch(self._generator.url)
@@ -151,7 +165,12 @@ class SqlSource:
             raise GeneratorFailed(f"{found[1]} does not hold the URL of a database") from None
         if url.drivername.partition("+")[0] not in SCHEMES:
             raise GeneratorFailed(f"{found[1]} is for none of {', '.join(SCHEMES)}")
-        return url.set(drivername=url.drivername.partition("+")[0])
+        plain = url.set(drivername=url.drivername.partition("+")[0])
+        try:
+            _check_server(plain)
+        except ConfigurationError as error:
+            raise GeneratorFailed(f"{found[1]}: {error.detail}") from None
+        return plain
 
     def _sqlite(self, url: sa.URL) -> sa.Engine:
         """A file of the folder for jobs, which is opened for reading alone."""
@@ -223,6 +242,10 @@ def _plain(value: Any, *, body: bool = False) -> Any:
 
 
 def _told(error: BaseException) -> str:
-    """The driver's own first line: SQLAlchemy's would show the whole query."""
-    inner = getattr(error, "orig", None) or error
-    return f"the query failed: {str(inner).strip().partition(chr(10))[0][:500]}"
+    """SQLite's own first line; of a server the type and number of its error alone."""
+    import sqlite3
+
+    inner = getattr(error, "orig", None)
+    if isinstance(inner, sqlite3.Error):
+        return str(inner).strip().partition("\n")[0][:500]
+    return brief(error) if isinstance(error, DBAPIError) else type(error).__name__

@@ -7,13 +7,15 @@ of the failed batch may be there twice, with the same `position` header.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from skep.errors import ConfigurationError, InvalidInput, SkepError, Unavailable
+from skep.streams.driver_options import host_list
 from skep.streams.encode import as_json, field_of, key_text, sort_out
+from skep.streams.host_rules import JobLimits
 from skep.streams.options import KafkaOptions
 from skep.streams.place import Place
 from skep.streams.ports import Record, Refused
@@ -22,6 +24,7 @@ from skep.streams.thread import OneThread
 #: What a message costs beyond its key and value, generously.
 OVERHEAD = 200
 POLL_SECONDS = 0.1
+PORT = 9092
 HOPELESS = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
@@ -64,8 +67,11 @@ def producer_settings(place: Place, options: KafkaOptions) -> dict[str, Any]:
 class KafkaSink:
     """One topic."""
 
-    def __init__(self, place: Place, options: KafkaOptions) -> None:
-        self._place, self._options = place, options
+    def __init__(
+        self, place: Place, options: KafkaOptions, limits: JobLimits | None = None
+    ) -> None:
+        self._place, self._options, self._limits = place, options, limits
+        self._hosts = host_list(place.hosts, PORT) if limits is not None else []
         self._topic = place.path.strip("/")
         if not self._topic or "/" in self._topic:
             raise ConfigurationError("kafka sink: write kafka://BROKER,BROKER/TOPIC.")
@@ -101,11 +107,23 @@ class KafkaSink:
     # -- in the thread
 
     def _connect(self) -> None:
+        self._check(self._hosts)
         try:
-            self._live().list_topics(self._topic, timeout=self._options.timeout)
+            found = self._live().list_topics(self._topic, timeout=self._options.timeout)
+            brokers = [(each.host, each.port) for each in found.brokers.values()]
+            self._check(set(brokers) - set(self._hosts), written=False)
         except KafkaException as error:
             self._drop()
             raise self._explain(error.args[0]) from error
+        except SkepError:
+            self._drop()
+            raise
+
+    def _check(self, hosts: Iterable[tuple[str, int]], *, written: bool = True) -> None:
+        """librdkafka resolves and connects by itself: its brokers are judged before use."""
+        if self._limits is not None:
+            for host, port in hosts:
+                self._limits.hosts.addresses(host, port, written=written)
 
     def _live(self) -> Producer:
         if self._producer is None:
@@ -165,7 +183,7 @@ class KafkaSink:
             producer.flush(1)
 
     def _explain(self, error: KafkaError) -> SkepError:
-        said = f"{self._place.shown}: {error.str()}"
+        said = f"{self._place.shown}: {error.name() if self._limits else error.str()}"
         if error.code() in BAD_MESSAGE:
             return InvalidInput(said)
         return ConfigurationError(said) if error.code() in HOPELESS else Unavailable(said)

@@ -14,9 +14,12 @@ from bson.errors import BSONError
 from pymongo import MongoClient, ReplaceOne, UpdateOne
 from pymongo import errors as known
 from pymongo.collection import Collection
+from pymongo.synchronous.pool import Connection, Pool
 
 from skep.errors import ConfigurationError, InvalidInput, SkepError, Unavailable
+from skep.streams.driver_options import host_list
 from skep.streams.encode import as_json, field_of, plain, sort_out
+from skep.streams.host_rules import HostRules, JobLimits
 from skep.streams.options import MongoOptions
 from skep.streams.place import Place
 from skep.streams.ports import Record, Refused
@@ -27,6 +30,7 @@ Operation = ReplaceOne[Document] | UpdateOne
 INT_LIMIT = 2**63
 AUTHENTICATION_FAILED = 18
 UNAUTHORIZED = 13
+PORT = 27017
 
 
 def operation_for(record: Record, key: str, name: str) -> Operation:
@@ -64,11 +68,38 @@ def _defaults(query: str) -> dict[str, Any]:
     return {name: value for name, value in ours.items() if name.lower() not in said}
 
 
+def checked_pool(rules: HostRules, seeds: list[tuple[str, int]]) -> type[Pool]:
+    """Pools that connect only where `rules` lets them: a server names others, as it likes."""
+
+    class CheckedPool(Pool):
+        def __init__(self, address: Any, *rest: Any, **more: Any) -> None:
+            super().__init__(address, *rest, **more)
+            self._named = address
+
+        def connect(self, *rest: Any, **more: Any) -> Connection:
+            host, port = self._named
+            try:
+                found = rules.addresses(host, port, written=(host, port) in seeds)
+            except SkepError as error:
+                raise known.ConnectionFailure(error.detail) from error
+            # With TLS the name stays, for the certificate: where a name leads elsewhere by
+            # now, the handshake fails.
+            if self.opts._ssl_context is None:  # noqa: SLF001 - there is no other way to ask
+                self.address = (found[0], port)
+            return super().connect(*rest, **more)
+
+    return CheckedPool
+
+
 class MongoSink:
     """One collection."""
 
-    def __init__(self, place: Place, options: MongoOptions, name: str) -> None:
+    def __init__(
+        self, place: Place, options: MongoOptions, name: str, limits: JobLimits | None = None
+    ) -> None:
         self._place, self._options, self._name = place, options, name
+        self._limits = limits
+        self._hosts = host_list(place.hosts, PORT) if limits is not None else []
         database = place.path.strip("/")
         if not database:
             raise ConfigurationError("mongodb sink: write mongodb://HOST/DATABASE.")
@@ -100,6 +131,7 @@ class MongoSink:
 
     def _open(self) -> None:
         self._drop()
+        self._check_hosts()
         try:
             collection = self._collection()
             collection.database.client.admin.command("ping")
@@ -108,6 +140,12 @@ class MongoSink:
                 collection.create_index(self._options.key, unique=True)
         except known.PyMongoError as error:
             raise self._explain(error) from error
+
+    def _check_hosts(self) -> None:
+        """Early, for the sentence; what counts is the check of each connection."""
+        if self._limits is not None and self._place.scheme == "mongodb":
+            for host, port in self._hosts:
+                self._limits.hosts.addresses(host, port)
 
     def _store(self, operations: list[Operation]) -> None:
         try:
@@ -118,10 +156,16 @@ class MongoSink:
     def _collection(self) -> Collection[Document]:
         if self._client is None:
             try:
-                self._client = MongoClient(self._place.url, **_defaults(self._place.query))
+                self._client = MongoClient(self._place.url, **self._arguments())
             except ValueError as error:
                 raise ConfigurationError(f"mongodb sink: {error}") from error
         return self._client[self._database][self._options.collection]
+
+    def _arguments(self) -> dict[str, Any]:
+        said = _defaults(self._place.query)
+        if self._limits is None:
+            return said
+        return said | {"_pool_class": checked_pool(self._limits.hosts, self._hosts)}
 
     def _drop(self) -> None:
         client, self._client = self._client, None
@@ -129,8 +173,9 @@ class MongoSink:
             client.close()
 
     def _explain(self, error: Exception) -> SkepError:
-        said = f"{self._place.shown}: {str(error)[:300]}"
         code = getattr(error, "code", None)
+        short = f"{type(error).__name__}{f' ({code})' if code else ''}"
+        said = f"{self._place.shown}: {short if self._limits else str(error)[:300]}"
         if isinstance(error, known.ConfigurationError) or code in {
             AUTHENTICATION_FAILED,
             UNAUTHORIZED,

@@ -87,7 +87,11 @@ class KafkaOptions(SinkOptions, frozen=True):
     ] = 1_000_000
     tls: Annotated[bool, Meta(description="Speak TLS to the brokers.")] = False
     mechanism: Annotated[
-        str, Meta(description="How to log in, when the URL has a user: PLAIN, SCRAM-SHA-512.")
+        str,
+        Meta(
+            pattern="^(PLAIN|SCRAM-SHA-256|SCRAM-SHA-512)$",
+            description="How to log in, when the URL has a user: PLAIN, SCRAM-SHA-256 or -512.",
+        ),
     ] = "PLAIN"
 
 

@@ -6,13 +6,16 @@ is as durable as Redis is told to be (`appendfsync`). It never deletes anything.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 from redis import asyncio as aioredis
 from redis import exceptions as known
 
 from skep.errors import ConfigurationError, SkepError, Unavailable
 from skep.streams.encode import as_json, field_of, key_text, sort_out
+from skep.streams.host_rules import HostRules, JobLimits
 from skep.streams.options import RedisOptions
 from skep.streams.place import Place
 from skep.streams.ports import Record, Refused
@@ -21,11 +24,33 @@ TIMEOUT = 10.0
 Command = tuple[str | bytes | int, ...]
 
 
+def checked_connection(base: type[Any], rules: HostRules, written: str) -> type[Any]:
+    """Connections that go only where `rules` lets them; `written` is the host of the URL."""
+
+    class CheckedConnection(base):  # type: ignore[misc]  # its class is known when it runs
+        _address = ""
+
+        async def _connect(self) -> None:
+            found = await asyncio.to_thread(
+                rules.addresses, self.host, int(self.port), written=self.host == written
+            )
+            self._address = found[0]
+            await super()._connect()
+
+        def _connection_arguments(self) -> dict[str, Any]:
+            said = {**super()._connection_arguments(), "host": self._address}
+            return said | ({"server_hostname": self.host} if "ssl" in said else {})
+
+    return CheckedConnection
+
+
 class RedisSink:
     """One list, stream or hash."""
 
-    def __init__(self, place: Place, options: RedisOptions) -> None:
-        self._place, self._options = place, options
+    def __init__(
+        self, place: Place, options: RedisOptions, limits: JobLimits | None = None
+    ) -> None:
+        self._place, self._options, self._limits = place, options, limits
         if sum(map(bool, (options.list, options.stream, options.hash))) != 1:
             raise ConfigurationError("redis sink: give one of list=, stream= or hash=.")
         if bool(options.hash) != bool(options.key):
@@ -36,6 +61,10 @@ class RedisSink:
             )
         except ValueError as error:
             raise ConfigurationError(f"redis sink: {error}") from error
+        if limits is not None:
+            pool = self._client.connection_pool
+            host = str(pool.connection_kwargs.get("host", "localhost"))
+            pool.connection_class = checked_connection(pool.connection_class, limits.hosts, host)
 
     async def open(self) -> int:
         try:
@@ -73,7 +102,9 @@ class RedisSink:
         return "HSET", options.hash, key_text(field_of(record, options.key)), data
 
     def _explain(self, error: Exception) -> SkepError:
-        said = f"{self._place.shown}: {error}"
+        if isinstance(error.__cause__, SkepError):  # of the rules for hosts
+            return error.__cause__
+        said = f"{self._place.shown}: {type(error).__name__ if self._limits else error}"
         if isinstance(error, known.AuthenticationError | known.AuthorizationError):
             return ConfigurationError(said)
         away = (known.BusyLoadingError, known.ReadOnlyError, known.OutOfMemoryError)

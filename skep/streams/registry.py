@@ -10,10 +10,13 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
 
 from skep.errors import ConfigurationError
 from skep.runtime.clock import Clock, SystemClock
 from skep.streams import options as of
+from skep.streams.driver_options import BY_SCHEME, check_options
+from skep.streams.host_rules import JobLimits
 from skep.streams.place import Place, confined, parse_file, parse_remote, scheme_of
 from skep.streams.ports import Sink
 
@@ -24,6 +27,8 @@ class Surroundings(NamedTuple):
     name: str
     clock: Clock
     environment: Mapping[str, str]
+    #: Of the job that names the sink; None: a person typed its URL.
+    limits: JobLimits | None
 
 
 Make = Callable[[Place, Any, Surroundings], Sink]
@@ -54,20 +59,24 @@ def open_sink(
     clock: Clock | None = None,
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
+    limits: JobLimits | None = None,
 ) -> Sink:
     """The sink behind a URL, not yet connected; raises ConfigurationError.
 
     `options` win over the query of the URL. `name` keeps the positions of several sources
     apart that write into the same place: give the run's or the pipeline's. With `folder`
-    files are below it and nowhere else.
+    files are below it and nowhere else. `limits` are for sinks that a job names.
     """
     kind = kind_of(url)
     place, query = _parse(url, kind)
     if kind.is_file and folder is not None:
         place = confined(place, folder)
+    if place.scheme in BY_SCHEME:
+        pairs = parse_qsl(place.query, keep_blank_values=True)
+        check_options(place.scheme, pairs, of_job=limits is not None)
     chosen = of.read_options(kind.options, {**query, **(options or {})}, kind.name)
     known = os.environ if environment is None else environment
-    around = Surroundings(name, clock or SystemClock(), known)
+    around = Surroundings(name, clock or SystemClock(), known, limits)
     try:
         return kind.make(place, chosen, around)
     except ModuleNotFoundError as error:
@@ -117,36 +126,47 @@ def _csv(place: Place, options: of.CsvOptions, around: Surroundings) -> Sink:
 def _sql(place: Place, options: of.SqlOptions, around: Surroundings) -> Sink:
     from skep.streams.sql.sink import SqlSink
 
-    return SqlSink(place, options, around.name)
+    return SqlSink(place, options, around.name, around.limits)
 
 
-def _redis(place: Place, options: of.RedisOptions, _around: Surroundings) -> Sink:
+def _redis(place: Place, options: of.RedisOptions, around: Surroundings) -> Sink:
     from skep.streams.redis import RedisSink
 
-    return RedisSink(place, options)
+    return RedisSink(place, options, around.limits)
 
 
-def _kafka(place: Place, options: of.KafkaOptions, _around: Surroundings) -> Sink:
+def _kafka(place: Place, options: of.KafkaOptions, around: Surroundings) -> Sink:
     from skep.streams.kafka import KafkaSink
 
-    return KafkaSink(place, options)
+    return KafkaSink(place, options, around.limits)
 
 
 def _mongo(place: Place, options: of.MongoOptions, around: Surroundings) -> Sink:
     from skep.streams.mongo import MongoSink
 
-    return MongoSink(place, options, around.name)
+    return MongoSink(place, options, around.name, around.limits)
 
 
 def _webhook(place: Place, options: of.WebhookOptions, around: Surroundings) -> Sink:
     from skep.streams.webhook import WebhookSink
 
-    secret = around.environment.get(options.secret, "") if options.secret else ""
-    if options.secret and not secret:
-        raise ConfigurationError(
-            f"webhook sink: the environment variable {options.secret} holds no secret."
-        )
-    return WebhookSink(place, options, around.name, secret, around.clock)
+    secret = _secret(options.secret, around) if options.secret else ""
+    return WebhookSink(place, options, around.name, secret, around.clock, around.limits)
+
+
+def _secret(name: str, around: Surroundings) -> str:
+    if around.limits is not None:
+        if around.limits.secrets is None:
+            return ""
+        if name not in around.limits.secrets:
+            raise ConfigurationError(
+                f"webhook sink: a job may not sign with the environment variable {name[:100]}; "
+                "add its name to jobs.sink_secrets."
+            )
+    secret = around.environment.get(name, "")
+    if not secret:
+        raise ConfigurationError(f"webhook sink: the environment variable {name} holds no secret.")
+    return secret
 
 
 ONCE = "Exactly once: the position is stored together with the records."

@@ -15,7 +15,9 @@ import aiohttp
 
 from skep.errors import ConfigurationError, InvalidInput, Unavailable
 from skep.runtime.clock import Clock
+from skep.streams.checked_http import connector
 from skep.streams.encode import as_json, sort_out
+from skep.streams.host_rules import JobLimits
 from skep.streams.options import WebhookOptions
 from skep.streams.place import Place
 from skep.streams.ports import Record, Refused
@@ -38,9 +40,15 @@ class WebhookSink:
     """One address."""
 
     def __init__(
-        self, place: Place, options: WebhookOptions, name: str, secret: str, clock: Clock
+        self,
+        place: Place,
+        options: WebhookOptions,
+        name: str,
+        secret: str,
+        clock: Clock,
+        limits: JobLimits | None = None,
     ) -> None:
-        self._place, self._options = place, options
+        self._place, self._options, self._limits = place, options, limits
         self._name = name or f"{place.hosts}{place.path}"
         self._secret, self._clock = secret, clock
         self._session: aiohttp.ClientSession | None = None
@@ -49,7 +57,8 @@ class WebhookSink:
         """Nothing is asked: there is no call that would change nothing at the other end."""
         await self.close()
         timeout = aiohttp.ClientTimeout(total=self._options.timeout)
-        self._session = aiohttp.ClientSession(timeout=timeout)
+        way = connector(self._limits.hosts) if self._limits is not None else None
+        self._session = aiohttp.ClientSession(timeout=timeout, connector=way)
         return 0
 
     async def write(self, records: Sequence[Record]) -> list[Refused]:
@@ -86,12 +95,18 @@ class WebhookSink:
                 headers=self._headers(records, body),
                 allow_redirects=False,
             ) as response:
-                said = (await response.content.read(ANSWER_SHOWN)).decode(errors="replace")
-                return self._judge(response.status, said)
+                return self._judge(response.status, await self._said(response))
         except aiohttp.InvalidURL as error:
             raise ConfigurationError(f"webhook sink: not a URL: {error}") from error
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            raise Unavailable(f"{self._place.shown}: {error or type(error).__name__}") from error
+            why = "" if self._limits else str(error)
+            raise Unavailable(f"{self._place.shown}: {why or type(error).__name__}") from error
+
+    async def _said(self, response: aiohttp.ClientResponse) -> str:
+        """The beginning of the answer, for the person who typed the URL; never for a job."""
+        if self._limits is not None:
+            return ""
+        return (await response.content.read(ANSWER_SHOWN)).decode(errors="replace")
 
     def _headers(self, records: Sequence[Record], body: bytes) -> Mapping[str, str]:
         first, last = records[0].position, records[-1].position

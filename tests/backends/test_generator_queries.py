@@ -12,12 +12,16 @@ import pytest
 import sqlalchemy as sa
 
 from skep.jobs.generating import GeneratorFailed, Raw
+from skep.jobs.job_limits import job_limits
 from skep.jobs.sql_source import SqlSource
 from skep.model.code import CodeLimits
 from skep.model.job import Generator
 from skep.runtime.clock import SystemClock
+from skep.settings import JobsSettings, Settings
 from skep.testing import servers
 
+#: The servers of these tests are on this machine.
+LIMITS = job_limits(Settings(jobs=JobsSettings(allow_hosts=("127.0.0.0/8",))))
 ROWS = 20_000
 COUNTING = {
     "sqlite": "WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {n})"
@@ -52,7 +56,7 @@ class Shop:
         where = "sqlite:///shop.db" if self.kind == "sqlite" else "env:SHOP"
         limits = CodeLimits(time=seconds)
         generator = Generator("sql", url=where, query=query, limits=limits, **more)
-        source = SqlSource(generator, self.folder, self.environment, SystemClock())
+        source = SqlSource(generator, self.folder, self.environment, LIMITS, SystemClock())
         found: list[Raw] = []
         async with aclosing(source.batches()) as batches:
             async for batch in batches:
@@ -85,9 +89,8 @@ async def test_many_rows_are_never_in_memory_at_once(shop: Shop) -> None:
     """A server-side cursor: what is read and let go takes no room."""
     query = COUNTING[shop.kind].format(n=80_000)
     where = "sqlite:///shop.db" if shop.kind == "sqlite" else "env:SHOP"
-    source = SqlSource(
-        Generator("sql", url=where, query=query), shop.folder, shop.environment, SystemClock()
-    )
+    generator = Generator("sql", url=where, query=query)
+    source = SqlSource(generator, shop.folder, shop.environment, LIMITS, SystemClock())
     count = 0
     tracemalloc.start()
     try:
@@ -131,6 +134,6 @@ async def test_a_reference_to_nothing(shop: Shop) -> None:
         ("env:SHOP", "SHOP does not hold the URL of a database"),
     ):
         generator = Generator("sql", url=url, query="SELECT 1")
-        source = SqlSource(generator, shop.folder, shop.environment, SystemClock())
+        source = SqlSource(generator, shop.folder, shop.environment, LIMITS, SystemClock())
         with pytest.raises(GeneratorFailed, match=told):
             await anext(source.batches())

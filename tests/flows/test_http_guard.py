@@ -15,6 +15,7 @@ from skep.testing.hostile import (
     says,
 )
 from skep.testing.private import free_port
+from skep.testing.spellings import LOOPBACK_SPELLINGS
 from skep.testing.tls import TlsNginx
 
 
@@ -60,13 +61,7 @@ async def test_ipv6(opened: Open) -> None:
     assert (outcome.failure, outcome.status, outcome.address) == ("", 200, "::1")
 
 
-SPELLINGS = """
-127.0.0.1 127.1 0x7f.1 2130706433 0177.0.0.1 0x7f000001 0.0.0.0 127.0.0.1. localhost LOCALHOST
-①②⑦.0.0.1 127。0。0。1 [::ffff:127.0.0.1] [::127.0.0.1] [0:0:0:0:0:ffff:7f00:1]
-"""
-
-
-@pytest.mark.parametrize("host", SPELLINGS.split())
+@pytest.mark.parametrize("host", LOOPBACK_SPELLINGS)
 async def test_no_spelling_of_loopback_gets_past_the_policy(
     host: str, opened: Open, server: HostileServer
 ) -> None:

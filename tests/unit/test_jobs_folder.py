@@ -15,6 +15,7 @@ from skep.jobs.generator_box import Boxes
 from skep.jobs.generator_sources import Sources
 from skep.model.job import Generator
 from skep.runtime.clock import SystemClock
+from skep.streams.host_rules import UNCONNECTED
 
 
 @pytest.fixture
@@ -77,7 +78,7 @@ async def test_neither_lists_nor_queries_of_generators_reach_into_a_data_folder(
 ) -> None:
     (folder / "skep-data" / "skep.db").write_bytes(b"")
     clock = SystemClock()
-    sources = Sources(Boxes(EgressPolicy(), clock, 1, "never"), folder, {}, clock)
+    sources = Sources(Boxes(EgressPolicy(), clock, 1, "never"), folder, {}, UNCONNECTED, clock)
     for named in (
         Generator("sql", url="sqlite:///skep-data/skep.db", query="SELECT 1"),
         Generator("file", path="skep-data/admin.token"),

@@ -6,7 +6,6 @@ driver means: the place is away, the place is wrong, or the records are.
 
 from __future__ import annotations
 
-import importlib
 import sqlite3
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -18,10 +17,11 @@ from sqlalchemy.dialects import sqlite as sqlite_dialect
 from sqlalchemy.exc import DBAPIError
 
 from skep.errors import ConfigurationError, InvalidInput, SkepError, Unavailable
+from skep.streams.host_rules import JobLimits
 from skep.streams.place import Place
+from skep.streams.sql.connecting import CONNECT_SECONDS, brief, open_engine
 from skep.streams.sql.kinds import Kind
 
-CONNECT_SECONDS = 10
 #: The version of MySQL that has a collation in which blanks at the end count.
 NO_PAD_SINCE = (8, 0, 17)
 
@@ -41,6 +41,8 @@ class Engine(ABC):
     lock_rows: ClassVar[str] = ""
     #: What follows INSERT INTO for a row of which nothing is known.
     empty_row: ClassVar[str] = "DEFAULT VALUES"
+    #: Of the job that names the sink; None: a person typed its URL.
+    limits: JobLimits | None = None
 
     @abstractmethod
     def connect(self, place: Place) -> sa.Engine:
@@ -89,7 +91,8 @@ class Engine(ABC):
 
     def explain(self, error: DBAPIError, where: str) -> SkepError:
         """What the caller of a sink is told."""
-        said = f"{where}: {_first_line(error)}"
+        # What a server of a job says is for its log, not for viewers of alerts.
+        said = f"{where}: {_first_line(error) if self.limits is None else brief(error)}"
         if error.connection_invalidated or self.is_away(error):
             return Unavailable(said)
         if isinstance(error, sa.exc.ProgrammingError) or self.is_wrong(error):
@@ -200,11 +203,8 @@ class PostgresEngine(Engine):
     HOPELESS: ClassVar = ("authentication failed", "does not exist", "no pg_hba.conf entry")
 
     def connect(self, place: Place) -> sa.Engine:
-        importlib.import_module("psycopg")
-        url = sa.make_url(place.url).set(drivername="postgresql+psycopg")
-        if "connect_timeout" not in url.query:
-            url = url.update_query_dict({"connect_timeout": str(CONNECT_SECONDS)})
-        return sa.create_engine(url, pool_size=1, max_overflow=1, pool_pre_ping=True)
+        url = sa.make_url(place.url)
+        return open_engine(url, self.limits, pool_size=1, max_overflow=1, pool_pre_ping=True)
 
     def insert(self, table: sa.TableClause) -> Any:
         return postgresql.insert(table)
@@ -254,12 +254,9 @@ class MysqlEngine(Engine):
     WRONG: ClassVar = {1044, 1045, 1049, 1142, 1143, 1130, 1146, 1227, 1698}
 
     def connect(self, place: Place) -> sa.Engine:
-        importlib.import_module("pymysql")
-        url = sa.make_url(place.url).set(drivername="mysql+pymysql")
-        url = url.update_query_dict({"charset": "utf8mb4"})
-        if "connect_timeout" not in url.query:
-            url = url.update_query_dict({"connect_timeout": str(CONNECT_SECONDS)})
-        engine = sa.create_engine(url, pool_size=1, max_overflow=1, pool_pre_ping=True)
+        url, pool = sa.make_url(place.url), {"pool_size": 1, "max_overflow": 1}
+        utf8 = {"charset": "utf8mb4"}
+        engine = open_engine(url, self.limits, utf8, **pool, pool_pre_ping=True)
         sa.event.listen(engine, "connect", _prepare_mysql)
         return engine
 

@@ -15,6 +15,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from skep.errors import ConfigurationError, InvalidInput
 from skep.streams.encode import key_text
+from skep.streams.host_rules import JobLimits
 from skep.streams.options import SqlOptions
 from skep.streams.place import Place
 from skep.streams.ports import Record, Refused
@@ -28,9 +29,12 @@ from skep.streams.thread import OneThread
 class SqlSink:
     """One table in one database."""
 
-    def __init__(self, place: Place, options: SqlOptions, name: str) -> None:
+    def __init__(
+        self, place: Place, options: SqlOptions, name: str, limits: JobLimits | None = None
+    ) -> None:
         self._place, self._options = place, options
         self._engine = engine_for(place.scheme)
+        self._engine.limits = limits if place.authority else None
         keys = tuple(key.strip() for key in options.key.split(",") if key.strip())
         self._check([options.table, *keys])
         self._rules = Rules(
@@ -83,8 +87,8 @@ class SqlSink:
                 return self._position(connection)
         except DBAPIError as error:
             raise self._engine.explain(error, self._place.shown) from error
-        except TypeError as error:  # a driver that does not know a name in the query
-            raise ConfigurationError(f"{self._place.shown}: {error}") from error
+        except (TypeError, ValueError) as error:  # a driver that cannot use an option's value
+            raise ConfigurationError(f"{self._place.shown}: {type(error).__name__}") from error
 
     def _write(self, records: list[Record]) -> list[Refused]:
         """Once more when the table is not as it was, because somebody else changed it."""
