@@ -48,16 +48,20 @@ class Finding(msgspec.Struct):
     ok: bool
     detail: str
     fix: str = ""
+    #: It need not be wrong: it is shown, and the exit code stays 0.
+    warning: bool = False
 
 
 async def examine(reach: Reach) -> list[Finding]:
     """Everything that can be looked at from here."""
     from skep.cli.code_checkup import user_code
     from skep.cli.engine_checkup import container_engines
+    from skep.cli.network_checkup import network
 
     findings = [python(), *_local(reach)]
     findings.append(await asyncio.to_thread(user_code, reach.settings().agent))
     findings += await asyncio.to_thread(container_engines, reach.settings().agent)
+    findings += await asyncio.to_thread(network)
     try:
         async with reach.client() as client:
             findings += await _center(client)

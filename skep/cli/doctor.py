@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 def command(reach: Reach, as_json: bool) -> int:
     """Check this machine and the center, and say how to mend what is wrong.
 
-    The exit code is 1 when something is wrong.
+    The exit code is 1 when something is wrong; a warning alone does not change it.
     """
     from skep.cli.checkups import examine
 
     findings = asyncio.run(examine(reach))
-    well = all(finding.ok for finding in findings)
+    well = all(finding.ok or finding.warning for finding in findings)
     if as_json:
         show_json({"ok": well, "checks": findings})
     else:
@@ -43,7 +43,7 @@ def command(reach: Reach, as_json: bool) -> int:
 
 def line_of(finding: Finding, *, warns: bool = False) -> str:
     """For people. What only `warns` is not in the way of anything."""
-    bad = colored("look ", "yellow") if warns else colored("wrong", "red")
+    bad = colored("warn ", "yellow") if warns or finding.warning else colored("wrong", "red")
     mark = "ok   " if finding.ok else bad
-    fix = f"\n       to mend it: {finding.fix}" if not finding.ok else ""
+    fix = f"\n       fix: {finding.fix}" if not finding.ok else ""
     return f"{mark}  {finding.name}: {finding.detail}{fix}"

@@ -18,8 +18,10 @@ from skep.cli import batches as batches_module
 from skep.cli.batches import batches
 from skep.cli.checkups import data_folder, newest_segment, python, readiness, token_files
 from skep.cli.config import read_settings
+from skep.cli.doctor import line_of
 from skep.cli.exits import MEANINGS, Exit, code_of
 from skep.cli.main import COMMANDS, GROUPS, run, skep
+from skep.cli.network_checkup import network, resolve
 from skep.cli.output import age, harmless_lines, table
 from skep.cli.progress import Progress
 from skep.cli.reach import Reach, addresses, find_token, reaches_center
@@ -366,3 +368,20 @@ def test_short_ids_and_the_way_back() -> None:
         matching("quotes..gtp9", twins)
     assert matching("other..gtp9", ids) == "other..gtp9"
     assert matching("agent..gtp9.2", ["agent-06gub8v6bdvhgtp9.2"]) == "agent-06gub8v6bdvhgtp9.2"
+
+
+@pytest.mark.parametrize("problem", ["", "Temporary failure in name resolution"])
+def test_the_doctor_looks_at_the_network(problem: str) -> None:
+    """U4: a machine that cannot resolve names is not all green."""
+    route, dns = network(lambda _name: problem)
+    assert route.name == "route"
+    assert (dns.ok, dns.warning, problem in dns.detail) == (not problem, bool(problem), True)
+    shown = click.unstyle(line_of(dns))
+    assert shown.startswith("warn" if problem else "ok")
+    assert ("resolv.conf" in shown) is bool(problem)
+
+
+def test_a_name_that_does_not_exist_has_a_reason() -> None:
+    """U4: `.invalid` never resolves, with or without a network."""
+    assert resolve("skep.invalid")
+    assert resolve("localhost") == ""
