@@ -8,6 +8,7 @@ must never keep more than its bounds allow, whoever forgets to read.
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from itertools import count, islice
@@ -46,6 +47,8 @@ class MemoryLanes:
     def _forget(self) -> None:
         self._queues: dict[tuple[Lane, str], _Queue] = {}
         self._refs: dict[int, BlockRef] = {}
+        #: Ids in ascending order, as of the last time that a scan began.
+        self._walk: list[int] = []
         self._filled = dict.fromkeys(Lane, 0)
 
     @property
@@ -70,6 +73,18 @@ class MemoryLanes:
 
     async def ids(self) -> set[int]:
         return set(self._refs)
+
+    async def present(self, block_ids: Sequence[int]) -> set[int]:
+        return {block for block in block_ids if block in self._refs}
+
+    async def scan(self, after: str, limit: int) -> tuple[list[BlockRef], str]:
+        if not after:
+            self._walk = sorted(self._refs)
+        start = bisect_right(self._walk, int(after)) if after else 0
+        ids = self._walk[start : start + max(1, limit)]
+        more = start + len(ids) < len(self._walk)
+        refs = [self._refs[block] for block in ids if block in self._refs]
+        return refs, str(ids[-1]) if more else ""
 
     async def targets(self) -> dict[str, int]:
         return dict(Counter(ref.target for ref in self._refs.values()))

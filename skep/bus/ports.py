@@ -38,6 +38,14 @@ class Lanes(Protocol):
     async def ids(self) -> set[int]:
         """Blocks in any lane."""
 
+    async def present(self, block_ids: Sequence[int]) -> set[int]:
+        """Those of the given blocks that are in a lane."""
+
+    async def scan(self, after: str, limit: int) -> tuple[list[BlockRef], str]:
+        """Entries in steps of about `limit`; begin with "" and pass the returned cursor on
+        until it is "" again. An entry that is in a lane during the whole walk is returned at
+        least once."""
+
     async def targets(self) -> dict[str, int]:
         """Blocks of each target in all lanes; a target without any is absent."""
 

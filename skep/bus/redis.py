@@ -127,9 +127,9 @@ class RedisLanes:
         self._link = link
         self._limits = dict(limits)
         self._rng = rng
-        self._push, self._pop, self._remove, self._clear = (
-            link.client.register_script(text)
-            for text in (scripts.PUSH, scripts.POP, scripts.REMOVE, scripts.CLEAR)
+        texts = (scripts.PUSH, scripts.POP, scripts.REMOVE, scripts.CLEAR, scripts.PRESENT)
+        self._push, self._pop, self._remove, self._clear, self._present = (
+            link.client.register_script(text) for text in texts
         )
 
     async def push(self, refs: Sequence[BlockRef]) -> list[BlockRef]:
@@ -160,6 +160,18 @@ class RedisLanes:
     async def ids(self) -> set[int]:
         names: Any = await self._link.ask(self._link.client.hkeys(_BLOCKS))
         return {int(name) for name in names if name.lstrip(b"-").isdigit()}
+
+    async def present(self, block_ids: Sequence[int]) -> set[int]:
+        if not block_ids:
+            return set()
+        found = await self._link.ask(self._present(keys=[_BLOCKS], args=list(block_ids)))
+        return {int(block) for block in found}
+
+    async def scan(self, after: str, limit: int) -> tuple[list[BlockRef], str]:
+        call = self._link.client.hscan(_BLOCKS, cursor=int(after or 0), count=max(1, limit))
+        answer: Any = await self._link.ask(call)
+        cursor, entries = answer
+        return _readable(entries.values()), str(cursor) if cursor else ""
 
     async def targets(self) -> dict[str, int]:
         entries: Any = await self._link.ask(self._link.client.hvals(_BLOCKS))

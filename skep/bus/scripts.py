@@ -102,6 +102,15 @@ return removed
 """
 )
 
+#: KEYS: blocks. ARGV: ids. Returns those that are there.
+PRESENT = """
+local found = {}
+for i = 1, #ARGV do
+  if redis.call('HEXISTS', KEYS[1], ARGV[i]) == 1 then found[#found + 1] = ARGV[i] end
+end
+return found
+"""
+
 #: KEYS: blocks, counts, epoch. ARGV: the start of a queue's name, the new epoch.
 CLEAR = (
     _READ

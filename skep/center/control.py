@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from random import Random
 
@@ -114,7 +114,8 @@ class Ear:
 
 
 class Control:
-    """One center's part in it. `wake` rings whatever waits for news of a run here."""
+    """One center's part in it. `wake` rings whatever waits for news of a run here, `follow`
+    brings the lanes in step with a run."""
 
     def __init__(
         self,
@@ -126,7 +127,9 @@ class Control:
         clock: Clock,
         rng: Random,
         wake: Callable[[str], None],
+        follow: Callable[[Run], Awaitable[None]] | None = None,
     ) -> None:
+        self._follow = follow
         self._center = center
         self._store = store
         self._bus = bus
@@ -155,6 +158,8 @@ class Control:
 
     async def moved(self, run: Run) -> None:
         """A run is in another state: everybody is told, and nobody is waited for."""
+        if self._follow is not None:
+            await self._follow(run)
         await self._note(run.id, run.state)
         await self._publish(Word(run.id, run.state, self._center))
         if (command := AGENTS_HEAR.get(run.state)) is not None:

@@ -52,6 +52,12 @@ class Metrics:
         self.refused = self._counter(
             "skep_connections_refused", "Connections closed by a limit, by reason", ("reason",)
         )
+        self.repairs = self._counter(
+            "skep_repairs", "Differences between records that were repaired", ("kind",)
+        )
+        self.differences = self._gauge(
+            "skep_differences", "Differences seen at the latest look, not repaired yet", ("kind",)
+        )
         self.disk_full = self._gauge("skep_disk_full", "1 while nothing is taken for want of room")
         build = self._gauge("skep_build_info", "Version of this center", ("version",))
         build.labels(__version__).set(1)
@@ -73,6 +79,13 @@ class Metrics:
     def show_deleted(self, counts: Mapping[str, int]) -> None:
         for kind, count in counts.items():
             self.deleted.labels(kind).inc(count)
+
+    def count_repairs(self, kind: str, count: int) -> None:
+        self.repairs.labels(kind).inc(count)
+
+    def show_differences(self, counts: Mapping[str, int]) -> None:
+        for kind, count in counts.items():
+            self.differences.labels(kind).set(count)
 
     def show_lanes(self, sizes: dict[Lane, int]) -> None:
         for lane in Lane:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
 from skep.bus.ports import Bus
 from skep.center.live import Hub
+from skep.lanes.lane_check import remove_runs
 from skep.model.run import Run
 from skep.placement.allocator import Allocator
 from skep.placement.overseer import Overseer
@@ -56,6 +58,7 @@ def build_placement(
         clock,
         rng,
         bus.lanes.remove,
+        partial(remove_runs, bus.lanes),
         look_again,
         moved,
     )

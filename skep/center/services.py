@@ -25,15 +25,17 @@ from skep.jobs.intake import Intake
 from skep.jobs.notices import Notifier
 from skep.jobs.retention import Retention
 from skep.jobs.validate import Validator
-from skep.lanes.dispatch import Dispatcher
+from skep.lanes.dispatch import Dispatcher, follow_run
 from skep.lanes.ingest import Ingest
 from skep.lanes.leases import Leases
 from skep.lanes.why.desk import WhyDesk
 from skep.model.block import Leased
 from skep.model.manners import Manners
+from skep.model.run import Run
 from skep.placement.roster import Roster
 from skep.runtime.bell import Bell, Nudge
 from skep.runtime.clock import Clock
+from skep.runtime.repairs import Repairs
 from skep.settings import Settings
 from skep.store.ports import Store
 
@@ -60,6 +62,8 @@ class Services:
     #: Words to the processes of runs.
     control: Control
     metrics: Metrics
+    #: Differences between records that were repaired here.
+    repairs: Repairs
     roster: Roster
     #: Who may take what.
     placement: PlacementRooms
@@ -154,10 +158,15 @@ def build(
         pages.ring()
         jobs.keeper.poke(run)
 
+    async def lanes_follow(run: Run) -> None:
+        await follow_run(dispatcher, run)
+
+    metrics = Metrics()
+    repairs = Repairs(metrics.count_repairs)
     manners = Manners(settings.sites)
     hub, pages = Hub(bus, clock, name), Bell()
     roster = Roster(settings.center, store, clock, known_kinds(), beats_every=BEATS_EVERY)
-    control = Control(name, store, bus, hub, roster, clock, rng, wake_run)
+    control = Control(name, store, bus, hub, roster, clock, rng, wake_run, lanes_follow)
     placement = build_placement(
         settings, store, bus, hub, roster, clock, rng, there_is_work, look_again, control.moved
     )
@@ -171,6 +180,7 @@ def build(
         manners,
         host=platform.node(),
         placer=placement.placer,
+        repairs=repairs,
     )
     wrong_tokens = settings.center.wrong_tokens
     auth = Auth(store, clock, enabled=settings.center.auth, wrong_tokens=wrong_tokens)
@@ -209,7 +219,8 @@ def build(
         auth=auth,
         hub=hub,
         control=control,
-        metrics=Metrics(),
+        metrics=metrics,
+        repairs=repairs,
         roster=roster,
         placement=placement,
         intake=intake,

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from skep.cli.reach import Reach
-from skep.errors import CenterUnreachable, Malformed, SkepError
+from skep.errors import CenterUnreachable, Malformed, NotFound, SkepError
 from skep.runtime.clock import SystemClock
 from skep.settings import Settings
 
@@ -120,7 +120,7 @@ async def _center(client: CenterClient) -> list[Finding]:
     version = await client.call("GET", "/version", None, dict)
     here = f"{client.address} answers, version {version['version']}"
     findings = [Finding("center", True, here)]
-    for check in (_ready, _ledger, _clock):
+    for check in (_ready, _ledger, _self_check, _clock):
         try:
             findings += await check(client)
         except SkepError as error:
@@ -172,6 +172,25 @@ async def _ledger(client: CenterClient) -> list[Finding]:
     moving = after["ledger"] != running["ledger"]
     detail = "work moves too fast to compare" if moving else "running counts and rows differ"
     return [Finding("ledger", moving, detail, fix)]
+
+
+async def _self_check(client: CenterClient) -> list[Finding]:
+    """What the center found when it compared its records, and what it repaired."""
+    try:
+        answer = await client.call("GET", "/api/v1/repairs", None, dict)
+    except NotFound:  # an older center
+        return []
+    return [self_check(answer["items"])]
+
+
+def self_check(lines: list[dict[str, Any]]) -> Finding:
+    """Repaired differences are history, open ones are not."""
+    fix = "look again in a minute; if it stays, report it with the output of `skep info --json`"
+    open_ = [f"{line['kind']}: {line['open']}" for line in lines if line["open"]]
+    done = [f"{line['kind']}: {line['repaired']}" for line in lines if line["repaired"]]
+    found = f"differences: {', '.join(open_) or 'none'}"
+    repaired = f"; repaired since the start: {', '.join(done)}" if done else ""
+    return Finding("self-check", not open_, found + repaired, fix)
 
 
 async def _clock(client: CenterClient) -> list[Finding]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from math import inf
 
 from skep.bus.ports import Bus
 from skep.errors import BusDown, SkepError, Unavailable
 from skep.lanes.ageing import Ages
+from skep.lanes.lane_check import LaneCheck, Page, remove_runs
 from skep.lanes.log import DispatchLog
 from skep.lanes.order import floor_lane
 from skep.lanes.plan import blocked, plan_dispatch
@@ -23,8 +25,11 @@ from skep.model.block import BlockRef
 from skep.model.dispatch import DispatchReport, DispatchRow
 from skep.model.lane import Lane
 from skep.model.manners import Manners
+from skep.model.run import Run
+from skep.model.states import RunState
 from skep.placement.placer import Placer
 from skep.runtime.clock import Clock
+from skep.runtime.repairs import Repairs
 from skep.settings import LaneSettings
 from skep.store.facts import Backlog, Packing, PackPlan
 from skep.store.placement_ports import Placing
@@ -44,6 +49,10 @@ TURN_SECONDS = 2.0
 #: one dispatch writes; its log has all of them.
 ALERT_EVERY = 10.0
 ALERTS_AT_ONCE = 20
+#: How repairs of the lanes are counted.
+LANES = "lanes"
+#: Blocks that one line of the log names.
+NAMED = 10
 
 
 def lane_limits(settings: LaneSettings) -> dict[Lane, int]:
@@ -71,6 +80,7 @@ class Dispatcher:
         *,
         host: str = "",
         placer: Placer | None = None,
+        repairs: Repairs | None = None,
     ) -> None:
         self._placer = placer
         self._placings: dict[str, Placing] = {}
@@ -91,7 +101,8 @@ class Dispatcher:
         #: Whether the last dispatch was ours to do.
         self.in_turn = True
         self._epoch = ""
-        self._missing: set[int] = set()
+        self._check = LaneCheck(store.blocks, bus.lanes, SWEEP_LIMIT)
+        self._repairs = repairs or Repairs()
         self._alerted: dict[tuple[str, Lane], float] = {}
         self.log = DispatchLog(store, clock, settings.log_kept)
 
@@ -224,11 +235,28 @@ class Dispatcher:
         """Put blocks into lanes. One that does not fit stays ready in the store."""
         if not refs:
             return
-        await self._bus.lanes.push(refs)
+        refused = await self._bus.lanes.push(refs)
+        self._check.left_out(ref.id for ref in refused)
         self._on_work()
+        # A run may have ended, or an agent may have got a block, between the store's answer
+        # and the push: what is not claimable any more leaves the lanes again.
+        with suppress(Unavailable):  # `reconcile` compares all of them
+            await self.drop_ended([ref.id for ref in refs])
+
+    async def drop_ended(self, block_ids: Collection[int]) -> None:
+        """Remove those of these blocks that cannot be leased from the lanes."""
+        await self._bus.lanes.remove(sorted(await self._check.not_claimable(block_ids)))
+
+    async def withdraw(self, run: str) -> None:
+        """Remove a run that does not run any more from the lanes."""
+        await remove_runs(self._bus.lanes, [run])
+
+    def left_out(self, block_ids: Collection[int]) -> None:
+        """These were popped and not leased; `reconcile` brings them back."""
+        self._check.left_out(block_ids)
 
     async def reconcile(self, *, at_once: bool = False) -> int:
-        """Put ready blocks into the lanes that should be there; returns how many.
+        """Compare lanes and store, and repair the lanes; returns how many blocks went in.
 
         A block that is missing once may just be on its way to an agent. When the bus has
         lost its memory, or a run goes on (`at_once`: its blocks left the lanes while it
@@ -238,19 +266,22 @@ class Dispatcher:
         forgot = at_once or epoch != self._epoch
         self._epoch = epoch
         await self._store.sites.unpack(self._clock.now(), UNPACK_LIMIT)
-        ready = await self._store.blocks.claimable(SWEEP_LIMIT)
-        there = await self._bus.lanes.ids()
-        missing = {ref.id for ref in ready} - there
-        due = missing if forgot else missing & self._missing
-        self._missing = missing - due
-        refs = [ref for ref in ready if ref.id in due]
-        await self.offer(refs)
-        await self._promote([ref for ref in ready if ref.id in there])
-        return len(refs)
+        if not at_once:
+            removed = await self._check.remove_surplus()
+            what = f"removed ended blocks {_named(removed)} from lanes"
+            self._repairs.repaired(LANES, len(removed), what)
+        page = await self._check.next_page(at_once=forgot)
+        await self.offer(page.due)
+        what = f"put ready blocks {_named(sorted(page.unexplained))} into lanes"
+        self._repairs.repaired(LANES, len(page.unexplained), what)
+        self._repairs.seen(LANES, len(self._check.surplus))
+        await self._promote(page)
+        return len(page.due)
 
-    async def _promote(self, refs: Sequence[BlockRef]) -> None:
+    async def _promote(self, page: Page) -> None:
         """What stood at the tail for too long goes to the head, the oldest first of all."""
-        old = self._ages.too_old(refs, self._clock.monotonic())
+        moment = self._clock.monotonic()
+        old = self._ages.too_old(page.present, moment, page.after, page.until)
         if not old:
             return
         await self._bus.lanes.remove([ref.id for ref in old])
@@ -298,6 +329,22 @@ async def try_offer(dispatcher: Dispatcher, refs: Sequence[BlockRef]) -> None:
         await dispatcher.offer(refs)
     except BusDown:
         return
+
+
+def _named(block_ids: Sequence[int]) -> str:
+    shown = ", ".join(str(block) for block in block_ids[:NAMED])
+    more = len(block_ids) - NAMED
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+async def follow_run(dispatcher: Dispatcher, run: Run) -> None:
+    """Bring the lanes in step with a run whose state has changed: without a bus, or without
+    the store, the periodic comparison does it a little later."""
+    with suppress(Unavailable):
+        if run.state is RunState.RUNNING:
+            await dispatcher.reconcile(at_once=True)
+        else:
+            await dispatcher.withdraw(run.id)
 
 
 async def try_reconcile(dispatcher: Dispatcher) -> None:

@@ -65,6 +65,7 @@ class Leases:
             # Popped and not leased (a crash here, a paused run): ready in the store, and
             # `reconcile` brings it back into its lane.
             ids = [ref.id for ref in refs]
+            self._dispatcher.left_out(ids)
             blocks = await self._store.blocks.lease(ids, agent, now, until, self._manners)
             if blocks:
                 return blocks

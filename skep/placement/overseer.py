@@ -9,7 +9,7 @@ again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from random import Random
 
 from skep.errors import BusDown, Conflict, NotEnoughAgents, UnknownRun
@@ -32,8 +32,9 @@ STEP_LIMIT = 500
 class Overseer:
     """One step after the other, in a loop of the center.
 
-    `forget` takes blocks out of the lanes, `on_change` wakes the dispatcher and the drivers,
-    `moved` tells everybody who works for a run that has failed.
+    `forget` takes blocks out of the lanes, `withdraw` everything of some runs, `on_change`
+    wakes the dispatcher and the drivers, `moved` tells everybody who works for a run that has
+    failed.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Overseer:
         clock: Clock,
         rng: Random,
         forget: Callable[[Sequence[int]], Awaitable[int]],
+        withdraw: Callable[[Collection[str]], Awaitable[int]],
         on_change: Callable[[], None],
         moved: Callable[[Run], Awaitable[None]] | None = None,
     ) -> None:
@@ -58,6 +60,7 @@ class Overseer:
         self._clock = clock
         self._rng = rng
         self._forget = forget
+        self._withdraw = withdraw
         self._on_change = on_change
         self._warned: set[tuple[str, str]] = set()
 
@@ -75,10 +78,17 @@ class Overseer:
                 await self._mind(allocation)
 
     async def release(self) -> None:
-        """Agents of runs that have ended may forget them."""
-        for allocation in await self._store.allocations.release_ended(
-            self._clock.now(), STEP_LIMIT
-        ):
+        """Agents of runs that have ended may forget them. Before that nothing of the runs is
+        left in lanes: without an allocation no agent could take it out."""
+        ended = [one.run for one in await self._store.allocations.ended(STEP_LIMIT)]
+        if not ended:
+            return
+        try:
+            await self._withdraw(ended)
+        except BusDown:
+            log.warning("%d ended runs keep their agents until the bus answers", len(ended))
+            return
+        for allocation in await self._store.allocations.release(ended, self._clock.now()):
             log.info("run %s has ended and releases its agents", allocation.run)
             await self._allocator.tell(allocation, "release")
 

@@ -92,8 +92,12 @@ class Allocations(Protocol):
     async def of_agent(self, agent: str, limit: int) -> list[Allocation]:
         """Those that an agent has a seat in, newest first."""
 
-    async def release_ended(self, now: float, limit: int) -> list[Allocation]:
-        """Allocations of runs that have ended; each is given out once."""
+    async def ended(self, limit: int) -> list[Allocation]:
+        """Open allocations of runs that have ended, oldest first."""
+
+    async def release(self, run_ids: Sequence[str], now: float) -> list[Allocation]:
+        """Close the allocations of these runs, if they have ended. Returns those that this
+        call closed: of several callers one gets each."""
 
     async def replace(self, run_id: str, gone: str, to: str, why: str, now: float) -> bool:
         """Another agent takes a seat; False when the seat is not `gone`'s any more."""

@@ -264,8 +264,12 @@ class Blocks(Protocol):
     ) -> list[Freed]:
         """An agent came back and has only `holding`: take back the rest, as `reap` does."""
 
-    async def claimable(self, limit: int) -> list[BlockRef]:
-        """READY and RETRY blocks of running runs, oldest first, to rebuild lanes from."""
+    async def claimable(self, limit: int, after: int = 0) -> list[BlockRef]:
+        """READY and RETRY blocks of running runs with ids over `after`, oldest first, to
+        rebuild lanes from."""
+
+    async def still_claimable(self, block_ids: Sequence[int]) -> set[int]:
+        """Those of the given blocks that are READY or RETRY and belong to a running run."""
 
     async def finished(self, run_id: str, limit: int) -> list[FinishedBlock]:
         """Blocks that ended and were not collected, oldest first. Raises UnknownRun."""

@@ -38,6 +38,26 @@ class Alerts(msgspec.Struct):
     items: list[dict[str, Any]]
 
 
+class RepairLine(msgspec.Struct):
+    """One kind of difference between two records of a center."""
+
+    kind: str
+    #: Differences that were repaired since the center started.
+    repaired: int
+    #: Differences at the latest look that are not repaired. Work in flight may be one of them
+    #: for a moment.
+    open: int
+    #: What was repaired last.
+    last: str = ""
+
+
+class RepairsView(msgspec.Struct):
+    """What the self-check of the center that answers has found."""
+
+    center: str
+    items: list[RepairLine]
+
+
 class LedgerView(msgspec.Struct):
     """The equation: accepted = the sum of all states."""
 
@@ -75,6 +95,17 @@ async def alerts(call: Call) -> Alerts:
     return Alerts(await call.services.store.alerts.recent(100))
 
 
+async def repairs(call: Call) -> RepairsView:
+    """What the self-check of this center found and repaired."""
+    found = call.services.repairs
+    kinds = sorted({*found.done, *found.open})
+    lines = [
+        RepairLine(kind, found.done[kind], found.open.get(kind, 0), found.last.get(kind, ""))
+        for kind in kinds
+    ]
+    return RepairsView(call.services.name, lines)
+
+
 ENDPOINTS = (
     Endpoint(
         "GET",
@@ -87,5 +118,6 @@ ENDPOINTS = (
         errors=(UnknownRun,),
     ),
     Endpoint("GET", "/api/v1/lanes", Role.VIEWER, lanes, "The lanes", gives=LanesView),
+    Endpoint("GET", "/api/v1/repairs", Role.VIEWER, repairs, "The self-check", gives=RepairsView),
     Endpoint("GET", "/api/v1/alerts", Role.VIEWER, alerts, "Alerts", gives=Alerts),
 )

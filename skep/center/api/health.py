@@ -110,6 +110,7 @@ async def metrics(call: Call) -> Raw:
     services = call.services
     services.metrics.show_ledger(await services.store.ledgers.read())
     services.metrics.disk_full.set(services.disk.full)
+    services.metrics.show_differences(services.repairs.open)
     services.metrics.show_lanes(await services.bus.lanes.sizes())
     now, alive_after = services.clock.now(), services.settings.center.alive_after
     views = await services.store.agents.all()

@@ -6,6 +6,7 @@ agent's hands is left alone.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated
 
 import msgspec
@@ -15,7 +16,7 @@ from skep.center.api.failures import EXAMPLES, After, Batch
 from skep.center.api.requests import RequestLine, line_of
 from skep.center.auth import Role
 from skep.center.endpoint import Call, Endpoint
-from skep.errors import InvalidInput
+from skep.errors import InvalidInput, Unavailable
 from skep.model.failure import RequestFilter
 
 
@@ -77,6 +78,8 @@ async def cancel_requests(call: Call) -> CancelAnswer:
     if asked.dry_run:
         return CancelAnswer(True, await failures.count_requests(asked.filter), 0, 0, examples)
     acted = await failures.cancel([view.id for view in found], call.services.clock.now())
+    with suppress(Unavailable):  # the periodic comparison does it a little later
+        await call.services.dispatcher.drop_ended({view.block for view in found if view.block})
     more = found[-1].id if len(found) == asked.limit else None
     return CancelAnswer(False, len(found), acted.done, len(found) - acted.done, examples, more)
 

@@ -71,7 +71,7 @@ class SqlAllocations:
 
         return await self._database.read(work)
 
-    async def release_ended(self, now: float, limit: int) -> list[Allocation]:
+    async def ended(self, limit: int) -> list[Allocation]:
         query = (
             sa.select(allocations.c.run)
             .join(runs, runs.c.no == allocations.c.run)
@@ -79,13 +79,22 @@ class SqlAllocations:
             .order_by(allocations.c.run)
             .limit(limit)
         )
-        # Most looks find none, and a look writes nothing.
-        found = await self._database.read(lambda c: list(c.execute(query).scalars()))
+
+        def work(connection: sa.Connection) -> list[Allocation]:
+            found = list(connection.execute(query).scalars())
+            return _read(connection, _among(found)) if found else []
+
+        return await self._database.read(work)
+
+    async def release(self, run_ids: Sequence[str], now: float) -> list[Allocation]:
+        query = sa.select(runs.c.no).where(runs.c.id.in_(run_ids), runs.c.state.in_(_ENDED))
 
         def work(tx: Tx) -> list[Allocation]:
-            return _read(tx.connection, _among([no for no in found if _release(tx, no, now)]))
+            # The runs stay ended while this lasts: one that is continued keeps its agents.
+            ended = list(tx.execute(query.order_by(runs.c.no).with_for_update(read=True)).scalars())
+            return _read(tx.connection, _among([no for no in ended if _release(tx, no, now)]))
 
-        return await self._database.write(work) if found else []
+        return await self._database.write(work) if run_ids else []
 
     async def replace(self, run_id: str, gone: str, to: str, why: str, now: float) -> bool:
         return await self._database.write(lambda tx: _replace(tx, run_id, gone, to, why, now))

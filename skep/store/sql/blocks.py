@@ -109,7 +109,7 @@ class SqlBlocks:
 
         return await self._database.write(work)
 
-    async def claimable(self, limit: int) -> list[BlockRef]:
+    async def claimable(self, limit: int, after: int = 0) -> list[BlockRef]:
         query = (
             sa.select(blocks.c.id, runs.c.id.label("run_id"), blocks.c.priority, blocks.c.open)
             .add_columns(blocks.c.target)
@@ -118,8 +118,21 @@ class SqlBlocks:
             .order_by(blocks.c.id)
             .limit(limit)
         )
+        if after:
+            query = query.where(blocks.c.id > after)
         rows = await self._database.read(lambda c: c.execute(query).all())
         return [BlockRef(*row) for row in rows]
+
+    async def still_claimable(self, block_ids: Sequence[int]) -> set[int]:
+        if not block_ids:
+            return set()
+        query = (
+            sa.select(blocks.c.id)
+            .join(runs, runs.c.no == blocks.c.run)
+            .where(among(blocks.c.id, block_ids))
+            .where(CLAIMABLE_BLOCKS, runs.c.state == RunState.RUNNING)
+        )
+        return await self._database.read(lambda c: set(c.execute(query).scalars()))
 
     async def finished(self, run_id: str, limit: int) -> list[FinishedBlock]:
         def work(connection: sa.Connection) -> list[FinishedBlock]:

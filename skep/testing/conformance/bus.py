@@ -157,11 +157,27 @@ class LanesConformance:
         assert sum((await bus.lanes.sizes()).values()) == 20
         assert numbers(await bus.lanes.pop(DOWNWARD, ["", "a"], 9)) == [4, 3]
 
+    async def test_a_scan_shows_every_entry_in_bounded_steps(self, bus: Bus) -> None:
+        """E1: what the periodic comparison of lanes and store reads."""
+        refs = [block(n, n % 6, 1, ("", "a")[n % 2]) for n in range(1, 701)]
+        assert await bus.lanes.push(refs) == []
+        found, cursor, steps = dict[int, BlockRef](), "", 0
+        while steps == 0 or cursor:
+            page, cursor = await bus.lanes.scan(cursor, 50)
+            found |= {ref.id: ref for ref in page}
+            steps += 1
+            await bus.lanes.remove([1000 + steps])
+        assert found == {ref.id: ref for ref in refs}
+        assert steps > 3
+        assert await bus.lanes.present([1, 700, 701, -5]) == {1, 700}
+        assert await bus.lanes.present([]) == set()
+
     async def test_sizes_and_ids_of_nothing(self, bus: Bus) -> None:
         assert await bus.lanes.push([]) == []
         assert await bus.lanes.sizes() == dict.fromkeys(Lane, 0)
         assert await bus.lanes.ids() == set()
         assert await bus.lanes.targets() == {}
+        assert await bus.lanes.scan("", 10) == ([], "")
 
     async def test_clear_forgets_all_and_shows_it(self, bus: Bus) -> None:
         """Fault 27: whoever filled the lanes learns by the epoch that they are empty."""

@@ -103,10 +103,12 @@ class AllocationPromises:
         """A2: one center tells the agents, whoever looks."""
         await new_run(store, placement=FIXED)
         await store.allocations.allocate("run", ["a"], NOW)
-        assert await store.allocations.release_ended(NOW, 10) == []
+        assert await store.allocations.ended(10) == []
+        assert await store.allocations.release(["run"], NOW) == []
         await store.runs.move("run", RunState.FINISHED, "", NOW)
+        assert [one.run for one in await store.allocations.ended(10)] == ["run"]
         told = await asyncio.gather(
-            *(s.allocations.release_ended(NOW + 1, 10) for s in (store, other_store))
+            *(s.allocations.release(["run"], NOW + 1) for s in (store, other_store))
         )
         assert [one.run for found in told for one in found] == ["run"]
         assert await store.allocations.open() == []

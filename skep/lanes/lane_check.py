@@ -1,0 +1,110 @@
+"""Compares the lanes with the store, in both directions and in bounded steps. Centers only.
+
+Lanes hold exactly the claimable blocks of running runs that fit. A block may be on its way for
+a moment: popped and not leased yet, or packed and not pushed yet. So only what two looks in a
+row find is a difference. The store is asked again right before an entry is removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from math import inf
+from typing import NamedTuple
+
+from skep.bus.ports import Lanes
+from skep.model.block import BlockRef
+from skep.store.ports import Blocks
+
+#: Entries or rows that one step looks at.
+STEP_LIMIT = 5000
+#: Entries of one call to the bus while a run's entries are sought.
+SCAN_LIMIT = 1000
+
+
+class Page(NamedTuple):
+    """Claimable blocks of one step: those in lanes, those to push, and the span of their ids."""
+
+    present: list[BlockRef]
+    due: list[BlockRef]
+    #: Those of `due` for which no reason is known.
+    unexplained: frozenset[int]
+    after: int
+    until: float
+
+
+class LaneCheck:
+    """One center's walk over lanes and claimable blocks."""
+
+    def __init__(self, blocks: Blocks, lanes: Lanes, limit: int = STEP_LIMIT) -> None:
+        self._blocks = blocks
+        self._lanes = lanes
+        self._limit = limit
+        self._cursor = ""
+        self._after = 0
+        #: Entries that the store did not have as claimable at the last look.
+        self.surplus: set[int] = set()
+        #: Claimable blocks that were in no lane when their page was looked at last.
+        self.missing: set[int] = set()
+        #: Blocks that are out of the lanes for a reason that this center knows: refused by a
+        #: full lane, or popped and not leased.
+        self._outside: set[int] = set()
+
+    def left_out(self, block_ids: Iterable[int]) -> None:
+        """These are claimable and in no lane, and that is as it should be for now."""
+        self._outside.update(block_ids)
+
+    async def remove_surplus(self) -> list[int]:
+        """Remove entries that two looks did not find claimable; look at the next entries.
+        Returns the blocks whose entries were removed."""
+        removed = await self._remove(await self.not_claimable(self.surplus))
+        refs, self._cursor = await self._lanes.scan(self._cursor, self._limit)
+        self.surplus = await self.not_claimable({ref.id for ref in refs})
+        return removed
+
+    async def _remove(self, block_ids: Collection[int]) -> list[int]:
+        there = await self._lanes.present(sorted(block_ids))
+        await self._lanes.remove(sorted(there))
+        # This center may have been frozen since the store answered. A block that is claimable
+        # again meanwhile is no difference: the next page puts it back.
+        gone = await self.not_claimable(there)
+        self.missing |= there - gone
+        self._outside |= there - gone
+        return sorted(gone)
+
+    async def not_claimable(self, block_ids: Collection[int]) -> set[int]:
+        """Those that the store does not have as claimable."""
+        return set(block_ids) - await self._blocks.still_claimable(sorted(block_ids))
+
+    async def next_page(self, *, at_once: bool) -> Page:
+        """The next claimable blocks. `at_once`: begin with the oldest, and every block that is
+        in no lane is due; otherwise those that the look before missed too."""
+        after = 0 if at_once else self._after
+        ready = await self._blocks.claimable(self._limit, after)
+        more = len(ready) == self._limit
+        until = ready[-1].id if more else inf
+        self._after = ready[-1].id if more else 0
+        there = await self._lanes.present([ref.id for ref in ready])
+        absent = {ref.id for ref in ready} - there
+        due = absent if at_once else absent & self.missing
+        self.missing = {one for one in self.missing if not after < one <= until} | absent - due
+        explained = due if at_once else due & self._outside
+        waiting = self._outside & (absent - due)
+        self._outside = {one for one in self._outside if not after < one <= until} | waiting
+        return Page(
+            [ref for ref in ready if ref.id in there],
+            [ref for ref in ready if ref.id in due],
+            frozenset(due - explained),
+            after,
+            until,
+        )
+
+
+async def remove_runs(lanes: Lanes, run_ids: Collection[str]) -> int:
+    """Remove every entry of these runs; returns how many there were."""
+    removed, cursor, wanted = 0, "", set(run_ids)
+    while wanted:
+        refs, cursor = await lanes.scan(cursor, SCAN_LIMIT)
+        removed += await lanes.remove([ref.id for ref in refs if ref.run in wanted])
+        if not cursor:
+            break
+    return removed
