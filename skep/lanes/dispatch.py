@@ -19,7 +19,7 @@ from skep.lanes.ageing import Ages
 from skep.lanes.lane_check import LaneCheck, Page, remove_runs
 from skep.lanes.log import DispatchLog
 from skep.lanes.order import floor_lane
-from skep.lanes.plan import blocked, plan_dispatch
+from skep.lanes.plan import Shares, blocked, plan_dispatch
 from skep.lanes.scribe import Scribe
 from skep.model.block import BlockRef
 from skep.model.dispatch import DispatchReport, DispatchRow
@@ -97,6 +97,7 @@ class Dispatcher:
         #: A round by hand waits for the one that is under way.
         self._one_at_a_time = asyncio.Lock()
         self._turn = 0
+        self._shares = Shares()
         self._swept_at = -inf
         #: Whether the last dispatch was ours to do.
         self.in_turn = True
@@ -149,8 +150,8 @@ class Dispatcher:
                 await self.offer(packing.blocks)
                 took = self._clock.monotonic() - begun
                 rows += failed
-                rows += self._scribe.packed(packing.blocks, self._clock.now(), took)
-                self.log.note(rows)
+                rows += self._scribe.packed(packing.blocks, plans, self._clock.now(), took)
+                self.log.note(rows, self._scribe.numbers)
         except Unavailable as error:
             took = self._clock.monotonic() - begun
             self.log.note([self._scribe.failed(error.detail, self._clock.now(), took)])
@@ -179,6 +180,7 @@ class Dispatcher:
             self._turn,
             rounds=rounds,
             first=floor_lane(self._turn, self._settings.floor_every),
+            begun=self._shares if rounds is None else None,
         )
         waiting = blocked(backlog, room, plans)
         filled = {lane: self._limits[lane] - room[lane] for lane in Lane}

@@ -1,13 +1,15 @@
-"""The dispatch log: what was dispatched, summed up before it is written. Run by centers.
+"""The dispatch log: what was dispatched, round by round. Run by centers.
 
-A busy dispatcher makes dozens of rounds a second, so rows about the same run, lane and
-reason are added up for some seconds. A crash loses the sums of those seconds and nothing
-else: the requests themselves are in the store.
+A round of a job that found too little room goes on with the next dispatch. So rows about the
+same run, lane and reason are added up for some seconds, up to the number that a round takes;
+rows are written together. A crash loses those of some seconds and nothing else: the requests
+themselves are in the store.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from math import inf
 
 import msgspec
 
@@ -22,6 +24,8 @@ WRITE_EVERY = 30.0
 SUMS_LIMIT = 5000
 #: Rows that one call of `forget` deletes.
 FORGET_LIMIT = 10_000
+#: The newest rows that are kept, whatever their age.
+ROWS_KEPT = 1_000_000
 
 _Sum = tuple[str, str, str, str]
 
@@ -34,13 +38,20 @@ class DispatchLog:
         self._clock = clock
         self._kept = kept
         self._sums: dict[_Sum, DispatchRow] = {}
+        #: Rounds that are complete.
+        self._full: list[DispatchRow] = []
         self._written = float("-inf")
 
-    def note(self, rows: Iterable[DispatchRow]) -> None:
-        """Remember what happened; nothing is written yet."""
+    def note(self, rows: Iterable[DispatchRow], numbers: Mapping[str, int] | None = None) -> None:
+        """Remember what happened; nothing is written yet. `numbers`: what one round takes of
+        a run at most, and so the most that one row tells of it."""
+        most = numbers or {}
         for row in rows:
             key = (row.kind, row.run, row.lane, row.reason)
             known = self._sums.get(key)
+            if known is not None and known.size + row.size > most.get(row.run, inf):
+                self._full.append(known)
+                known = None
             self._sums[key] = row if known is None else _added(known, row)
 
     async def write_if_due(self) -> None:
@@ -48,25 +59,23 @@ class DispatchLog:
         if not self._sums:
             return
         waited = self._clock.monotonic() - self._written
-        if waited >= WRITE_EVERY or len(self._sums) >= SUMS_LIMIT:
+        if waited >= WRITE_EVERY or len(self._sums) + len(self._full) >= SUMS_LIMIT:
             await self.write()
 
     async def write(self) -> None:
         """Everything that is remembered; what cannot be written now is kept for later."""
-        rows, self._sums = list(self._sums.values()), {}
+        rows, self._full, self._sums = [*self._full, *self._sums.values()], [], {}
         self._written = self._clock.monotonic()
         try:
             await self._store.dispatches.add(rows)
         except Unavailable:
-            later = list(self._sums.values())
-            self._sums = {}
-            self.note([*rows, *later][:SUMS_LIMIT])
+            self._full = [*rows, *self._full][:SUMS_LIMIT]
             raise
 
     async def forget(self) -> None:
         """Delete what is older than it is kept."""
         oldest = self._clock.now() - self._kept
-        while await self._store.dispatches.forget(oldest, FORGET_LIMIT) == FORGET_LIMIT:
+        while await self._store.dispatches.forget(oldest, FORGET_LIMIT, ROWS_KEPT) == FORGET_LIMIT:
             pass
 
 

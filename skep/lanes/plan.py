@@ -1,8 +1,10 @@
 """What a dispatch takes from whom: jobs take turns, lanes have limits. Pure.
 
 One *round* takes at most its own number from each job, best lane first. The dispatcher works
-for ever, so it plans several rounds at a time, as they would follow one another, until the
-room of the lanes, the backlog or the limit is used up.
+continuously, so it plans several rounds at a time, as they would follow one another, until the
+room of the lanes, the backlog or the limit is used up. A round that found too little room goes
+on with the next dispatch (`Shares`), so that jobs share a lane by their numbers however small
+the room is that each dispatch finds.
 """
 
 from __future__ import annotations
@@ -17,6 +19,27 @@ from skep.store.facts import Backlog, PackPlan
 _Key = tuple[str, int]
 
 
+class Shares:
+    """What each job has got in the present round of each lane."""
+
+    def __init__(self) -> None:
+        self._spent: dict[Lane, Counter[str]] = {lane: Counter() for lane in Lane}
+
+    def left(self, entry: Backlog) -> int:
+        """What the job may still get in this round of the lane."""
+        return entry.dispatch - self._spent[lane_of(entry.priority)][_owner(entry)]
+
+    def spend(self, entry: Backlog, count: int) -> None:
+        self._spent[lane_of(entry.priority)][_owner(entry)] += count
+
+    def renew(self, waiting: Sequence[Backlog]) -> None:
+        """A lane's next round begins when every job that waits for it has got its number."""
+        for lane in Lane:
+            mine = [entry for entry in waiting if lane_of(entry.priority) is lane]
+            if mine and all(self.left(entry) <= 0 for entry in mine):
+                self._spent[lane].clear()
+
+
 def plan_dispatch(
     backlog: Sequence[Backlog],
     room: Mapping[Lane, int],
@@ -25,26 +48,33 @@ def plan_dispatch(
     *,
     rounds: int | None = None,
     first: Lane | None = None,
+    begun: Shares | None = None,
 ) -> list[PackPlan]:
     """At most `limit` requests, and no more than a lane has room for.
 
     In a lane another run begins at each `turn`. `first` names a lane that comes before the
-    better ones this time. Without `rounds` there are as many as there is room for.
+    better ones this time. Without `rounds` there are as many as there is room for. `begun` is
+    the round that the dispatch before left unfinished; it is carried on and changed.
     """
     order = STRICT if first is None else (first, *(lane for lane in STRICT if lane != first))
     waiting = [entry for lane in order for entry in _in_turn(backlog, lane, turn)]
     left = {lane: room.get(lane, 0) for lane in Lane}
     grants: Counter[_Key] = Counter()
+    by_round: list[Counter[_Key]] = []
     shares = _shares(backlog)
+    lanes = begun or Shares()
     while waiting and limit > 0 and (rounds is None or rounds > 0):
-        given = _round(waiting, left, limit, grants, shares)
+        waiting = [entry for entry in waiting if _may_get_more(entry, left, grants)]
+        lanes.renew(waiting)
+        given = _round(waiting, left, limit, grants, shares, lanes)
         limit -= sum(given.values())
+        by_round.append(given)
         waiting = [entry for entry in waiting if _may_get_more(entry, left, grants)]
         # Runs of one job share its number: who got nothing of it comes first now.
         waiting.sort(key=lambda entry: (order.index(lane_of(entry.priority)), given[_key(entry)]))
         rounds = None if rounds is None else rounds - 1
     return [
-        _plan(entry, grants[_key(entry)])
+        _plan(entry, grants[_key(entry)], [given[_key(entry)] for given in by_round])
         for lane in order
         for entry in _in_turn(backlog, lane, turn)
         if grants[_key(entry)]
@@ -77,17 +107,19 @@ def _round(
     limit: int,
     grants: Counter[_Key],
     shares: Mapping[_Key, int],
+    lanes: Shares,
 ) -> Counter[_Key]:
     """Give each job its share once; what each entry got."""
     spent: Counter[str] = Counter()
     given: Counter[_Key] = Counter()
     for entry in waiting:
-        key, lane, owner = _key(entry), lane_of(entry.priority), entry.job or entry.run
-        share = min(shares[key], entry.dispatch - spent[owner])
+        key, lane, owner = _key(entry), lane_of(entry.priority), _owner(entry)
+        share = min(shares[key], entry.dispatch - spent[owner], lanes.left(entry))
         grant = max(min(share, entry.waiting - grants[key], left[lane], limit), 0)
         given[key] = grant
         grants[key] += grant
         spent[owner] += grant
+        lanes.spend(entry, grant)
         left[lane] -= grant
         limit -= grant
     return given
@@ -101,9 +133,15 @@ def _key(entry: Backlog) -> _Key:
     return entry.run, entry.priority
 
 
-def _plan(entry: Backlog, grant: int) -> PackPlan:
+def _owner(entry: Backlog) -> str:
+    """Whose number counts."""
+    return entry.job or entry.run
+
+
+def _plan(entry: Backlog, grant: int, by_round: Sequence[int]) -> PackPlan:
     size, order = entry.block_size, entry.order
-    return PackPlan(entry.run, entry.priority, grant, size, order, entry.failed_only)
+    rounds = tuple(by_round) if len(by_round) > 1 else ()
+    return PackPlan(entry.run, entry.priority, grant, size, order, entry.failed_only, rounds)
 
 
 def blocked(

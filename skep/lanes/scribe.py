@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, zip_longest
 
 from skep.model.block import BlockRef
 from skep.model.dispatch import DispatchKind, DispatchReport, DispatchRow
@@ -18,10 +19,13 @@ class Scribe:
         self._center = center
         self._host = host
         self._jobs: dict[str, str] = {}
+        #: Of each run, what one round takes of its job.
+        self.numbers: dict[str, int] = {}
 
     def learn(self, backlog: Sequence[Backlog]) -> None:
         """The jobs of the runs that the coming rows are about."""
         self._jobs = {entry.run: entry.job for entry in backlog}
+        self.numbers = {entry.run: entry.dispatch for entry in backlog}
 
     def blocked(
         self, waiting: Sequence[tuple[str, Lane]], limits: Mapping[Lane, int], now: float
@@ -31,15 +35,21 @@ class Scribe:
             for run, lane in waiting
         ]
 
-    def packed(self, refs: Sequence[BlockRef], now: float, took: float) -> list[DispatchRow]:
-        """One row for each run and lane; the time of the round falls on each alike."""
-        sizes: Counter[tuple[str, Lane]] = Counter()
+    def packed(
+        self, refs: Sequence[BlockRef], plans: Sequence[PackPlan], now: float, took: float
+    ) -> list[DispatchRow]:
+        """One row for each round of each run and lane; the time falls on each run alike."""
+        made: dict[tuple[str, Lane], list[int]] = {}
         for ref in refs:
-            sizes[ref.run, ref.lane] += ref.size
-        blocks = Counter((ref.run, ref.lane) for ref in refs)
+            made.setdefault((ref.run, ref.lane), []).append(ref.size)
+        rounds: dict[tuple[str, Lane], list[int]] = {}
+        for plan in plans:
+            known = rounds.setdefault((plan.run, lane_of(plan.priority)), [])
+            known[:] = map(sum, zip_longest(known, plan.rounds or (plan.limit,), fillvalue=0))
         return [
-            self._row("success", now, run, lane, "packed", size, blocks[run, lane], took)
-            for (run, lane), size in sizes.items()
+            self._row("success", now, run, lane, "packed", size, count, took if first else 0.0)
+            for (run, lane), sizes in made.items()
+            for first, size, count in _by_round(sizes, rounds.get((run, lane), ()))
         ]
 
     def planned(self, plans: Sequence[PackPlan], now: float) -> list[DispatchRow]:
@@ -93,3 +103,16 @@ class Scribe:
             center=self._center,
             host=self._host,
         )
+
+
+def _by_round(sizes: Sequence[int], rounds: Sequence[int]) -> Iterator[tuple[bool, int, int]]:
+    """(is it the first, requests, blocks) of each round. A block may hold requests of two
+    rounds; it counts for the one in which it begins."""
+    begins = [0, *accumulate(sizes)][:-1]
+    done, whole = 0, sum(sizes)
+    for grant in (*rounds, whole):
+        size = min(grant, whole - done)
+        if size > 0:
+            count = sum(done <= begin < done + size for begin in begins)
+            yield done == 0, size, count
+        done += size

@@ -12,7 +12,7 @@ from skep.model.dispatch import DispatchRow
 
 
 class Dispatches(Protocol):
-    """The dispatch log, bounded by age."""
+    """The dispatch log, bounded by age and number."""
 
     async def add(self, rows: Sequence[DispatchRow]) -> None:
         """Keep rows in their order."""
@@ -22,5 +22,6 @@ class Dispatches(Protocol):
     ) -> list[DispatchRow]:
         """Newest first, with ids below `before`; of one run or kind when it is named."""
 
-    async def forget(self, before: float, limit: int) -> int:
-        """Delete up to `limit` rows that are older; returns how many."""
+    async def forget(self, before: float, limit: int, kept: int | None = None) -> int:
+        """Delete up to `limit` rows that are older, or beyond the `kept` newest; returns how
+        many."""

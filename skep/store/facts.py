@@ -45,6 +45,8 @@ class PackPlan(msgspec.Struct, frozen=True):
     block_size: int
     order: DispatchOrder = "priority"
     failed_only: bool = False
+    #: What each of several rounds gives of it; they add up to `limit`. () = there is one.
+    rounds: tuple[int, ...] = ()
 
 
 class Packing(msgspec.Struct, frozen=True):

@@ -281,6 +281,39 @@ async def test_what_was_packed_without_a_bus_is_in_no_lane_and_comes_back(ground
     assert wrong.reason == "it is away"
 
 
+async def test_each_round_of_continuous_dispatch_is_a_row_that_holds_the_number(
+    ground: Ground,
+) -> None:
+    """E10, D4: three thousand requests of one job fill the lane in thirty rounds."""
+    await new_run(ground.store, "r")
+    await ground.store.requests.accept("r", rows(3000), 0.0)
+    dispatcher = ground.dispatcher()
+    assert await dispatcher.dispatch() == 3000
+    await dispatcher.log.write()
+    found = await ground.store.dispatches.recent(100, kind="success")
+    assert [(line.size, line.blocks, line.rounds) for line in found] == [(100, 1, 1)] * 30
+
+
+async def test_two_jobs_that_wait_share_the_lane_by_their_numbers(ground: Ground) -> None:
+    """E10, D4: also when every dispatch finds room for a few requests only, as in normal work;
+    a row tells of no more than a round takes."""
+    numbers = {"small": 10, "large": 30}
+    for run, number in numbers.items():
+        await new_run(ground.store, run, dispatch=number, block_size=5)
+        await ground.store.requests.accept(run, [row(f"{run} {n}") for n in range(400)], 0.0)
+    await ground.store.database.write(lambda tx: tx.sql("UPDATE runs SET job = id"))
+    dispatcher = ground.dispatcher(low_limit=20)
+    taken: Counter[str] = Counter()
+    for _ in range(40):
+        await dispatcher.dispatch()
+        for ref in await ground.bus.lanes.pop((Lane.LOW,), ("",), 1):
+            taken[ref.run] += ref.size
+    assert abs(taken["large"] - 3 * taken["small"]) <= 40
+    await dispatcher.log.write()
+    for line in await ground.store.dispatches.recent(1000, kind="success"):
+        assert line.size <= numbers[line.run]
+
+
 async def test_the_log_keeps_its_sums_while_the_store_is_away(
     ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:

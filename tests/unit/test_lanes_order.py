@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from skep.lanes.ageing import Ages
 from skep.lanes.order import STRICT, floor_lane
-from skep.lanes.plan import blocked, plan_dispatch
+from skep.lanes.plan import Shares, blocked, plan_dispatch
 from skep.model.block import BlockRef
 from skep.model.dispatch import DispatchOrder
 from skep.model.lane import Lane, lane_of
@@ -229,3 +229,47 @@ def test_a_block_at_the_tail_for_too_long_goes_to_the_head() -> None:
     assert ages.too_old([behind], 119.0) == []
     assert ages.too_old([], 120.0) == []
     assert ages.too_old([behind], 130.0) == []
+
+
+@pytest.mark.parametrize("room", [1, 3, 7, 25, 100, 450])
+def test_jobs_share_a_lane_by_their_numbers_however_small_the_room_is(room: int) -> None:
+    """E10, D4: a round that finds too little room goes on with the next dispatch."""
+    numbers = {"one": 10, "two": 20, "five": 50}
+    backlog = [Backlog(run, 5, 10**6, 10, dispatch=number) for run, number in numbers.items()]
+    begun, got = Shares(), Counter[str]()
+    for turn in range(40 * 80 // room + 1):
+        for plan in plan_dispatch(backlog, {Lane.LOW: room}, 7000, turn, begun=begun):
+            got[plan.run] += plan.limit
+    for run, number in numbers.items():
+        assert abs(got[run] - sum(got.values()) * number / 80) <= number + room
+
+
+def test_a_busy_better_lane_does_not_disturb_the_shares_of_another() -> None:
+    """E10, D4: each lane has its own round."""
+    backlog = [Backlog("super", -1, 10**6, 10, dispatch=100)]
+    backlog += [Backlog(run, 5, 10**6, 10, dispatch=n) for run, n in (("one", 10), ("three", 30))]
+    begun, got = Shares(), Counter[str]()
+    for turn in range(400):
+        room = {Lane.SUPER: 150, Lane.LOW: 4}
+        for plan in plan_dispatch(backlog, room, 7000, turn, begun=begun):
+            got[plan.run] += plan.limit
+    assert got["super"] == 150 * 400
+    assert abs(got["three"] - 3 * got["one"]) <= 40
+
+
+def test_each_round_of_a_plan_holds_the_number() -> None:
+    """E10, D4: what one dispatch takes in several rounds, round by round."""
+    backlog = [
+        Backlog("r", 4, 250, 10),
+        Backlog("r", 5, 500, 10),
+        Backlog("s", 5, 120, 9, dispatch=40),
+    ]
+    plans = plan_dispatch(backlog, {Lane.LOW: 10_000}, 7000, 0)
+    assert {(plan.run, plan.priority): sum(plan.rounds) for plan in plans} == {
+        ("r", 4): 250,
+        ("r", 5): 500,
+        ("s", 5): 120,
+    }
+    of_r = zip(*(plan.rounds for plan in plans if plan.run == "r"), strict=True)
+    assert all(sum(both) <= 100 for both in of_r)
+    assert all(count <= 40 for plan in plans if plan.run == "s" for count in plan.rounds)

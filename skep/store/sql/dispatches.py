@@ -51,17 +51,27 @@ class SqlDispatches:
         rows = await self._database.read(lambda c: c.execute(query).mappings().all())
         return [DispatchRow(**row) for row in rows]
 
-    async def forget(self, before: float, limit: int) -> int:
+    async def forget(self, before: float, limit: int, kept: int | None = None) -> int:
         old = sa.select(dispatch_log.c.id).where(dispatch_log.c.at < before)
         old = old.order_by(dispatch_log.c.at).limit(limit)
 
         def work(tx: Tx) -> int:
-            ids = list(tx.execute(old).scalars())
+            ids = list(tx.execute(old).scalars()) or _beyond(tx, kept, limit)
             if ids:
                 tx.sql(f"DELETE FROM dispatch_log WHERE id IN ({id_list(ids)})")  # noqa: S608
             return len(ids)
 
         return await self._database.write(work)
+
+
+def _beyond(tx: Tx, kept: int | None, limit: int) -> list[int]:
+    """The oldest rows when there are more than are kept; ids without gaps are assumed, so that
+    nothing is counted."""
+    newest = tx.execute(sa.select(sa.func.max(dispatch_log.c.id))).scalar()
+    if kept is None or newest is None:
+        return []
+    query = sa.select(dispatch_log.c.id).where(dispatch_log.c.id <= newest - kept)
+    return list(tx.execute(query.order_by(dispatch_log.c.id).limit(limit)).scalars())
 
 
 def _kept(row: DispatchRow) -> dict[str, object]:
