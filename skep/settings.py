@@ -322,6 +322,19 @@ class JobsSettings(_Room, frozen=True):
     restart_cap: Annotated[
         float, Meta(gt=0, description="Longest wait before a crashed spider starts, in seconds.")
     ] = 60.0
+    deliver_wait: Annotated[
+        float,
+        Meta(ge=0, description="Seconds that an ended run stays open for a sink that is away."),
+    ] = 60.0
+    deliver_first: Annotated[
+        float, Meta(gt=0, description="Seconds before a failed delivery is retried; doubles.")
+    ] = 1.0
+    deliver_cap: Annotated[
+        float, Meta(gt=0, description="Longest wait before a delivery is retried, in seconds.")
+    ] = 60.0
+    deliveries_limit: Annotated[
+        int, Meta(ge=1, le=10_000, description="Most sinks that it delivers to at a time.")
+    ] = 256
     end_seconds: Annotated[
         float, Meta(ge=0, description="A spider that is paused or stopped has so long to end.")
     ] = 10.0

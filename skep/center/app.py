@@ -24,6 +24,7 @@ from skep.bus.registry import open_bus
 from skep.center.api import (
     agents,
     apps,
+    deliveries,
     dispatches,
     driver,
     failures,
@@ -83,6 +84,7 @@ def api_table() -> tuple[Endpoint, ...]:
         *queue.ENDPOINTS,
         *driver.ENDPOINTS,
         *runs.ENDPOINTS,
+        *deliveries.ENDPOINTS,
         *generators.ENDPOINTS,
         *apps.ENDPOINTS,
         *jobs.ENDPOINTS,
@@ -167,6 +169,7 @@ class Center:
         closing.push_async_callback(services.bus.close)
         await start.ready("bus", services.bus.open)
         await start.ready("store", self._reconcile)
+        closing.push_async_callback(services.jobs.deliverer.stop)
         closing.push_async_callback(services.jobs.keeper.stop)
         closing.push_async_callback(self._loops.stop)
         self._loops.start()

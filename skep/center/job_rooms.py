@@ -20,6 +20,7 @@ from skep.jobs.app_packer import Packer
 from skep.jobs.app_places import Places
 from skep.jobs.book import JobBook
 from skep.jobs.definition import Checker
+from skep.jobs.delivery import Deliverer
 from skep.jobs.feeding import Feeder
 from skep.jobs.fires import Firing
 from skep.jobs.generator_box import Boxes
@@ -48,6 +49,7 @@ class JobRooms:
     scheduler: StoreScheduler
     firing: Firing
     feeder: Feeder
+    deliverer: Deliverer
 
 
 def build_jobs(
@@ -77,6 +79,7 @@ def build_jobs(
     packer = Packer(store, folder, jobs.package_bytes, GitPacker(egress, os.environ), clock)
     places = Places(store, placement.roster, placement.placer, placement.allocator, clock, rng)
     apps = AppKeeper(jobs, store, intake, places, packer, tell, clock)
+    deliverer = Deliverer(name, jobs, store, data, limits, clock, rng)
     keeper = Keeper(
         name,
         settings.jobs,
@@ -88,8 +91,7 @@ def build_jobs(
         Spawner(folder, data, os.environ),
         DriverPasses(auth, store),
         apps,
-        data,
-        limits,
+        deliverer,
         clock,
         rng,
     )
@@ -97,4 +99,4 @@ def build_jobs(
     trials = Trials(sources, validator, clock)
     book = JobBook(store, checker, scheduler, clock, trials, jobs.test_seconds)
     firing = Firing(store.fires, starts, clock, name)
-    return JobRooms(book, starts, keeper, scheduler, firing, feeder)
+    return JobRooms(book, starts, keeper, scheduler, firing, feeder, deliverer)

@@ -60,6 +60,7 @@ class Loops:
             ("roster", self._every(settings.center.roster_every, self._roster)),
             ("housekeeping", self._every(HOUSEKEEPING_EVERY, self._housekeeping)),
             ("jobs", self._jobs),
+            ("deliveries", self._deliveries),
             ("schedules", self._every(settings.jobs.schedule_every, self._fire)),
             ("disk", self._every(DISK_EVERY, self._services.disk.look)),
             ("retention", self._retention),
@@ -182,6 +183,11 @@ class Loops:
         keeper = self._services.jobs.keeper
         await keeper.step()
         await keeper.nudge.wait(self._services.settings.jobs.keep_every)
+
+    async def _deliveries(self) -> None:
+        deliverer = self._services.jobs.deliverer
+        await deliverer.step()
+        await deliverer.nudge.wait(self._services.settings.jobs.keep_every)
 
     async def _fire(self) -> None:
         await self._services.jobs.firing.step()

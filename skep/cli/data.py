@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from skep.cli import deliveries
 from skep.cli.exits import Exit
 from skep.cli.output import say
 from skep.cli.reach import Reach, reaches_center, run_path
@@ -30,6 +31,16 @@ STDOUT = "-"
 @click.group("data")
 def command() -> None:
     """Take items and pages out of a run."""
+
+
+for part in (
+    deliveries.deliveries,
+    deliveries.retry,
+    deliveries.give_up,
+    deliveries.rejected,
+    deliveries.resend,
+):
+    command.add_command(part)
 
 
 @command.command("export")

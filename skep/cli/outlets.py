@@ -22,6 +22,7 @@ from skep.cli.reach import run_path
 from skep.errors import ConfigurationError, SkepError, UnknownRun
 from skep.runtime.backoff import Backoff
 from skep.streams.ports import Record, Refused
+from skep.streams.position import PositionFile
 from skep.streams.pump import SinkPump
 from skep.streams.registry import ONCE, kind_of, open_sink
 
@@ -115,13 +116,13 @@ class Outlets:
             self._pumps.append(pump)
             self._tasks.append(asyncio.create_task(self._carry(pump, outlet)))
 
-    def _memory(self, url: str) -> Path | None:
+    def _memory(self, url: str) -> PositionFile | None:
         if kind_of(url).promise == ONCE:
             return None
         folder = self._folder / "outputs"
         folder.mkdir(parents=True, exist_ok=True)
         digest = blake2b(url.encode(), digest_size=8).hexdigest()
-        return folder / f"{self._run}-{digest}.position"
+        return PositionFile(folder / f"{self._run}-{digest}.position")
 
     async def finish(self) -> None:
         """Everything that the run has is in the sinks, or `problem` says why not."""

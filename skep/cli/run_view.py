@@ -39,6 +39,7 @@ def in_words(view: dict[str, Any], now: float) -> str:
         f"failures  {_counts(figures['failures'])}",
         f"agents    {_counts(figures['agents'])}",
     ]
+    lines += [f"sink      {_sink(line)}" for line in view.get("deliveries", ())]
     if view["unaccounted"]:
         lines.append(f"UNACCOUNTED {view['unaccounted']}")
     return "\n".join(lines)
@@ -46,6 +47,13 @@ def in_words(view: dict[str, Any], now: float) -> str:
 
 def _chosen(seats: list[dict[str, Any]]) -> str:
     return ", ".join(f"{seat['agent']} ({seat['state']})" for seat in seats)
+
+
+def _sink(line: dict[str, Any]) -> str:
+    rejected = f", {line['rejected']:,} rejected" if line["rejected"] else ""
+    error = f"; last error: {line['error']}" if line["error"] else ""
+    counts = f"{line['delivered']:,} delivered, {line['pending']:,} pending{rejected}"
+    return f"{line['place']}: {line['state'].replace('_', ' ')}, {counts}{error}"
 
 
 def _counts(counts: dict[str, int]) -> str:

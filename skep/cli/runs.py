@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from skep.cli import steering
+from skep.cli.deliveries import pending_in_words
 from skep.cli.options import json_option
 from skep.cli.output import age, show, show_json, table
 from skep.cli.reach import Reach, reaches_center, run_path
@@ -55,7 +56,14 @@ async def read_runs(client: CenterClient, limit: int) -> list[dict[str, Any]]:
 async def _view(client: CenterClient, run: str) -> dict[str, Any]:
     """A run with its ledger, and what it waits for."""
     view: dict[str, Any] = await client.call("GET", run_path(run), None, dict)
-    return {**view, "waits_for": await waits_for(client, view["run"])}
+    waits = await waits_for(client, view["run"])
+    return {**view, "waits_for": waits or _undelivered(view)}
+
+
+def _undelivered(view: dict[str, Any]) -> str:
+    """Of a run that has ended: what its sinks do not have yet."""
+    ended = view["run"]["state"] in {"finished", "cancelled"}
+    return pending_in_words(view.get("deliveries", [])) if ended else ""
 
 
 def runs_table(views: list[dict[str, Any]]) -> str:

@@ -253,6 +253,8 @@ def _something_to_do(document: Mapping[str, Any], faults: list[Fault]) -> None:
     requested = document.get("requests") or document.get("generators")
     if document.get("app") is not None:
         return
+    if document.get("sinks") and not document.get("spider"):
+        faults.append(Fault("sinks", "take items of a spider, and this job has no spider"))
     if document.get("spider") and requested:
         faults.append(Fault("spider", "a job has a spider, or requests and generators, not both"))
     if not document.get("spider") and not requested:

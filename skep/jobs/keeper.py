@@ -13,16 +13,15 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple, Protocol
 
 from skep.errors import ConfigurationError, Conflict, InvalidInput, LostLease, SkepError
 from skep.jobs.app_keeper import AppKeeper
 from skep.jobs.book import Scheduler
+from skep.jobs.delivery import Deliverer
 from skep.jobs.feeding import Feeder
 from skep.jobs.intake import Intake
-from skep.jobs.outflow import Outflow
 from skep.jobs.second_chance import SecondChances
 from skep.jobs.spider_process import Spawner, SpiderOrder, SpiderProcess
 from skep.jobs.starts import ENDED, JobStarts
@@ -34,7 +33,6 @@ from skep.runtime.bell import Nudge
 from skep.runtime.clock import Clock
 from skep.settings import JobsSettings
 from skep.store.ports import Store
-from skep.streams.host_rules import JobLimits
 
 log = logging.getLogger("skep.jobs")
 
@@ -82,8 +80,7 @@ class Keeper:
         spawner: Spawner,
         passes: Passes,
         apps: AppKeeper,
-        data: Path,
-        limits: JobLimits,
+        deliverer: Deliverer,
         clock: Clock,
         rng: Random,
     ) -> None:
@@ -97,8 +94,7 @@ class Keeper:
         self._scheduler = scheduler
         self._spawner = spawner
         self._passes = passes
-        self._data = data
-        self._limits = limits
+        self._deliverer = deliverer
         self._clock = clock
         self._rng = rng
         self._restart = Backoff(first=settings.restart_first, cap=settings.restart_cap)
@@ -178,33 +174,24 @@ class Keeper:
         if not await self._store.job_runs.note(held.proof, **facts):
             raise LostLease(f"run {held.run} is not held by center {self._center} any more")
 
-    def _outflow(self, held: JobRun) -> Outflow:
-        memory, chosen = self._data / "outputs", self._settings.outputs
-        outputs = Path(chosen).absolute() if chosen else self._data / "items"
-        around = memory, outputs, self._limits
-        return Outflow(held.run, held.job, self._store, *around, self._clock, self._rng)
-
     async def _see_to(self, held: JobRun) -> None:
         if not held.fed:
             await self._starts.prepare(held)
         job = (await self._store.jobs.revision(held.job, held.revision)).job
-        outflow = self._outflow(held)
-        try:
-            outflow.start(job.sinks if job.spider else ())
-            if job.app is not None:
-                look, rest = partial(self._state, held, job), self._pokes[held.run].wait
-                run, said = await self._apps.follow(held, job.app, look, rest)
-            elif job.spider is None:
-                run, said = await self._follow(held, job)
-            else:
-                run, said = await self._drive(held, job, job.spider)
-            if run.state in ENDED:
-                await outflow.finish()
-                await self._close(held, run, said, counted=job.app is None)
-            else:
-                await self._store.job_runs.release(self._center, held.proof)
-        finally:
-            await outflow.close()
+        await self._deliverer.open(held, job.sinks if job.spider else ())
+        if job.app is not None:
+            look, rest = partial(self._state, held, job), self._pokes[held.run].wait
+            run, said = await self._apps.follow(held, job.app, look, rest)
+        elif job.spider is None:
+            run, said = await self._follow(held, job)
+        else:
+            run, said = await self._drive(held, job, job.spider)
+        if run.state in ENDED:
+            left = await self._deliverer.settle(held) if job.sinks else ""
+            said = "; ".join(filter(None, [said, left]))
+            await self._close(held, run, said, counted=job.app is None)
+        else:
+            await self._store.job_runs.release(self._center, held.proof)
 
     async def _close(self, held: JobRun, run: Run, said: str, *, counted: bool = True) -> None:
         ledger = await self._store.ledgers.read(run.id)

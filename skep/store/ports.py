@@ -22,6 +22,7 @@ from skep.model.manners import Manners
 from skep.model.run import Run, RunSettings
 from skep.model.states import RunState
 from skep.store.app_ports import Apps, Packages
+from skep.store.delivery_ports import Deliveries
 from skep.store.dispatch_ports import Dispatches
 from skep.store.facts import (
     Accepted,
@@ -358,6 +359,8 @@ class Store(Protocol):
     def dispatches(self) -> Dispatches: ...
     @property
     def job_runs(self) -> JobRuns: ...
+    @property
+    def deliveries(self) -> Deliveries: ...
     @property
     def generations(self) -> Generations: ...
     @property

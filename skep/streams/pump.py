@@ -3,7 +3,7 @@
 Run by a center for the items of a run, and by pipelines. Its laws: no record is skipped,
 none is told before an earlier one, a refused one is buried before the position moves past
 it. What may happen twice after a crash: a dead letter, and records of sinks that cannot
-keep their position. It never gives up on a sink that is away; somebody must stop it.
+keep their position. Without a number of tries it never gives up on a sink that is away.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import asyncio
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
@@ -21,8 +20,9 @@ import msgspec
 from skep.errors import ConfigurationError, Unavailable
 from skep.runtime.backoff import Backoff
 from skep.runtime.clock import Clock
+from skep.runtime.repeats import Repeats
 from skep.streams.ports import Record, Refused, Sink
-from skep.streams.position import Remembered, read_state, replace_state
+from skep.streams.position import Positions
 
 Read = Callable[[int, int], Awaitable[Sequence[Record]]]
 Dead = Callable[[Refused], Awaitable[None]]
@@ -30,6 +30,8 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 REASON_SHOWN = 500
+#: Seconds between two log lines about a sink that stays away.
+SAY_EVERY = 60.0
 
 
 class Counts(msgspec.Struct):
@@ -56,14 +58,19 @@ class SinkPump:
         *,
         dead: Dead,
         batch: int = 500,
-        memory: Path | None = None,
+        memory: Positions | None = None,
         idle: float = 1.0,
         backoff: Backoff | None = None,
+        tries: int | None = None,
     ) -> None:
+        """`memory`: where the position is kept beside the sink. `tries`: of one call, before
+        its Unavailable ends the pump; None = without end."""
         self._sink, self._read, self._dead = sink, read, dead
         self._clock, self._rng = clock, rng
         self._batch, self._memory, self._idle = batch, memory, idle
         self._backoff = backoff or Backoff(first=0.2, cap=30.0)
+        self._tries = tries
+        self._complaints = Repeats(clock, SAY_EVERY)
         self._stop = asyncio.Event()
         self._wake = asyncio.Event()
         self._is_open = False
@@ -81,8 +88,8 @@ class SinkPump:
     async def run_until(self, done: Callable[[], bool]) -> bool:
         """Work until `done()` and nothing is left to read; False when it was stopped first.
 
-        Raises ConfigurationError for a sink that will not get better. Opens the sink and
-        leaves it open: `close` it afterwards.
+        Raises ConfigurationError for a sink that will not get better, and Unavailable when
+        its tries are used up. Opens the sink and leaves it open: `close` it afterwards.
         """
         try:
             await self._open()
@@ -92,7 +99,8 @@ class SinkPump:
                     continue
                 if last:
                     return True
-                await self._rest()
+                if not done():  # else it came true while nothing was left: one more look
+                    await self._rest()
         except Stopped:
             pass
         return False
@@ -107,8 +115,8 @@ class SinkPump:
         if self._is_open:
             return
         kept = await self._patiently(self._sink.open)
-        known = read_state(self._memory, Remembered) if self._memory else None
-        self.position = max(kept, known.position if known else 0)
+        known = await self._patiently(self._memory.load) if self._memory else 0
+        self.position = max(kept, known)
         self._is_open = True
 
     async def _step(self) -> bool:
@@ -152,7 +160,7 @@ class SinkPump:
         """(the refused, whether the batch is bad for a reason that names no record)."""
         try:
             return await self._patiently(lambda: self._sink.write(part)), False
-        except (ConfigurationError, Stopped):
+        except (ConfigurationError, Stopped, Unavailable):
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, one record must not stop all
             reason = f"{type(error).__name__}: {error}"[:REASON_SHOWN]
@@ -168,8 +176,7 @@ class SinkPump:
         if position <= self.position:
             return
         if self._memory is not None:
-            save = functools.partial(asyncio.to_thread, _save, self._memory, position)
-            await self._patiently(save)
+            await self._patiently(functools.partial(self._memory.save, position))
         self.position = position
 
     # -- waiting
@@ -178,15 +185,27 @@ class SinkPump:
         attempt = 0
         while True:
             try:
-                return await call()
+                answer = await call()
             except Unavailable as error:
                 attempt += 1
                 self.counts.retries += 1
-                delay = self._backoff.delay(attempt, self._rng)
-                log.warning("again in %.1f s: %s", delay, error.detail)
-                await self._wait(delay, self._stop)
-                if self._stop.is_set():
-                    raise Stopped from error
+                if self._tries is not None and attempt >= self._tries:
+                    raise
+                await self._complain(error, attempt)
+            else:
+                if attempt and self._complaints.over():
+                    log.warning("sink %s answers again", self._sink.describe())
+                return answer
+
+    async def _complain(self, error: Unavailable, attempt: int) -> None:
+        """One line at once, then one a minute; and the pause before the next try."""
+        delay = self._backoff.delay(attempt, self._rng)
+        if self._tries is None and (times := self._complaints.due()):
+            since = f" ({times} failed tries since the last line)" if times > 1 else ""
+            log.warning("retrying until it answers: %s%s", error.detail, since)
+        await self._wait(delay, self._stop)
+        if self._stop.is_set():
+            raise Stopped from error
 
     async def _rest(self) -> None:
         await self._wait(self._idle, self._stop, self._wake)
@@ -201,10 +220,3 @@ class SinkPump:
             for wait in waits:
                 wait.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
-
-
-def _save(file: Path, position: int) -> None:
-    try:
-        replace_state(file, Remembered(position))
-    except OSError as error:
-        raise Unavailable(f"cannot remember the position in {file}: {error.strerror}") from error

@@ -22,6 +22,7 @@ from redis import Redis
 from skep.runtime.backoff import Backoff
 from skep.runtime.clock import SystemClock
 from skep.streams.ports import Record, Refused
+from skep.streams.position import PositionFile
 from skep.streams.pump import SinkPump
 from skep.streams.registry import open_sink
 from skep.testing import servers
@@ -132,7 +133,7 @@ async def pump_through_an_outage(server: servers.Server, url: str, memory: Path 
         Random(1),
         dead=no_dead,
         batch=10,
-        memory=memory,
+        memory=PositionFile(memory) if memory else None,
         backoff=Backoff(first=0.02, cap=0.1),
     )
     running = asyncio.create_task(pump.run_until(lambda: True))

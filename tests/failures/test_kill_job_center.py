@@ -45,11 +45,11 @@ class Ground:
         self.client = client
         self.site = site
 
-    async def crawl(self) -> str:
+    async def crawl(self, **more: Any) -> str:
         """Keep the job and start its run."""
         arguments = {"start_urls": f"{self.site.url}/"}
         spider = {"path": "demo_pages.py", "arguments": arguments}
-        await self.client.call("PUT", "/api/v1/jobs/crawl", {"spider": spider}, dict)
+        await self.client.call("PUT", "/api/v1/jobs/crawl", {"spider": spider, **more}, dict)
         started = await self.client.call("POST", "/api/v1/jobs/crawl/run", None, dict)
         run: str = started["run"]
         return run

@@ -185,7 +185,7 @@ async def test_a_job_that_is_off_or_deleted_does_not_run(center: RunningCenter) 
 async def test_viewers_see_no_passwords(center: RunningCenter) -> None:
     settings = {"cookie": "key=s3cret", "headers": {"Authorization": "s3cret", "X-A": "b"}}
     sinks = ["postgresql://user:s3cret@db/x?table=t"]
-    await applied(center, "j", requests=["http://a/"], settings=settings, sinks=sinks)
+    await applied(center, "j", spider="demo_pages.py", settings=settings, sinks=sinks)
     viewer = await center.caller(Role.VIEWER)
     for path in ("/api/v1/jobs/j", "/api/v1/jobs"):
         assert b"s3cret" in (await center.admin.get(path)).content

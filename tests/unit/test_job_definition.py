@@ -92,6 +92,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+#: A job of a spider instead of requests.
+CRAWL: dict[str, Any] = {"requests": [], "spider": "package.module:Crawl"}
+
+
 @pytest.mark.parametrize("what", WRONG)
 def test_it_is_refused_and_its_path_is_told(what: str) -> None:
     """D1: schema, Python and shell syntax, cron line, unknown kinds."""
@@ -133,9 +137,12 @@ def test_a_misspelt_field_is_offered_the_right_one() -> None:
 
 
 def test_short_forms_mean_the_long_ones() -> None:
-    short = good(downloader="http", schedule="@daily", sinks=["jsonl:a.jsonl"])
+    short = good(**CRAWL, downloader="http", schedule="@daily", sinks=["jsonl:a.jsonl"])
     long = good(
-        downloader={"kind": "http"}, schedule={"cron": "@daily"}, sinks=[{"url": "jsonl:a.jsonl"}]
+        **CRAWL,
+        downloader={"kind": "http"},
+        schedule={"cron": "@daily"},
+        sinks=[{"url": "jsonl:a.jsonl"}],
     )
     assert short == long
     assert bytes_of(short) == bytes_of(long)
@@ -228,8 +235,16 @@ def test_the_difference_of_two_jobs() -> None:
     assert difference(before, before, ("a", "b")) == ""
 
 
+def test_sinks_need_a_spider() -> None:
+    """E6: a job without a spider has no items; its sinks are refused, not ignored."""
+    assert "no spider" in faults(sinks=["jsonl:s.jsonl"])["sinks"]
+    app = {"requests": [], "app": {"command": ["true"]}}
+    assert "application" in faults(**app, sinks=["jsonl:s.jsonl"])["sinks"]
+
+
 def test_what_is_secret_is_hidden() -> None:
     job = good(
+        **CRAWL,
         settings={
             "cookie": "s3cret",
             "proxy": "http://u:s3cret@p/",

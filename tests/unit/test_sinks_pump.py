@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from skep.errors import ConfigurationError, Unavailable
 from skep.streams.ports import Record, Refused
+from skep.streams.position import PositionFile
 from skep.streams.pump import SinkPump
 from skep.testing.clock import ManualClock
 
@@ -192,7 +193,7 @@ async def test_the_position_is_remembered_for_a_sink_that_cannot(
     memory = tmp_path / "position"
     for count in (5, 9):
         sink = ScriptedSink()
-        pump, _ = make_pump(sink, Source(count), clock, memory=memory, batch=2)
+        pump, _ = make_pump(sink, Source(count), clock, memory=PositionFile(memory), batch=2)
         await pump.run_until(lambda: True)
         assert json.loads(memory.read_text()) == {"position": count}
     assert sink.kept == [6, 7, 8, 9]
@@ -203,7 +204,7 @@ async def test_a_memory_that_is_not_ours_is_not_overwritten(
 ) -> None:
     memory = tmp_path / "notes.txt"
     memory.write_text("milk, bread")
-    pump, _ = make_pump(ScriptedSink(), Source(1), clock, memory=memory)
+    pump, _ = make_pump(ScriptedSink(), Source(1), clock, memory=PositionFile(memory))
     with pytest.raises(ConfigurationError, match="not a position"):
         await pump.run_until(lambda: True)
     assert memory.read_text() == "milk, bread"

@@ -11,6 +11,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from skep.center.api.deliveries import DeliveryLine, line_of
 from skep.center.api.names import RUN_NAMES, run_name
 from skep.center.api.placement import SeatLine, seats_of
 from skep.center.auth import Role
@@ -64,6 +65,8 @@ class RunView(msgspec.Struct):
     figures: RunFigures
     #: The agents that were chosen for it; none when anybody may work for it.
     chosen: list[SeatLine] = msgspec.field(default_factory=list)
+    #: How far the sinks of its job are with its items.
+    deliveries: list[DeliveryLine] = msgspec.field(default_factory=list)
 
 
 class Waiting(msgspec.Struct):
@@ -139,7 +142,15 @@ async def restart(call: Call) -> Steered:
 
 async def _steered(call: Call, run: Run, reached: list[Reached]) -> Steered:
     view = await _view(call, run)
-    return Steered(view.run, view.ledger, view.unaccounted, view.figures, view.chosen, reached)
+    return Steered(
+        view.run,
+        view.ledger,
+        view.unaccounted,
+        view.figures,
+        view.chosen,
+        view.deliveries,
+        reached,
+    )
 
 
 async def revive(call: Call) -> Revived:
@@ -155,7 +166,8 @@ async def _view(call: Call, run: Run) -> RunView:
     figures = await services.store.figures.read(run.id, services.clock.now())
     ledger = await services.store.ledgers.read(run.id)
     seats = await seats_of(call, run)
-    return RunView(without_secrets(run), ledger, ledger.unaccounted, figures, seats)
+    sinks = [line_of(view) for view in await services.store.deliveries.of(run.id)]
+    return RunView(without_secrets(run), ledger, ledger.unaccounted, figures, seats, sinks)
 
 
 ENDPOINTS = (

@@ -16,6 +16,7 @@ from skep.store.keep_facts import DeletionSum, EndedRun, KeepKind, SegmentRow
 from skep.store.sql.apps_log import forget_logs, log_bytes
 from skep.store.sql.conditions import ENDED_BLOCKS
 from skep.store.sql.database import ACCEPTED, Database, Tx
+from skep.store.sql.deliveries import open_delivery
 from skep.store.sql.dialect import id_list
 from skep.store.sql.forget import forget_requests
 from skep.store.sql.record_tables import deletions, segment_runs
@@ -45,6 +46,7 @@ class SqlKeeping:
         query = (
             sa.select(runs.c.no, runs.c.id, runs.c.job, _ended_at, _volume(kind))
             .where(runs.c.state.in_(_ENDED), _ended_at < before, later, ~_deleted(kind))
+            .where(*_delivered(kind))
             .order_by(_ended_at, runs.c.no)
             .limit(limit)
         )
@@ -60,6 +62,8 @@ class SqlKeeping:
         def work(tx: Tx) -> tuple[int, bool]:
             held = hold_runs(tx, [run])
             if run not in held or not held[run].ended or _has_open(tx, run):
+                return 0, True
+            if kind == "rows" and _undelivered(tx, held[run].id):
                 return 0, True
             count, done = _ONE_BATCH[kind](tx, run, limit)
             _note(tx, run, kind, now, count, done)
@@ -99,6 +103,15 @@ class SqlKeeping:
 def _deleted(kind: KeepKind) -> sa.ColumnElement[bool]:
     same = sa.and_(deletions.c.run == runs.c.no, deletions.c.kind == kind)
     return sa.exists().where(same, deletions.c.done == 1).correlate(runs)
+
+
+def _delivered(kind: KeepKind) -> list[sa.ColumnElement[bool]]:
+    """Items that a sink does not have yet are not deleted, however old they are."""
+    return [~open_delivery(runs.c.id).correlate(runs)] if kind == "rows" else []
+
+
+def _undelivered(tx: Tx, run: str) -> bool:
+    return bool(tx.execute(sa.select(open_delivery(sa.literal(run)))).scalar())
 
 
 def _volume(kind: KeepKind) -> Any:

@@ -15,6 +15,7 @@ from skep.store.sql.allocations import SqlAllocations
 from skep.store.sql.apps import SqlApps
 from skep.store.sql.blocks import SqlBlocks
 from skep.store.sql.database import PATIENCE, Database
+from skep.store.sql.deliveries import SqlDeliveries
 from skep.store.sql.desk import SqlAlerts, SqlSegments
 from skep.store.sql.dialect import dialect_for
 from skep.store.sql.dispatches import SqlDispatches
@@ -71,6 +72,7 @@ class SqlStore:
         self.waits = SqlWaits(self.database)
         self.jobs = SqlJobs(self.database)
         self.job_runs = SqlJobRuns(self.database)
+        self.deliveries = SqlDeliveries(self.database)
         self.fires = SqlFires(self.database)
         self.generations = SqlGenerations(self.database)
         self.dispatches = SqlDispatches(self.database)

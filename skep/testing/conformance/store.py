@@ -19,6 +19,7 @@ from skep.testing.conformance.store_blocks import (
     ReapPromises,
     SettlePromises,
 )
+from skep.testing.conformance.store_deliveries import DeliveryPromises
 from skep.testing.conformance.store_desk import AgentPromises, DeskPromises
 from skep.testing.conformance.store_endings import (
     AnswerPromises,
@@ -77,6 +78,7 @@ class StoreConformance(
     DeskPromises,
     JobPromises,
     JobRunPromises,
+    DeliveryPromises,
     GeneratorPromises,
     AppPromises,
     AppLogPromises,
