@@ -123,6 +123,9 @@ class ArchiveSettings(_Room, frozen=True):
         str, Meta(description="A folder or s3://BUCKET/FOLDER?endpoint=URL; empty: DATA/archive.")
     ] = ""
     secret: Annotated[str, Meta(description="S3's KEY:SECRET: a file's name in DATA/secrets.")] = ""
+    allow_empty_store: Annotated[
+        bool, Meta(description="Start with an empty store beside segments of this center.")
+    ] = False
     segment_bytes: Annotated[
         int, Meta(gt=0, description="A larger segment is closed, in bytes; S3: 64 MiB at most.")
     ] = 256 * 2**20

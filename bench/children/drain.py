@@ -17,7 +17,7 @@ import uvloop
 from bench.enqueue import urls
 from bench.figures import check
 from bench.stopwatch import Stopwatch
-from skep.archive.ports import CommittedEnd, Place
+from skep.archive.ports import CommittedEnd, Place, SetAside
 from skep.bus.registry import open_bus
 from skep.center.services import Services, build
 from skep.jobs.intake import NewRun
@@ -37,7 +37,12 @@ _works = msgspec.msgpack.Decoder(list[Work])
 class Untouched:
     """An archive for outcomes without bytes: any use of it is a fault of the bench."""
 
-    async def open(self, _committed_end: CommittedEnd) -> None:
+    async def open(
+        self,
+        committed_end: CommittedEnd,  # noqa: ARG002
+        *,
+        store_is_empty: bool = False,  # noqa: ARG002
+    ) -> list[SetAside]:
         raise AssertionError("the archive was opened")
 
     async def append(self, _blobs: Sequence[bytes]) -> list[Place]:

@@ -19,8 +19,14 @@ from threading import Thread
 from typing import NamedTuple
 
 from skep.archive.frames import FrameMaker
-from skep.archive.ports import CommittedEnd, Place
-from skep.archive.segments import SegmentWriter, delete_segment, is_segment
+from skep.archive.ports import CommittedEnd, Place, SetAside
+from skep.archive.segments import (
+    SegmentWriter,
+    delete_segment,
+    empty_store,
+    is_segment,
+    segment_name,
+)
 from skep.errors import ArchiveDown, ConfigurationError, NotFound, Unavailable
 from skep.runtime.clock import SystemClock
 
@@ -58,11 +64,15 @@ class FolderArchive:
         self._thread: Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    async def open(self, committed_end: CommittedEnd) -> None:
-        """Lock, cut the newest segment to what was committed, start the thread."""
+    async def open(
+        self, committed_end: CommittedEnd, *, store_is_empty: bool = False
+    ) -> list[SetAside]:
+        """Lock, set aside what the store does not know, start the thread."""
         await asyncio.to_thread(self._segments.lock)
         try:
-            await self._resume(committed_end)
+            if store_is_empty:
+                self._refuse_segments()
+            unknown = await self._resume(committed_end)
         except OSError as error:
             self._segments.close()
             raise ConfigurationError(f"the archive {self._folder}: {error}") from error
@@ -72,17 +82,35 @@ class FolderArchive:
         self._loop = asyncio.get_running_loop()
         self._thread = Thread(target=self._write_groups, name="skep-archive", daemon=True)
         self._thread.start()
+        return unknown
 
-    async def _resume(self, committed_end: CommittedEnd) -> None:
+    def _refuse_segments(self) -> None:
+        numbers = self._segments.numbers()
+        if numbers:
+            raise empty_store(self._writer, len(numbers), self.describe())
+
+    async def _resume(self, committed_end: CommittedEnd) -> list[SetAside]:
         newest, following = await asyncio.to_thread(self._segments.newest)
         if await committed_end(following):
             raise ConfigurationError(
                 f"{self._folder / following} is missing, but its bytes were committed: is "
                 "this the right archive folder, and is it mounted?"
             )
-        if newest:
-            committed = await committed_end(newest)
-            await asyncio.to_thread(self._segments.resume, newest, committed)
+        if not newest:
+            return []
+        unknown = await self._unknown_segments(newest, committed_end)
+        committed = await committed_end(newest)
+        kept = await asyncio.to_thread(self._segments.resume, newest, committed)
+        return [*unknown, kept] if kept else unknown
+
+    async def _unknown_segments(self, newest: str, committed_end: CommittedEnd) -> list[SetAside]:
+        """Older segments into which no row points. They stay where they are."""
+        names = [segment_name(self._writer, number) for number in self._segments.numbers()]
+        return [
+            SetAside(name, self._segments.size_of(name))
+            for name in names
+            if name != newest and not await committed_end(name)
+        ]
 
     async def append(self, blobs: Sequence[bytes]) -> list[Place]:
         """Put and sync; the places are in the order of the blobs."""

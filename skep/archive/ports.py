@@ -2,7 +2,7 @@
 
 The order that makes it safe: frames are appended and synced *before* the rows that point
 at them are committed, so a row never lacks its bytes. A crash in between leaves bytes that
-no row knows; they are cut off at the next start.
+no row knows; the next start sets them aside in a segment of their own.
 """
 
 from __future__ import annotations
@@ -20,6 +20,13 @@ class Place(msgspec.Struct, frozen=True):
     offset: int
 
 
+class SetAside(msgspec.Struct, frozen=True):
+    """Bytes of whole records in an archive segment that the store does not know."""
+
+    segment: str
+    size: int
+
+
 #: Asks the store for the end of the committed bytes of a segment.
 CommittedEnd = Callable[[str], Awaitable[int]]
 
@@ -27,8 +34,14 @@ CommittedEnd = Callable[[str], Awaitable[int]]
 class Archive(Protocol):
     """Appends whole frames and reads them back."""
 
-    async def open(self, committed_end: CommittedEnd) -> None:
-        """Cut torn tails of this writer's segments, then be ready to append."""
+    async def open(
+        self, committed_end: CommittedEnd, *, store_is_empty: bool = False
+    ) -> list[SetAside]:
+        """Set aside what the store does not know of this writer's segments, then be ready to
+        append. Only an incomplete last record is cut, which was never acknowledged.
+
+        Raises ConfigurationError for an empty store beside segments of this writer.
+        """
 
     async def append(self, blobs: Sequence[bytes]) -> list[Place]:
         """Put each blob (one or more frames) and sync; raises DiskFull and keeps nothing.

@@ -21,8 +21,8 @@ from skep import __version__
 from skep.archive.bucket import Bucket
 from skep.archive.frames import FrameMaker
 from skep.archive.pieces import Layout, number_of
-from skep.archive.ports import CommittedEnd, Place
-from skep.archive.segments import check_writer, segment_name
+from skep.archive.ports import CommittedEnd, Place, SetAside
+from skep.archive.segments import check_writer, empty_store, segment_name
 from skep.archive.shelf import Shelf
 from skep.errors import ArchiveDown, ConfigurationError, SkepError, Unavailable
 from skep.runtime.backoff import Backoff
@@ -35,8 +35,6 @@ log = logging.getLogger("skep.archive")
 GROUP_BYTES = 16 * 2**20
 #: A whole segment is written and read back from memory, in one piece: no larger than this.
 SEGMENT_MOST = 64 * 2**20
-#: Segments into which no row points are deleted when they are older, in seconds.
-ORPHAN_SECONDS = 3600.0
 #: Names that were taken, of one append. More than one means another process of our name.
 TRIES = 5
 #: Who asks how the archive does is told within so many seconds, also when nothing answers.
@@ -87,7 +85,9 @@ class S3Archive:
         self._down = False
         self._counted: tuple[float, tuple[int, int]] | None = None
 
-    async def open(self, committed_end: CommittedEnd) -> None:
+    async def open(
+        self, committed_end: CommittedEnd, *, store_is_empty: bool = False
+    ) -> list[SetAside]:
         """Lock, compare with what was committed, begin behind the newest segment.
 
         Nothing is cut: a PUT is whole or was never there. A new life of a center begins a
@@ -99,15 +99,18 @@ class S3Archive:
             raise ConfigurationError(f"another process writes to the archive as {self._writer}")
         try:
             await self._sign()
-            await self._resume(committed_end)
+            unknown = await self._resume(committed_end, refuse=store_is_empty)
         except BaseException:
             self._unlock()
             raise
         self._writing = asyncio.create_task(self._write_groups())
         self._sealing = asyncio.create_task(self._seal_all())
+        return unknown
 
-    async def _resume(self, committed_end: CommittedEnd) -> None:
+    async def _resume(self, committed_end: CommittedEnd, *, refuse: bool) -> list[SetAside]:
         found = await self._shelf.all(self._writer)
+        if refuse and found:
+            raise empty_store(self._writer, len(found), self.describe())
         self._number = max(map(number_of, found), default=0)
         newest = segment_name(self._writer, self._number)
         following = segment_name(self._writer, self._number + 1)
@@ -118,22 +121,18 @@ class S3Archive:
                     "committed: is this the right bucket and folder? Bring it back from a "
                     "backup before this center starts."
                 )
-        for name in sorted(name for name, layout in found.items() if layout.parts):
-            await self._take_up(name, found[name], await committed_end(name))
+        unknown = []
+        for name in sorted(found):
+            committed = await committed_end(name)
+            if not committed:
+                unknown.append(SetAside(name, found[name].end))
+            self._take_up(name, found[name])
+        return unknown
 
-    async def _take_up(self, name: str, layout: Layout, committed: int) -> None:
-        """What an earlier life has left: seal it, or delete what nobody will ever need."""
-        beyond = layout.beyond_whole()
-        if layout.whole is None and committed:
+    def _take_up(self, name: str, layout: Layout) -> None:
+        """Seal what an earlier life has left, also what no row points to: it is kept."""
+        if layout.whole is None or len(layout.beyond_whole()) < len(layout.parts):
             self._full.put_nowait(name)
-        elif layout.whole and len(beyond) < len(layout.parts):
-            self._full.put_nowait(name)  # it was cut off while it deleted parts
-        elif number_of(name) < self._number and committed <= layout.whole_end:
-            # The newest stays, as in `delete`: no number may ever be given out again.
-            age = self._clock.now() - await self._shelf.newest_write(name)
-            if age > ORPHAN_SECONDS:
-                await self._bucket.delete([part.key for part in beyond])
-                log.info("deleted what nobody points to in %s, %.0f s old", name, age)
 
     async def append(self, blobs: Sequence[bytes]) -> list[Place]:
         """PUT; the places are in the order of the blobs. Raises ArchiveDown."""

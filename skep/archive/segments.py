@@ -2,8 +2,8 @@
 
 A segment is `<writer>-<number>.warc.zst` and starts with a warcinfo record. It is made
 under another name and renamed when it is whole, so a segment without its first record
-never exists. Bytes behind the last synced write are never left for a later write to
-build on: they are cut off first.
+never exists. Bytes of a failed write are cut off before the next one; records that the store
+does not know at a start are set aside in a segment of their own, never deleted.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import errno
 import fcntl
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
@@ -20,9 +20,11 @@ from threading import Lock
 
 from skep import __version__
 from skep.archive.frames import FrameMaker
-from skep.archive.ports import Place
+from skep.archive.ports import Place, SetAside
+from skep.archive.scan import whole_frames
 from skep.archive.walk import frame_end
 from skep.errors import ArchiveDown, ConfigurationError, DiskFull, Malformed, Unavailable
+from skep.runtime.files import sync_folder
 
 SUFFIX = ".warc.zst"
 _WRITER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -60,6 +62,16 @@ def check_writer(name: str) -> None:
         )
 
 
+def empty_store(writer: str, segments: int, place: str) -> ConfigurationError:
+    """What a center is told whose store was lost, or is not the right one."""
+    return ConfigurationError(
+        f"the store is empty, but {place} holds {segments} archive segments of this center "
+        f"({writer}): is store.url right? Restore a backup (`skep restore`), or make rows from "
+        "the archive (`skep archive rebuild`); to start empty all the same, set "
+        "archive.allow_empty_store"
+    )
+
+
 def segment_name(writer: str, number: int) -> str:
     return f"{writer}-{number:08d}{SUFFIX}"
 
@@ -83,7 +95,7 @@ def delete_segment(folder: Path, name: str, me: str) -> int | None:
     path = folder / name
     size = path.stat().st_size
     path.unlink()
-    _sync_folder(folder)
+    sync_folder(folder)
     return size
 
 
@@ -136,8 +148,9 @@ class SegmentWriter:
         name = segment_name(self._writer, self._number) if numbers else ""
         return name, segment_name(self._writer, self._number + 1)
 
-    def resume(self, name: str, committed: int) -> None:
-        """Cut what was not committed off the newest segment and go on behind it."""
+    def resume(self, name: str, committed: int) -> SetAside | None:
+        """Continue the newest segment behind what was committed. Whole records behind that are
+        set aside first, in a segment of their own; an incomplete last one is cut."""
         path = self._folder / name
         self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         size = os.fstat(self._file).st_size
@@ -147,8 +160,17 @@ class SegmentWriter:
                 "replaced. Bring it back from a backup before this center starts."
             )
         self._end = max(committed, self._end_of_first_frame(path))
+        kept = set_aside(self._folder, name, self._end, self._maker) if size > self._end else None
         self._cut()
         self._spent = False
+        return kept
+
+    def numbers(self) -> list[int]:
+        """Of this writer's segments, oldest first."""
+        return segments_of(self._folder, self._writer)
+
+    def size_of(self, name: str) -> int:
+        return (self._folder / name).stat().st_size
 
     def _end_of_first_frame(self, path: Path) -> int:
         try:
@@ -246,20 +268,8 @@ class SegmentWriter:
 
     def _begin_next(self) -> None:
         name = segment_name(self._writer, self._number + 1)
-        unfinished = self._folder / f"{name}.new"
         first = self._maker.warcinfo_frame(name, f"Skep/{__version__}")
-        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-        file = os.open(unfinished, flags, _FILE_MODE)
-        try:
-            _write_all(file, first, 0)
-            os.fsync(file)
-            unfinished.rename(self._folder / name)
-            _sync_folder(self._folder)
-        except OSError:
-            os.close(file)
-            with suppress(OSError):
-                unfinished.unlink()
-            raise
+        file = new_segment(self._folder, name, [first])
         if self._file >= 0:
             os.close(self._file)
         self._file, self._number, self._end = file, self._number + 1, len(first)
@@ -283,6 +293,51 @@ class SegmentWriter:
         self._torn, self._spent = False, True
 
 
+def new_segment(folder: Path, name: str, pieces: Iterable[bytes]) -> int:
+    """An open file that is whole and synced under its name, or an OSError and nothing."""
+    unfinished = folder / f"{name}.new"
+    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    file = os.open(unfinished, flags, _FILE_MODE)
+    try:
+        end = 0
+        for piece in pieces:
+            _write_all(file, piece, end)
+            end += len(piece)
+        os.fsync(file)
+        unfinished.rename(folder / name)
+        sync_folder(folder)
+    except OSError:
+        os.close(file)
+        with suppress(OSError):
+            unfinished.unlink()
+        raise
+    return file
+
+
+def set_aside(folder: Path, name: str, start: int, maker: FrameMaker) -> SetAside | None:
+    """Copy the whole records behind `start` into a closed segment; None when there are none.
+
+    Its name begins with that of the segment, and is one that no writer will ever use.
+    """
+    whole = [*whole_frames(folder / name, start)]
+    if not whole:
+        return None
+    writer = f"{name.removesuffix(SUFFIX)}.unknown"
+    number = max(segments_of(folder, writer), default=0) + 1
+    kept = segment_name(writer, number)
+    first = maker.warcinfo_frame(kept, f"Skep/{__version__}")
+    os.close(new_segment(folder, kept, _with_frames(folder / name, first, whole)))
+    return SetAside(kept, sum(end - begin for begin, end in whole))
+
+
+def _with_frames(path: Path, first: bytes, frames: Iterable[tuple[int, int]]) -> Iterator[bytes]:
+    yield first
+    with path.open("rb") as source:
+        for begin, end in frames:
+            source.seek(begin)
+            yield source.read(end - begin)
+
+
 def _identity(about: os.stat_result) -> tuple[int, int]:
     return about.st_dev, about.st_ino
 
@@ -297,11 +352,3 @@ def _write_all(file: int, data: bytes, offset: int) -> None:
 def _fdatasync(file: int) -> None:
     """fdatasync where there is one: the length is synced with it, the times need not be."""
     getattr(os, "fdatasync", os.fsync)(file)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

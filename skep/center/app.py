@@ -17,7 +17,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.routing import WebSocketRoute
 
-from skep.archive.ports import Archive
+from skep.archive.ports import Archive, SetAside
 from skep.archive.registry import login_of, open_archive
 from skep.bus.ports import Bus
 from skep.bus.registry import open_bus
@@ -64,6 +64,9 @@ from skep.store.ports import Store
 from skep.store.registry import open_store
 
 log = logging.getLogger("skep.center")
+
+#: Segments that an alert names.
+NAMED = 5
 
 
 def api_table() -> tuple[Endpoint, ...]:
@@ -175,7 +178,28 @@ class Center:
         self._loops.start()
 
     async def _open_archive(self) -> None:
-        await self.services.archive.open(self.services.store.segments.committed_end)
+        services = self.services
+        lenient = services.settings.archive.allow_empty_store
+        empty = not lenient and not await services.store.runs.recent(1)
+        committed_end = services.store.segments.committed_end
+        unknown = await services.archive.open(committed_end, store_is_empty=empty)
+        if unknown:
+            await self._tell_unknown(unknown)
+
+    async def _tell_unknown(self, unknown: Sequence[SetAside]) -> None:
+        """Loud: bytes that the store does not know are there because it lost rows, or because
+        the last process was killed between the archive and the store."""
+        services = self.services
+        size = sum(found.size for found in unknown)
+        names = ", ".join(found.segment for found in unknown[:NAMED])
+        more = f" and {len(unknown) - NAMED} more" if len(unknown) > NAMED else ""
+        detail = (
+            f"the store does not know {size} archived bytes; they are kept in {names}{more}. "
+            "If the store was damaged or replaced, stop the center and run `skep archive rebuild`"
+        )
+        log.error("%s", detail)
+        now = services.clock.now()
+        await services.store.alerts.raise_("archive_unknown", services.name, detail, now)
 
     async def _reconcile(self) -> None:
         await self.services.dispatcher.reconcile()

@@ -29,6 +29,18 @@ class RequestRow(msgspec.Struct, frozen=True):
     parent: int | None = None
 
 
+class ArchivedPage(msgspec.Struct, frozen=True):
+    """A page as the archive alone knows it."""
+
+    offset: int
+    length: int
+    uri: str
+    status: int
+    address: str
+    at: float
+    received: int
+
+
 class Accepted(msgspec.Struct, frozen=True):
     """How many of the offered requests are new; the others were there already."""
 

@@ -26,6 +26,7 @@ from skep.store.delivery_ports import Deliveries
 from skep.store.dispatch_ports import Dispatches
 from skep.store.facts import (
     Accepted,
+    ArchivedPage,
     Backlog,
     FinishedBlock,
     Freed,
@@ -320,6 +321,10 @@ class Segments(Protocol):
 
     async def committed_end(self, segment: str) -> int:
         """The highest offset + length that any attempt refers to; 0 when none does."""
+
+    async def adopt(self, run: str, segment: str, pages: Sequence[ArchivedPage]) -> int:
+        """Make a request that is done of each page of the segment that no attempt refers to,
+        in a run that exists; how many they were. For `skep archive rebuild`."""
 
 
 class Store(Protocol):

@@ -5,10 +5,12 @@ An alert is one row per kind and subject, however often it is raised.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
+from skep.store.facts import ArchivedPage
 from skep.store.sql.database import Database, Tx
 from skep.store.sql.tables import alerts, segments
 
@@ -47,3 +49,10 @@ class SqlSegments:
     async def committed_end(self, segment: str) -> int:
         query = sa.select(segments.c.committed).where(segments.c.name == segment)
         return await self._database.read(lambda c: int(c.execute(query).scalar() or 0))
+
+    async def adopt(self, run: str, segment: str, pages: Sequence[ArchivedPage]) -> int:
+        from skep.store.sql.rebuild import adopt_pages
+
+        if not pages:
+            return 0
+        return await self._database.write(lambda tx: adopt_pages(tx, run, segment, pages))

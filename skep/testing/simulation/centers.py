@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from skep.archive.ports import CommittedEnd, Place
+from skep.archive.ports import CommittedEnd, Place, SetAside
 from skep.errors import SkepError
 from skep.jobs.intake import Intake
 from skep.jobs.validate import Validator
@@ -29,8 +29,14 @@ class MemoryArchive:
     def __init__(self) -> None:
         self.size = 0
 
-    async def open(self, committed_end: CommittedEnd) -> None:
-        """Nothing to cut."""
+    async def open(
+        self,
+        committed_end: CommittedEnd,  # noqa: ARG002
+        *,
+        store_is_empty: bool = False,  # noqa: ARG002
+    ) -> list[SetAside]:
+        """Nothing to set aside."""
+        return []
 
     async def append(self, blobs: Sequence[bytes]) -> list[Place]:
         places: list[Place] = []
