@@ -12,6 +12,7 @@ import shutil
 import stat
 import zipfile
 from collections.abc import Iterator
+from email.parser import HeaderParser
 from hashlib import sha256
 from pathlib import Path
 
@@ -29,6 +30,7 @@ _PLAIN, _PROGRAM = 0o644, 0o755
 #: Folders that are no part of a program.
 LEFT_OUT = frozenset({".git", "__pycache__"})
 _UNIX = 3
+METADATA_BYTES = 2**20
 
 
 class Packed(msgspec.Struct, frozen=True):
@@ -50,8 +52,10 @@ def pack_place(found: Path, limit: int, scratch: Path) -> Packed:
             check_wheel_name(found.name)
         # A copy, which nobody changes between its digest and its way into the store.
         made = _copied(found, scratch / "package.zip", limit)
+        if wheel:
+            _check_needs(made)
         return as_packed(made, "wheel" if wheel else "zip", found.name if wheel else "", limit)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise InvalidInput(f"the package cannot be packed: {error}") from error
 
 
@@ -67,6 +71,23 @@ def as_packed(path: Path, kind: str, name: str, limit: int) -> Packed:
         while part := file.read(CHUNK):
             digest.update(part)
     return Packed(path, Package(digest.hexdigest(), kind, name, size))
+
+
+def _check_needs(wheel: Path) -> None:
+    """A requirement with a URL would be fetched from there, and built. Raises InvalidInput."""
+    with zipfile.ZipFile(wheel) as archive:
+        for entry in archive.infolist():
+            if not entry.filename.endswith(".dist-info/METADATA"):
+                continue
+            with archive.open(entry) as file:
+                text = file.read(METADATA_BYTES).decode("utf-8", "replace")
+            for need in HeaderParser().parsestr(text).get_all("Requires-Dist", []):
+                name, at, _ = need.partition(";")[0].partition("@")
+                if at:
+                    raise InvalidInput(
+                        f"the wheel requires {name.strip()[:100]!r} from a URL; "
+                        "require it by name and version"
+                    )
 
 
 def _copied(source: Path, into: Path, limit: int) -> Path:

@@ -14,6 +14,8 @@ from skep.agent.apps.offer import look
 from skep.agent.apps.orphans import marked
 from skep.agent.apps.packages import Packages
 from skep.agent.apps.running import CannotRun
+from skep.agent.apps.wheels import Installer
+from skep.downloaders.code.isolation import detect
 from skep.downloaders.registry import isolation_of
 from skep.model.app import AppLimits, AppSpec, InstanceState
 from skep.runtime.clock import SystemClock
@@ -304,7 +306,7 @@ async def test_packages_that_nobody_uses_go_first(center: AppsDouble, tmp_path: 
         for _ in range(3)
     ]
     async with CenterClient([center.url], center.token, SystemClock(), Random(1)) as client:
-        packages = Packages(tmp_path, 1_100_000, client)
+        packages = Packages(tmp_path, 1_100_000, client, Installer(detect()))
         packages.open()
         first, second, third = specs
         used = await packages.take(first)
@@ -317,7 +319,7 @@ async def test_packages_that_nobody_uses_go_first(center: AppsDouble, tmp_path: 
         # What a killed agent left unfinished goes; the rest is not fetched again.
         (tmp_path / third.package / "ready").unlink()
         center.packages.clear()
-        again = Packages(tmp_path, 1_100_000, client)
+        again = Packages(tmp_path, 1_100_000, client, Installer(detect()))
         again.open()
         assert (await again.take(first)).folder == used.folder
         with pytest.raises(CannotRun, match="does not give the package"):

@@ -200,7 +200,7 @@ def test_a_wheel_has_a_plain_name() -> None:
     fine = AppSpec(package_name="app-1.0-py3-none-any.whl")
     assert wheel_name(fine) == "app-1.0-py3-none-any.whl"
     for name in ("../app.whl", "-r.txt", "a b.whl", ""):
-        with pytest.raises(CannotRun, match="no name of a wheel"):
+        with pytest.raises(CannotRun, match="not a valid wheel name"):
             wheel_name(AppSpec(package_name=name))
 
 

@@ -22,6 +22,7 @@ from skep.agent.apps.packages import Packages
 from skep.agent.apps.record import Record, Records
 from skep.agent.apps.spool import Spool
 from skep.agent.apps.starting import Starter
+from skep.agent.apps.wheels import Installer
 from skep.errors import SkepError
 from skep.model.app import InstanceState
 from skep.runtime.bell import Nudge
@@ -68,7 +69,8 @@ class AppHost:
         # Applications are started in another working directory than ours.
         folder = folder.absolute()
         self._records = Records(folder / "instances")
-        self._packages = Packages(folder / "packages", settings.packages_bytes, client)
+        place, installer = folder / "packages", Installer(offer.isolation)
+        self._packages = Packages(place, settings.packages_bytes, client, installer)
         starter = Starter(
             agent,
             self._records,

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from skep.agent.apps.running import CannotRun, NotNow
 from skep.agent.apps.unpack import unpack
-from skep.agent.apps.wheels import install, wheel_name
+from skep.agent.apps.wheels import Installer, wheel_name
 from skep.errors import NotFound, SkepError, TooLarge
 from skep.model.app import AppSpec
 from skep.runtime.files import write_durably
@@ -44,7 +44,10 @@ class Unpacked:
 class Packages:
     """One folder of packages, used by all instances of an agent."""
 
-    def __init__(self, folder: Path, bound: int, client: CenterClient) -> None:
+    def __init__(
+        self, folder: Path, bound: int, client: CenterClient, installer: Installer
+    ) -> None:
+        self._installer = installer
         self._folder = folder
         self._bound = bound
         self._client = client
@@ -95,7 +98,7 @@ class Packages:
         file = place / (wheel_name(spec) if spec.package_kind == "wheel" else "package.zip")
         await self._fetch(spec.package, file)
         if spec.package_kind == "wheel":
-            await install(file, place / "environment")
+            await self._installer.install(file, place / "environment")
             (place / "files").mkdir()
         elif spec.package_kind == "zip":
             await asyncio.to_thread(unpack, file, place / "files", self._bound)

@@ -10,15 +10,22 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 
-async def run_tool(command: Sequence[str], seconds: float) -> tuple[int, str]:
-    """(exit code, its last words); -1 when it took too long or could not be started."""
+async def run_tool(
+    command: Sequence[str],
+    seconds: float,
+    environment: Mapping[str, str] | None = None,
+    *,
+    whole: bool = False,
+) -> tuple[int, str]:
+    """(exit code, its last words, or the whole output); -1 when it took too long or could not
+    be started."""
     try:
         process = await asyncio.create_subprocess_exec(
             *command,
-            env=tool_environment(),
+            env=tool_environment() if environment is None else environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -35,7 +42,8 @@ async def run_tool(command: Sequence[str], seconds: float) -> tuple[int, str]:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    return process.returncode or 0, last_words(said)
+    text = said.decode(errors="replace") if whole else last_words(said)
+    return process.returncode or 0, text
 
 
 def tool_environment() -> dict[str, str]:
