@@ -18,6 +18,7 @@ from skep.jobs.app_git import GitPacker
 from skep.jobs.app_keeper import AppKeeper, Tell
 from skep.jobs.app_packer import Packer
 from skep.jobs.app_places import Places
+from skep.jobs.app_secrets import AppSecrets
 from skep.jobs.book import JobBook
 from skep.jobs.definition import Checker
 from skep.jobs.delivery import Deliverer
@@ -95,7 +96,8 @@ def build_jobs(
         clock,
         rng,
     )
-    checker = Checker(validator, sorted(validator.downloaders), folder, data / "secrets", limits)
+    kinds, secrets = sorted(validator.downloaders), AppSecrets.of(settings, warn=True)
+    checker = Checker(validator, kinds, folder, secrets, limits)
     trials = Trials(sources, validator, clock)
     book = JobBook(store, checker, scheduler, clock, trials, jobs.test_seconds)
     firing = Firing(store.fires, starts, clock, name)

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from skep.errors import ConfigurationError
+from skep.jobs.app_secrets import AppSecrets
 from skep.jobs.app_source import GitSource, check_wheel_name, git_source
 from skep.jobs.folder import inside
-from skep.jobs.notices import read_secret
 from skep.jobs.shape import Fault
 from skep.model.app import AppPart
 from skep.model.placement import Placement
@@ -38,7 +38,7 @@ def app_faults(
     document: Mapping[str, Any],
     placement: Placement | None,
     folder: Path | None,
-    secrets: Path | None,
+    secrets: AppSecrets | None,
 ) -> Iterator[Fault]:
     """Everything that is wrong, with its place. `folder`: where packages lie; `secrets`: where
     secrets lie; None where nobody knows."""
@@ -109,7 +109,7 @@ def _file_in(package: str, folder: Path | None) -> None:
     raise ValueError(f"{package!r} is no .whl, .zip or folder in the folder for jobs")
 
 
-def _environment(part: AppPart, secrets: Path | None) -> Iterator[Fault]:
+def _environment(part: AppPart, secrets: AppSecrets | None) -> Iterator[Fault]:
     for name, value in part.environment.items():
         if flaw := _unfit(value):
             yield Fault(f"app.environment.{name}", flaw)
@@ -123,22 +123,11 @@ def _environment(part: AppPart, secrets: Path | None) -> Iterator[Fault]:
             yield from _readable(f"app.secrets.{name}", secret, secrets)
 
 
-def _readable(path: str, secret: str, secrets: Path) -> Iterator[Fault]:
+def _readable(path: str, secret: str, secrets: AppSecrets) -> Iterator[Fault]:
     try:
-        secret_text(secrets, secret)
+        secrets.text(secret)
     except ConfigurationError as error:
         yield Fault(path, error.detail)
-
-
-def secret_text(folder: Path, name: str) -> str:
-    """The value of a variable; raises ConfigurationError, which never says what it has read."""
-    try:
-        text = read_secret(folder, name).decode()
-    except UnicodeDecodeError:
-        raise ConfigurationError(f"the secret {name!r} is not text") from None
-    if "\0" in text:
-        raise ConfigurationError(f"the secret {name!r} is not text")
-    return text
 
 
 def _unfit(text: str) -> str:

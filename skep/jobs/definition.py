@@ -19,6 +19,7 @@ import msgspec
 
 from skep.errors import InvalidInput, InvalidJob, SkepError
 from skep.jobs.app_check import app_faults
+from skep.jobs.app_secrets import AppSecrets
 from skep.jobs.code_check import check_generator, check_python, check_shell
 from skep.jobs.folder import inside
 from skep.jobs.notices import flaws_of
@@ -74,7 +75,7 @@ class Checker:
         validator: Validator,
         kinds: Iterable[str] = KINDS,
         folder: Path | None = None,
-        secrets: Path | None = None,
+        secrets: AppSecrets | None = None,
         limits: JobLimits = UNCONNECTED,
     ) -> None:
         self._validator = validator

@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
+from skep.errors import ConfigurationError
+from skep.jobs.app_secrets import AppSecrets
 from skep.jobs.app_source import git_source
 from skep.jobs.definition import Checker, linter
 from skep.jobs.secrets import hidden
 from skep.jobs.validate import Validator
 from skep.model.job import Job
 from skep.model.run import RunSettings
+from skep.settings import load
 
 PACKAGE = {"package": "tool", "command": ["./tool"]}
 IMAGE = {"image": "registry.example.org:5000/team/app:1.2"}
@@ -28,10 +31,14 @@ def checker(tmp_path: Path) -> Checker:
     (folder / "c.txt").write_bytes(b"")
     (folder / "out").symlink_to(tmp_path)
     secrets.mkdir()
-    (secrets / "key").write_text("hush")
+    (secrets / "apps").mkdir()
+    (secrets / "apps" / "key").write_text("hush")
+    (secrets / "s3").write_text("of the center")
+    (secrets / "older").write_text("of an application")
     (secrets / "empty").write_text("\n")
     (secrets / "bytes").write_bytes(b"\xff\xfe")
-    return Checker(Validator(("http",), Random(1), ("http",)), ("http",), folder, secrets)
+    known = AppSecrets(secrets, frozenset({"s3"}))
+    return Checker(Validator(("http",), Random(1), ("http",)), ("http",), folder, known)
 
 
 def told(checker: Checker, app: Any = PACKAGE, **more: Any) -> list[str]:
@@ -177,6 +184,31 @@ def test_what_an_application_needs(checker: Checker) -> None:
     assert paths(checker, {**IMAGE, "commmand": []}) == ["app.commmand"]
     assert told(checker, IMAGE) == []
     assert told(checker, IMAGE, settings={"run_time_limit": 60}) == []
+
+
+def test_the_secrets_of_the_center_are_not_for_applications(checker: Checker) -> None:
+    """S11: what a setting uses is refused; files of older versions still work."""
+    assert told(checker, {**IMAGE, "secrets": {"KEY": "key", "OLD": "older"}}) == []
+    (fault,) = told(checker, {**IMAGE, "secrets": {"KEY": "s3"}})
+    assert fault.startswith("app.secrets.KEY: the secret 's3' is one of the center's own")
+    assert "DATA/secrets/apps" in fault
+    for name in ("apps", "no-such"):
+        assert told(checker, {**IMAGE, "secrets": {"KEY": name}})
+
+
+def test_every_secret_of_the_settings_is_the_centers_own(tmp_path: Path) -> None:
+    """S11: the S3 key, the mail password and the key of webhooks, from the settings."""
+    (tmp_path / "secrets" / "apps").mkdir(parents=True)
+    flags = {"archive.secret": "a", "notices.secret": "b", "notices.mail_secret": "c"}
+    secrets = AppSecrets.of(load(flags={"data": str(tmp_path), **flags}))
+    for name in ("a", "b", "c", "free"):
+        (tmp_path / "secrets" / name).write_text("of the center")
+    for name in ("a", "b", "c"):
+        with pytest.raises(ConfigurationError, match="the center's own"):
+            secrets.text(name)
+    assert secrets.text("free") == "of the center"
+    (tmp_path / "secrets" / "apps" / "a").write_text("of the application")
+    assert secrets.text("a") == "of the application", "the folder of its own comes first"
 
 
 def test_secrets_are_named_and_never_shown(checker: Checker) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -28,8 +27,8 @@ from skep.errors import (
     TooLarge,
     UnknownAgent,
 )
-from skep.jobs.app_check import secret_text
 from skep.jobs.app_places import DRAINING
+from skep.jobs.app_secrets import AppSecrets
 from skep.lanes.ingest import plain
 from skep.model.app import INSTANCE_ENDS, AppSpec, InstanceState
 from skep.store.app_ports import LogPiece, Package, Told, Wish
@@ -91,8 +90,8 @@ async def _answer(services: Services, wish: Wish, has: set[tuple[str, int, int]]
         await services.store.apps.end(one, state, "", services.clock.now())
         return None
     try:
-        folder = Path(services.settings.data) / "secrets"
-        spec = await asyncio.to_thread(_with_secrets, wish.app.spec, wish.app.secrets, folder)
+        known = AppSecrets.of(services.settings)
+        spec = await asyncio.to_thread(_with_secrets, wish.app.spec, wish.app.secrets, known)
     except ConfigurationError as error:
         await _give_up(services, wish, error.detail)
         return None
@@ -105,10 +104,10 @@ def _leaves(services: Services, wish: Wish) -> bool:
     return view is not None and view.aside == DRAINING and wish.app.spec.restart != "never"
 
 
-def _with_secrets(spec: AppSpec, secrets: Mapping[str, str], folder: Path) -> AppSpec:
+def _with_secrets(spec: AppSpec, secrets: Mapping[str, str], known: AppSecrets) -> AppSpec:
     if not secrets:
         return spec
-    values = {name: secret_text(folder, secret) for name, secret in secrets.items()}
+    values = {name: known.text(secret) for name, secret in secrets.items()}
     return msgspec.structs.replace(spec, environment={**spec.environment, **values})
 
 
