@@ -1,5 +1,8 @@
 """Results: bytes to the archive, then facts to the store, then the answer. Run by centers.
 
+Bytes are kept only of blocks that the agent has at that moment; a report of any other block
+changes nothing, so its bytes would lie in the archive for nobody.
+
 This order is the only safe one: rows that are committed point at bytes that are synced. A
 crash after the first step leaves bytes that no row knows, and the agent sends again.
 """
@@ -15,7 +18,7 @@ from skep.archive.ports import Archive, Place
 from skep.errors import InvalidInput, Unavailable
 from skep.lanes.notes import check_notes
 from skep.lanes.recycle import again_at, backoff_of
-from skep.model.block import BlockReport
+from skep.model.block import BlockReport, Held
 from skep.model.manners import Manners
 from skep.model.request import URI_LIMIT, Outcome
 from skep.model.states import Failure
@@ -68,7 +71,7 @@ class Ingest:
             check_report(report)
             check_notes(report)
         rules = await self._rules(reports)
-        places = await self._keep(reports)
+        places = await self._keep(agent, reports)
         settlements = [
             Settlement(report, agent, rule, place)
             for report, rule, place in zip(reports, rules, places, strict=True)
@@ -103,10 +106,17 @@ class Ingest:
     async def _written(self, settlements: Sequence[Settlement]) -> list[Verdict]:
         return await self._store.blocks.settle(settlements, self._clock.now(), self._manners)
 
-    async def _keep(self, reports: Sequence[BlockReport]) -> list[Placed]:
-        blobs = [report.frames for report in reports if report.frames]
+    async def _keep(self, agent: str, reports: Sequence[BlockReport]) -> list[Placed]:
+        with_bytes = [report for report in reports if report.frames]
+        if not with_bytes:
+            return [Placed()] * len(reports)
+        mine = await self._store.blocks.owned([_held(report) for report in with_bytes], agent)
+        blobs = [report.frames for report in with_bytes if _held(report) in mine]
         places = iter(await self._archive.append(blobs) if blobs else [])
-        return [_placed(next(places)) if report.frames else Placed() for report in reports]
+        return [
+            _placed(next(places)) if report.frames and _held(report) in mine else Placed()
+            for report in reports
+        ]
 
     async def _rules(self, reports: Sequence[BlockReport]) -> list[RetryRule]:
         failed = [o.id for report in reports for o in report.outcomes if o.failure]
@@ -129,6 +139,10 @@ class Ingest:
             if when is not None:
                 again[outcome.id] = when
         return again
+
+
+def _held(report: BlockReport) -> Held:
+    return Held(report.block, report.token)
 
 
 def _placed(place: Place) -> Placed:

@@ -11,6 +11,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from skep.model.bounds import Name, Names, Real, Texts
+
 #: What every store and every encoding can hold.
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 #: Why a person gives an agent no new work; "" is neither, it is just disabled.
@@ -29,27 +31,27 @@ def machine_of(agent: str) -> str:
 class Registration(msgspec.Struct, frozen=True):
     """Who an agent is. Sent at start and on every reconnect; always processed."""
 
-    id: str
-    name: str
-    group: str = "default"
-    labels: dict[str, str] = msgspec.field(default_factory=dict)
-    address: str = ""
-    os: str = ""
+    id: Name
+    name: Name
+    group: Name = "default"
+    labels: Texts = msgspec.field(default_factory=dict)
+    address: Name = ""
+    os: Name = ""
     cpus: Count = 0
     memory: Count = 0
-    version: str = ""
+    version: Name = ""
     #: Downloader kinds that it offers, such as `http`.
-    kinds: tuple[str, ...] = ("http",)
+    kinds: Names = ("http",)
 
 
 class Vitals(msgspec.Struct, frozen=True):
     """How an agent is. Only the newest counts; old ones are kept for charts."""
 
-    cpu: float = 0.0
+    cpu: Real = 0.0
     free_memory: Count = 0
     processes: Count = 0
     active: Count = 0
-    rate: float = 0.0
+    rate: Real = 0.0
     #: Results waiting on the agent's disk for a center to take them.
     outbox: Count = 0
     #: Results that the agent had to drop because its outbox was full.
@@ -62,11 +64,11 @@ class Vitals(msgspec.Struct, frozen=True):
     redials: Count = 0
     #: Free bytes where the agent keeps its files, and the machine's load over a minute.
     free_disk: Count = 0
-    load: float = 0.0
+    load: Real = 0.0
     #: The newest thing that went wrong on the agent itself, "" = nothing did, and how many
     #: seconds ago.
     trouble: Annotated[str, Meta(max_length=300)] = ""
-    trouble_age: float = 0.0
+    trouble_age: Real = 0.0
 
 
 class Arrival(msgspec.Struct, frozen=True):

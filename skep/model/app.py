@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from skep.model.bounds import SHORT_LIST, Name, Number, Real, Text, Texts
 from skep.model.states import RunState
 
 #: What an agent offers (in `Registration.kinds`) that runs packages, and that runs images.
@@ -79,20 +80,20 @@ class AppPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 class AppSpec(msgspec.Struct, frozen=True):
     """What an agent needs to run an instance. Secrets are in it: it is never shown or logged."""
 
-    command: tuple[str, ...] = ()
+    command: Annotated[tuple[Text, ...], Meta(max_length=SHORT_LIST)] = ()
     #: SHA-256 of the package's bytes, and what they are: `zip` or `wheel`.
-    package: str = ""
-    package_kind: str = ""
+    package: Name = ""
+    package_kind: Name = ""
     #: The wheel's file name, which pip must know.
-    package_name: str = ""
-    image: str = ""
+    package_name: Name = ""
+    image: Name = ""
     restart: Restart = "on-failure"
-    restarts: int = 5
-    environment: dict[str, str] = msgspec.field(default_factory=dict)
+    restarts: Number = 5
+    environment: Texts = msgspec.field(default_factory=dict)
     limits: AppLimits = AppLimits()
     network: bool = True
-    stop_seconds: float = 10.0
-    lost_seconds: float = 60.0
+    stop_seconds: Real = 10.0
+    lost_seconds: Real = 60.0
 
     def __repr__(self) -> str:
         return f"AppSpec({(self.image or self.package)!r}, {self.command!r})"

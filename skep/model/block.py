@@ -5,8 +5,12 @@ Pure data, for centers and agents. Whoever writes about a block shows its token.
 
 from __future__ import annotations
 
-import msgspec
+from typing import Annotated
 
+import msgspec
+from msgspec import Meta
+
+from skep.model.bounds import LIST_LIMIT, SHORT_LIST, Blob, Name, Number, Numbers
 from skep.model.lane import Lane, enters_at_head, lane_of
 from skep.model.request import Outcome
 from skep.model.site import SiteNote
@@ -37,20 +41,20 @@ class BlockRef(msgspec.Struct, frozen=True, array_like=True):
 class Held(msgspec.Struct, frozen=True, array_like=True):
     """A block in somebody's hands: the token fences out whoever held it before."""
 
-    block: int
-    token: int
+    block: Number
+    token: Number
 
 
 class Leased(msgspec.Struct, array_like=True):
     """A block as it is handed to an agent. `body` is a msgpack list of `Work`."""
 
-    id: int
-    token: int
-    run: str
-    size: int
-    body: bytes
+    id: Number
+    token: Number
+    run: Name
+    size: Number
+    body: Blob
     #: Requests in `body` that have ended already, from an earlier lease of the block.
-    skip: list[int] = msgspec.field(default_factory=list)
+    skip: Numbers = msgspec.field(default_factory=list)
 
     @property
     def held(self) -> Held:
@@ -60,13 +64,15 @@ class Leased(msgspec.Struct, array_like=True):
 class BlockReport(msgspec.Struct, array_like=True):
     """Outcomes for a block, some or (`final`) the last of them, with their WARC frames."""
 
-    block: int
-    token: int
-    outcomes: list[Outcome]
+    block: Number
+    token: Number
+    outcomes: Annotated[list[Outcome], Meta(max_length=LIST_LIMIT)]
     final: bool = True
-    frames: bytes = b""
+    frames: Blob = b""
     #: What the agent saw of the hosts in it.
-    sites: list[SiteNote] = msgspec.field(default_factory=list)
+    sites: Annotated[list[SiteNote], Meta(max_length=SHORT_LIST)] = msgspec.field(
+        default_factory=list
+    )
 
 
 class BlockView(msgspec.Struct, frozen=True):

@@ -11,6 +11,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from skep.model.bounds import SHORT_LIST, Texts
+
 #: Longest pattern, in characters.
 PATTERN_LIMIT = 1000
 PROXY_LIMIT = 10_000
@@ -61,13 +63,13 @@ class SessionRules(msgspec.Struct, frozen=True, omit_defaults=True):
     #: A session ends after so many requests; 0 = never.
     uses: Annotated[int, Meta(ge=0, le=10**9)] = 0
     #: Answers with these statuses mean that the session is blocked.
-    blocked_status: tuple[Status, ...] = (401, 403)
+    blocked_status: Annotated[tuple[Status, ...], Meta(max_length=SHORT_LIST)] = (401, 403)
     #: So does an answer in which this is found: `HTTP status reason`, headers and body.
     blocked_when: Pattern = ""
     #: How many times one request is tried, each time in a fresh session.
     tries: Tries = 3
     #: Sets of headers; each new session takes the next one.
-    headers: Annotated[tuple[dict[str, str], ...], Meta(max_length=1000)] = ()
+    headers: Annotated[tuple[Texts, ...], Meta(max_length=1000)] = ()
 
 
 #: `5` is short for five sessions by the default rules.

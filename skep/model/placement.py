@@ -12,6 +12,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from skep.model.bounds import Texts
+
 ANYBODY = ""
 KIND = "kind:"
 RUN = "run:"
@@ -40,7 +42,7 @@ class Placement(msgspec.Struct, frozen=True):
     #: Agents on this operating system only, such as `Linux`; case does not matter.
     os: Annotated[str, Meta(max_length=64)] = ""
     #: Agents with all of these labels only.
-    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    labels: Texts = msgspec.field(default_factory=dict)
     #: Agents with so many megabytes of free memory only.
     memory: Annotated[int, Meta(ge=0, le=2**40)] = 0
     #: For `chained`, when an agent is gone that requests belong to: `stop` the run, `wait` for

@@ -11,6 +11,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from skep.model.bounds import Name, Number, Real, Text
+
 #: Longest URI that is taken, in characters; the store's columns are made for it.
 URI_LIMIT = 8000
 SESSION_LIMIT = 100
@@ -55,18 +57,18 @@ class Work(msgspec.Struct, array_like=True, omit_defaults=True):
 class Outcome(msgspec.Struct, array_like=True, omit_defaults=True):
     """What became of one request in one attempt. `failure` is "" when it worked."""
 
-    id: int
-    failure: str = ""
-    status: int = 0
-    detail: str = ""
-    elapsed_us: int = 0
-    sent: int = 0
-    received: int = 0
-    address: str = ""
+    id: Number
+    failure: Name = ""
+    status: Number = 0
+    detail: Text = ""
+    elapsed_us: Number = 0
+    sent: Number = 0
+    received: Number = 0
+    address: Text = ""
     #: Where its WARC frames lie inside the report's `frames`; length 0 = nothing kept.
-    offset: int = 0
-    length: int = 0
+    offset: Number = 0
+    length: Number = 0
     #: Seconds that the server asked us to wait (Retry-After); None = it did not.
-    retry_after: float | None = None
+    retry_after: Real | None = None
     #: The URI that answered in the end, "" when it is the one that was asked for.
-    final_uri: str = ""
+    final_uri: Text = ""

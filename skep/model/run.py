@@ -10,6 +10,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from skep.model.bounds import SHORT_LIST, Name, Texts
 from skep.model.code import Code
 from skep.model.content import ContentRules
 from skep.model.dispatch import DispatchOrder
@@ -31,7 +32,7 @@ class RunSettings(msgspec.Struct, frozen=True):
     """
 
     #: Which downloader takes the requests.
-    downloader: str = "http"
+    downloader: Name = "http"
     #: -1 (highest) to 5 (lowest), for requests that say nothing.
     priority: Annotated[int, Meta(ge=-1, le=5)] = DEFAULT_PRIORITY
     #: How often a request that failed is tried again.
@@ -67,13 +68,15 @@ class RunSettings(msgspec.Struct, frozen=True):
     #: Seconds between two starts on one host, over all agents.
     host_delay: Annotated[float, Meta(ge=0, le=3600)] = 0.0
     #: Sent with every request of the run; a request's own headers win.
-    headers: dict[str, str] = msgspec.field(default_factory=dict)
+    headers: Texts = msgspec.field(default_factory=dict)
     #: Keep a cookie jar for the run on each agent.
     cookies: bool = True
     #: Ask robots.txt of every host that is not one's own (loopback, private), and obey.
     robots: bool = True
     #: Status codes that count as done although they are 400 or more.
-    accept_status: tuple[Annotated[int, Meta(ge=100, le=999)], ...] = ()
+    accept_status: Annotated[
+        tuple[Annotated[int, Meta(ge=100, le=999)], ...], Meta(max_length=SHORT_LIST)
+    ] = ()
     #: Proxies or redials; None = by the agent's own address.
     exits: ExitRules | None = None
     #: Identities of the run; `5` is short for five by the default rules.
@@ -81,7 +84,9 @@ class RunSettings(msgspec.Struct, frozen=True):
     #: What the downloaders `python` and `shell` run.
     code: Code | None = None
     #: Options of the downloader `curl`, as on its command line; only safe ones are taken.
-    curl: tuple[Annotated[str, Meta(max_length=8192)], ...] = ()
+    curl: Annotated[
+        tuple[Annotated[str, Meta(max_length=8192)], ...], Meta(max_length=SHORT_LIST)
+    ] = ()
     #: What of each page goes back to the center; None = all of it.
     content: ContentRules | None = None
     #: Which agents may take the requests.

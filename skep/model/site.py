@@ -14,6 +14,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from skep.model.bounds import Name, Number, Numbers, Real, Text
+
 #: Starts are spaced a little wider than the rate asks, so that no second holds one more.
 MARGIN = 1.05
 
@@ -32,48 +34,48 @@ class SiteRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Pace(msgspec.Struct, frozen=True, array_like=True):
     """How an agent treats a host while a block with the host's requests is in its hands."""
 
-    host: str
+    host: Name
     #: Seconds between two starts.
-    spacing: float
+    spacing: Real
     #: Downloads at the same time.
-    concurrency: int
+    concurrency: Number
     #: Seconds before the first start.
-    wait: float = 0.0
+    wait: Real = 0.0
     #: Ask robots.txt first.
     robots: bool = False
     #: Seconds between two starts that the host's answers have taught, over all agents.
-    delay: float = 0.0
+    delay: Real = 0.0
     #: Coolings in a row: this is a probe, and one more failure ends it.
-    strikes: int = 0
+    strikes: Number = 0
 
 
 class SiteNote(msgspec.Struct, array_like=True, omit_defaults=True):
     """What one report of a block says about one host; counted when the report is stored."""
 
-    host: str
+    host: Name
     #: Outcomes of this report, and how many of them failed.
-    requests: int = 0
-    failed: int = 0
+    requests: Number = 0
+    failed: Number = 0
     #: Answers 429 and 503.
-    refused: int = 0
+    refused: Number = 0
     #: Requests that robots.txt does not allow.
-    barred: int = 0
-    elapsed_us: int = 0
-    received: int = 0
+    barred: Number = 0
+    elapsed_us: Number = 0
+    received: Number = 0
     #: Seconds between two starts, learnt from latency and refusals.
-    delay: float = 0.0
+    delay: Real = 0.0
     #: What robots.txt asks for, in seconds.
-    crawl_delay: float = 0.0
+    crawl_delay: Real = 0.0
     #: Nothing of this host is left in the block: others may have it.
     left: bool = False
     #: Seconds, from the report on, before the next start is in order.
-    wait: float = 0.0
+    wait: Real = 0.0
     #: Requests that were not tried because the host cools: they come again, uncounted.
-    deferred: list[int] = msgspec.field(default_factory=list)
+    deferred: Numbers = msgspec.field(default_factory=list)
     #: Why: "429", "503", "failing" or "robots"; "" = no trouble.
-    trouble: str = ""
+    trouble: Text = ""
     #: Seconds that the host asked for (Retry-After); None = it did not.
-    cool: float | None = None
+    cool: Real | None = None
 
 
 class SiteView(msgspec.Struct, frozen=True):

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
+from skep.model.bounds import Name, Texts
+
 #: Bytes of a digest that name a token; far from enough to find it.
 NAMED_BY = 8
 
@@ -15,8 +17,8 @@ class Grant(msgspec.Struct, frozen=True):
     """What the center says about an agent that came with a token; the agent cannot say
     otherwise. An empty group leaves that to the agent."""
 
-    group: str = ""
-    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    group: Name = ""
+    labels: Texts = msgspec.field(default_factory=dict)
 
 
 class FoundToken(msgspec.Struct, frozen=True):

@@ -234,6 +234,9 @@ class Blocks(Protocol):
     ) -> list[list[int]]:
         """`renew` for several agents at once, each with what it holds; answers in order."""
 
+    async def owned(self, held: Sequence[Held], agent: str) -> set[Held]:
+        """Those of these blocks that the agent has now, under just these tokens."""
+
     async def settle(
         self, settlements: Sequence[Settlement], now: float, manners: Manners | None = None
     ) -> list[Verdict]:

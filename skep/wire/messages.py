@@ -16,6 +16,7 @@ from msgspec import Meta
 from skep.model.agent import Registration, Vitals
 from skep.model.app import AppSpec, InstanceState
 from skep.model.block import BlockReport, Held, Leased
+from skep.model.bounds import HELD_LIMIT, LIST_LIMIT, Blob, Name, Names, Number, Numbers, Real, Text
 from skep.model.run import RunSettings
 from skep.model.site import Pace
 from skep.model.token import Grant
@@ -31,55 +32,61 @@ LEASE_BLOCKS_MAX = 64
 LEASE_WAIT_MAX = 30.0
 
 
+#: Blocks in the hands of one agent.
+Holding = Annotated[list[Held], Meta(max_length=HELD_LIMIT)]
+
+
 class Register(msgspec.Struct):
     """POST /node/register. Always processed, however old."""
 
     registration: Registration
     #: Blocks that the agent still has; whatever else was leased to it is taken back.
-    holding: list[Held] = msgspec.field(default_factory=list)
-    protocol: int = PROTOCOL
-    age: float = 0.0
+    holding: Holding = msgspec.field(default_factory=list)
+    protocol: Number = PROTOCOL
+    age: Real = 0.0
     #: The session that this process has already; 0 = it is new.
     session: Annotated[int, Meta(ge=0, le=2**62)] = 0
     #: A mark of this process, and those that its folder keeps of earlier ones.
     mark: Annotated[str, Meta(max_length=64)] = ""
     marks: Annotated[tuple[Annotated[str, Meta(max_length=64)], ...], Meta(max_length=8)] = ()
     #: Runs that the agent remembers.
-    runs: Annotated[list[str], Meta(max_length=2000)] = msgspec.field(default_factory=list)
+    runs: Annotated[list[Name], Meta(max_length=2000)] = msgspec.field(default_factory=list)
 
 
 class SiteRules(msgspec.Struct, frozen=True):
     """How hosts are treated, in what an agent decides by itself; a center's settings."""
 
     adaptive: bool = True
-    breaker_after: int = 5
-    crawl_delay_cap: float = 300.0
+    breaker_after: Number = 5
+    crawl_delay_cap: Real = 300.0
 
 
 class Registered(msgspec.Struct):
     """The rules that the agent follows from now on."""
 
-    heartbeat_every: float
-    lease_seconds: float
-    center: str
-    version: str
+    heartbeat_every: Real
+    lease_seconds: Real
+    center: Name
+    version: Name
     #: Seconds after its last beat at which the agent is taken for dead.
-    alive_after: float = 11.0
+    alive_after: Real = 11.0
     #: Which process of the agent this one is; 0 = the center does not count them.
-    session: int = 0
+    session: Number = 0
     #: None leaves it to the agent's own settings.
     sites: SiteRules | None = None
     #: Of the runs that the agent remembers: those that it may forget.
-    released: list[str] = msgspec.field(default_factory=list)
+    released: Annotated[list[Name], Meta(max_length=LIST_LIMIT)] = msgspec.field(
+        default_factory=list
+    )
 
 
 class Join(msgspec.Struct):
     """POST /node/join, with a one-time token. The agent has made a secret and tells its
     SHA-256; the secret is its credential from then on."""
 
-    agent: str
+    agent: Name
     digest: Annotated[bytes, Meta(min_length=32, max_length=32)]
-    protocol: int = PROTOCOL
+    protocol: Number = PROTOCOL
     #: Only look whether it would work.
     dry: bool = False
 
@@ -87,9 +94,9 @@ class Join(msgspec.Struct):
 class Joined(msgspec.Struct):
     """What the center says about its new agent."""
 
-    agent: str
-    center: str
-    version: str
+    agent: Name
+    center: Name
+    version: Name
     grant: Grant = Grant()
 
 
@@ -98,11 +105,11 @@ class Command(msgspec.Struct):
     pause, resume, drain, restart, exit. `wake` asks for a lease call now, `apps` for a call
     about applications."""
 
-    name: str
-    run: str = ""
-    detail: str = ""
+    name: Name
+    run: Name = ""
+    detail: Annotated[str, Meta(max_length=2**26)] = ""
     #: Over 0: an order that is told again until a heartbeat says that it was obeyed.
-    order: int = 0
+    order: Number = 0
     #: Told back with the next heartbeat, at once, when it was obeyed; "" asks for nothing.
     ticket: Annotated[str, Meta(max_length=64)] = ""
 
@@ -110,33 +117,37 @@ class Command(msgspec.Struct):
 class LeaseAsk(msgspec.Struct):
     """POST /node/lease. The answer may take `wait` seconds when there is nothing."""
 
-    agent: str
+    agent: Name
     want: Annotated[int, Meta(ge=1, le=LEASE_BLOCKS_MAX)] = 1
     wait: Annotated[float, Meta(ge=0, le=LEASE_WAIT_MAX)] = 0.0
-    kinds: tuple[str, ...] = ("http",)
+    kinds: Names = ("http",)
 
 
 class LeaseReply(msgspec.Struct):
     """Blocks in the order in which they should be done, and their runs' settings."""
 
-    blocks: list[Leased] = msgspec.field(default_factory=list)
-    runs: dict[str, RunSettings] = msgspec.field(default_factory=dict)
+    blocks: Annotated[list[Leased], Meta(max_length=LIST_LIMIT)] = msgspec.field(
+        default_factory=list
+    )
+    runs: Annotated[dict[Name, RunSettings], Meta(max_length=LIST_LIMIT)] = msgspec.field(
+        default_factory=dict
+    )
     #: Hosts that have a pace; what is not named here has none.
-    sites: list[Pace] = msgspec.field(default_factory=list)
+    sites: Annotated[list[Pace], Meta(max_length=LIST_LIMIT)] = msgspec.field(default_factory=list)
 
 
 class Heartbeat(msgspec.Struct):
     """POST /node/heartbeat. Renews every lease that it names."""
 
-    agent: str
+    agent: Name
     vitals: Vitals = Vitals()
-    holding: list[Held] = msgspec.field(default_factory=list)
+    holding: Holding = msgspec.field(default_factory=list)
     #: Ask for that many blocks with the answer.
     want: Annotated[int, Meta(ge=0, le=LEASE_BLOCKS_MAX)] = 0
-    age: float = 0.0
+    age: Real = 0.0
     #: Seconds since the agent last heard a center. One that can speak and not hear gets no
     #: lease renewed: its work would rest with it for as long as that lasts.
-    deaf: float = 0.0
+    deaf: Real = 0.0
     #: The newest order that this process has obeyed.
     obeyed: Annotated[int, Meta(ge=0, le=2**62)] = 0
     #: Tickets of commands that were obeyed since the last beat.
@@ -148,8 +159,10 @@ class Heartbeat(msgspec.Struct):
 class HeartbeatReply(msgspec.Struct):
     """Commands, and the blocks that are no longer the agent's."""
 
-    commands: list[Command] = msgspec.field(default_factory=list)
-    lost: list[int] = msgspec.field(default_factory=list)
+    commands: Annotated[list[Command], Meta(max_length=LIST_LIMIT)] = msgspec.field(
+        default_factory=list
+    )
+    lost: Numbers = msgspec.field(default_factory=list)
     lease: LeaseReply | None = None
     #: False asks the agent to register again.
     known: bool = True
@@ -158,52 +171,52 @@ class HeartbeatReply(msgspec.Struct):
 class Report(msgspec.Struct):
     """POST /node/block. On disk when it is answered."""
 
-    agent: str
-    blocks: list[BlockReport]
+    agent: Name
+    blocks: Annotated[list[BlockReport], Meta(max_length=HELD_LIMIT)]
 
 
 class BlockVerdict(msgspec.Struct):
     """`stored`, `duplicate`, `stale` (fenced out) or `unknown`; all but `stored` mean that
     the agent may forget the block."""
 
-    block: int
-    verdict: str
+    block: Number
+    verdict: Name
 
 
 class ReportReply(msgspec.Struct):
     """One verdict per reported block, in order."""
 
-    verdicts: list[BlockVerdict]
+    verdicts: Annotated[list[BlockVerdict], Meta(max_length=LIST_LIMIT)]
 
 
 class GiveBack(msgspec.Struct):
     """POST /node/giveback. Unfinished blocks return to the lanes at once."""
 
-    agent: str
-    blocks: list[Held]
-    reason: str = "the agent is draining"
+    agent: Name
+    blocks: Holding
+    reason: Text = "the agent is draining"
 
 
 class GivenBack(msgspec.Struct):
     """How many were taken back; the others were not this agent's any more."""
 
-    blocks: int
+    blocks: Number
 
 
-#: A number that every store can hold.
-Number = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+#: A number that every store can hold in its smallest column.
+Small = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
 class AppReport(msgspec.Struct, frozen=True):
     """How an instance is, on the agent that has it."""
 
-    run: str
-    no: Number
-    token: Number
+    run: Name
+    no: Small
+    token: Small
     state: InstanceState
-    round: Number = 0
+    round: Small = 0
     #: Processes of it that this agent began under this token.
-    starts: Number = 0
+    starts: Small = 0
     exit_code: Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)] | None = None
     reason: Annotated[str, Meta(max_length=2000)] = ""
 
@@ -212,7 +225,7 @@ class AppsAsk(msgspec.Struct):
     """POST /node/apps: all instances that the agent has; told after every change, with every
     beat while it has any, and when it hears the command `apps`. On disk when answered."""
 
-    agent: str
+    agent: Name
     instances: Annotated[list[AppReport], Meta(max_length=1000)] = msgspec.field(
         default_factory=list
     )
@@ -221,20 +234,22 @@ class AppsAsk(msgspec.Struct):
 class AppWish(msgspec.Struct, frozen=True):
     """What an agent shall do about one instance."""
 
-    run: str
-    no: int
-    token: int
+    run: Name
+    no: Number
+    token: Number
     spec: AppSpec
     #: `running`, `paused` or `stopped`.
     state: InstanceState = InstanceState.RUNNING
-    round: int = 0
+    round: Number = 0
 
 
 class AppsReply(msgspec.Struct):
     """Everything that is the agent's. An instance that is not here is not (or no more) its
     own: it is ended and forgotten. One that has ended is here until its end was told."""
 
-    wanted: list[AppWish] = msgspec.field(default_factory=list)
+    wanted: Annotated[list[AppWish], Meta(max_length=LIST_LIMIT)] = msgspec.field(
+        default_factory=list
+    )
 
 
 class AppLog(msgspec.Struct):
@@ -244,12 +259,12 @@ class AppLog(msgspec.Struct):
     sent twice is kept once. Pieces have at most APP_LOG_PIECE bytes.
     """
 
-    agent: str
-    run: str
-    no: Number
-    token: Number
+    agent: Name
+    run: Name
+    no: Small
+    token: Small
     offset: Annotated[int, Meta(ge=0, le=2**62)]
-    data: bytes
+    data: Blob
     #: Bytes before `offset` that the agent had to drop: its own room for them is bounded.
     dropped: Annotated[int, Meta(ge=0, le=2**62)] = 0
 
@@ -257,7 +272,7 @@ class AppLog(msgspec.Struct):
 class AppLogReply(msgspec.Struct):
     """From where on the center wants to hear; everything before is on disk."""
 
-    next: int
+    next: Number
 
 
 #: Most bytes of log in one call.

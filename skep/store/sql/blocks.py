@@ -73,6 +73,15 @@ class SqlBlocks:
             return [[] for _ in asks]
         return await self._database.write(lambda tx: renew_all(tx, asks, until), quick=True)
 
+    async def owned(self, held: Sequence[Held], agent: str) -> set[Held]:
+        query = sa.select(blocks.c.id, blocks.c.token).where(
+            among(blocks.c.id, (item.block for item in held)),
+            USING_BLOCKS,
+            blocks.c.agent == agent,
+        )
+        rows = await self._database.read(lambda c: c.execute(query).all())
+        return {Held(row.id, row.token) for row in rows}.intersection(held)
+
     async def settle(
         self, settlements: Sequence[Settlement], now: float, manners: Manners | None = None
     ) -> list[Verdict]:
