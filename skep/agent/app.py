@@ -81,7 +81,7 @@ class Agent:
         self._gauge = Gauge(folder=folder)
         self.workspace = Workspace(folder)
         self.session = Session(folder)
-        self.outbox = Outbox(folder / "outbox", self._settings.outbox_bytes)
+        self.outbox = Outbox(folder / "outbox", self._settings.outbox_bytes, self.id)
         self.holding = Holding(clock.monotonic, _gate(settings.sites))
         self.jars = Jars(folder, lambda run: self.workspace.settings_of(run) is not None)
         self.downloaders = Downloaders(kinds, clock.monotonic, self.jars)
@@ -173,6 +173,8 @@ class Agent:
             vitals,
             trouble=trouble,
             trouble_age=trouble_age,
+            outbox_age=round(self.outbox.age, 1),
+            set_aside=self.outbox.foreign,
             switches=sum(count.switches for count in counts),
             rested=sum(count.rested for count in counts),
             blocked=sum(count.blocked for count in counts),

@@ -1,8 +1,8 @@
 """Reports that no center took yet, on the agent's disk: one file each, oldest sent first.
 
-Bounded: when it is full the oldest report goes, counted and named. It survives a restart;
-a torn file is set aside and never stops the agent. Every method blocks on the disk, so the
-agent calls them in a thread; a lock keeps those threads apart.
+Bounded: when it is full the oldest report goes, counted and named. It survives a restart. A torn
+file, or a report that another identity made, is set aside and never stops the agent. Every
+method blocks on the disk, so the agent calls them in a thread; a lock keeps those threads apart.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 import logging
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
+from time import monotonic, time
 
 import msgspec
 
@@ -28,7 +29,7 @@ _HEAD = struct.Struct(">4sII")
 _MAGIC = b"SKO1"
 #: Torn files kept for whoever wants to look at them.
 _TORN_KEPT = 16
-WHOLE, PARTIAL, TORN = ".report", ".partial", ".torn"
+WHOLE, PARTIAL, TORN, FOREIGN = ".report", ".partial", ".torn", ".foreign"
 
 
 class _Index(msgspec.Struct, array_like=True):
@@ -37,6 +38,8 @@ class _Index(msgspec.Struct, array_like=True):
     size: int
     results: int
     held: list[Held]
+    #: Who made it; "" in files of older versions.
+    agent: str = ""
 
 
 @dataclass(slots=True)
@@ -47,6 +50,8 @@ class _Entry:
     size: int
     results: int
     held: tuple[Held, ...]
+    #: When it was written, on the outbox's clock.
+    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +67,12 @@ class Kept:
 class Outbox:
     """A queue of reports in a folder, at most `limit` bytes of them."""
 
-    def __init__(self, folder: Path, limit: int) -> None:
+    def __init__(
+        self, folder: Path, limit: int, agent: str, monotonic: Callable[[], float] = monotonic
+    ) -> None:
+        """Reports that are not of `agent` are set aside: no center takes them from it."""
+        self._agent = agent
+        self._monotonic = monotonic
         self._folder = folder
         self._limit = limit
         self._lock = Lock()
@@ -74,6 +84,8 @@ class Outbox:
         self.dropped = 0
         #: Files that could not be read, since the start.
         self.torn = 0
+        #: Results of another identity, since the start.
+        self.foreign = 0
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -82,6 +94,12 @@ class Outbox:
     def results(self) -> int:
         """Results that wait here."""
         return sum(entry.results for entry in tuple(self._entries))
+
+    @property
+    def age(self) -> float:
+        """Seconds that the oldest report has waited; 0 when none waits."""
+        oldest = min((entry.at for entry in tuple(self._entries)), default=None)
+        return 0.0 if oldest is None else max(self._monotonic() - oldest, 0.0)
 
     def held(self) -> set[Held]:
         """Leases whose results wait here; the agent goes on renewing them."""
@@ -104,7 +122,11 @@ class Outbox:
         if data is None or index is None:
             self._set_aside(path)
             return
-        entry = _Entry(path, len(data), index.results, tuple(index.held))
+        if (maker := index.agent or _maker_of(data)) != self._agent:
+            self._set_foreign_aside(path, maker, index.results)
+            return
+        at = self._monotonic() - _seconds_since_written(path)
+        entry = _Entry(path, len(data), index.results, tuple(index.held), at)
         self._append(entry)
         if self.torn:  # nobody knows whose part is missing: no later one has the last word
             self._mark_gap(entry)
@@ -116,9 +138,8 @@ class Outbox:
         with self._lock:
             self._make_room(len(data))
             suffix = WHOLE if self._gaps.isdisjoint(held) else PARTIAL
-            entry = _Entry(
-                self._folder / f"{self._next:012d}{suffix}", len(data), _results(report), held
-            )
+            path = self._folder / f"{self._next:012d}{suffix}"
+            entry = _Entry(path, len(data), _results(report), held, self._monotonic())
             self._next += 1
             if len(data) <= self._limit and self._write(entry.path, data):
                 self._append(entry)
@@ -211,9 +232,24 @@ class Outbox:
     def _set_aside(self, path: Path) -> None:
         self.torn += 1
         log.warning("outbox: set aside %s, it cannot be used", path.name)
+        self._rename(path, TORN)
+
+    def _set_foreign_aside(self, path: Path, maker: str, results: int) -> None:
+        """A center would refuse it from us, for ever; its requests are done again."""
+        self.foreign += results
+        log.warning(
+            "outbox: set aside %s with %d results: agent %s made it, and this is agent %s",
+            path.name,
+            results,
+            maker,
+            self._agent,
+        )
+        self._rename(path, FOREIGN)
+
+    def _rename(self, path: Path, suffix: str) -> None:
         try:
-            path.rename(path.with_suffix(TORN))
-            for old in sorted(self._folder.glob(f"*{TORN}"))[:-_TORN_KEPT]:
+            path.rename(path.with_suffix(suffix))
+            for old in sorted(self._folder.glob(f"*{suffix}"))[:-_TORN_KEPT]:
                 old.unlink(missing_ok=True)
         except OSError as error:
             log.warning("outbox: %s: %s", path.name, error.strerror)
@@ -238,7 +274,8 @@ def _kept(path: Path, report: Report) -> Kept:
 
 def _pack(report: Report) -> bytes:
     body = msgspec.msgpack.encode(report)
-    index = msgspec.msgpack.encode(_Index(len(body), _results(report), _held(report)))
+    about = _Index(len(body), _results(report), _held(report), report.agent)
+    index = msgspec.msgpack.encode(about)
     return _HEAD.pack(_MAGIC, len(index), zlib.crc32(body, zlib.crc32(index))) + index + body
 
 
@@ -258,6 +295,19 @@ def _index_of(data: bytes) -> _Index | None:
         return msgspec.msgpack.decode(parts[0], type=_Index) if parts else None
     except msgspec.DecodeError:
         return None
+
+
+def _maker_of(data: bytes) -> str:
+    report = _unpack(data)
+    return report.agent if report is not None else ""
+
+
+def _seconds_since_written(path: Path) -> float:
+    """By the file's own time: the agent that wrote it has ended."""
+    try:
+        return max(time() - path.stat().st_mtime, 0.0)
+    except OSError:
+        return 0.0
 
 
 def _unpack(data: bytes | None) -> Report | None:

@@ -19,6 +19,7 @@ from skep.center.live import Hub
 from skep.center.metrics import Metrics
 from skep.center.placement_rooms import PlacementRooms, build_placement
 from skep.center.telling import build_notifier
+from skep.center.unsent_results import UnsentResults
 from skep.center.waiting import WaitingRoom
 from skep.downloaders.schemes import known_kinds, known_schemes
 from skep.jobs.intake import Intake
@@ -61,6 +62,7 @@ class Services:
     hub: Hub
     #: Words to the processes of runs.
     control: Control
+    unsent: UnsentResults
     metrics: Metrics
     #: Differences between records that were repaired here.
     repairs: Repairs
@@ -219,6 +221,7 @@ def build(
         auth=auth,
         hub=hub,
         control=control,
+        unsent=UnsentResults(store, clock),
         metrics=metrics,
         repairs=repairs,
         roster=roster,

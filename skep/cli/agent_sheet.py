@@ -44,7 +44,7 @@ def _rows(line: dict[str, Any]) -> list[tuple[str, str]]:
         ("load", f"{vitals['load']:.2f}, cpu {vitals['cpu']:.0%}"),
         ("free", f"{_mib(vitals['free_memory'])} memory, {_mib(vitals['free_disk'])} disk"),
         ("work", f"{vitals['active']} downloads, {vitals['rate']:.0f}/s"),
-        ("outbox", f"{vitals['outbox']} results, {vitals['dropped']} dropped"),
+        ("outbox", _outbox(vitals)),
         ("version", who["version"] or "-"),
         ("session", f"{view['session']}, its {'own' if view['bound'] else 'shared'} token"),
         *_history(line.get("history", ())),
@@ -81,6 +81,16 @@ def why_idle(line: dict[str, Any]) -> str:
     if vitals["outbox"]:
         return "no: results wait on its disk until a center takes them"
     return "no: there is nothing that it may take; `skep why RUN` says what a run waits for"
+
+
+def _outbox(vitals: dict[str, Any]) -> str:
+    waited = vitals.get("outbox_age", 0.0)
+    aside = vitals.get("set_aside", 0)
+    words = [f"{vitals['outbox']} results"]
+    words += [f"the oldest for {age(waited)}"] if waited else []
+    words += [f"{vitals['dropped']} dropped"]
+    words += [f"{aside} of another identity set aside"] if aside else []
+    return ", ".join(words)
 
 
 def _trouble(vitals: dict[str, Any]) -> str:

@@ -69,6 +69,10 @@ class Vitals(msgspec.Struct, frozen=True):
     #: seconds ago.
     trouble: Annotated[str, Meta(max_length=300)] = ""
     trouble_age: Real = 0.0
+    #: Seconds that the oldest report has waited on the agent's disk; 0 = none waits.
+    outbox_age: Real = 0.0
+    #: Results of another identity, found in the outbox and set aside, since the agent began.
+    set_aside: Count = 0
 
 
 class Arrival(msgspec.Struct, frozen=True):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -18,8 +20,8 @@ def report(block: int, *, final: bool = True, size: int = 1000, results: int = 2
     return Report("a", [BlockReport(block, 1, outcomes, final, b"f" * size)])
 
 
-def opened(folder: Path, limit: int = 2**20) -> Outbox:
-    outbox = Outbox(folder, limit)
+def opened(folder: Path, limit: int = 2**20, agent: str = "a") -> Outbox:
+    outbox = Outbox(folder, limit, agent)
     outbox.open()
     return outbox
 
@@ -136,3 +138,34 @@ def test_what_no_center_will_ever_take_is_set_aside(tmp_path: Path) -> None:
     assert kept is not None
     outbox.refuse(kept.path)
     assert (len(outbox), outbox.dropped, outbox.oldest()) == (0, 2, None)
+
+
+def test_a_report_of_another_identity_is_set_aside(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """R7: with a count and a log line; its leases are not renewed, and later reports go."""
+    opened(tmp_path).put(report(1))
+    with caplog.at_level(logging.WARNING):
+        outbox = opened(tmp_path, agent="b")
+    assert (len(outbox), outbox.foreign, outbox.held()) == (0, 2, set())
+    assert "agent a made it, and this is agent b" in caplog.text
+    assert [file.suffix for file in tmp_path.iterdir()] == [".foreign"]
+    mine = report(2)
+    mine.agent = "b"
+    outbox.put(mine)
+    assert emptied(outbox) == [2]
+
+
+def test_how_long_the_oldest_report_waits(tmp_path: Path) -> None:
+    """R7: over a restart too, by the time of its file."""
+    now = [100.0]
+    outbox = Outbox(tmp_path, 2**20, "a", lambda: now[0])
+    outbox.open()
+    assert outbox.age == 0.0
+    outbox.put(report(1))
+    now[0] += 30
+    outbox.put(report(2))
+    assert outbox.age == 30.0
+    (first, *_) = sorted(tmp_path.iterdir())
+    os.utime(first, (time.time() - 500, time.time() - 500))
+    assert 499 < opened(tmp_path).age < 600

@@ -116,6 +116,7 @@ async def heartbeat(call: Call) -> HeartbeatReply:
         services.leases.renew(message.agent, holding),
     )
     await services.control.tickets(message.tickets)
+    await services.unsent.heard(message.agent, message.vitals)
     if known:  # what was done is done, however long its word was on the way
         await services.roster.note_obeyed(message.agent, message.obeyed)
     if not known or not fresh:
