@@ -182,6 +182,14 @@ class SiteSettings(_Room, frozen=True):
         int, Meta(ge=1, le=1000, description="Downloads from one host at the same time.")
     ] = 4
     robots: Annotated[bool, Meta(description="Obey robots.txt.")] = True
+    robots_probes: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1000,
+            description="Tries for robots.txt by one run; then its requests to the host fail.",
+        ),
+    ] = 3
     adaptive: Annotated[bool, Meta(description="Slow down when a host is slow or refuses.")] = True
     window: Annotated[
         float, Meta(gt=0, le=600, description="Seconds of a host's work in one block.")

@@ -37,6 +37,8 @@ REDIRECTS = 5
 PLAIN = "http"
 OURS = "Skep"
 _TOKEN = re.compile(r"[A-Za-z_-]+")
+#: As libcurl says it.
+_GONE = re.compile(r"could not resolve|couldn't connect|failed to connect|refused", re.IGNORECASE)
 _OK, _REDIRECT, _SERVER_ERROR = 200, 300, 500
 
 
@@ -76,6 +78,8 @@ class Silence(NamedTuple):
     failure: str
     detail: str
     cool: float | None = None
+    #: The host refuses connections, or its name cannot be resolved.
+    gone: bool = False
 
 
 class Robots:
@@ -144,14 +148,15 @@ def judge(fetched: Fetched) -> Text | Silence:
     status = outcome.status
     if _OK <= status < _REDIRECT:
         return _unpacked(fetched)
-    if outcome.failure == Failure.BLOCKED and not status:
-        return Text(b"")  # our own policy: the request itself will meet it, and say so
+    if outcome.failure in {Failure.BLOCKED, Failure.CODE} and not status:
+        return Text(b"")  # our own policy or set-up: the request itself will meet it, and say so
     detail = outcome.detail or f"the server answered {status}"
     if status in REFUSALS:
         return Silence(str(status), Failure.STATUS, detail, outcome.retry_after)
     if _REDIRECT <= status < _SERVER_ERROR:
         return Text(b"")
-    return Silence("robots", outcome.failure or Failure.STATUS, detail)
+    gone = outcome.failure == Failure.NETWORK and _GONE.search(detail) is not None
+    return Silence("robots", outcome.failure or Failure.STATUS, detail, gone=gone)
 
 
 def _unpacked(fetched: Fetched) -> Text | Silence:

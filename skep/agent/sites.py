@@ -47,8 +47,9 @@ class Site(Generic[Item]):
     """One host with a pace: what waits for it, and what its answers have taught."""
 
     __slots__ = (
-        "ahead", "asking", "base", "concurrency", "crawl_delay", "delay", "failures", "host",
-        "last", "latency", "not_before", "queued", "resting", "robots", "running", "waiting",
+        "ahead", "asking", "base", "concurrency", "crawl_delay", "delay", "detail", "failure",
+        "failures", "host", "last", "latency", "not_before", "queued", "resting", "robots",
+        "running", "waiting",
     )  # fmt: skip
 
     def __init__(self, host: str) -> None:
@@ -62,6 +63,8 @@ class Site(Generic[Item]):
         self.delay = 0.0
         self.concurrency = 1
         self.robots = False
+        #: Every request fails with this class and sentence; "" = none does.
+        self.failure = self.detail = ""
         self.last = -inf
         self.not_before = -inf
         self.latency = 0.0
@@ -135,6 +138,7 @@ class SiteGate(Generic[Item]):
             site = self._sites[pace.host] = Site(pace.host)
         self.ripe -= site.ripe
         site.base, site.concurrency, site.robots = pace.spacing, pace.concurrency, pace.robots
+        site.failure, site.detail = pace.failure, pace.detail
         site.not_before = max(site.not_before, now + pace.wait)
         if self._adaptive:
             site.delay = max(site.delay, pace.delay) if site.running else pace.delay

@@ -73,6 +73,9 @@ class Usher:
         return None if due is None else due - self._now()
 
     def _see_to(self, site: Site[Gated], now: float) -> None:
+        if site.failure:
+            self._give_up(site)
+            return
         block, work = site.waiting[0]
         settings = self._settings_of(block.run) or RunSettings()
         if site.robots and (place := place_of(work.uri)) is not None:
@@ -166,14 +169,21 @@ class Usher:
         self._holding.changed()
 
     def _no_robots(self, site: Site[Gated], origin: str, said: Silence) -> None:
-        """The request that asked for it fails in its stead, so that one to a host that is
-        gone for good comes to an end; all others of the host are put off."""
+        """Every request of the host is put off. The center counts the tries of the run, and
+        says when they are enough."""
         if site.waiting:
             block = site.waiting[0][0]
-            if said.failure != Failure.LOST:
-                self._end(site, said.failure, f"{origin}/robots.txt: {said.detail}")
             self._leave_alone(site, said.trouble, said.cool, block)
+            if said.failure != Failure.LOST and not block.gone:
+                note = block.notes.of(site.host)
+                note.failure, note.gone = said.failure, said.gone
+                note.detail = f"robots.txt could not be fetched ({origin}): {said.detail}"
         self._holding.changed()
+
+    def _give_up(self, site: Site[Gated]) -> None:
+        """The center has had enough of tries for robots.txt: what waits fails together."""
+        while site.waiting:
+            self._end(site, site.failure, site.detail)
 
 
 def _start(

@@ -97,7 +97,9 @@ class Leases:
         pace = self._manners.pace(item.site, runs[block.run], now)
         if pace is not None and block.token > 1:
             # Nobody knows when the one before has asked last.
-            return msgspec.structs.replace(pace, wait=max(pace.wait, pace.spacing))
+            pace = msgspec.structs.replace(pace, wait=max(pace.wait, pace.spacing))
+        if pace is not None and pace.robots and item.failure:
+            pace = msgspec.structs.replace(pace, failure=item.failure, detail=item.detail)
         return pace
 
     async def renew(self, agent: str, held: Sequence[Held]) -> list[int]:

@@ -7,6 +7,7 @@ import re
 from skep.errors import InvalidInput
 from skep.model.block import BlockReport
 from skep.model.site import SiteNote, site_of
+from skep.model.states import Failure
 
 #: More hosts than one block can hold.
 NOTES_LIMIT = 1000
@@ -17,6 +18,8 @@ DELAY_LIMIT = 600.0
 #: Bytes and microseconds that one report can be about, with room for many reports.
 SUM_LIMIT = 2**47
 TROUBLE_LIMIT = 50
+DETAIL_LIMIT = 500
+_FAILURES = frozenset({"", *Failure})
 _HOST = re.compile(r"[^\s\x00-\x20\x7f]{1,255}")
 
 
@@ -30,6 +33,15 @@ def check_notes(report: BlockReport) -> None:
         if not _countable(note) or not _timely(note):
             raise InvalidInput(f"block {report.block}: a number of {note.host} is absurd")
         _tidy(note, len(report.outcomes))
+        _about_robots(note, report.block)
+
+
+def _about_robots(note: SiteNote, block: int) -> None:
+    """Raises InvalidInput for a class that does not exist; makes the sentence plain."""
+    if note.failure not in _FAILURES:
+        raise InvalidInput(f"block {block}: failure {note.failure[:50]!r} is not known")
+    shown = (letter if letter.isprintable() else " " for letter in note.detail[:DETAIL_LIMIT])
+    note.detail = "".join(shown)
 
 
 def _countable(note: SiteNote) -> bool:

@@ -16,6 +16,11 @@ from skep.settings import SiteSettings
 ASKED_CAP = 86_400.0
 #: Doublings of a rest beyond which every cap is met.
 _DOUBLINGS = 40
+#: Downloaders of ours that connect to the host of a request themselves.
+NETWORK_DOWNLOADERS = frozenset({"http", "curl"})
+#: Tries for robots.txt at a host that is gone, and how much sooner they follow each other.
+GONE_PROBES = 2
+GONE_SOONER = 6.0
 
 
 class Site(msgspec.Struct, frozen=True):
@@ -40,9 +45,11 @@ class Manners:
     def __init__(self, settings: SiteSettings | None = None) -> None:
         self._settings = settings or SiteSettings()
 
-    def pace(self, site: Site, run: RunSettings, now: float) -> Pace | None:
-        """How the host is treated for a run; None when it is nobody's business."""
-        own = is_own(site.host)
+    def pace(self, site: Site, run: RunSettings, now: float, *, own: bool = False) -> Pace | None:
+        """How the host is treated for a run; None when there is no limit. `own`: only a rule
+        that a person set limits it, as for addresses of one's own."""
+        # Code and plug-ins decide themselves what they connect to: only a rule concerns them.
+        own = own or is_own(site.host) or run.downloader not in NETWORK_DOWNLOADERS
         if own and not self._chosen(site, run, now):
             return None
         delay = site.delay if self._settings.adaptive else 0.0
@@ -64,6 +71,16 @@ class Manners:
         if pace.spacing * block_size <= self._settings.window:
             return block_size
         return max(1, int(self._settings.window / pace.spacing))
+
+    def probe_rest(self, probes: int, cool: float | None, *, gone: bool) -> float:
+        """Seconds before robots.txt is asked for again, after so many probes of a run."""
+        rest = self.rest(probes, cool)
+        return min(rest, self._settings.cooling_first / GONE_SOONER) if gone else rest
+
+    def enough_probes(self, probes: int, *, gone: bool) -> bool:
+        """Whether the requests that wait for robots.txt fail now."""
+        bound = self._settings.robots_probes
+        return probes >= (min(bound, GONE_PROBES) if gone else bound)
 
     def rest(self, strikes: int, cool: float | None) -> float:
         """Seconds for which a host is left alone after its `strikes`th trouble in a row."""

@@ -16,6 +16,8 @@ from msgspec import Meta
 
 from skep.model.bounds import Name, Number, Numbers, Real, Text
 
+#: Why a host rests whose robots.txt could not be fetched; a cause may follow after a colon.
+ROBOTS = "robots"
 #: Starts are spaced a little wider than the rate asks, so that no second holds one more.
 MARGIN = 1.05
 
@@ -47,6 +49,10 @@ class Pace(msgspec.Struct, frozen=True, array_like=True):
     delay: Real = 0.0
     #: Coolings in a row: this is a probe, and one more failure ends it.
     strikes: Number = 0
+    #: robots.txt could not be fetched as often as `sites.robots_probes` says: every request of
+    #: the host fails with this class and this sentence, without being sent. "" = ask.
+    failure: Name = ""
+    detail: Text = ""
 
 
 class SiteNote(msgspec.Struct, array_like=True, omit_defaults=True):
@@ -76,6 +82,11 @@ class SiteNote(msgspec.Struct, array_like=True, omit_defaults=True):
     trouble: Text = ""
     #: Seconds that the host asked for (Retry-After); None = it did not.
     cool: Real | None = None
+    #: robots.txt could not be fetched: the class of the failure, and what went wrong.
+    failure: Name = ""
+    detail: Text = ""
+    #: The host refuses connections or its name cannot be resolved: fewer probes will do.
+    gone: bool = False
 
 
 class SiteView(msgspec.Struct, frozen=True):

@@ -74,6 +74,9 @@ class HeldSite(msgspec.Struct, frozen=True):
 
     block: int
     site: Site
+    #: Tries for robots.txt by the block's run were enough: how the last of them failed.
+    failure: str = ""
+    detail: str = ""
 
 
 class SiteRow(msgspec.Struct, frozen=True):

@@ -63,3 +63,16 @@ async def test_runs_of_before_have_no_named_places(store_url: str) -> None:
         assert (found.named, found.retries) == (("127.0.0.1:80",), 3)
     finally:
         await store.close()
+
+
+async def test_tries_for_robots_txt_begin_with_none(store_url: str) -> None:
+    """H3: a database of 0017 gets the table, with no tries in it."""
+    database_at(store_url, "0017")
+    store = SqlStore(store_url)
+    await store.open()
+    try:
+        counted = sa.text("SELECT count(*) FROM host_probes")
+        with store.database.engine.connect() as connection:
+            assert connection.execute(counted).scalar() == 0
+    finally:
+        await store.close()

@@ -285,8 +285,7 @@ async def test_without_robots_txt_everything_is_allowed(
 async def test_a_host_whose_robots_txt_fails_is_left_alone(
     center: CenterDouble, web: Recorder, start: Start, status: int
 ) -> None:
-    """One request fails with it, so that a host that is gone does not hold up a run for
-    ever; no page is asked for."""
+    """H2: every request waits, none fails, no page is asked for; the note says what went wrong."""
     web.answer = lambda _: Reply(status=status) if status else None
     center.sites = [Pace(ONE, 0.02, 1, robots=True)]
     center.add("r", works(web, ONE, 5))
@@ -294,10 +293,26 @@ async def test_a_host_whose_robots_txt_fails_is_left_alone(
         await center.until(lambda: center.blocks[1].ended)
     assert set(web.paths()) == {"/robots.txt"}
     note = total(center)
-    assert (note.trouble, note.deferred, note.failed) == ("robots", [2, 3, 4, 5], 1)
-    failed = outcome_of(center, 1)
-    assert failed.failure == (Failure.STATUS if status else Failure.NETWORK)
-    assert "/robots.txt: " in failed.detail
+    assert (note.trouble, note.deferred, note.failed) == ("robots", [1, 2, 3, 4, 5], 0)
+    (told,) = [one for one in center.notes() if one.failure]
+    assert told.failure == (Failure.STATUS if status else Failure.NETWORK)
+    assert "robots.txt could not be fetched" in told.detail
+    assert not told.gone
+
+
+async def test_a_host_that_was_given_up_fails_its_requests_together(
+    center: CenterDouble, web: Recorder, start: Start
+) -> None:
+    """H3: the center has had enough; nothing is sent, and every request says why."""
+    center.sites = [Pace(ONE, 0.5, 1, robots=True, failure="timeout", detail="robots.txt: late")]
+    center.add("r", works(web, ONE, 5))
+    async with start():
+        await center.until(lambda: center.blocks[1].ended)
+    assert web.paths() == []
+    assert {(one.failure, one.detail) for one in center.outcomes()} == {
+        (Failure.TIMEOUT, "robots.txt: late")
+    }
+    assert len(list(center.outcomes())) == 5
 
 
 async def test_what_waits_in_the_gate_goes_back_with_a_pause_and_with_a_drain(

@@ -116,3 +116,19 @@ def test_one_site_has_one_name() -> None:
     assert site_of("WWW.Example.org.") == "example.org"
     assert site_of("www.org") == "www.org"
     assert site_of("[::1]") == "[::1]"
+
+
+@pytest.mark.parametrize("downloader", ["python", "shell", "enterprise"])
+def test_code_is_limited_by_a_rule_alone(downloader: str) -> None:
+    """E9: no rate and no robots.txt by default; a rule set by hand applies."""
+    manners, run = Manners(), RunSettings(downloader=downloader)
+    assert manners.pace(Site("example.org"), run, NOW) is None
+    ruled = manners.pace(Site("example.org", SiteRule(rate=1.0, robots=True)), run, NOW)
+    assert ruled is not None
+    assert (ruled.spacing, ruled.robots) == (MARGIN, True)
+
+
+def test_schemes_of_plug_ins_are_limited_by_a_rule_alone() -> None:
+    """E9: as for addresses of one's own."""
+    assert Manners().pace(Site("de"), RunSettings(), NOW, own=True) is None
+    assert Manners().pace(Site("de", SiteRule(rate=1.0)), RunSettings(), NOW, own=True)

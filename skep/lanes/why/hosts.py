@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from skep.lanes.why.words import duration, moment, rate, up_to
-from skep.model.manners import Manners
+from skep.model.manners import Manners, Site
 from skep.model.run import RunSettings
-from skep.model.site import Pace
+from skep.model.site import ROBOTS, Pace
 from skep.model.states import BlockState
 from skep.model.why import Reason, Why
 from skep.store.wait_facts import Hold, HostFacts
@@ -18,7 +18,7 @@ _TROUBLES = {
     "429": "429, too many requests",
     "503": "503, it has no time",
     "failing": "downloads failed in a row",
-    "robots": "its robots.txt cannot be had",
+    ROBOTS: "its robots.txt could not be fetched",
 }
 
 
@@ -51,15 +51,21 @@ def cooling(host: HostFacts, now: float) -> Reason:
     """It refused or failed, and is left alone."""
     site = host.site
     left = site.cooling_until - now
-    trouble = _TROUBLES.get(site.reason, site.reason or "it was in trouble")
     return Reason(
         "host_cooling",
-        f"host {site.host} is cooling until {moment(site.cooling_until, now)} ({trouble})",
+        f"host {site.host} is cooling until {moment(site.cooling_until, now)} ({_trouble(site)})",
         f"in {duration(left)} one request goes out as a probe; a good answer ends the trouble",
         site.cooling_until,
         (f"skep sites clear {site.host}",),
         {"host": site.host, "trouble": site.reason, "strikes": site.strikes},
     )
+
+
+def _trouble(site: Site) -> str:
+    kind, _, cause = site.reason.partition(": ")
+    if kind == ROBOTS and cause:
+        return cause
+    return _TROUBLES.get(site.reason, site.reason or "it was in trouble")
 
 
 def _held(host: HostFacts, hold: Hold, pace: Pace | None, asker: Asker) -> Reason:

@@ -20,6 +20,7 @@ from skep.store.sql.block_rows import members_of
 from skep.store.sql.conditions import CLAIMABLE_BLOCKS, stored
 from skep.store.sql.database import Tx
 from skep.store.sql.dialect import id_list
+from skep.store.sql.probes import is_given_up
 from skep.store.sql.reap import SPLIT_AFTER
 from skep.store.sql.site_rows import sites_of
 from skep.store.sql.tables import blocks, requests, runs, site_holds
@@ -89,6 +90,8 @@ def _wake(tx: Tx, site: Site, now: float, manners: Manners, limit: int) -> int:
     """About a window of a host's parked requests; its hold goes when there are none."""
     pace = manners.pace(site, _USUAL, now)
     wanted = limit if pace is None else min(limit, manners.window(pace, _USUAL.block_size))
+    if is_given_up(tx.connection, site.host, now):
+        wanted = limit
     useful, woken, size = 0, 0, wanted
     # What is woken of runs that rest is not packed: it does not count.
     while useful < wanted and woken < limit:

@@ -31,6 +31,7 @@ from skep.store.sql.conditions import stored
 from skep.store.sql.database import Database, Tx
 from skep.store.sql.dialect import id_list
 from skep.store.sql.forget import forget_requests
+from skep.store.sql.probes import forget_run_probes
 from skep.store.sql.record_tables import faults
 from skep.store.sql.requests import view_of
 from skep.store.sql.runs import HeldRun, hold_runs
@@ -213,6 +214,7 @@ def _act(tx: Tx, act: Act, ids: Sequence[int], before: float) -> Acted:
     if fit and act == "forget":
         forget_requests(tx, [row.id for row in fit])
     elif fit:
+        forget_run_probes(tx, {row.run for row in fit})
         _change(tx, act, fit)
     resting = {held[row.run].id for row in fit if act == "retry" and not held[row.run].running}
     return Acted(len(fit), len(rows) - len(fit), tuple(sorted(resting)))

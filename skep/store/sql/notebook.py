@@ -7,17 +7,19 @@ note counts once, with the report that brings it: an echo of that report changes
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 
 from skep.model.manners import Manners, Site
 from skep.model.request import Outcome
-from skep.model.site import SiteNote
+from skep.model.site import ROBOTS, SiteNote
 from skep.model.states import Failure
 from skep.store.sql.database import Tx
 from skep.store.sql.dialect import id_list
 from skep.store.sql.holds import free_hosts, held_by
+from skep.store.sql.probes import Probes, forget_probes, note_probe, still_given_up
 from skep.store.sql.site_rows import sites_of
 from skep.store.sql.tables import sites
 
@@ -25,6 +27,8 @@ from skep.store.sql.tables import sites
 REFUSALS = frozenset({429, 503})
 #: A request that was put off waits for so long at least, in seconds.
 DEFERRED_LEAST = 1.0
+#: Characters of the reason for which a host rests.
+REASON_LIMIT = 200
 
 _LEARN = (
     sa.update(sites)
@@ -55,13 +59,13 @@ class Notebook:
         held = self._held.get(block, {})
         return any(note.left and note.host in held for note in notes)
 
-    def hear(self, block: int, note: SiteNote) -> float:
+    def hear(self, block: int, run: int, note: SiteNote) -> float:
         """Learn from a note; returns when its deferred requests may come again."""
         held = self._held.get(block, {})
         if note.host not in held:
             rest = self._manners.rest(1, note.cool) if note.trouble else 0.0
             return self._now + max(rest, DEFERRED_LEAST)
-        site = self._learn(self._site(note.host), note)
+        site = self._learn(self._site(note.host), note, self._probes(run, note))
         if note.left:
             del held[note.host]
             self._free[note.host] = note.wait
@@ -106,13 +110,26 @@ class Notebook:
             self._sites = sites_of(self._tx.connection, hosts, lock=True)
         return self._sites.get(host) or Site(host)
 
-    def _learn(self, site: Site, note: SiteNote) -> Site:
+    def _probes(self, run: int, note: SiteNote) -> Probes | None:
+        """The tries of a run for robots.txt, when another one has failed."""
+        if note.failure:
+            return note_probe(self._tx, run, note, self._manners, self._now)
+        if note.requests > note.failed:
+            if self._site(note.host).strikes:
+                forget_probes(self._tx, run, note.host)
+        elif note.requests:
+            still_given_up(self._tx, run, note.host, self._now)
+        return None
+
+    def _learn(self, site: Site, note: SiteNote, probes: Probes | None) -> Site:
         changes: dict[str, float | int | str] = {}
         if note.requests or note.trouble:
             changes["delay"] = note.delay
         if note.crawl_delay:
             changes["crawl_delay"] = note.crawl_delay
-        if note.trouble:
+        if probes is not None:
+            changes |= self._after_probe(site, note, probes)
+        elif note.trouble:
             strikes = site.strikes + 1
             rest = self._now + self._manners.rest(strikes, note.cool)
             changes |= {"strikes": strikes, "cooling_until": rest, "reason": note.trouble}
@@ -123,6 +140,15 @@ class Notebook:
             self._sites[site.host] = learnt
             self._changed.add(site.host)
         return learnt
+
+    def _after_probe(self, site: Site, note: SiteNote, probes: Probes) -> dict[str, Any]:
+        """The run waits for its next try; one that has had enough leaves nothing behind."""
+        if probes.given_up:
+            return {"strikes": 0, "cooling_until": 0.0, "reason": ""}
+        rest = self._manners.probe_rest(probes.tries, note.cool, gone=note.gone)
+        reason = f"{ROBOTS}: {note.detail}"[:REASON_LIMIT]
+        until = self._now + rest
+        return {"strikes": site.strikes + 1, "cooling_until": until, "reason": reason}
 
 
 def _note_of(host: str, outcome: Outcome) -> SiteNote:

@@ -34,6 +34,7 @@ from skep.store.sql.chains import NOWHERE, origins
 from skep.store.sql.conditions import MORTAL, stored
 from skep.store.sql.database import ACCEPTED, Database, Tx
 from skep.store.sql.pack import pack_one
+from skep.store.sql.probes import forget_run_probes
 from skep.store.sql.runs import HeldRun, hold_run
 from skep.store.sql.tables import attempts, blocks, requests, runs
 
@@ -107,6 +108,7 @@ class SqlRequests:
             run = hold_run(tx, run_id)
             if run.cancelled:
                 raise Conflict(f"run {run_id} is cancelled; its dead requests stay dead")
+            forget_run_probes(tx, [run.no])
             forgiven = {"failures": 0, "block": None, "fault": None, "died_at": None}
             return change_all(tx, run.no, RequestState.DEAD, RequestState.WAITING, **forgiven)
 

@@ -12,12 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from skep.model.manners import Manners, Site
-from skep.model.site import Pace
+from skep.model.site import ROBOTS, Pace
 from skep.model.states import RequestState
 from skep.store.facts import PackPlan
 from skep.store.sql.database import Tx
 from skep.store.sql.dialect import id_list
 from skep.store.sql.holds import Claim, claim, watch
+from skep.store.sql.probes import Probes, probes_of
 from skep.store.sql.runs import HeldRun
 from skep.store.sql.site_rows import make_sites, sites_of
 
@@ -27,6 +28,8 @@ BLOCK_BYTES = 2 * 2**20
 PARKED_MOST, PARKED_LEAST = 3600.0, 1.0
 #: Rows of one statement; each row costs a comparison with every other one.
 PARK_CHUNK = 250
+#: Schemes that our own downloaders fetch; only a rule limits the hosts of others.
+_FETCHED = ("http://", "https://")
 
 
 class Table(NamedTuple):
@@ -52,7 +55,11 @@ def take_seats(
     hosts = {row.host for row in rows}
     known = sites_of(tx.connection, hosts)
     rules = run.rules
-    asked = ((host, manners.pace(known.get(host) or Site(host), rules, now)) for host in hosts)
+    fetched = {row.host for row in rows if row.uri.startswith(_FETCHED)}
+    asked = (
+        (host, manners.pace(known.get(host) or Site(host), rules, now, own=host not in fetched))
+        for host in hosts
+    )
     paces = {host: pace for host, pace in asked if pace is not None}
     if not paces:
         return Seats(rows, [], 0)
@@ -60,15 +67,16 @@ def take_seats(
     queues: dict[str, list[Any]] = {}
     for row in rows:
         (queues.setdefault(row.host, []) if row.host in paces else free).append(row)
+    probes = probes_of(tx, run.no, paces, now)
     cooling = {
         host: site.cooling_until
         for host, site in known.items()
-        if host in paces and site.cooling_until > now
+        if host in paces and site.cooling_until > now and not _first_try(site, probes)
     }
     make_sites(tx.connection, tx.dialect, paces.keys() - known.keys())
     watch(tx, cooling)
     chosen = {
-        host: _first(queue, manners.window(paces[host], plan.block_size))
+        host: _first(queue, _window(manners, paces[host], probes.get(host), plan.block_size))
         for host, queue in queues.items()
         if host not in cooling
     }
@@ -84,6 +92,18 @@ def take_seats(
     park(tx, parked)
     tx.move(run.no, RequestState.WAITING, RequestState.DELAYED, len(parked))
     return Seats(free, list(_tables(given, plan.block_size)), len(parked))
+
+
+def _first_try(site: Site, probes: Mapping[str, Probes]) -> bool:
+    """A run that has not tried robots.txt of the host does not wait for the tries of others."""
+    return site.reason.startswith(ROBOTS) and site.host not in probes
+
+
+def _window(manners: Manners, pace: Pace, probes: Probes | None, size: int) -> int:
+    """Requests that fail without being sent need no distance."""
+    if probes is not None and probes.given_up:
+        return size
+    return manners.window(pace, size)
 
 
 def _first(queue: list[Any], window: int) -> list[Any]:

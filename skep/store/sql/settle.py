@@ -181,7 +181,7 @@ def _take_notes(
     for note in notes:
         mine = put_off.intersection(note.deferred)
         put_off -= mine
-        when = book.hear(block.id, note)
+        when = book.hear(block.id, block.run, note)
         _defer(tx, block, mine, when, writes)
         counts.append(len(mine))
     if len(outcomes) == len(report.outcomes):

@@ -18,8 +18,9 @@ from skep.store.sql.among import among
 from skep.store.sql.awake import wake_hosts
 from skep.store.sql.database import Database, Tx
 from skep.store.sql.holds import watch
+from skep.store.sql.probes import forget_host_probes
 from skep.store.sql.site_rows import make_sites, site_in
-from skep.store.sql.tables import blocks, runs, site_holds, sites
+from skep.store.sql.tables import blocks, host_probes, runs, site_holds, sites
 from skep.store.sql.unpack import unpack_resting
 
 #: Nothing is known of the host but its rule and its counts.
@@ -63,6 +64,7 @@ class SqlSites:
             if tx.execute(sa.select(sites.c.host).where(sites.c.host == host)).first() is None:
                 raise NotFound(f"nothing is known of {host}, so there is nothing to clear")
             tx.execute(change)
+            forget_host_probes(tx, host)
             free = sa.update(site_holds).where(site_holds.c.host == host)
             tx.execute(free.where(site_holds.c.block.is_(None)).values(until=now))
             watch(tx, {host: now})
@@ -73,13 +75,17 @@ class SqlSites:
         if not block_ids:
             return []
         query = (
-            sa.select(site_holds.c.block, sites)
+            sa.select(site_holds.c.block, sites, host_probes.c.failure, host_probes.c.detail)
             .join(sites, sites.c.host == site_holds.c.host)
+            .join(blocks, blocks.c.id == site_holds.c.block)
+            .outerjoin(host_probes, _given_up)
             .where(among(site_holds.c.block, block_ids))
             .order_by(site_holds.c.host)
         )
         rows = await self._database.read(lambda c: c.execute(query).all())
-        return [HeldSite(row.block, site_in(row)) for row in rows]
+        return [
+            HeldSite(row.block, site_in(row), row.failure or "", row.detail or "") for row in rows
+        ]
 
     async def wake(self, now: float, manners: Manners, limit: int) -> int:
         due = sa.select(site_holds.c.host).where(
@@ -94,6 +100,11 @@ class SqlSites:
         return await self._database.write(lambda tx: unpack_resting(tx, now, limit))
 
 
+_given_up = sa.and_(
+    host_probes.c.run == blocks.c.run,
+    host_probes.c.host == site_holds.c.host,
+    host_probes.c.given_up == 1,
+)
 _SEEN = (
     sa.select(
         sites,

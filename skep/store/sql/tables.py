@@ -368,6 +368,21 @@ site_holds = sa.Table(
     sa.Column("spacing", sa.Float(53), nullable=False),
 )
 
+# Tries for robots.txt that failed: a run fails its requests to a host after some of them.
+host_probes = sa.Table(
+    "host_probes",
+    metadata,
+    sa.Column("run", BigId, primary_key=True, autoincrement=False),
+    sa.Column("host", name_of(255), primary_key=True),
+    sa.Column("probes", sa.Integer, nullable=False),
+    # Of the last try; with `given_up`, of the last request that failed for it.
+    sa.Column("at", Seconds, nullable=False),
+    sa.Column("failure", name_of(16), nullable=False),
+    sa.Column("detail", name_of(500), nullable=False),
+    sa.Column("given_up", sa.SmallInteger, nullable=False),
+    sa.Index("host_probes_host", "host"),
+)
+
 alerts = sa.Table(
     "alerts",
     metadata,
