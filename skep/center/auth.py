@@ -50,6 +50,9 @@ class Role(StrEnum):
     JOIN = "join"
 
 
+#: Callers who may change nothing see no credentials.
+LOOK_ONLY = frozenset({Role.PUBLIC, Role.VIEWER})
+
 #: Roles that satisfy an endpoint. An agent's token opens the agents' door and no other.
 ALLOWED: dict[Role, frozenset[Role]] = {
     Role.VIEWER: frozenset({Role.VIEWER, Role.OPERATOR, Role.ADMIN}),
@@ -140,6 +143,12 @@ class Auth:
         if identity.role not in ALLOWED[needed]:
             raise Forbidden(f"this needs role {needed}; the token has role {identity.role}")
         return identity
+
+    def remembers(self, authorization: str) -> bool:
+        """Whether a caller who may look was here before; for when the store cannot be asked."""
+        token = authorization.partition(" ")[2].strip()
+        known = self._known.get(digest_of(token))
+        return known is not None and known.who.role in ALLOWED[Role.VIEWER]
 
     async def _find(self, digest: bytes, origin: str) -> Identity:
         known = self._known.get(digest)

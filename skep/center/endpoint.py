@@ -53,6 +53,7 @@ class Streamed:
     parts: AsyncIterator[bytes]
     content_type: str
     size: int
+    headers: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,8 @@ class Endpoint:
     others: Mapping[int, Any] = field(default_factory=dict)
     #: The process that drives the run of the path may call it too, with its own token.
     for_driver: bool = False
+    #: Types of its answer that nothing is masked in: collected data, not what it was got with.
+    clear: tuple[type, ...] = ()
 
 
 def for_agents(

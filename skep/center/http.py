@@ -19,7 +19,7 @@ from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
 from skep import __version__
-from skep.center.auth import REMEMBER_SECONDS, Role
+from skep.center.auth import LOOK_ONLY, REMEMBER_SECONDS, Role
 from skep.center.connections.protocol import SCOPE_KEY
 from skep.center.endpoint import Call, Endpoint, Raw, Streamed
 from skep.center.services import Services
@@ -34,7 +34,9 @@ from skep.errors import (
     TooManyTries,
     WrongMethod,
 )
+from skep.jobs.secrets import MASKS
 from skep.runtime.ids import new_id
+from skep.runtime.masked_answers import masked
 from skep.wire import codec
 from skep.wire.messages import OLDEST_PROTOCOL, PROTOCOL, PROTOCOL_HEADER
 from skep.wire.problem import PROBLEM, problem_of
@@ -136,7 +138,13 @@ async def _answer(services: Services, row: Endpoint, request: Request) -> Respon
     if services.clock.monotonic() - begun > REMEMBER_SECONDS:
         # A token that was revoked while its call waited here gets nothing any more.
         await services.auth.identify(token, row.role, driven, origin)
+    if who.role in LOOK_ONLY and row.gives is not None:
+        answer = masked(answer, {**MASKS, **dict.fromkeys(row.clear, _as_it_is)})
     return _response(row, answer, request)
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 def mark_authenticated(scope: MutableMapping[str, Any]) -> None:
@@ -203,7 +211,7 @@ def _response(row: Endpoint, result: Any, request: Request) -> Response:
         headers = {**_SAFE_HEADERS, **result.headers}
         return Response(result.content, result.status, headers, media_type=result.content_type)
     if isinstance(result, Streamed):
-        headers = {**_SAFE_HEADERS, "content-length": str(result.size)}
+        headers = {**_SAFE_HEADERS, **result.headers, "content-length": str(result.size)}
         return StreamingResponse(result.parts, 200, headers, media_type=result.content_type)
     kind = codec.MSGPACK if codec.MSGPACK in request.headers.get("accept", "") else codec.JSON
     data, encoding = codec.encode(result, kind), ""

@@ -42,6 +42,8 @@ from skep.store.ports import Store
 
 #: Schemes that the agents of this version can download.
 SCHEMES = ("http", "https")
+#: Stored bodies that are read at the same time.
+BODY_READERS = 8
 #: Seconds from one writing of heartbeats to the next: all that came meanwhile share it, so
 #: that a thousand agents are some transactions a second, and no beat waits to be noticed.
 BEATS_EVERY = 0.06
@@ -94,6 +96,8 @@ class Services:
     notifier: Notifier
     #: Says what things wait for.
     why: WhyDesk
+    #: Stored bodies that are being read; others wait.
+    body_readers: asyncio.Semaphore
 
     async def may_work(self, agent: str) -> bool:
         """Registered, and not put aside by a person; a cordoned one, for the runs it has."""
@@ -243,4 +247,5 @@ def build(
         closing=asyncio.Event(),
         jobs=jobs,
         why=WhyDesk(settings, store, bus, manners, clock, restart_at, disk_trouble),
+        body_readers=asyncio.Semaphore(BODY_READERS),
     )

@@ -130,17 +130,18 @@ async def _center(client: CenterClient) -> list[Finding]:
 
 
 async def _ready(client: CenterClient) -> list[Finding]:
-    answer = await asyncio.to_thread(_read_readiness, client.address)
+    answer = await asyncio.to_thread(_read_readiness, client.address, client.token)
     return readiness(answer)
 
 
-def _read_readiness(address: str) -> dict[str, Any]:
+def _read_readiness(address: str, token: str) -> dict[str, Any]:
     """Read by hand: to the client a center that is not ready is only an error."""
     parts = urlsplit(address)
     kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
     connection = kind(parts.netloc, timeout=READY_SECONDS)
     try:
-        connection.request("GET", "/readyz?verbose")
+        known = {"Authorization": f"Bearer {token}"} if token else {}
+        connection.request("GET", "/readyz?verbose", headers=known)
         answer: dict[str, Any] = msgspec.json.decode(connection.getresponse().read())
     except (OSError, HTTPException, msgspec.DecodeError) as error:
         raise CenterUnreachable(f"{address}/readyz: {error}") from error

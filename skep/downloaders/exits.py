@@ -13,7 +13,7 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from skep.errors import InvalidInput
-from skep.model.exits import MASK
+from skep.runtime.masking import MASK
 
 SCHEMES = ("http", "socks5", "socks5h")
 _LONGEST_LOGIN = 255

@@ -12,11 +12,10 @@ from typing import NamedTuple
 
 from skep import __version__
 from skep.downloaders.decode import ACCEPTED
+from skep.runtime.masking import is_secret_name
 
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _NOT_IN_A_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-#: Never archived, and dropped when a redirect leaves the origin.
-_SECRETS = frozenset({"authorization", "cookie", "proxy-authorization"})
 #: libcurl writes these itself; a second opinion would split the request in two.
 _OF_THE_ENGINE = frozenset({"content-length", "transfer-encoding", "connection"})
 _OF_THE_BODY = frozenset({"content-type", "content-encoding", "content-language"})
@@ -53,7 +52,8 @@ def request_headers(run: Outgoing, headers: Mapping[str, str]) -> Outgoing:
 
 def for_next_hop(current: Outgoing, *, same_origin: bool, with_body: bool) -> Outgoing:
     """Headers behind a redirect: secrets stay in their origin, a lost body has no type."""
-    dropped = set() if same_origin else _SECRETS | {"host"}
+    secret = {"host", *(key for key in current.fields if is_secret_name(key))}
+    dropped = set() if same_origin else secret
     if not with_body:
         dropped = dropped | _OF_THE_BODY
     if dropped.isdisjoint(current.fields):
@@ -80,7 +80,7 @@ def _ready(fields: Fields) -> Outgoing:
     if "content-type" not in fields:
         # Else libcurl calls every body a web form.
         lines.append(b"Content-Type:")
-    shown = [pair for key, pair in fields.items() if key not in _SECRETS]
+    shown = [pair for key, pair in fields.items() if not is_secret_name(key)]
     return Outgoing(fields, lines, shown)
 
 

@@ -23,6 +23,7 @@ from skep.jobs.app_secrets import AppSecrets
 from skep.jobs.code_check import check_generator, check_python, check_shell
 from skep.jobs.folder import inside
 from skep.jobs.notices import flaws_of
+from skep.jobs.secrets import masked_faults
 from skep.jobs.shape import Fault, fields_of
 from skep.jobs.sql_source import check_sql
 from skep.jobs.validate import PLAIN, Offered, Validator, check_header
@@ -94,7 +95,7 @@ class Checker:
 
     def judge(self, document: Any) -> tuple[Job | None, list[Fault]]:
         """The job, or None and everything that is wrong."""
-        faults: list[Fault] = []
+        faults: list[Fault] = [*masked_faults(document)]
         fields = fields_of(_spelled_out(document), Job, "", faults)
         self._downloader(fields.get("downloader"), faults)
         self._settings(fields, faults)

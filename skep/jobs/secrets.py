@@ -1,64 +1,77 @@
-"""A job as those see it who may not change it: without passwords, cookies and keys. Pure.
+"""A job as callers see it who may not change it: without passwords, cookies and keys. Pure.
 
-Run by centers for every answer to somebody who may only look.
+Centers mask every answer to such callers; what is special about parts of jobs stands here.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from skep.jobs.notices import hidden_target
+from skep.jobs.shape import Fault
 from skep.model.app import AppPart
-from skep.model.job import Job, SinkPart
+from skep.model.job import Downloader, Job, SinkPart
+from skep.model.notice import NoticeRule
+from skep.runtime.masked_answers import Rule, masked
+from skep.runtime.masking import MASK, mask_command, mask_options, mask_text, mask_values
 from skep.streams.registry import secrets_hidden
 
-STARS = "***"
-#: Headers that let somebody in.
-_SECRET_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization", "x-api-key"})
-_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+#: What a masked value looks like where it stands in a document.
+_MASKED = re.compile(rf"^{re.escape(MASK)}$|//{re.escape(MASK)}@|[=:] ?{re.escape(MASK)}(?!\*)")
+#: Fields of people's own text, in which stars mean nothing.
+_TEXTS = frozenset({"note", "customer", "code", "query"})
 
 
 def hidden(job: Job) -> Job:
     """The same job with stars in place of what is secret."""
-    settings = {name: _setting(name, value) for name, value in job.settings.items()}
-    sinks = tuple(SinkPart(secrets_hidden(sink.url)) for sink in job.sinks)
-    rules = tuple(
-        msgspec.structs.replace(rule, webhook=hidden_target(rule.webhook)) for rule in job.notices
-    )
-    parts = tuple(msgspec.structs.replace(one, url=_starred(one.url)) for one in job.generators)
-    return msgspec.structs.replace(
-        job, settings=settings, sinks=sinks, notices=rules, generators=parts, app=_app(job.app)
-    )
+    shown: Job = masked(job, MASKS)
+    return shown
 
 
-def _app(part: AppPart | None) -> AppPart | None:
+def _sink(part: SinkPart) -> SinkPart:
+    return SinkPart(secrets_hidden(part.url))
+
+
+def _notice(rule: NoticeRule) -> NoticeRule:
+    return msgspec.structs.replace(rule, webhook=hidden_target(rule.webhook))
+
+
+def _downloader(part: Downloader) -> Downloader:
+    options = tuple(mask_options(part.options))
+    return msgspec.structs.replace(part, options=options, code=mask_text(part.code))
+
+
+def _app(part: AppPart) -> AppPart:
     """Names of variables and secrets stay; what is in a variable may be a password."""
-    if part is None:
-        return None
-    environment = dict.fromkeys(part.environment, STARS)
-    command = tuple(map(_starred, part.command))
     return msgspec.structs.replace(
-        part, environment=environment, command=command, package=_starred(part.package)
+        part,
+        environment=mask_values(part.environment),
+        command=tuple(mask_command(part.command)),
+        package=mask_text(part.package),
     )
 
 
-def _setting(name: str, value: Any) -> Any:
-    if name == "cookie":
-        return STARS
-    if name == "headers":
-        return {k: STARS if k.lower() in _SECRET_HEADERS else v for k, v in value.items()}
-    return _starred(value)
+MASKS: Mapping[type, Rule] = {
+    SinkPart: _sink,
+    NoticeRule: _notice,
+    Downloader: _downloader,
+    AppPart: _app,
+}
 
 
-def _starred(value: Any) -> Any:
-    """Credentials inside URLs, however deep they lie."""
-    if isinstance(value, str):
-        return _CREDENTIALS.sub(STARS, value)
-    if isinstance(value, dict):
-        return {name: _starred(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_starred(inner) for inner in value]
-    return value
+def masked_faults(document: Any, path: str = "") -> Iterator[Fault]:
+    """A document that was read masked must not be kept: its stars would replace the secrets."""
+    if isinstance(document, str):
+        if _MASKED.search(document):
+            yield Fault(path, "is masked; write the real value, or leave the job as it is")
+    elif isinstance(document, Mapping):
+        for name, inner in document.items():
+            if name not in _TEXTS:
+                yield from masked_faults(inner, f"{path}.{name}" if path else str(name))
+    elif isinstance(document, list | tuple):
+        for number, inner in enumerate(document):
+            yield from masked_faults(inner, f"{path}[{number}]")

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from skep.model.bounds import SHORT_LIST, Texts
+from skep.runtime.masking import mask_login
 
 #: Longest pattern, in characters.
 PATTERN_LIMIT = 1000
@@ -21,9 +22,6 @@ Pattern = Annotated[str, Meta(max_length=PATTERN_LIMIT)]
 ProxyUrl = Annotated[str, Meta(min_length=1, max_length=1000)]
 Tries = Annotated[int, Meta(ge=1, le=100)]
 Status = Annotated[int, Meta(ge=100, le=999)]
-
-#: Stands in the place of a login.
-MASK = "***"
 
 
 class ExitRules(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -91,6 +89,4 @@ class AskedSessions(SessionRules, frozen=True, omit_defaults=True, forbid_unknow
 
 def masked_proxy(url: str) -> str:
     """Without its login; whatever else is wrong with it, up to the last `@` is hidden."""
-    scheme, slashes, rest = url.rpartition("://") if url.count("://") == 1 else ("", "", url)
-    _, login, place = rest.rpartition("@")
-    return f"{scheme}{slashes}{f'{MASK}@' if login else ''}{place}"
+    return str(mask_login(url))

@@ -2,7 +2,8 @@
 
 Commands that print sentences to stderr log in sentences too, wherever stderr goes.
 Called once by the program that a process runs, never by a library. Loggers of others stay
-quiet below a warning, so that calls and health checks leave no line.
+quiet below a warning, so that calls and health checks leave no line. Credentials in a line
+are masked.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import json
 import logging
 from datetime import UTC, datetime
 from typing import TextIO
+
+from skep.runtime.masking import mask_text
 
 OURS = "skep"
 
@@ -23,10 +26,10 @@ class JsonLines(logging.Formatter):
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": mask_text(record.getMessage()),
         }
         if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
+            line["exception"] = mask_text(self.formatException(record.exc_info))
         return json.dumps(line, ensure_ascii=False)
 
 
@@ -35,6 +38,9 @@ class ForPeople(logging.Formatter):
 
     def __init__(self) -> None:
         super().__init__(datefmt="%H:%M:%S")
+
+    def format(self, record: logging.LogRecord) -> str:
+        return mask_text(super().format(record))
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         level = f"{record.levelname.lower()}: " if record.levelno >= logging.WARNING else ""

@@ -92,6 +92,11 @@ class CenterClient:
         #: Which process of an agent calls here; 0 = not known, or no agent.
         self.agent_session = 0
 
+    @property
+    def token(self) -> str:
+        """For calls that are made by other means."""
+        return self._token
+
     async def __aenter__(self) -> Self:
         return self
 

@@ -107,7 +107,8 @@ def ready(center: CenterProcess) -> tuple[int, dict[str, Any]]:
     """What a center says of itself: (status, checks that are not well)."""
     connection = HTTPConnection("127.0.0.1", center.port, timeout=15)
     try:
-        connection.request("GET", "/readyz?verbose")
+        known = {"Authorization": f"Bearer {center.admin_token}"}
+        connection.request("GET", "/readyz?verbose", headers=known)
         answer = connection.getresponse()
         checks = json.loads(answer.read())["checks"]
         return answer.status, {c["name"]: c["detail"] for c in checks if not c["ok"]}

@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from skep.archive.frames import Exchange, FrameMaker
+from skep.center.auth import Role
 from skep.model.block import BlockReport
 from skep.model.ledger import Ledger
 from skep.model.request import Outcome
@@ -241,7 +242,11 @@ async def test_the_ledger_over_all_is_a_line(center: RunningCenter) -> None:
 
 
 async def test_health_says_what_it_checked(center: RunningCenter) -> None:
+    """S13: paths, addresses and sizes are for callers with a token."""
+    known = (await (await center.caller(Role.VIEWER)).get("/readyz?verbose")).json()
+    assert str(center.folder) in known["checks"][0]["detail"]
     ready = (await center.anyone.get("/readyz?verbose")).json()
+    assert {check["detail"] for check in ready["checks"]} == {""}
     assert [check["name"] for check in ready["checks"] if check["ok"]] == [
         "store",
         "bus",

@@ -240,7 +240,7 @@ async def test_a_disk_that_fills_up(small_disk: Path) -> None:
         refused = await center.admin.post("/requestqueue/r", ["http://127.0.0.1:9/3"])
         assert (refused.status, refused.problem().code) == (507, "disk_full")
         assert await agent.lease() == []
-        ready = await center.anyone.get("/readyz")
+        ready = await center.admin.get("/readyz")
         assert (ready.status, b"keep.free_bytes" in ready.content) == (503, True)
         assert await center.metric("skep_disk_full") == 1
         alerts = (await center.admin.get("/api/v1/alerts")).json()["items"]

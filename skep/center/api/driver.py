@@ -6,6 +6,7 @@ The bytes of a page leave the archive as they lie there; the center unpacks noth
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
@@ -13,8 +14,9 @@ import msgspec
 from msgspec import Meta
 
 from skep.archive.ports import Archive
+from skep.archive.reading import without_secrets as without_secrets_in
 from skep.center.api.names import RUN_NAMES, run_name
-from skep.center.auth import Role
+from skep.center.auth import LOOK_ONLY, Role
 from skep.center.control import BEGAN
 from skep.center.endpoint import Call, Endpoint
 from skep.errors import Conflict, DiskFull, InvalidInput, NotEnoughAgents, UnknownRun
@@ -23,6 +25,7 @@ from skep.model.places import is_place
 from skep.model.run import Run, without_secrets
 from skep.model.states import RunState
 from skep.runtime.bell import within
+from skep.runtime.masking import mask_text
 from skep.spiders.ports import FoundItem, Page, PageBlock, Reading, Turn, TurnDone
 from skep.store.facts import ItemRow, KeptItem, UnreadBlock, UnreadPage
 
@@ -276,8 +279,16 @@ async def pages(call: Call) -> Pages:
     )
     fitting = _fitting(found)
     blocks = [await _with_bytes(call.services.archive, block, bodies=True) for block in fitting]
+    if call.who.role in LOOK_ONLY:
+        await asyncio.to_thread(_without_requests, blocks)
     kept = await _items_of(call, name, fitting) if query.items else []
     return Pages(blocks, fitting[-1].id if fitting else query.after, kept)
+
+
+def _without_requests(blocks: list[PageBlock]) -> None:
+    for block in blocks:
+        for page in block.pages:
+            page.frames = without_secrets_in(page.frames, mask_text)
 
 
 async def _items_of(call: Call, run: str, blocks: list[UnreadBlock]) -> list[Item]:
@@ -321,6 +332,7 @@ ENDPOINTS = (
         errors=(InvalidInput, UnknownRun),
         tag="runs",
         parameters=RUN_NAMES,
+        clear=(Item,),
     ),
     Endpoint(
         "GET",
@@ -333,6 +345,8 @@ ENDPOINTS = (
         errors=(InvalidInput, UnknownRun),
         tag="runs",
         parameters=RUN_NAMES,
-        notes="The bytes are WARC records as zstd frames. Reading changes nothing.",
+        notes="The bytes are WARC records as zstd frames; viewers get no `request` records. "
+        "Reading changes nothing.",
+        clear=(Item,),
     ),
 )

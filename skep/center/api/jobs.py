@@ -1,7 +1,7 @@
 """Jobs: put, shown, run, paused and struck out, by name.
 
 Run by centers. A document is checked whole before anything of it is kept; every change is a
-revision, and secrets are hidden from those who may not change the job.
+revision. Answers to callers who may only look are masked (`center/http.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from skep.center.control import Reached
 from skep.center.endpoint import Call, Endpoint
 from skep.errors import Conflict, InvalidInput, InvalidJob, NotFound, UnknownJob
 from skep.jobs.schedule import next_fires
-from skep.jobs.secrets import hidden
 from skep.lanes.dispatch import try_reconcile
 from skep.model.generation import part_of
 from skep.model.job import JOB_NAME, NAME_WORDS, Job, JobName, JobRun, KeptJob
@@ -161,19 +160,12 @@ def _expected(call: Call, document: dict[str, Any] | None = None) -> int | None:
     return int(told)
 
 
-def _shown(call: Call, kept: KeptJob) -> KeptJob:
-    """Who may not change a job need not see its passwords."""
-    if call.who.role is not Role.VIEWER:
-        return kept
-    return msgspec.structs.replace(kept, job=hidden(kept.job))
-
-
 async def list_jobs(call: Call) -> JobList:
     """By name."""
     query: Which = call.query
     found = await call.services.store.jobs.all(query.limit, query.after, deleted=query.deleted)
     more = found[-1].job.name if len(found) == query.limit else None
-    return JobList([_shown(call, kept) for kept in found], more)
+    return JobList(found, more)
 
 
 async def show_job(call: Call) -> JobView:
@@ -181,7 +173,7 @@ async def show_job(call: Call) -> JobView:
     name = job_name(call)
     kept = await call.services.store.jobs.get(name)
     runs = await call.services.store.job_runs.of(name, RUNS_SHOWN)
-    return JobView(_shown(call, kept), runs, _next(kept, call.services.clock.now()))
+    return JobView(kept, runs, _next(kept, call.services.clock.now()))
 
 
 def _next(kept: KeptJob, now: float) -> list[str]:

@@ -6,19 +6,31 @@ type that no browser renders.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from typing import Literal
 
 import msgspec
 
-from skep.archive.frames import read_records, split_response
+from skep.archive.reading import StoredBody, without_secrets
 from skep.center.api.names import NUMBERS, number
-from skep.center.auth import Role
-from skep.center.endpoint import Call, Endpoint, Raw
-from skep.errors import ArchiveDamaged, InvalidInput, Malformed, NotFound, UnknownBlock
+from skep.center.auth import LOOK_ONLY, Role
+from skep.center.endpoint import Call, Endpoint, Raw, Streamed
+from skep.errors import (
+    ArchiveDamaged,
+    InvalidInput,
+    Malformed,
+    NotFound,
+    TooLarge,
+    UnknownBlock,
+)
 from skep.model.attempt import Attempt
 from skep.model.block import BlockChange, BlockView
+from skep.runtime.masking import mask_text
 from skep.store.facts import RequestView
 
+#: Seconds that one body may take to be read.
+READ_SECONDS = 600.0
 #: The states of `model/states.py`, as words.
 StateWord = Literal[
     "waiting", "queued", "leased", "delayed", "done", "dead", "cancelled", "expired"
@@ -68,23 +80,42 @@ def line_of(view: RequestView) -> RequestLine:
     return msgspec.convert(told, RequestLine)
 
 
-async def show_body(call: Call) -> Raw:
+async def show_body(call: Call) -> Streamed:
     """The newest body that was kept for a request, as bytes."""
-    data = await _archived(call)
+    data, run = await _archived(call)
+    limit = (await call.services.store.runs.get(run)).settings.body_limit
     try:
-        bodies = [split_response(r).body for r in read_records(data) if r.type == "response"]
+        body, first = await asyncio.to_thread(_opened, data, limit)
     except Malformed as error:
         raise ArchiveDamaged(
             f"the archived record of request {call.path['request']} cannot be read: {error.detail}"
         ) from error
-    for body in bodies:
-        return _attachment(body, "application/octet-stream", "body.bin")
-    raise NotFound("the archive has no response for this request")
+    parts = _pieces(call.services.body_readers, body, first)
+    return Streamed(parts, "application/octet-stream", body.size, _attached("body.bin"))
+
+
+def _opened(data: bytes, limit: int) -> tuple[StoredBody, bytes]:
+    """The body, and its first piece: damage of small ones shows before the answer begins."""
+    body = StoredBody(data, limit)
+    return body, body.piece()
+
+
+async def _pieces(
+    readers: asyncio.Semaphore, body: StoredBody, piece: bytes
+) -> AsyncIterator[bytes]:
+    """Unpacked in threads, for a few callers at a time."""
+    async with readers, asyncio.timeout(READ_SECONDS):
+        while piece:
+            yield piece
+            piece = await asyncio.to_thread(body.piece)
 
 
 async def show_record(call: Call) -> Raw:
     """The newest WARC records of a request, as they lie in the archive (zstd frames)."""
-    return _attachment(await _archived(call), "application/zstd", "record.warc.zst")
+    data, _ = await _archived(call)
+    if call.who.role in LOOK_ONLY:
+        data = await asyncio.to_thread(without_secrets, data, mask_text)
+    return Raw(data, "application/zstd", _attached("record.warc.zst"))
 
 
 async def show_block(call: Call) -> BlockDetail:
@@ -94,18 +125,19 @@ async def show_block(call: Call) -> BlockDetail:
     return BlockDetail(await blocks.get(wanted), await blocks.history(wanted))
 
 
-async def _archived(call: Call) -> bytes:
+async def _archived(call: Call) -> tuple[bytes, str]:
+    """The frames of the last attempt that kept any, and the run of the request."""
     wanted = number(call.path["request"])
-    await call.services.store.requests.get(wanted)
+    run = (await call.services.store.requests.get(wanted)).run
     kept = [a for a in await call.services.store.requests.attempts(wanted) if a.length]
     if not kept:
         raise NotFound(f"no bytes were kept for request {wanted}")
     last = kept[-1]
-    return await call.services.archive.read(last.segment, last.offset, last.length)
+    return await call.services.archive.read(last.segment, last.offset, last.length), run
 
 
-def _attachment(content: bytes, kind: str, name: str) -> Raw:
-    return Raw(content, kind, {"content-disposition": f'attachment; filename="{name}"'})
+def _attached(name: str) -> dict[str, str]:
+    return {"content-disposition": f'attachment; filename="{name}"'}
 
 
 ENDPOINTS = (
@@ -126,7 +158,7 @@ ENDPOINTS = (
         Role.VIEWER,
         show_body,
         "The archived body of a request",
-        errors=(NotFound, InvalidInput),
+        errors=(NotFound, InvalidInput, TooLarge),
         media="application/octet-stream",
         tag="requests",
         parameters=NUMBERS,
@@ -137,7 +169,8 @@ ENDPOINTS = (
         Role.VIEWER,
         show_record,
         "The archived WARC records of a request",
-        errors=(NotFound, InvalidInput),
+        errors=(NotFound, InvalidInput, TooLarge),
+        notes="Viewers get no `request` records, which hold the headers that were sent.",
         media="application/zstd",
         tag="requests",
         parameters=NUMBERS,
