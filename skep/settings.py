@@ -223,6 +223,10 @@ class AgentSettings(_Room, frozen=True):
     report_every: Annotated[
         float, Meta(gt=0, description="Longest wait of a finished result, in seconds.")
     ] = 0.5
+    report_tries: Annotated[
+        int,
+        Meta(ge=1, le=100, description="Tries to deliver results before they go to the outbox."),
+    ] = 3
     lease_wait: Annotated[
         float, Meta(ge=0, le=30, description="Seconds that a lease call may wait at the center.")
     ] = 10.0

@@ -96,7 +96,7 @@ class Agent:
         self.heart = Heart(client, registration, pulse, clock, rng, self.session)
         self.downloaders.on_trouble = self.heart.note_trouble
         self.reporter = Reporter(
-            self.id, client, self.holding, self.outbox, self._settings.report_every, clock, rng
+            self.id, client, self.holding, self.outbox, self._settings, clock, rng
         )
         self.usher = Usher(
             self.holding, self.downloaders, self.workspace.settings_of, self.heart.alive

@@ -22,12 +22,12 @@ from skep.model.block import BlockReport, Held
 from skep.runtime.backoff import Backoff
 from skep.runtime.bell import Nudge
 from skep.runtime.clock import Clock
+from skep.settings import AgentSettings
 from skep.wire.client import CenterClient
 from skep.wire.messages import GiveBack, Report
 
 log = logging.getLogger(__name__)
 
-TRIES = 3
 RETRY = Backoff(first=0.5, cap=5.0)
 #: The outbox is looked at again so often at the latest; a beat that is answered comes first.
 RESEND = Backoff(first=1.0, cap=30.0)
@@ -58,15 +58,16 @@ class Reporter:
         client: CenterClient,
         holding: Holding,
         outbox: Outbox,
-        every: float,
+        settings: AgentSettings,
         clock: Clock,
         rng: Random,
     ) -> None:
+        self._tries = settings.report_tries
         self._agent = agent
         self._client = client
         self._holding = holding
         self._outbox = outbox
-        self._every = every
+        self._every = settings.report_every
         self._clock = clock
         self._rng = rng
         self._work = Nudge(clock)
@@ -139,7 +140,7 @@ class Reporter:
             await self._spill(report)
             return
         try:
-            answer = await self._try(report, 1 if self._hurry else TRIES)
+            answer = await self._try(report, 1 if self._hurry else self._tries)
         except asyncio.CancelledError:
             self._outbox.put(report)  # on the loop: the process is about to end
             raise
@@ -226,14 +227,14 @@ class Reporter:
         self, blocks: Sequence[Held], reason: str = "the agent let go of it"
     ) -> None:
         """Tried a few times; after that the leases run out by themselves."""
-        for attempt in range(1, TRIES + 1):
+        for attempt in range(1, self._tries + 1):
             try:
                 await self._client.give_back(GiveBack(self._agent, list(blocks), reason))
             except SkepError as error:
                 log.debug("give back: %s", error.detail)
             else:
                 return
-            if attempt < TRIES:
+            if attempt < self._tries:
                 await self._clock.sleep(RETRY.delay(attempt, self._rng))
         log.warning("%d blocks could not be given back; their leases run out", len(blocks))
 

@@ -5,6 +5,7 @@ Run once when a center is built. Rooms get what they need as arguments; nothing 
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,8 @@ from skep.runtime.backoff import Backoff
 from skep.runtime.clock import Clock
 from skep.settings import Settings
 from skep.store.ports import Store
+
+log = logging.getLogger("skep.jobs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,5 +103,13 @@ def build_jobs(
     checker = Checker(validator, kinds, folder, secrets, limits)
     trials = Trials(sources, validator, clock)
     book = JobBook(store, checker, scheduler, clock, trials, jobs.test_seconds)
-    firing = Firing(store.fires, starts, clock, name)
+
+    def agents_wait() -> float:
+        return max(settings.center.allocate_wait, placement.roster.judges_in)
+
+    async def warn(detail: str) -> None:
+        log.warning("%s", detail)
+        await store.alerts.raise_("clock_set_back", name, detail, clock.now())
+
+    firing = Firing(store.fires, starts, clock, name, agents_wait=agents_wait, warn=warn)
     return JobRooms(book, starts, keeper, scheduler, firing, feeder, deliverer)

@@ -146,8 +146,11 @@ async def _called(
     path: str,
     headers: dict[str, str] | None = None,
     seconds: float = 60.0,
+    starts: bool = False,
 ) -> dict[str, Any]:
     async with reach.client() as client:
+        if starts:  # a run, which may wait for agents first
+            seconds += await client.start_seconds()
         answer: dict[str, Any] = await client.call(
             method, path, None, dict, headers=headers, seconds=seconds
         )
@@ -196,7 +199,8 @@ def _verb(name: str, text: str) -> None:
         from skep.cli.job_calls import job_path
 
         path = f"{job_path(job, name)}?wait={wait:g}"
-        answer = asyncio.run(_called(reach, "POST", path, seconds=wait + steering.MARGIN))
+        seconds, starts = wait + steering.MARGIN, name == "restart"
+        answer = asyncio.run(_called(reach, "POST", path, seconds=seconds, starts=starts))
         if as_json:
             show_json(answer)
             return steering.exit_of(answer["reached"], wait)

@@ -84,7 +84,8 @@ async def run_job(
     # A call that met a dying center is made again at the next: with a key it is one run.
     headers = {"Idempotency-Key": key or f"skep {secrets.token_hex(8)}"}
     async with reach.client() as client:
-        started = await client.call("POST", path, None, dict, headers=headers)
+        seconds = await client.start_seconds()
+        started = await client.call("POST", path, None, dict, headers=headers, seconds=seconds)
         if waiting is None:
             show_json(started) if as_json else show(started["run"])
             return Exit.OK

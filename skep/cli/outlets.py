@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from skep.cli.reach import run_path
-from skep.errors import ConfigurationError, SkepError, UnknownRun
+from skep.errors import ConfigurationError, SkepError, Unavailable, UnknownRun
 from skep.runtime.backoff import Backoff
 from skep.streams.ports import Record, Refused
 from skep.streams.position import PositionFile
@@ -97,10 +98,12 @@ class Outlets:
         self.outlets: list[Outlet] = []
 
     async def open(self, urls: Sequence[str], options: dict[str, str] | None = None) -> None:
-        """Raises ConfigurationError before anything was downloaded for nothing."""
+        """Raises ConfigurationError before anything was downloaded for nothing. A sink that is
+        away is named at once and retried."""
         for url in urls:
             sink = open_sink(url, options, name=self._run, clock=self._clock)
-            await sink.open()
+            with suppress(Unavailable):  # it is tried again while the run goes on
+                await sink.open()
             outlet = Outlet(sink.describe())
             pump = SinkPump(
                 sink,
@@ -142,7 +145,10 @@ class Outlets:
             before = pump.position
             await asyncio.wait({task}, timeout=LAST_PATIENCE)
             if not task.done() and pump.position == before:
-                outlet.problem = "it does not answer"
+                outlet.problem = (
+                    f"{outlet.place} does not answer; the items are kept, deliver them with"
+                    f" `skep data export {self._run} -o URL`"
+                )
                 pump.stop()
                 await task
         await pump.close()

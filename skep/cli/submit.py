@@ -126,7 +126,8 @@ async def _submit(
     sent = Sent(run)
     async with reach.client() as client:
         if settings is not None:
-            await client.call("PUT", run_path(run), {"settings": settings}, dict)
+            seconds = await client.start_seconds()
+            await client.call("PUT", run_path(run), {"settings": settings}, dict, seconds=seconds)
         try:
             await send(client, sent, source)
         except SkepError as error:

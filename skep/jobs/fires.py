@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from skep.errors import SkepError, Unavailable
+from skep.errors import NotEnoughAgents, SkepError, Unavailable
 from skep.jobs.fire_policy import Busy, Due, Verdict, decide, overlapped
 from skep.jobs.schedule import Timetable
 from skep.jobs.steady import SteadyClock
@@ -38,6 +39,10 @@ LOOK = 10_000
 PATIENCE = 15.0
 #: A schedule that cannot be read (a zone that is gone) is looked at again after so long.
 UNREADABLE_AGAIN = 300.0
+#: A plan that is so many seconds ahead was made by a wrong clock: by our own, which was ahead and
+#: was put right just now; or by another center's, for which we look from time to time.
+AHEAD, FAR_AHEAD = 60.0, 3600.0
+LOOK_AHEAD_EVERY = 60.0
 
 _NO_SCHEDULE = Schedule()
 
@@ -56,6 +61,13 @@ class JobRuns(Protocol):
 
 
 Together = Callable[[Iterable[Coroutine[Any, Any, Any]]], Awaitable[Sequence[Any]]]
+
+
+Warn = Callable[[str], Awaitable[None]]
+
+
+async def _silently(_detail: str) -> None:
+    """No alert is wanted."""
 
 
 async def at_once(calls: Iterable[Coroutine[Any, Any, Any]]) -> Sequence[Any]:
@@ -86,7 +98,16 @@ class Firing:
         clock: Clock,
         center: str,
         together: Together = at_once,
+        agents_wait: Callable[[], float] = float,
+        warn: Warn = _silently,
     ) -> None:
+        """`agents_wait`: seconds that a fire waits for the agents of its job from now on;
+        `warn` leaves an alert."""
+        self._warn = warn
+        self._looked_ahead = -math.inf
+        self._agents_wait = agents_wait
+        #: Fires that wait for agents, and until when.
+        self._waiting: dict[tuple[str, str], tuple[Claimed, float]] = {}
         self._fires = fires
         self._runs = runs
         self._clock = clock
@@ -99,14 +120,62 @@ class Firing:
         """See to everything that is due now; returns how many fires were seen to."""
         if not self._steady.believed():
             return 0
+        await self._follow_clock_back()
         count = 0
         for _ in range(ROUNDS):
             due = await self._fires.due(self._clock.now(), BATCH)
             count += await self._open(await self._claim(due))
             if len(due) < BATCH:
                 break
+        count += await self._open(await self._still_waiting())
         left = await self._fires.unattended(self._clock.now(), PATIENCE, LOOK)
         return count + await self._open(await self._adopt(left))
+
+    async def _still_waiting(self) -> list[Claimed]:
+        """Fires that wait for agents, claimed anew so that no other center takes them over."""
+        now = self._clock.now()
+        waiting = [claimed for claimed, _ in self._waiting.values()]
+        old = [one for one in waiting if not 0 <= now - one.fire.claimed_at < PATIENCE / 3]
+        renewed = await self._fires.change(
+            [(one.fire, replace(one.fire, claimed_at=now, token=one.fire.token + 1)) for one in old]
+        )
+        fresh = {(fire.job, fire.key): fire for fire in renewed}
+        for one in old:
+            key = one.fire.job, one.fire.key
+            _, until = self._waiting.pop(key)
+            if key in fresh:  # else another center has it by now
+                self._waiting[key] = one._replace(fire=fresh[key]), until
+        return [claimed for claimed, _ in self._waiting.values()]
+
+    # -- a clock that was ahead
+
+    async def _follow_clock_back(self) -> None:
+        """Plans that a wrong clock moved into the future come back, with an alert."""
+        monotonic, now = self._clock.monotonic(), self._clock.now()
+        if not self._steady.put_right and monotonic - self._looked_ahead < LOOK_AHEAD_EVERY:
+            return
+        margin = AHEAD if self._steady.put_right else FAR_AHEAD
+        turned, furthest = 0, now
+        for _ in range(ROUNDS):
+            ahead = await self._fires.ahead(now + margin, BATCH)
+            changes = [pair for one in ahead if (pair := self._back(one, now))]
+            turned += await self._fires.turn_back(changes) if changes else 0
+            furthest = max([furthest, *(one.decided for one in ahead)])
+            if len(ahead) < BATCH or not changes:
+                break
+        self._steady.put_right, self._looked_ahead = False, monotonic
+        if turned:
+            await self._warn(
+                f"schedules: {turned} were decided up to {furthest - now:.0f} s ahead of this"
+                " center's clock: a clock was wrong; their due times follow the clock back"
+            )
+
+    def _back(self, planned: Planned, now: float) -> tuple[Planned, Planned] | None:
+        try:
+            return planned, planned_from(planned.job, planned.schedule, now)
+        except (KeyError, ValueError, OSError):
+            log.exception("the schedule of job %s cannot be read", planned.job)
+            return None
 
     # -- by the clock
 
@@ -235,11 +304,26 @@ class Firing:
         except Unavailable as error:
             log.info("fire %s of job %s waits: %s", fire.key, fire.job, error.detail)
             return None
+        except NotEnoughAgents as error:
+            if self._waits_for_agents(claimed, error):
+                return None
+            return self._ended(fire, FireState.SKIPPED, error.detail)
         except SkepError as error:
             return self._ended(fire, FireState.SKIPPED, error.detail)
+        self._waiting.pop((fire.job, fire.key), None)
         late = self._clock.now() - self._fires_at(fire, schedule) > schedule.grace
         outcome = FireState.LATE if late else FireState.FIRED
         return replace(self._ended(fire, outcome, fire.reason), run=run)
+
+    def _waits_for_agents(self, claimed: Claimed, error: NotEnoughAgents) -> bool:
+        key, now = (claimed.fire.job, claimed.fire.key), self._clock.monotonic()
+        known = self._waiting.pop(key, None)
+        if known is None:
+            log.info("fire %s of job %s waits: %s", claimed.fire.key, key[0], error.detail)
+        until = known[1] if known else now + self._agents_wait()
+        if now < until:
+            self._waiting[key] = claimed, until
+        return now < until
 
     def _ended(self, fire: Fire, state: FireState, reason: str) -> Fire:
         return replace(fire, state=state, reason=reason, ended_at=self._clock.now())

@@ -52,7 +52,7 @@ class Intake:
         self.has_room = has_room
 
     async def open_run(
-        self, run_id: RunId, new: NewRun, wait: float = 0.0, *, checked: bool = False
+        self, run_id: RunId, new: NewRun, wait: float | None = 0.0, *, checked: bool = False
     ) -> tuple[Run, bool]:
         """(run, whether it is new). Opening a run twice gives the one that is there.
 
@@ -76,6 +76,12 @@ class Intake:
         if self._allocator is not None and kept.settings == new.settings:
             await self._allocator.keep(kept, agents)
         return kept, is_new
+
+    async def await_agents(self, run_id: str, settings: RunSettings, wait: float | None) -> None:
+        """Wait until a run that is about to start can have its agents; raises NotEnoughAgents
+        after `wait` seconds, None = at once. Nothing is kept."""
+        if self._allocator is not None:
+            await self._allocator.choose(run_id, settings, wait)
 
     async def allocate(self, run: Run) -> None:
         """Agents for a run whose settings were changed after it was opened."""

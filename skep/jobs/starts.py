@@ -44,11 +44,13 @@ class JobStarts:
         self._clock = clock
         self._rng = rng
 
-    async def start_run(self, job: str, fire_key: str = "") -> str:
+    async def start_run(self, job: str, fire_key: str = "", wait: float | None = None) -> str:
         """The id of the run that this key started, now or before; "" is a new key. Of
         `job#generator` it is a run of that one generator.
 
-        Raises UnknownJob, and Conflict for a job that is off or deleted.
+        Raises UnknownJob, and Conflict for a job that is off or deleted. Waits up to `wait`
+        seconds for the agents that the job asks for, None = not at all; raises NotEnoughAgents,
+        and then the key is not used up.
         """
         job, generator = split_part(job)
         if len(fire_key) > KEY_LIMIT or not fire_key.isprintable():
@@ -60,6 +62,14 @@ class JobStarts:
         if fire_key and (known := await self._store.job_runs.fired(job, fire_key)):
             return known.run
         _check_startable(kept, generator)
+        settings = kept.job.run_settings(RunSettings())
+        try:
+            await self._intake.await_agents(run, settings, wait)
+        except NotEnoughAgents as error:
+            if not fire_key:  # started by hand: the job's list of runs says why
+                await self._store.job_runs.begin(_not_started(run, kept, now, error))
+            raise
+        now = self._clock.now()
         # Held from the first moment, so that no other center feeds it at the same time.
         begun = await self._store.job_runs.begin(
             JobRun(
@@ -82,7 +92,8 @@ class JobStarts:
         job = (await self._store.jobs.revision(begun.job, begun.revision)).job
         try:
             new = NewRun(job.name, job.run_settings(RunSettings()))
-            run, _ = await self._intake.open_run(begun.run, new, checked=job.app is not None)
+            app = job.app is not None
+            run, _ = await self._intake.open_run(begun.run, new, None, checked=app)
             if run.state in ENDED:  # a center died between its end and the end of the job's run
                 return
             if not begun.fed and job.spider is None and job.app is None:
@@ -157,6 +168,12 @@ class JobStarts:
 ENDED = frozenset({RunState.FINISHED, RunState.CANCELLED})
 #: Until a person says so, nothing is done for them.
 RESTING = (RunState.PAUSED, RunState.FAILED)
+
+
+def _not_started(run: str, kept: KeptJob, now: float, error: SkepError) -> JobRun:
+    outcome = f"could not start: {error.detail}"
+    key = f"once {run}"
+    return JobRun(run, kept.job.name, key, kept.revision, now, open=False, outcome=outcome)
 
 
 def _check_startable(kept: KeptJob, generator: str) -> None:

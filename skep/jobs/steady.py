@@ -21,6 +21,10 @@ class SteadyClock:
         self._clock = clock
         self._apart = clock.now() - clock.monotonic()
         self._not_before = clock.monotonic()
+        self._first_apart = self._apart
+        #: The clock was ahead of what it was at the start, and was put right since. A clock that
+        #: is merely set back may be wrong by now, and moves no plan.
+        self.put_right = False
 
     def believed(self) -> bool:
         """False for a while after a step, forward or back."""
@@ -28,5 +32,8 @@ class SteadyClock:
         apart = self._clock.now() - monotonic
         if abs(apart - self._apart) > STEP:
             self._not_before = monotonic + HOLD
+            was_ahead = self._apart - self._first_apart > STEP
+            is_right = abs(apart - self._first_apart) <= STEP
+            self.put_right = self.put_right or (was_ahead and is_right)
         self._apart = apart
         return monotonic >= self._not_before

@@ -7,6 +7,7 @@ not start, and the reason names what is missing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 
@@ -14,7 +15,7 @@ import msgspec
 
 from skep.errors import NotEnoughAgents, UnknownRun
 from skep.model.run import Run, RunSettings
-from skep.placement.eligibility import explain, shortfall
+from skep.placement.eligibility import Moment, explain, fitting, shortfall
 from skep.placement.placer import Placer, need_of
 from skep.placement.roster import Roster
 from skep.runtime.clock import Clock
@@ -41,21 +42,33 @@ class Allocator:
         self._rng = rng
         self._tell = tell
 
-    async def choose(self, run: str, settings: RunSettings, wait: float = 0.0) -> list[str]:
+    async def choose(self, run: str, settings: RunSettings, wait: float | None = 0.0) -> list[str]:
         """Agents for a run that is about to start, without keeping anything.
 
-        Waits up to `wait` seconds for enough of them; raises NotEnoughAgents.
+        Waits up to `wait` seconds for enough of them; raises NotEnoughAgents. After a start
+        of the center it waits until silent agents may be called dead, if they would do. None
+        = do not wait at all.
         """
         if settings.placement.plain or await self._known(run) is not None:
             return []
-        deadline = self._clock.monotonic() + wait
+        deadline = self._clock.monotonic() + (wait or 0.0)
         while True:
             try:
                 return await self._pick(run, settings)
             except NotEnoughAgents:
-                if self._clock.monotonic() >= deadline:
+                over = self._clock.monotonic() >= deadline and not self._may_come(settings)
+                if wait is None or over:
                     raise
                 await self._clock.sleep(LOOK_AGAIN)
+
+    def _may_come(self, settings: RunSettings) -> bool:
+        """Whether agents that this center has not heard yet would be enough. No agent is
+        called dead before a full `alive_after` has passed since the start."""
+        if self._roster.may_judge:
+            return False
+        everyone = Moment(self._clock.now(), math.inf, frozenset())
+        fit = fitting(self._roster.views, need_of(settings), everyone)
+        return len(fit) >= settings.placement.wanted
 
     async def _known(self, run: str) -> Allocation | None:
         try:

@@ -228,6 +228,14 @@ class Roster:
         heard_for = self._clock.monotonic() - self._hearing_since
         return heard_for >= self._settings.alive_after
 
+    @property
+    def judges_in(self) -> float:
+        """Seconds until an agent may be called dead; 0 = now."""
+        if self.may_judge:
+            return 0.0
+        heard_for = self._clock.monotonic() - self._hearing_since
+        return max(self._settings.alive_after - heard_for, 0.0)
+
     async def dead(self) -> list[str]:
         """Agents whose silence is too long, nobody while we may not judge."""
         if not self.may_judge:

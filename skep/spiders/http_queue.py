@@ -90,7 +90,8 @@ class HttpQueue:
         self._name = quote(run, safe="")
 
     async def open(self, job: str, settings: RunSettings, patience: float = 0.0) -> Run:
-        answer = await self._post("driver", OpenDriver(job, settings, patience), Driver)
+        message, seconds = OpenDriver(job, settings, patience), await self._client.start_seconds()
+        answer = await self._post("driver", message, Driver, seconds)
         self._driver = answer.driver
         return answer.run
 

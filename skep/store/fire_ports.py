@@ -28,6 +28,14 @@ class Fires(Protocol):
     async def due(self, now: float, limit: int) -> list[Planned]:
         """Whose time to be looked at has come, longest waiting first."""
 
+    async def ahead(self, moment: float, limit: int) -> list[Planned]:
+        """Schedules whose due times are decided beyond that moment: a clock was ahead."""
+
+    async def turn_back(self, changes: Sequence[tuple[Planned, Planned]]) -> int:
+        """(before, after) pairs of plans that follow a clock back. Due times after the new
+        `decided` are due again, except those that have a run. Returns how many plans were
+        changed; one that was decided or planned meanwhile is left as it is."""
+
     async def claim(self, steps: Sequence[Step]) -> list[Fire]:
         """Put due times into the ledger; returns those that this call put there.
 

@@ -24,6 +24,8 @@ from skep.streams.thread import OneThread
 #: What a message costs beyond its key and value, generously.
 OVERHEAD = 200
 POLL_SECONDS = 0.1
+#: For the first answer of a broker; the caller tries again.
+OPEN_SECONDS = 5.0
 PORT = 9092
 HOPELESS = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -54,6 +56,8 @@ def producer_settings(place: Place, options: KafkaOptions) -> dict[str, Any]:
         "delivery.timeout.ms": int(options.timeout * 1000),
         "message.max.bytes": options.max_bytes,
         "linger.ms": 5,
+        "reconnect.backoff.ms": 500,
+        "reconnect.backoff.max.ms": 10_000,
         "security.protocol": f"{'SASL_' if user else ''}{'SSL' if options.tls else 'PLAINTEXT'}",
     }
     login = {
@@ -109,7 +113,9 @@ class KafkaSink:
     def _connect(self) -> None:
         self._check(self._hosts)
         try:
-            found = self._live().list_topics(self._topic, timeout=self._options.timeout)
+            found = self._live().list_topics(
+                self._topic, timeout=min(self._options.timeout, OPEN_SECONDS)
+            )
             brokers = [(each.host, each.port) for each in found.brokers.values()]
             self._check(set(brokers) - set(self._hosts), written=False)
         except KafkaException as error:
@@ -190,7 +196,10 @@ class KafkaSink:
 
 
 def _quiet() -> Any:
-    """The client's own lines about brokers that come and go: a warning is enough."""
+    """The client's own lines about brokers that come and go, hundreds in a second, are not
+    shown: what fails is raised, and the caller logs it."""
     import logging
 
-    return logging.getLogger("skep.streams.kafka")
+    logger = logging.getLogger("skep.streams.kafka.client")
+    logger.setLevel(logging.CRITICAL)
+    return logger

@@ -21,6 +21,7 @@ from skep.errors import (
     CenterUnreachable,
     InvalidInput,
     Malformed,
+    SkepError,
     TooLarge,
 )
 from skep.runtime.backoff import Backoff
@@ -218,6 +219,14 @@ class CenterClient:
             data = codec.encode(body, codec.JSON)
             sent["Content-Type"] = codec.JSON
         return await self._anywhere(method, path, data, sent, reply_type, seconds)
+
+    async def start_seconds(self) -> float:
+        """For a call that starts a run: the center may wait for agents before it answers."""
+        try:
+            told = await self.call("GET", "/version", None, dict)
+        except SkepError:  # the call itself will say so
+            return CALL_SECONDS
+        return CALL_SECONDS + float(told.get("start_wait", 0.0))
 
     async def _anywhere(
         self,

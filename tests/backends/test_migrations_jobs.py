@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
+from skep.model.delivery import Delivery
 from skep.model.run import RunSettings
 from skep.store.sql.migrate import upgrade
 from skep.store.sql.store import SqlStore
@@ -74,5 +75,25 @@ async def test_tries_for_robots_txt_begin_with_none(store_url: str) -> None:
         counted = sa.text("SELECT count(*) FROM host_probes")
         with store.database.engine.connect() as connection:
             assert connection.execute(counted).scalar() == 0
+    finally:
+        await store.close()
+
+
+async def test_deliveries_begin_for_runs_that_are_under_way(store_url: str) -> None:
+    """E5: a store of 0016 with an open run gets deliveries and refused items."""
+    row = (
+        "INSERT INTO job_runs (run, job, fire_key, revision, at, open, fed, holder, held_until,"
+        " starts, outcome, log, lease)"
+        " VALUES ('r', 'quotes', 'k', 1, :now, 1, 1, 'old', :now, 1, '', '', 1)"
+    )
+    database_at(store_url, "0016", row, now=NOW)
+    store = SqlStore(store_url)
+    await store.open()
+    try:
+        assert await store.deliveries.of("r") == []
+        await store.deliveries.open([Delivery("r", "s", "quotes", "redis://h/0")], NOW)
+        (held,) = await store.deliveries.claim("new", NOW, NOW + 10, 5)
+        await store.deliveries.reject(held.proof, 1, "no", NOW)
+        assert len(await store.deliveries.rejected("r", 0, 5)) == 1
     finally:
         await store.close()

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
 
 from skep.agent import app, heart, reporting
@@ -33,7 +34,7 @@ from skep.testing.toy_agent import (
 )
 from skep.wire import client as client_module
 from skep.wire.client import CenterClient
-from skep.wire.messages import Command
+from skep.wire.messages import Command, Report
 
 FAST = AgentSettings(concurrency=8, report_every=0.05, lease_wait=0.2, drain_seconds=0.3)
 
@@ -84,6 +85,31 @@ async def test_results_outlive_an_outage_on_disk_and_arrive_oldest_first(
     assert all(block.ended for block in center.blocks.values())
     bodies = {one: body.rstrip(b".") for (_, one), body in center.bodies.items()}
     assert bodies == {one: f"toy://x/{one}".encode() for one in range(30)}
+
+
+@pytest.mark.parametrize(("tries", "stored"), [(1, False), (6, True)])
+async def test_results_are_tried_as_often_as_the_setting_says(
+    center: CenterDouble, start: Start, tries: int, stored: bool
+) -> None:
+    """E11, A7: `agent.report_tries` tries of a report, then the outbox."""
+    fill(center, blocks=1)
+    center.fail("block", StoreDown("later"), times=5)
+    chosen = msgspec.structs.replace(FAST, report_tries=tries)
+    toy = ToyKind()
+    toy.held = None
+    async with start(toy, chosen) as agent:
+        await until(lambda: agent.holding.blocks == 1)
+        seen: list[int] = []
+        spill = agent.outbox.put
+
+        def noting(report: Report) -> object:
+            seen.append(len(report.blocks))
+            return spill(report)
+
+        agent.outbox.put = noting  # type: ignore[method-assign,assignment]
+        toy.let_go()
+        await center.until(lambda: center.open_requests == 0)
+    assert (not seen) is stored
 
 
 async def test_leases_of_results_on_disk_are_renewed(center: CenterDouble, start: Start) -> None:

@@ -5,14 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import msgspec
 import pytest
 
+from skep.errors import NotEnoughAgents
 from skep.model.agent import Vitals
+from skep.model.placement import Placement
+from skep.model.run import RunSettings
+from skep.runtime.clock import SystemClock
+from skep.spiders.http_queue import HttpQueue
 from skep.testing.centers import RunningCenter, running_center
 from skep.testing.hands import PLACING, SITE, Hand, agents_of, fill, joining, open_run, until
+from skep.wire.client import CALL_SECONDS, CenterClient
 from skep.wire.messages import Command
 
 
@@ -78,6 +85,54 @@ async def test_a_starting_run_waits_for_its_agents(tmp_path: Path) -> None:
         assert (await asking).status == 200
         assert await agents_of(center, "r") == ["a"]
         await hand.die()
+
+
+async def test_a_starting_job_waits_for_its_agents(tmp_path: Path) -> None:
+    """E3, C4: a job that is started by hand waits as a run does, and its key is not used up by
+    a start that had no agents."""
+    async with running_center(tmp_path, center_allocate_wait=20.0) as center:
+        job = {"requests": ["http://a/"], "placement": {"strategy": "fixed", "n": 1}}
+        assert (await center.admin.put("/api/v1/jobs/j", job)).status == 200
+        asking = asyncio.create_task(center.admin.post("/api/v1/jobs/j/run"))
+        await asyncio.sleep(0.3)
+        assert not asking.done()
+        hand = await Hand(center, "a").start()
+        answer = await asking
+        assert await agents_of(center, answer.json()["run"]) == ["a"]
+        await hand.die()
+
+
+async def test_a_key_is_not_used_up_by_a_start_without_agents(center: RunningCenter) -> None:
+    """E3: the same key starts the job once its agents are there."""
+    job = {"requests": ["http://a/"], "placement": {"strategy": "fixed", "n": 1}}
+    await center.admin.put("/api/v1/jobs/j", job)
+    key = {"Idempotency-Key": "monday"}
+    refused = await center.admin.send("POST", "/api/v1/jobs/j/run", headers=key)
+    assert refused.problem().code == "not_enough_agents"
+    assert (await center.admin.get("/api/v1/jobs/j")).json()["runs"] == []
+    hand = await Hand(center, "a").start()
+    assert (await center.admin.send("POST", "/api/v1/jobs/j/run", headers=key)).status == 200
+    await hand.die()
+
+
+async def test_calls_that_start_a_run_last_as_long_as_the_center_waits(tmp_path: Path) -> None:
+    """E8: `not_enough_agents` with the number needed, not a client that gave up first."""
+    async with running_center(tmp_path, center_allocate_wait=20.0) as center:
+        urls, rng = [center.url], Random(1)
+        async with CenterClient(urls, center.admin.token, SystemClock(), rng) as client:
+            assert await client.start_seconds() >= CALL_SECONDS + 20.0
+
+
+@pytest.mark.slow
+async def test_a_spider_that_waits_longer_than_a_call_hears_why(tmp_path: Path) -> None:
+    """E8: the recipe, with a wait just over the time of a usual call."""
+    async with running_center(tmp_path, center_allocate_wait=CALL_SECONDS + 1) as center:
+        urls, rng = [center.url], Random(1)
+        async with CenterClient(urls, center.admin.token, SystemClock(), rng) as client:
+            queue = HttpQueue(client, "r", SystemClock(), rng)
+            settings = RunSettings(placement=Placement("fixed", 3))
+            with pytest.raises(NotEnoughAgents, match="3 agents are needed"):
+                await queue.open("j", settings)
 
 
 async def test_any_with_wishes_goes_to_those_who_fit(center: RunningCenter, fleet: Any) -> None:

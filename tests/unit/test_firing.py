@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from skep.errors import Conflict, StoreDown
+from skep.errors import Conflict, NotEnoughAgents, StoreDown
 from skep.jobs.fire_policy import Busy, Due, decide
 from skep.jobs.fires import PATIENCE, Firing, planned_from
 from skep.jobs.steady import HOLD
@@ -59,7 +59,23 @@ class Desk:
 
     def __init__(self, store: SqlStore, clock: ManualClock, runs: Runs) -> None:
         self.store, self.clock, self.runs = store, clock, runs
-        self.firing = Firing(store.fires, runs, clock, "c1")
+        self.warnings: list[str] = []
+        #: Seconds that fires wait for agents.
+        self.agents_wait = 0.0
+        self.firing = self.center("c1")
+
+    def center(self, name: str) -> Firing:
+        return Firing(
+            self.store.fires,
+            self.runs,
+            self.clock,
+            name,
+            agents_wait=lambda: self.agents_wait,
+            warn=self._warn,
+        )
+
+    async def _warn(self, detail: str) -> None:
+        self.warnings.append(detail)
 
     async def plan(self, job: str = "job", **words: Any) -> None:
         schedule = Schedule(**({"every": 60} | words))
@@ -266,6 +282,43 @@ class TestClocks:
             assert await desk.after(60.0) == ["fired"] * 5
         assert await desk.after(60.0) == ["fired"] * 6
 
+    @pytest.mark.parametrize("catch_up", list(CatchUp))
+    async def test_a_clock_that_was_a_day_ahead_silences_nothing(
+        self, desk: Desk, catch_up: CatchUp
+    ) -> None:
+        """R8: the plan follows the clock back, with an alert. What was started early is not
+        started again."""
+        await desk.plan(catch_up=catch_up, overlap=Overlap.PARALLEL)
+        await desk.after(60.0)
+        desk.clock.set_wall(START + 86_461.0)
+        await desk.after(1.0)
+        await desk.after(HOLD + 5)
+        early = len(desk.runs.started)
+        desk.clock.set_wall(desk.clock.now() - 86_400.0)
+        await desk.after(1.0)
+        await desk.after(HOLD + 1)
+        assert len(desk.warnings) == 1
+        assert "ahead of this center's clock" in desk.warnings[0]
+        for _ in range(5):
+            await desk.after(60.0)
+        if catch_up is not CatchUp.ALL:
+            assert len(desk.runs.started) == early + 5
+        assert len(desk.runs.started) == len(set(desk.runs.started))
+        assert len(desk.warnings) == 1
+
+    async def test_a_plan_of_another_center_whose_clock_was_ahead(self, desk: Desk) -> None:
+        """R8: the center with the wrong clock is gone; another one, or a restart, notices."""
+        await desk.plan(overlap=Overlap.PARALLEL)
+        desk.clock.set_wall(START + 86_400.0)
+        await desk.center("wrong").step()
+        desk.clock.set_wall(START + 1.0)
+        assert await desk.center("restarted").step() == 0
+        assert len(desk.warnings) == 1
+        await desk.after(60.0)
+        await desk.after(HOLD + 60.0)
+        first = next(fire.due_at for fire in await desk.fires() if fire.run)
+        assert first < START + 200
+
     async def test_a_schedule_that_is_changed_after_a_step_back(self, desk: Desk) -> None:
         await desk.plan(overlap=Overlap.PARALLEL)
         for _ in range(5):
@@ -277,3 +330,32 @@ class TestClocks:
         fires = await desk.fires()
         assert len(fires) == len({fire.due_at for fire in fires}) == 8
         assert len(desk.runs.started) == len(set(desk.runs.started))
+
+
+class TestAgents:
+    async def test_a_fire_waits_for_its_agents(self, desk: Desk) -> None:
+        """E3: as a run does (C4); it is started within a step of the agents' return, and no
+        other center takes it over meanwhile."""
+        desk.agents_wait = 3 * PATIENCE
+        await desk.plan(overlap=Overlap.PARALLEL)
+        desk.runs.trouble = NotEnoughAgents("1 agent is needed")
+        other = desk.center("c2")
+        assert await desk.after(60.0) == ["claimed"]
+        for _ in range(int(2 * PATIENCE)):
+            assert await desk.after(1.0) == ["claimed"]
+            await other.step()
+        (fire,) = await desk.fires()
+        assert fire.center == "c1"
+        desk.runs.trouble = None
+        assert (await desk.after(1.0))[0] == "fired"
+        assert len(desk.runs.started) == 1
+
+    async def test_it_waits_no_longer_than_that(self, desk: Desk) -> None:
+        """E3: a job that cannot have its agents does not start, and the reason is kept."""
+        desk.agents_wait = 5.0
+        await desk.plan(overlap=Overlap.PARALLEL)
+        desk.runs.trouble = NotEnoughAgents("1 agent is needed")
+        assert await desk.after(60.0) == ["claimed"]
+        assert await desk.after(6.0) == ["skipped"]
+        assert (await desk.fires())[0].reason == "1 agent is needed"
+        assert await desk.after(60.0) == ["skipped", "claimed"]

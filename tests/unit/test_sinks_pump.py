@@ -248,3 +248,35 @@ async def test_a_dead_letter_that_cannot_be_kept_yet_is_tried_again(clock: Manua
     await clock.pass_time(10)
     assert await running
     assert (tries, sink.kept) == (3, [2])
+
+
+async def test_a_sink_that_stays_away_is_one_line_a_minute(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """U10: one line at once, then one a minute with the number of tries, one when it is back."""
+    sink = ScriptedSink()
+    sink.away = 10**6
+    pump, _ = make_pump(sink, Source(3), clock)
+    running = asyncio.create_task(pump.run_until(lambda: True))
+    await clock.pass_time(10.0)
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines == ["retrying until it answers: away"]
+    await clock.pass_time(300.0)
+    assert 4 <= len(caplog.records) <= 6
+    assert "failed tries since the last line" in caplog.records[-1].getMessage()
+    sink.away = 0
+    await clock.pass_time(60.0)
+    assert await running
+    assert caplog.records[-1].getMessage() == "sink scripted answers again"
+
+
+async def test_a_pump_with_a_number_of_tries_ends(clock: ManualClock) -> None:
+    """E4: a delivery lets go of a sink that is away, and buries nothing."""
+    sink = ScriptedSink()
+    sink.away = 10**6
+    pump, buried = make_pump(sink, Source(3), clock, tries=3)
+    running = asyncio.create_task(pump.run_until(lambda: True))
+    await clock.pass_time(10.0)
+    with pytest.raises(Unavailable, match="away"):
+        await running
+    assert (buried, pump.counts.retries) == ([], 3)

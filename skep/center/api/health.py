@@ -49,6 +49,8 @@ class Version(msgspec.Struct):
     center: str
     #: The center's clock, in seconds since the epoch.
     now: float = 0.0
+    #: Seconds that a call which starts a run may wait for agents.
+    start_wait: float = 0.0
 
 
 class Verbose(msgspec.Struct):
@@ -116,7 +118,9 @@ async def version(call: Call) -> Version:
     """Version of the program and of the protocol."""
     services = call.services
     now = services.clock.now()
-    return Version(__version__, PROTOCOL, OLDEST_PROTOCOL, services.name, now)
+    center = services.settings.center
+    wait = max(center.allocate_wait, center.alive_after)
+    return Version(__version__, PROTOCOL, OLDEST_PROTOCOL, services.name, now, wait)
 
 
 async def metrics(call: Call) -> Raw:

@@ -218,7 +218,8 @@ async def run_job(call: Call) -> Started:
     key = call.headers.get("idempotency-key", "")
     name = job_name(call)
     part = part_of(name, call.query.generator) if call.query.generator else name
-    run = await call.services.jobs.starts.start_run(part, f"key {key}" if key else "")
+    wait = call.services.settings.center.allocate_wait
+    run = await call.services.jobs.starts.start_run(part, f"key {key}" if key else "", wait)
     call.services.jobs.keeper.poke(run)
     return Started(run, name)
 
@@ -257,7 +258,7 @@ async def _restart(call: Call, name: str, _verb: str) -> Moved:
         stopped = await starts.stop(name)
     except Conflict:
         stopped = []
-    started = await starts.start_run(name)
+    started = await starts.start_run(name, "", call.services.settings.center.allocate_wait)
     call.services.jobs.keeper.poke(started)
     return Moved([without_secrets(run) for run in stopped], started)
 

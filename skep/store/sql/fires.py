@@ -80,6 +80,16 @@ class SqlFires:
         bound = {"now": now, "n": limit}
         return await self._database.read(lambda c: [_planned(r) for r in c.execute(_DUE, bound)])
 
+    async def ahead(self, moment: float, limit: int) -> list[Planned]:
+        query = sa.select(schedules).where(schedules.c.decided > moment)
+        query = query.order_by(schedules.c.job).limit(limit)
+        return await self._database.read(lambda c: [_planned(row) for row in c.execute(query)])
+
+    async def turn_back(self, changes: Sequence[tuple[Planned, Planned]]) -> int:
+        return await self._database.write(
+            lambda tx: sum(_turned_back(tx, *pair) for pair in changes)
+        )
+
     async def claim(self, steps: Sequence[Step]) -> list[Fire]:
         if not steps:
             return []
@@ -170,6 +180,18 @@ def follow(tx: Tx, job: str, run: str, now: float) -> int:
         for follower in tx.execute(query).scalars()
     ]
     return _insert(tx, new)
+
+
+def _turned_back(tx: Tx, before: Planned, after: Planned) -> bool:
+    row = tx.execute(_lock([before.job])).first()
+    if row is None or (row.decided, row.version) != (before.decided, before.version):
+        return False
+    mine = schedules.c.job == before.job
+    values = {"decided": after.decided, "next_at": after.next_at, "version": row.version + 1}
+    tx.execute(sa.update(schedules).where(mine).values(**values))
+    decided = fires.c.job == before.job, fires.c.due_at > after.decided
+    tx.execute(sa.delete(fires).where(*decided, fires.c.run == "", _ended))
+    return True
 
 
 def _claim(tx: Tx, steps: Sequence[Step]) -> list[Fire]:

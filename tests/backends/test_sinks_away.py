@@ -1,0 +1,58 @@
+"""Sinks whose servers are not there."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from skep.cli.outlets import Outlets
+from skep.errors import Unavailable
+from skep.runtime.clock import SystemClock
+from skep.streams.registry import open_sink
+from skep.testing.centers import running_center
+from skep.wire.client import CenterClient
+
+NOBODY = "kafka://127.0.0.1:9/quotes"
+
+
+async def test_a_broker_that_is_away_is_told_soon_and_without_noise(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """U10: the client's own lines, hundreds in a second, are not shown."""
+    sink, began = open_sink(NOBODY), time.monotonic()
+    with pytest.raises(Unavailable, match=r"127\.0\.0\.1:9"):
+        await sink.open()
+    await sink.close()
+    assert time.monotonic() - began < 20
+    assert caplog.records == []
+    assert capfd.readouterr().err == ""
+
+
+async def test_a_run_goes_on_while_its_broker_is_away(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """U10: `skep run -o kafka://...` without a broker says one clear line and tries again."""
+    async with (
+        running_center(tmp_path) as center,
+        CenterClient([center.url], center.admin.token, SystemClock(), Random(1)) as client,
+    ):
+        outlets = Outlets(client, "run", tmp_path, SystemClock(), Random(1))
+        await outlets.open([NOBODY])
+        async with asyncio.timeout(30):
+            while not _lines(caplog):  # noqa: ASYNC110 - a log has no event
+                await asyncio.sleep(0.1)
+        await asyncio.sleep(2.0)
+        (line,) = _lines(caplog)
+        assert "kafka://127.0.0.1:9/quotes" in line
+        for pump in outlets._pumps:  # the end of a run would wait for it
+            pump.stop()
+        await outlets.finish()
+
+
+def _lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    records = [one for one in caplog.records if one.name.startswith("skep.streams")]
+    return [one.getMessage() for one in records]
