@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
 
@@ -19,7 +19,7 @@ import msgspec
 from skep.agent.apps.host import AppHost
 from skep.agent.apps.offer import NOTHING, Offer
 from skep.agent.heart import FINAL, Heart, Pulse
-from skep.agent.holding import Gated, Holding
+from skep.agent.holding import Holding
 from skep.agent.jars import Jars
 from skep.agent.leasing import Leaser
 from skep.agent.outbox import Outbox
@@ -28,8 +28,7 @@ from skep.agent.redial import Redialer
 from skep.agent.reporting import Reporter
 from skep.agent.runs import Downloaders
 from skep.agent.session import Session
-from skep.agent.sites import SiteGate
-from skep.agent.usher import Usher
+from skep.agent.usher import Usher, gate_of
 from skep.agent.vitals import Gauge
 from skep.agent.workspace import Workspace
 from skep.downloaders.ports import Kind, LineKind
@@ -38,7 +37,7 @@ from skep.model.agent import Registration, Vitals
 from skep.model.block import Held
 from skep.model.run import RunSettings
 from skep.runtime.clock import Clock
-from skep.settings import Settings, SiteSettings
+from skep.settings import Settings
 from skep.wire.client import CenterClient
 from skep.wire.messages import Command, HeartbeatReply, Registered
 
@@ -82,8 +81,8 @@ class Agent:
         self.workspace = Workspace(folder)
         self.session = Session(folder)
         self.outbox = Outbox(folder / "outbox", self._settings.outbox_bytes, self.id)
-        self.holding = Holding(clock.monotonic, _gate(settings.sites))
-        self.jars = Jars(folder, lambda run: self.workspace.settings_of(run) is not None)
+        self.holding = Holding(clock.monotonic, gate_of(settings.sites))
+        self.jars = Jars(folder, self.workspace.remembers)
         self.downloaders = Downloaders(kinds, clock.monotonic, self.jars)
         pulse = Pulse(
             self.vitals,
@@ -295,6 +294,7 @@ class Agent:
             self.outbox.forget_leases(gone)
             self.pump.poke()
         self.apps.beat()
+        await self._forget(reply.released)
         for command in reply.commands:
             await self.obey(command)
         if reply.lease is not None:
@@ -310,8 +310,8 @@ class Agent:
                 breaker_after=rules.sites.breaker_after,
                 crawl_delay_cap=rules.sites.crawl_delay_cap,
             )
-        for run in rules.released:
-            await self._release(run)
+        await asyncio.to_thread(self.jars.unlock, rules.key)
+        await self._forget(rules.released)
 
     def _center_is_back(self) -> None:
         self.reporter.center_is_back()
@@ -369,6 +369,15 @@ class Agent:
         self.reporter.report_now()
         self.pump.poke()
 
+    async def _forget(self, runs: Sequence[str]) -> None:
+        """These are over. Downloads that are under way may end well; the files go at once."""
+        for run in runs:
+            if self.holding.has(run):
+                await asyncio.to_thread(self.workspace.hide, run)
+                await asyncio.to_thread(self.jars.hide, run)
+            else:
+                await self._release(run)
+
     async def _release(self, run: str) -> None:
         self._hand_over(run)
         await self.downloaders.close(run)
@@ -387,11 +396,3 @@ class Agent:
             await self._clock.sleep(JARS_EVERY)
             await self.downloaders.note()
             await asyncio.to_thread(self.jars.save)
-
-
-def _gate(sites: SiteSettings) -> SiteGate[Gated]:
-    return SiteGate(
-        adaptive=sites.adaptive,
-        breaker_after=sites.breaker_after,
-        crawl_delay_cap=sites.crawl_delay_cap,
-    )

@@ -30,7 +30,13 @@ from skep.runtime.backoff import Backoff
 from skep.runtime.bell import Nudge
 from skep.runtime.clock import Clock
 from skep.wire.client import CenterClient
-from skep.wire.messages import Heartbeat, HeartbeatReply, Register, Registered
+from skep.wire.messages import (
+    HEARTBEAT_RUNS_MAX,
+    Heartbeat,
+    HeartbeatReply,
+    Register,
+    Registered,
+)
 
 log = logging.getLogger(__name__)
 
@@ -103,6 +109,8 @@ class Heart:
         self._sent = -inf
         self._alive_since = inf
         self.beats = 0
+        #: How many of the runs that we remember the last beats have named.
+        self._named = 0
         #: The newest order that was obeyed, and the newest that a center knows of.
         self._obeyed = 0
         self._told = 0
@@ -234,7 +242,13 @@ class Heart:
         vitals = self._pulse.vitals()
         tickets = self._tickets
         beat = Heartbeat(
-            self._registration.id, vitals, held, deaf=deaf, obeyed=obeyed, tickets=tickets
+            self._registration.id,
+            vitals,
+            held,
+            deaf=deaf,
+            obeyed=obeyed,
+            tickets=tickets,
+            runs=self._some_runs(),
         )
         try:
             reply = await self._client.heartbeat(beat, seconds)
@@ -258,6 +272,13 @@ class Heart:
         if deaf < self._grace():
             self._lived(sent)
         return True
+
+    def _some_runs(self) -> list[str]:
+        """The runs that we remember, so many at a time, in turn."""
+        names = self._pulse.runs()
+        start = self._named if self._named < len(names) else 0
+        self._named = start + HEARTBEAT_RUNS_MAX
+        return names[start : self._named]
 
     def _lost_touch(self, error: SkepError) -> None:
         """Each kind is said once per outage: an agent at home must not fill its disk with log

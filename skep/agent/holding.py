@@ -263,6 +263,10 @@ class Holding:
         """Blocks in hand."""
         return len(self._blocks)
 
+    def has(self, run: str) -> bool:
+        """Whether a block of the run is in hand."""
+        return any(block.run == run for block in self._blocks.values())
+
     def held(self) -> list[Held]:
         """Every lease to be renewed."""
         return [block.held for block in self._blocks.values()]

@@ -26,11 +26,12 @@ from skep.agent.robots import (
     robots_settings,
 )
 from skep.agent.runs import Downloaders, start
-from skep.agent.sites import Site
+from skep.agent.sites import Site, SiteGate
 from skep.downloaders.ports import Downloader, Fetched, Paced
 from skep.model.request import Outcome, Work
 from skep.model.run import RunSettings
 from skep.model.states import Failure
+from skep.settings import SiteSettings
 
 log = logging.getLogger(__name__)
 
@@ -192,3 +193,12 @@ def _start(
     if isinstance(downloader, Paced):
         downloader.pace(site.host, site.spacing)
     start(downloader, run, work, done)
+
+
+def gate_of(sites: SiteSettings) -> SiteGate[Gated]:
+    """A gate that follows these settings."""
+    return SiteGate(
+        adaptive=sites.adaptive,
+        breaker_after=sites.breaker_after,
+        crawl_delay_cap=sites.crawl_delay_cap,
+    )

@@ -1,7 +1,8 @@
 """What an agent remembers on disk: its id, and the runs that it works for.
 
 Runs in the agent's process. The center is the truth; these files only let a restarted
-agent be the same agent and carry on (A4). A torn file is forgotten, never fatal.
+agent be the same agent and carry on (A4). A torn file is forgotten, never fatal. A file holds
+the name of its run and no settings, which may hold passwords: those come with every lease.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ _NEW_AGENT = (
 
 class _Allocation(msgspec.Struct):
     run: str
-    settings: RunSettings
+    #: Earlier versions wrote the settings, in clear.
+    settings: object = None
 
 
 def agent_id(folder: Path, clock: Clock, rng: Random) -> str:
@@ -64,19 +66,23 @@ class Workspace:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "runs"
-        self._runs: dict[str, RunSettings] = {}
+        #: None: remembered by an earlier process, and its settings did not come yet.
+        self._runs: dict[str, RunSettings | None] = {}
+        #: Remembered in memory only.
+        self._hidden: set[str] = set()
         self._lock = RLock()
 
     def open(self) -> None:
         """Load what an earlier life of the agent was allocated to."""
-        # Settings may hold the logins of proxies.
         self._folder.mkdir(parents=True, exist_ok=True)
         self._folder.chmod(0o700)
         for torn in self._folder.glob(f"*{_SUFFIX}.new"):
             torn.unlink(missing_ok=True)  # of a process that died while it wrote
         for path in sorted(self._folder.glob(f"*{_SUFFIX}"), key=lambda p: p.stat().st_mtime):
             if found := _read(path):
-                self._runs[found.run] = found.settings
+                self._runs[found.run] = None
+                if found.settings is not None:
+                    self._write(found.run)
             else:
                 log.warning("workspace: forgot %s, it cannot be read", path.name)
                 path.unlink(missing_ok=True)
@@ -85,12 +91,13 @@ class Workspace:
         """Runs that are remembered, for a center to say which of them are over."""
         return list(self._runs)
 
-    def runs(self) -> dict[str, RunSettings]:
-        """Allocated runs, the one allocated longest ago first."""
-        return dict(self._runs)
+    def remembers(self, run: str) -> bool:
+        """Whether it was allocated, in this process or in an earlier one, and not released."""
+        return run in self._runs
 
     def settings_of(self, run: str) -> RunSettings | None:
-        """None for a run that was never allocated, or has been released."""
+        """None for a run that was never allocated, or has been released, or whose settings
+        did not come since the start."""
         return self._runs.get(run)
 
     def knows(self, run: str, settings: RunSettings) -> bool:
@@ -100,19 +107,32 @@ class Workspace:
     def allocate(self, run: str, settings: RunSettings) -> None:
         """Remember a run; a disk that does not take it is logged, and the work goes on."""
         with self._lock:
+            unwritten = run not in self._runs or run in self._hidden
             self._runs.pop(run, None)
             self._runs[run] = settings
-            try:
-                write_durably(self._file(run), msgspec.msgpack.encode(_Allocation(run, settings)))
-            except OSError as error:
-                log.warning("workspace: cannot remember run %s: %s", run, error.strerror)
+            if unwritten:
+                self._hidden.discard(run)
+                self._write(run)
             for old in list(self._runs)[:-RUNS_KEPT]:
                 self.release(old)
+
+    def _write(self, run: str) -> None:
+        try:
+            write_durably(self._file(run), msgspec.msgpack.encode({"run": run}))
+        except OSError as error:
+            log.warning("workspace: cannot remember run %s: %s", run, error.strerror)
+
+    def hide(self, run: str) -> None:
+        """Remove the file of a run that has ended and still has downloads here."""
+        with self._lock:
+            self._hidden.add(run)
+            remove(self._file(run))
 
     def release(self, run: str) -> None:
         """Forget a run for good."""
         with self._lock:
             self._runs.pop(run, None)
+            self._hidden.discard(run)
             remove(self._file(run))
 
     def _file(self, run: str) -> Path:

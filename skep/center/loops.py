@@ -32,6 +32,9 @@ TOKENS_KEPT = 90 * 86400.0
 #: Between two looks at silent drivers; they beat several times in it.
 DRIVERS_EVERY = 60.0
 DISK_EVERY = 1.0
+#: Between two look-ups of runs that agents remember; an agent forgets an ended run after two
+#: heartbeats and this.
+ENDED_EVERY = 1.0
 NOTICES_EVERY = 1.0
 #: Seconds that notices are shown after they were told.
 NOTICES_KEPT = 30 * 86_400.0
@@ -56,6 +59,7 @@ class Loops:
             ("sweep", self._every(settings.center.sweep_every, self._sweep)),
             ("reconcile", self._every(settings.lanes.reconcile_every, self._reconcile)),
             ("placement", self._every(settings.center.sweep_every, self._placement)),
+            ("ended runs", self._every(ENDED_EVERY, self._services.ended_runs.look)),
             ("drivers", self._drivers),
             ("roster", self._every(settings.center.roster_every, self._roster)),
             ("housekeeping", self._every(HOUSEKEEPING_EVERY, self._housekeeping)),

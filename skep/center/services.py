@@ -10,9 +10,11 @@ from random import Random
 
 from skep.archive.ports import Archive
 from skep.bus.ports import Bus
+from skep.center.agent_keys import AgentKeys
 from skep.center.auth import Auth
 from skep.center.control import Control
 from skep.center.disk import DiskGuard, disk_guard
+from skep.center.ended_runs import EndedRuns
 from skep.center.errand import Errand
 from skep.center.job_rooms import JobRooms, build_jobs
 from skep.center.live import Hub
@@ -68,6 +70,9 @@ class Services:
     metrics: Metrics
     #: Differences between records that were repaired here.
     repairs: Repairs
+    #: What agents encrypt their files with, and which of their runs are over.
+    agent_keys: AgentKeys
+    ended_runs: EndedRuns
     roster: Roster
     #: Who may take what.
     placement: PlacementRooms
@@ -228,6 +233,8 @@ def build(
         unsent=UnsentResults(store, clock),
         metrics=metrics,
         repairs=repairs,
+        agent_keys=AgentKeys(store),
+        ended_runs=EndedRuns(store.runs),
         roster=roster,
         placement=placement,
         intake=intake,

@@ -15,6 +15,10 @@ from skep.model.token import FoundToken, Grant, TokenView
 class Agents(Protocol):
     """Asked by `placement`."""
 
+    async def files_secret(self, fresh: bytes) -> bytes:
+        """The secret from which the keys of agents' files are derived; `fresh` is kept when
+        there is none, and every later caller gets the same one."""
+
     async def register(
         self, registration: Registration, now: float, arrival: Arrival | None = None
     ) -> AgentView:

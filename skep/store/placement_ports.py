@@ -93,7 +93,8 @@ class Allocations(Protocol):
         """Those that an agent has a seat in, newest first."""
 
     async def ended(self, limit: int) -> list[Allocation]:
-        """Open allocations of runs that have ended, oldest first."""
+        """Open allocations of runs that have ended or failed, oldest first. One that is
+        continued gets the same agents again."""
 
     async def release(self, run_ids: Sequence[str], now: float) -> list[Allocation]:
         """Close the allocations of these runs, if they have ended. Returns those that this

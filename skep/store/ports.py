@@ -72,7 +72,7 @@ class Runs(Protocol):
         """Add places that a person named, up to the limit of a run; raises UnknownRun."""
 
     async def over(self, run_ids: Sequence[str]) -> list[str]:
-        """Those that nobody works for any more: finished, cancelled or not there."""
+        """Those without work for agents: finished, cancelled, failed or not there."""
 
     async def move(
         self,

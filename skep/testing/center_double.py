@@ -83,6 +83,8 @@ class CenterDouble:
         self.alive_after = 11.0
         #: Named in every heartbeat answer from now on.
         self.lost: set[int] = set()
+        #: Runs that are over, by name.
+        self.over: set[str] = set()
         self.pushed: list[Command] = []
         self._faults: dict[str, deque[SkepError]] = {}
         self._silent: set[str] = set()
@@ -224,14 +226,16 @@ class CenterDouble:
         for block in self.blocks.values():
             if block.agent == message.registration.id and block.id not in kept:
                 self._take_back(block)
-        return Registered(self.heartbeat_every, 30.0, "double", "0", self.alive_after)
+        rules = Registered(self.heartbeat_every, 30.0, "double", "0", self.alive_after)
+        return msgspec.structs.replace(rules, key=b"k" * 32)
 
     async def _heartbeat(self, data: bytes) -> HeartbeatReply:
         beat = codec.decode(data, Heartbeat)
         self.beats.append(beat)
         lost = [held.block for held in beat.holding if held.block in self.lost]
         commands, self.pushed = self.pushed, []
-        return HeartbeatReply(commands, lost, known=self.known)
+        over = [run for run in beat.runs if run in self.over]
+        return HeartbeatReply(commands, lost, known=self.known, released=over)
 
     async def _lease(self, data: bytes) -> LeaseReply:
         ask = codec.decode(data, LeaseAsk)

@@ -30,6 +30,8 @@ SESSION_HEADER = "skep-session"
 #: Most blocks in one lease, and most seconds that a lease call may wait.
 LEASE_BLOCKS_MAX = 64
 LEASE_WAIT_MAX = 30.0
+#: Most runs that one heartbeat names.
+HEARTBEAT_RUNS_MAX = 500
 
 
 #: Blocks in the hands of one agent.
@@ -78,6 +80,9 @@ class Registered(msgspec.Struct):
     released: Annotated[list[Name], Meta(max_length=LIST_LIMIT)] = msgspec.field(
         default_factory=list
     )
+    #: For what the agent keeps on its disk; it is never written there. Empty = nothing secret
+    #: is kept.
+    key: Annotated[bytes, Meta(max_length=64)] = b""
 
 
 class Join(msgspec.Struct):
@@ -154,6 +159,10 @@ class Heartbeat(msgspec.Struct):
     tickets: Annotated[list[Annotated[str, Meta(max_length=64)]], Meta(max_length=1000)] = (
         msgspec.field(default_factory=list)
     )
+    #: Some of the runs that the agent remembers; the next heartbeat names others.
+    runs: Annotated[list[Name], Meta(max_length=HEARTBEAT_RUNS_MAX)] = msgspec.field(
+        default_factory=list
+    )
 
 
 class HeartbeatReply(msgspec.Struct):
@@ -166,6 +175,10 @@ class HeartbeatReply(msgspec.Struct):
     lease: LeaseReply | None = None
     #: False asks the agent to register again.
     known: bool = True
+    #: Of the runs that the heartbeat named: those that are over, so that the agent forgets them.
+    released: Annotated[list[Name], Meta(max_length=LIST_LIMIT)] = msgspec.field(
+        default_factory=list
+    )
 
 
 class Report(msgspec.Struct):

@@ -79,4 +79,4 @@ def test_allocations_survive_a_kill_at_every_step(tmp_path: Path) -> None:
 def reopened(folder: Path) -> set[str]:
     space = Workspace(folder)
     space.open()
-    return set(space.runs())
+    return set(space.names())

@@ -226,12 +226,36 @@ async def test_allocations_outlive_a_restart_until_they_are_released(
         await center.until(lambda: center.open_requests == 0)
     async with start(ToyKind()) as agent:
         await center.until(lambda: center.listeners == 1)
-        assert set(agent.workspace.runs()) == {"r", "other"}
+        assert set(agent.workspace.names()) == {"r", "other"}
         await center.push(Command("release", "other"))
-        await until(lambda: set(agent.workspace.runs()) == {"r"})
+        await until(lambda: set(agent.workspace.names()) == {"r"})
     async with start(ToyKind()) as agent:
         await until(lambda: agent.heart.beats > 0)
-        assert agent.workspace.runs() == {"r": TOY_RUN}
+        assert agent.workspace.names() == ["r"]
+        center.add("r", toy_works(50, 1), TOY_RUN)
+        await center.until(lambda: center.open_requests == 0)
+        assert agent.workspace.settings_of("r") == TOY_RUN
+
+
+async def test_an_ended_run_is_forgotten_with_a_heartbeat(
+    center: CenterDouble, start: Start, tmp_path: Path
+) -> None:
+    """E7: no release was ever sent; the file goes, also while a download is under way."""
+    center.add("ended", toy_works(1, 1), TOY_RUN)
+    center.add("busy", toy_works(100, 1), TOY_RUN)
+    toy = ToyKind()
+    toy.held = {100}
+    async with start(toy) as agent:
+        await until(lambda: set(agent.workspace.names()) == {"ended", "busy"})
+        center.over.add("busy")
+        folder = tmp_path / "runs"
+        await until(lambda: len(list(folder.glob("*.run"))) == 1)
+        assert agent.workspace.remembers("busy")
+        toy.let_go()
+        await center.until(lambda: center.open_requests == 0)
+        await until(lambda: agent.workspace.names() == ["ended"])
+        center.over.add("ended")
+        await until(lambda: not list(folder.iterdir()))
 
 
 async def test_a_paused_run_goes_back_to_the_center(center: CenterDouble, start: Start) -> None:

@@ -134,3 +134,33 @@ async def test_a_center_that_restarts_loses_nothing(bench: Bench) -> None:
         assert agent.vitals().dropped == 0
     ledger = await bench.ledger()
     assert (ledger.done, ledger.leased) == (600, 0)
+
+
+@pytest.mark.parametrize("verb", ["finish", "cancel"])
+async def test_nothing_of_an_ended_run_stays_with_an_agent(
+    bench: Bench, tmp_path: Path, verb: str
+) -> None:
+    """E7: default placement, so no allocation and no release; the file is gone within ten
+    seconds of the end, and no secret was ever on the agent's disk."""
+    secret = "TOPSECRET"
+    assert bench.api is not None
+    settings = {
+        "headers": {"Authorization": f"Bearer {secret}"},
+        "exits": {"proxies": [f"http://user:{secret}@127.0.0.1:9"]},
+    }
+    await bench.api.call("PUT", "/api/v1/runs/hush", {"settings": settings}, bytes)
+    await bench.api.call("POST", "/requestqueue/hush", [{"uri": f"{bench.site.url}/page/1"}], bytes)
+    folder = tmp_path / "agent"
+    async with bench.agent() as agent:
+        async with asyncio.timeout(20):
+            while not agent.workspace.remembers("hush"):  # noqa: ASYNC110 - no event to wait for
+                await asyncio.sleep(0.02)
+        assert secret.encode() not in b"".join(everything_in(folder))
+        await bench.api.call("POST", f"/api/v1/runs/hush/{verb}", None, bytes)
+        async with asyncio.timeout(10):
+            while list((folder / "runs").iterdir()):  # noqa: ASYNC110 - no event to wait for
+                await asyncio.sleep(0.05)
+
+
+def everything_in(folder: Path) -> list[bytes]:
+    return [path.read_bytes() for path in folder.rglob("*") if path.is_file()]

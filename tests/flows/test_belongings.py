@@ -58,6 +58,7 @@ class Ground:
         """The part of an agent that downloads, as after its start."""
         jars = Jars(self._folder, known.__contains__)
         jars.open()
+        jars.unlock(b"k" * 32)
         kind = HttpKind(SystemClock(), Random(1), EgressPolicy(allow=LOOPBACK))
         self.open.append(Downloaders({"http": kind}, SystemClock().monotonic, jars))
         return self.open[-1], jars
@@ -131,6 +132,7 @@ def test_a_jar_that_a_site_has_filled_is_not_kept(
     """A4: nor does it replace a smaller one; it is said once."""
     (tmp_path / "runs").mkdir()
     jars = Jars(tmp_path, lambda _: True)
+    jars.unlock(b"k" * 32)
     small, large = Belongings(["x"]), Belongings(["x" * 5000] * 300)
     for each in (small, large, large):
         jars.keep("run", each)

@@ -11,13 +11,17 @@ import pytest
 
 from skep import errors
 from skep.agent import workspace as workspace_module
+from skep.agent.jars import Jars
 from skep.agent.runs import RESTING, Downloaders
 from skep.agent.vitals import Gauge, describe
 from skep.agent.workspace import Workspace, agent_id
+from skep.downloaders.belongings import Belongings
 from skep.downloaders.ports import Downloader, Fetched
+from skep.model.exits import ExitRules
 from skep.model.request import Work
 from skep.model.run import RunSettings
 from skep.runtime.bell import Nudge
+from skep.runtime.seal import SealBroken, is_sealed, seal, unseal
 from skep.settings import AgentSettings
 from skep.testing.clock import ManualClock
 from skep.testing.toy_agent import TOY_RUN, ToyKind
@@ -50,7 +54,80 @@ def test_allocations_come_back_and_released_ones_do_not(tmp_path: Path) -> None:
     workspace.allocate("a", RunSettings(retries=3))
     workspace.allocate("A", RunSettings(retries=4))
     workspace.release("a")
-    assert reopened(tmp_path).runs() == {"A": RunSettings(retries=4)}
+    assert workspace.settings_of("A") == RunSettings(retries=4)
+    again = reopened(tmp_path)
+    assert again.names() == ["A"]
+    assert again.settings_of("A") is None, "they come with the next lease"
+
+
+SECRET = "TOPSECRET"
+
+
+def test_no_setting_of_a_run_is_on_the_disk(tmp_path: Path) -> None:
+    """E7: proxy passwords and headers stay in memory; the file holds the run's name."""
+    workspace = reopened(tmp_path)
+    rules = ExitRules(proxies=(f"http://user:{SECRET}@127.0.0.1:3128",))
+    workspace.allocate("r", RunSettings(exits=rules, headers={"Authorization": SECRET}))
+    (path,) = (tmp_path / "runs").iterdir()
+    assert SECRET.encode() not in path.read_bytes()
+    assert path.stat().st_mode & 0o077 == 0
+    workspace.hide("r")
+    assert not path.exists()
+    assert workspace.remembers("r")
+    workspace.allocate("r", RunSettings())
+    assert path.exists(), "a run that goes on is remembered again"
+
+
+def test_a_file_of_an_earlier_version_loses_its_settings(tmp_path: Path) -> None:
+    """E7: what an earlier version wrote in clear is written anew at the start."""
+    (tmp_path / "runs").mkdir()
+    path = tmp_path / "runs" / f"{b'r'.hex()}.run"
+    old = {"run": "r", "settings": RunSettings(headers={"Authorization": SECRET})}
+    path.write_bytes(msgspec.msgpack.encode(old))
+    assert reopened(tmp_path).names() == ["r"]
+    assert SECRET.encode() not in path.read_bytes()
+    assert reopened(tmp_path).names() == ["r"]
+
+
+def test_cookies_are_sealed_with_a_key_that_is_not_on_the_disk(tmp_path: Path) -> None:
+    """E7: without the key nothing is written, with another one nothing is read; a file in
+    clear, of an earlier version, does not stay."""
+    (tmp_path / "runs").mkdir()
+    path = tmp_path / "runs" / f"{b'r'.hex()}.jar"
+    mine = Belongings([f"127.0.0.1\tFALSE\t/\tFALSE\t0\tid\t{SECRET}"])
+    path.write_bytes(msgspec.msgpack.encode(mine))
+    jars = Jars(tmp_path, lambda _: True)
+    jars.open()
+    jars.save()
+    assert not path.exists()
+    jars.unlock(b"k" * 32)
+    jars.save()
+    assert SECRET.encode() not in path.read_bytes()
+    for key, found in ((b"k" * 32, mine), (b"x" * 32, None)):
+        again = Jars(tmp_path, lambda _: True)
+        again.open()
+        assert again.of("r") is None
+        again.unlock(key)
+        assert again.of("r") == found
+    assert not path.exists(), "what cannot be read is of no use"
+
+
+def test_a_seal_shows_every_change() -> None:
+    """E7: changed, cut or foreign bytes are refused; two seals of one text differ."""
+    key, data = b"k" * 32, bytes(range(256)) * 40
+    sealed = seal(key, data)
+    assert unseal(key, sealed) == data
+    assert unseal(key, seal(key, b"")) == b""
+    assert seal(key, data) != sealed
+    assert is_sealed(sealed)
+    for wrong in (b"", sealed[:40], sealed[:-1], sealed + b"x", b"\0" * 100):
+        with pytest.raises(SealBroken):
+            unseal(key, wrong)
+    for place in range(0, len(sealed), 997):
+        torn = bytearray(sealed)
+        torn[place] ^= 1
+        with pytest.raises(SealBroken):
+            unseal(key, bytes(torn))
 
 
 @pytest.mark.parametrize("left", [b"", b"\x82", b"\xff" * 40])
@@ -61,7 +138,7 @@ def test_a_torn_allocation_is_forgotten_and_the_others_kept(tmp_path: Path, left
     (path,) = (tmp_path / "runs").iterdir()
     workspace.allocate("whole", RunSettings())
     path.write_bytes(left)
-    assert set(reopened(tmp_path).runs()) == {"whole"}
+    assert set(reopened(tmp_path).names()) == {"whole"}
     assert not path.exists()
 
 
@@ -70,7 +147,7 @@ def test_the_memory_of_runs_is_bounded(tmp_path: Path, monkeypatch: pytest.Monke
     workspace = reopened(tmp_path)
     for run in ("a", "b", "a2", "c"):
         workspace.allocate(run, RunSettings())
-    assert list(workspace.runs()) == ["a2", "c"]
+    assert workspace.names() == ["a2", "c"]
     assert len(list((tmp_path / "runs").iterdir())) == 2
 
 

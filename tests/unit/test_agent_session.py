@@ -19,7 +19,7 @@ from skep.wire.messages import Register
 def reopened(folder: Path) -> set[str]:
     space = Workspace(folder)
     space.open()
-    return set(space.runs())
+    return set(space.names())
 
 
 def test_a_torn_allocation_is_forgotten(tmp_path: Path) -> None:

@@ -76,6 +76,7 @@ async def register(call: Call) -> Registered:
         view.session,
         SiteRules(sites.adaptive, sites.breaker_after, sites.crawl_delay_cap),
         await services.store.runs.over(message.runs) if message.runs else [],
+        await services.agent_keys.of(agent),
     )
 
 
@@ -122,7 +123,8 @@ async def heartbeat(call: Call) -> HeartbeatReply:
     if not known or not fresh:
         return HeartbeatReply(known=known)
     commands = [*services.hub.resting(message.agent), *await _orders(services, message)]
-    reply = HeartbeatReply(commands=commands, lost=lost)
+    released = services.ended_runs.among(message.runs)
+    reply = HeartbeatReply(commands=commands, lost=lost, released=released)
     if message.want and await services.may_work(message.agent):
         blocks = await services.lease(message.agent, message.want, 0.0, call.gone)
         blocks = await handed_out(call, message.agent, session, blocks)

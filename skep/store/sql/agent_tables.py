@@ -1,13 +1,13 @@
-"""The table of orders to agents, beside `agents` in `tables.py`. Run by centers only.
+"""The tables of orders to agents and of center keys, beside `agents` in `tables.py`.
 
-Migrations make the tables; a column that is added here is added there too.
+Run by centers only. Migrations make the tables; a column that is added here is added there too.
 """
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 
-from skep.store.sql.tables import Exact, LongText, Seconds, metadata, name_of
+from skep.store.sql.tables import Bytes, Exact, LongText, Seconds, metadata, name_of
 
 # What an agent was told to do, until it has done it.
 agent_orders = sa.Table(
@@ -19,4 +19,12 @@ agent_orders = sa.Table(
     sa.Column("made_at", Seconds, nullable=False),
     sa.Column("ended_at", Seconds, nullable=True),
     sa.Column("outcome", LongText, nullable=False),
+)
+
+# Secrets that all centers of this store share.
+center_keys = sa.Table(
+    "center_keys",
+    metadata,
+    sa.Column("name", name_of(32), primary_key=True),
+    sa.Column("value", Bytes, nullable=False),
 )

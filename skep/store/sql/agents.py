@@ -12,6 +12,7 @@ from skep.errors import InvalidInput, UnknownAgent
 from skep.model.agent import AgentView, Arrival, Order, Registration, Vitals
 from skep.store.sql.agent_orders import end_orders, list_orders, obey_orders, place_order
 from skep.store.sql.agent_sessions import is_late, new_session
+from skep.store.sql.agent_tables import center_keys
 from skep.store.sql.beats import write_beats
 from skep.store.sql.database import Database, Tx
 from skep.store.sql.tables import agents, heartbeats
@@ -25,6 +26,9 @@ _vitals = msgspec.msgpack.Decoder(Vitals)
 _labels = msgspec.msgpack.Decoder(dict[str, str | None])
 _COLUMNS = ("id", "registration", "enabled", "registered_at", "seen_at", "vitals")
 
+#: What the secret of agents' files is called.
+_OF_FILES = "agent files"
+
 
 class SqlAgents:
     """Rows of `agents`, `agent_orders` and `heartbeats`."""
@@ -34,6 +38,16 @@ class SqlAgents:
         #: As they were read last: centers look at everybody every second, and hardly any has
         #: described itself anew.
         self._described: dict[bytes, Registration] = {}
+
+    async def files_secret(self, fresh: bytes) -> bytes:
+        query = sa.select(center_keys.c.value).where(center_keys.c.name == _OF_FILES)
+
+        def work(tx: Tx) -> bytes:
+            row = [(_OF_FILES, fresh)]
+            tx.dialect.insert_new(tx.connection, center_keys, ("name", "value"), row)
+            return bytes(tx.execute(query).scalar_one())
+
+        return await self._database.write(work)
 
     async def register(
         self, registration: Registration, now: float, arrival: Arrival | None = None

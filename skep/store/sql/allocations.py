@@ -20,13 +20,13 @@ from skep.store.sql.conditions import CLAIMABLE_BLOCKS
 from skep.store.sql.database import Database, Tx
 from skep.store.sql.placement_tables import allocation_agents, allocations
 from skep.store.sql.placing import sessions_of
-from skep.store.sql.runs import hold_run, number_of
+from skep.store.sql.runs import OVER, hold_run, number_of
 from skep.store.sql.tables import blocks, requests, runs
 from skep.store.sql.unpack import unpack_targets
 
 _COLUMNS = ("run", "strategy", "at")
 _SEATS = ("run", "agent", "slot", "since", "why")
-_ENDED = (str(RunState.FINISHED), str(RunState.CANCELLED))
+_ENDED = tuple(str(state) for state in OVER)
 _settings = msgspec.msgpack.Decoder(RunSettings)
 
 

@@ -26,6 +26,8 @@ from skep.store.sql.tables import runs
 #: Characters of a reason that are kept.
 REASON_LIMIT = 2000
 _ENDED = frozenset({RunState.FINISHED, RunState.CANCELLED})
+#: Runs that agents need not remember; one that is continued gets its agents again.
+OVER = (RunState.FINISHED, RunState.CANCELLED, RunState.FAILED)
 _settings = msgspec.msgpack.Decoder(RunSettings)
 
 
@@ -78,7 +80,7 @@ class SqlRuns:
 
     async def over(self, run_ids: Sequence[str]) -> list[str]:
         query = sa.select(runs.c.id).where(runs.c.id.in_(run_ids))
-        query = query.where(runs.c.state.not_in([str(state) for state in _ENDED]))
+        query = query.where(runs.c.state.not_in([str(state) for state in OVER]))
         open_ = await self._database.read(lambda c: set(c.execute(query).scalars()))
         return [run for run in run_ids if run not in open_]
 

@@ -18,6 +18,11 @@ ONCE, MINE, OTHER = b"o" * 32, b"m" * 32, b"t" * 32
 
 
 class SessionPromises:
+    async def test_one_secret_for_agents_files(self, store: Store, other_store: Store) -> None:
+        """E7: the first one stays, whichever center asks."""
+        first = await store.agents.files_secret(b"a" * 32)
+        assert first == await other_store.agents.files_secret(b"b" * 32) == b"a" * 32
+
     async def test_every_process_raises_the_session(self, store: Store) -> None:
         """Fault 66: a process that registers again keeps its own."""
         first = await store.agents.register(ONE, NOW, Arrival(mark="m1"))

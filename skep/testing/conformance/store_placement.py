@@ -115,6 +115,21 @@ class AllocationPromises:
         again = await store.allocations.allocate("run", ["z"], NOW + 2)
         assert (again.agents, again.released_at) == (["a"], None)
 
+    async def test_a_failed_run_releases_and_gets_the_same_agents_again(self, store: Store) -> None:
+        """E7: nothing is left of a run that failed; continued, it has the agents that it had."""
+        await new_run(store, placement=FIXED)
+        await store.allocations.allocate("run", ["a"], NOW)
+        await store.runs.move("run", RunState.PAUSED, "", NOW)
+        assert await store.runs.over(["run", "nobody"]) == ["nobody"]
+        assert await store.allocations.ended(10) == []
+        await store.runs.move("run", RunState.RUNNING, "", NOW)
+        await store.runs.move("run", RunState.FAILED, "broken", NOW)
+        assert await store.runs.over(["run"]) == ["run"]
+        assert [one.run for one in await store.allocations.release(["run"], NOW)] == ["run"]
+        await store.runs.move("run", RunState.RUNNING, "", NOW)
+        again = await store.allocations.allocate("run", [], NOW + 1)
+        assert (again.agents, again.released_at) == (["a"], None)
+
     async def test_a_seat_is_taken_over_once(self, store: Store) -> None:
         """C6: restart; the one who was given up stays on record, with the reason."""
         await new_run(store, placement=CHAINED)

@@ -1,0 +1,22 @@
+"""Secrets that all centers of a store share, such as the one of agents' files.
+
+Idempotent like every script here: each step asks whether it is done already.
+"""
+
+from __future__ import annotations
+
+from alembic import op
+
+from skep.store.sql.agent_tables import center_keys
+
+revision = "0019"
+down_revision = "0018"
+
+
+def upgrade() -> None:
+    center_keys.create(op.get_bind(), checkfirst=True)
+
+
+def downgrade() -> None:
+    """Agents could not read their files any more."""
+    raise NotImplementedError("restore a backup instead")
