@@ -46,6 +46,10 @@ class CenterSettings(_Room, frozen=True):
     sweep_every: Annotated[
         float, Meta(gt=0, description="Seconds between looks for dead agents and lost leases.")
     ] = 1.0
+    self_check_every: Annotated[
+        float,
+        Meta(gt=0, description="Seconds between two steps of the self-check."),
+    ] = 30.0
     roster_every: Annotated[
         float, Meta(gt=0, description="Seconds between refreshes of the view of all agents.")
     ] = 15.0

@@ -60,6 +60,7 @@ class Loops:
             ("reconcile", self._every(settings.lanes.reconcile_every, self._reconcile)),
             ("placement", self._every(settings.center.sweep_every, self._placement)),
             ("ended runs", self._every(ENDED_EVERY, self._services.ended_runs.look)),
+            ("self-check", self._self_check),
             ("drivers", self._drivers),
             ("roster", self._every(settings.center.roster_every, self._roster)),
             ("housekeeping", self._every(HOUSEKEEPING_EVERY, self._housekeeping)),
@@ -152,6 +153,12 @@ class Loops:
         for run in await services.store.turns.give_up_silent(services.clock.now()):
             log.warning("run %s has failed: its driver was not heard of any more", run)
             await services.control.moved(await services.store.runs.get(run))
+
+    async def _self_check(self) -> None:
+        """First the pause: a center that starts has work in flight of its own to take up."""
+        services = self._services
+        await services.clock.sleep(services.settings.center.self_check_every)
+        await services.self_check.step()
 
     async def _roster(self) -> None:
         await self._services.roster.refresh()

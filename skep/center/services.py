@@ -20,6 +20,7 @@ from skep.center.job_rooms import JobRooms, build_jobs
 from skep.center.live import Hub
 from skep.center.metrics import Metrics
 from skep.center.placement_rooms import PlacementRooms, build_placement
+from skep.center.selfcheck import SelfCheck
 from skep.center.telling import build_notifier
 from skep.center.unsent_results import UnsentResults
 from skep.center.waiting import WaitingRoom
@@ -30,10 +31,12 @@ from skep.jobs.retention import Retention
 from skep.jobs.validate import Validator
 from skep.lanes.dispatch import Dispatcher, follow_run
 from skep.lanes.ingest import Ingest
+from skep.lanes.lane_check import remove_targets
 from skep.lanes.leases import Leases
 from skep.lanes.why.desk import WhyDesk
 from skep.model.block import Leased
 from skep.model.manners import Manners
+from skep.model.placement import run_target
 from skep.model.run import Run
 from skep.placement.roster import Roster
 from skep.runtime.bell import Bell, Nudge
@@ -70,6 +73,8 @@ class Services:
     metrics: Metrics
     #: Differences between records that were repaired here.
     repairs: Repairs
+    #: Compares records that belong together.
+    self_check: SelfCheck
     #: What agents encrypt their files with, and which of their runs are over.
     agent_keys: AgentKeys
     ended_runs: EndedRuns
@@ -172,6 +177,10 @@ def build(
     async def lanes_follow(run: Run) -> None:
         await follow_run(dispatcher, run)
 
+    async def withdraw(numbers: list[str]) -> None:
+        targets = {run_target(int(number)) for number in numbers}
+        await remove_targets(bus.lanes, targets)
+
     metrics = Metrics()
     repairs = Repairs(metrics.count_repairs)
     manners = Manners(settings.sites)
@@ -233,6 +242,7 @@ def build(
         unsent=UnsentResults(store, clock),
         metrics=metrics,
         repairs=repairs,
+        self_check=SelfCheck(store, clock, repairs, withdraw),
         agent_keys=AgentKeys(store),
         ended_runs=EndedRuns(store.runs),
         roster=roster,

@@ -7,7 +7,7 @@ row find is a difference. The store is asked again right before an entry is remo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from math import inf
 from typing import NamedTuple
 
@@ -101,10 +101,20 @@ class LaneCheck:
 
 async def remove_runs(lanes: Lanes, run_ids: Collection[str]) -> int:
     """Remove every entry of these runs; returns how many there were."""
-    removed, cursor, wanted = 0, "", set(run_ids)
-    while wanted:
+    wanted = set(run_ids)
+    return await _remove_all(lanes, lambda ref: ref.run in wanted)
+
+
+async def remove_targets(lanes: Lanes, targets: Collection[str]) -> int:
+    """Remove every entry for these targets; returns how many there were."""
+    wanted = set(targets)
+    return await _remove_all(lanes, lambda ref: ref.target in wanted)
+
+
+async def _remove_all(lanes: Lanes, unwanted: Callable[[BlockRef], bool]) -> int:
+    refs, cursor = await lanes.scan("", SCAN_LIMIT)
+    removed = await lanes.remove([ref.id for ref in refs if unwanted(ref)])
+    while cursor:
         refs, cursor = await lanes.scan(cursor, SCAN_LIMIT)
-        removed += await lanes.remove([ref.id for ref in refs if ref.run in wanted])
-        if not cursor:
-            break
+        removed += await lanes.remove([ref.id for ref in refs if unwanted(ref)])
     return removed

@@ -22,6 +22,7 @@ from skep.model.manners import Manners
 from skep.model.run import Run, RunSettings
 from skep.model.states import RunState
 from skep.store.app_ports import Apps, Packages
+from skep.store.check_ports import Checks
 from skep.store.delivery_ports import Deliveries
 from skep.store.dispatch_ports import Dispatches
 from skep.store.facts import (
@@ -381,6 +382,8 @@ class Store(Protocol):
     def apps(self) -> Apps: ...
     @property
     def packages(self) -> Packages: ...
+    @property
+    def checks(self) -> Checks: ...
 
     async def open(self) -> None:
         """Connect and bring the schema to this version, under a lock."""

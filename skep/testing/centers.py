@@ -215,6 +215,13 @@ class RunningCenter:
         self.admin = Caller(session, self.url, local.admin_token)
         self.agent = Caller(session, self.url, local.agent_token)
         self.anyone = Caller(session, self.url)
+        #: A test that plants differences for the self-check says so here.
+        self.planted = False
+
+    def assert_whole(self) -> None:
+        """A test that ends well needed no repair, unless it has planted a difference itself."""
+        repairs = self.services.repairs
+        assert self.planted or not repairs.done, f"repaired: {repairs.last}"
 
     @property
     def services(self) -> Services:
@@ -299,7 +306,9 @@ async def running_center(folder: Path, **flags: Any) -> AsyncIterator[RunningCen
             timeout=timeout,
             skip_auto_headers=["Content-Type"],
         ) as session:
-            yield RunningCenter(local, session)
+            running = RunningCenter(local, session)
+            yield running
+            running.assert_whole()
     finally:
         await local.stop()
 

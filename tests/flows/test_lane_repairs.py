@@ -108,6 +108,7 @@ async def test_entries_that_the_store_does_not_have_are_removed(
 ) -> None:
     """E1: left behind for a target that no agent has; seen twice, removed, counted, shown."""
     await fleet("a")
+    center.planted = True
     stale = [BlockRef(10_000 + n, "gone", 5, 10, "run:99") for n in range(4)]
     await center.services.bus.lanes.push(stale)
     assert (await center.services.bus.lanes.sizes())[Lane.LOW] == 40
@@ -134,6 +135,7 @@ async def test_blocks_that_left_the_lanes_come_back(center: RunningCenter) -> No
     before = await in_lanes(center)
     assert len(before) == 4
     lost = sorted(before)[:2]
+    center.planted = True
     assert await center.services.bus.lanes.remove(lost) == 2
 
     async def counted() -> bool:

@@ -14,6 +14,7 @@ from skep.store.sql.agents import SqlAgents
 from skep.store.sql.allocations import SqlAllocations
 from skep.store.sql.apps import SqlApps
 from skep.store.sql.blocks import SqlBlocks
+from skep.store.sql.checks import SqlChecks
 from skep.store.sql.database import PATIENCE, Database
 from skep.store.sql.deliveries import SqlDeliveries
 from skep.store.sql.desk import SqlAlerts, SqlSegments
@@ -81,6 +82,7 @@ class SqlStore:
         self.notices = SqlNotices(self.database)
         self.apps = SqlApps(self.database)
         self.packages = SqlPackages(self.database)
+        self.checks = SqlChecks(self.database)
 
     async def open(self) -> None:
         if self._inline:

@@ -19,6 +19,7 @@ from skep.testing.conformance.store_blocks import (
     ReapPromises,
     SettlePromises,
 )
+from skep.testing.conformance.store_checks import CheckPromises
 from skep.testing.conformance.store_deliveries import DeliveryPromises
 from skep.testing.conformance.store_desk import AgentPromises, DeskPromises
 from skep.testing.conformance.store_endings import (
@@ -58,6 +59,7 @@ from skep.testing.conformance.store_walk import RacePromises, WalkPromises
 
 
 class StoreConformance(
+    CheckPromises,
     RunPromises,
     AcceptPromises,
     PackPromises,

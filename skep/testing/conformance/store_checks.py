@@ -1,0 +1,83 @@
+"""The self-check's part of a store, as tests: planted differences are found and repaired once."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+
+from skep.model.states import RunState
+from skep.store.check_ports import StoreCheck
+from skep.testing.conformance.store_ground import NOW, new_run
+
+KINDS: tuple[StoreCheck, ...] = get_args(StoreCheck)
+DIGEST = bytes(range(32))
+
+
+async def plant(store: Any, kind: StoreCheck) -> str:
+    """One difference, as a lost write would leave it; its name."""
+    if kind == "holds":
+        return await _plant_hold(store)
+    if kind == "segments":
+        row = "INSERT INTO segment_runs (segment, run, n) VALUES ('s', 424242, 7)"
+        await store.database.write(lambda tx: tx.sql(row))
+        return "424242"
+    await new_run(store, "ended")
+    if kind == "tokens":
+        await store.tokens.add(DIGEST, "driver", "ended", NOW)
+    else:
+        await store.allocations.allocate("ended", ["a"], NOW)
+    await store.runs.move("ended", RunState.FINISHED, "", NOW)
+    if kind == "tokens":
+        return DIGEST.hex()
+    return str((await store.allocations.get("ended")).number)
+
+
+async def _plant_hold(store: Any) -> str:
+    row = "INSERT INTO site_holds (host, block, until, spacing) VALUES ('h', 424242, 9e9, 1)"
+    await store.database.write(lambda tx: tx.sql(row))
+    return "h"
+
+
+class CheckPromises:
+    """`find` and `repair` of every kind."""
+
+    @pytest.mark.parametrize("kind", KINDS)
+    async def test_a_difference_is_repaired_once(self, store: Any, kind: StoreCheck) -> None:
+        """Self-check: found in bounded steps, repaired by one of several callers."""
+        assert await store.checks.find(kind, "", 10) == ([], "")
+        name = await plant(store, kind)
+        found, _ = await store.checks.find(kind, "", 1)
+        assert found == [name]
+        assert await store.checks.repair(kind, [name], NOW) == [name]
+        assert await store.checks.repair(kind, [name], NOW) == []
+        assert (await store.checks.find(kind, "", 10))[0] == []
+
+    async def test_what_is_right_is_left_alone(self, store: Any) -> None:
+        """Self-check: a repair by an old view changes nothing."""
+        await new_run(store, "going")
+        await store.tokens.add(DIGEST, "driver", "going", NOW)
+        await store.tokens.add(b"x" * 32, "admin", "", NOW)
+        made = await store.allocations.allocate("going", ["a"], NOW)
+        for kind in KINDS:
+            assert (await store.checks.find(kind, "", 10))[0] == []
+        assert await store.checks.repair("tokens", [DIGEST.hex(), (b"x" * 32).hex()], NOW) == []
+        assert await store.checks.repair("allocations", [str(made.number)], NOW) == []
+        assert await store.tokens.find(DIGEST) is not None
+        assert [one.run for one in await store.allocations.open()] == ["going"]
+
+    async def test_a_walk_is_cut_into_steps(self, store: Any) -> None:
+        """Self-check: no step reads more rows than it is told to."""
+        await new_run(store, "ended")
+        digests = [bytes([n]) * 32 for n in range(1, 8)]
+        for digest in digests:
+            await store.tokens.add(digest, "driver", "ended", NOW)
+        await store.runs.move("ended", RunState.CANCELLED, "", NOW)
+        seen, after, steps = list[str](), "", 0
+        while steps == 0 or after:
+            found, after = await store.checks.find("tokens", after, 3)
+            assert len(found) <= 3
+            seen += found
+            steps += 1
+        assert seen == [digest.hex() for digest in digests]
+        assert steps == 3
