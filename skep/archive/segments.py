@@ -27,6 +27,8 @@ from skep.errors import ArchiveDown, ConfigurationError, DiskFull, Malformed, Un
 from skep.runtime.files import sync_folder
 
 SUFFIX = ".warc.zst"
+#: Ends the name under which records are set aside that the store does not know.
+_UNKNOWN = ".unknown"
 _WRITER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _SEGMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,63})-([0-9]{8})\.warc\.zst")
 #: What a full or limited volume answers; it may pass without a restart.
@@ -80,6 +82,24 @@ def segments_of(folder: Path, writer: str) -> list[int]:
     """The numbers of a writer's segments, oldest first."""
     matches = (_SEGMENT.fullmatch(path.name) for path in folder.iterdir())
     return sorted(int(match[2]) for match in matches if match and match[1] == writer)
+
+
+def newest_segments(folder: Path) -> list[Path]:
+    """The newest of each writer, which may still grow. What was set aside never does."""
+    return [
+        folder / segment_name(writer, segments_of(folder, writer)[-1])
+        for writer in writers_in(folder)
+        if not writer.endswith(_UNKNOWN)
+    ]
+
+
+def closed_segments(folder: Path) -> list[Path]:
+    """Those that never change again."""
+    if not folder.is_dir():
+        return []
+    open_ones = set(newest_segments(folder))
+    found = (path for path in folder.iterdir() if is_segment(path.name))
+    return sorted(path for path in found if path not in open_ones)
 
 
 def delete_segment(folder: Path, name: str, me: str) -> int | None:
@@ -322,7 +342,7 @@ def set_aside(folder: Path, name: str, start: int, maker: FrameMaker) -> SetAsid
     whole = [*whole_frames(folder / name, start)]
     if not whole:
         return None
-    writer = f"{name.removesuffix(SUFFIX)}.unknown"
+    writer = f"{name.removesuffix(SUFFIX)}{_UNKNOWN}"
     number = max(segments_of(folder, writer), default=0) + 1
     kept = segment_name(writer, number)
     first = maker.warcinfo_frame(kept, f"Skep/{__version__}")

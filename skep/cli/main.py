@@ -51,6 +51,8 @@ GROUPS: dict[str, dict[str, str]] = {
     "Operate": {
         "info": "Show the state of everything on one screen.",
         "doctor": "Check this machine and the center, and say how to mend what is wrong.",
+        "backup": "Back up a center, also while it runs.",
+        "restore": "Restore a backup into an empty data folder.",
         "archive": "Make rows again from archived pages.",
         "storage": "Show what is kept, what was deleted and what will be; notices, too.",
         "dispatch": "Dispatch one round by hand, or show the log of dispatches.",

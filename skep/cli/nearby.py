@@ -17,6 +17,7 @@ from pathlib import Path
 from random import Random
 from urllib.parse import urlsplit
 
+from skep.center.folder import copied_from
 from skep.cli.reach import Reach
 from skep.errors import CenterUnreachable, ConfigurationError, SkepError
 from skep.runtime.backoff import Backoff
@@ -92,6 +93,8 @@ class NearbyCenter:
 
     async def _answers(self) -> bool:
         """Whether the center that left its address here is there, and is this folder's."""
+        if copied_from(self._folder):
+            return False
         try:
             url = read_line(self._folder / "center.url")
             token = self._reach.token()

@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 import click
 
+from skep.center.folder import copied_from
 from skep.cli.config import read_settings
 from skep.cli.options import Function, dial_options, place_options, stacked
 from skep.cli.program import remember_place
@@ -75,6 +76,11 @@ def addresses(given: str | None, folder: Path) -> list[str]:
         raise CenterUnreachable(
             f"there is no center in {folder}; start one with `skep up`, or say where it is "
             "with --center URL"
+        )
+    if original := copied_from(folder):
+        raise CenterUnreachable(
+            f"{folder} is a copy of {original}, and no center runs in the copy; start one with "
+            f"`skep up --data {folder}`, or use the original with --data {original}"
         )
     try:
         return read_line(kept).split(",")

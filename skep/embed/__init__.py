@@ -17,6 +17,7 @@ import msgspec
 
 from skep.center.app import Center
 from skep.center.auth import Role, ensure_token
+from skep.center.folder import check_finished, leave_place, tell_copy
 from skep.center.identity import center_name
 from skep.center.server import CenterServer
 from skep.errors import ConfigurationError, Revoked
@@ -52,6 +53,8 @@ class LocalCenter:
         self.settings = settings
         if make_private(self.folder):
             log.warning("%s could be read by other users; it is private now", self.folder)
+        check_finished(self.folder)
+        tell_copy(self.folder)
         self._lock = _lock(self.folder)
         try:
             self.admin_token = ensure_token(self.folder / ADMIN_TOKEN, Role.ADMIN)
@@ -85,6 +88,7 @@ class LocalCenter:
 
     def _leave_address(self) -> None:
         """Where the commands of this machine find the center."""
+        leave_place(self.folder)
         write_durably(self.folder / "center.url", f"{self.url}\n".encode())
 
     async def stop(self) -> None:

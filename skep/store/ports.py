@@ -257,6 +257,9 @@ class Blocks(Protocol):
         Blocks of cancelled runs end instead, and are not in the answer.
         """
 
+    async def leased(self, limit: int) -> list[tuple[str, Held]]:
+        """Blocks in agents' hands, with the agent; for a store that was restored."""
+
     async def reap(
         self, now: float, dead_agents: Sequence[str], lease_limit: int, limit: int
     ) -> list[Freed]:

@@ -9,6 +9,13 @@ from skep.settings import StoreSettings
 from skep.store.ports import Store
 
 
+def known_schemas() -> set[str]:
+    """Schema versions that this version can bring up to date."""
+    from skep.store.sql.migrate import known_versions
+
+    return known_versions()
+
+
 def open_store(url: str, settings: StoreSettings) -> Store:
     """The store behind a URL, not yet connected; raises ConfigurationError."""
     from skep.store.sql.store import SqlStore

@@ -97,6 +97,11 @@ class SqlBlocks:
             return []
         return await self._database.write(lambda tx: _give_back(tx, held, agent, now, reason))
 
+    async def leased(self, limit: int) -> list[tuple[str, Held]]:
+        query = sa.select(blocks.c.agent, blocks.c.id, blocks.c.token).where(USING_BLOCKS)
+        rows = await self._database.read(lambda c: c.execute(query.limit(limit)).all())
+        return [(agent, Held(block, token)) for agent, block, token in rows]
+
     async def reap(
         self, now: float, dead_agents: Sequence[str], lease_limit: int, limit: int
     ) -> list[Freed]:

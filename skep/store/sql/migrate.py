@@ -49,7 +49,7 @@ def _migrate(database: Database, connection: sa.Connection) -> None:
     current = _current(connection)
     if current == HEAD:  # another center did it while we waited for the lock
         return
-    if current is not None and current not in _known_versions():
+    if current is not None and current not in known_versions():
         raise ConfigurationError(
             f"the store's schema is {current}, newer than this Skep knows ({HEAD}); upgrade Skep"
         )
@@ -61,7 +61,7 @@ def _migrate(database: Database, connection: sa.Connection) -> None:
         upgrade(database, connection)
 
 
-def _known_versions() -> set[str]:
+def known_versions() -> set[str]:
     """The order of scripts is in the scripts; their numbers only name them."""
     return {script.name.partition("_")[0] for script in SCRIPTS.glob("versions/[0-9]*.py")}
 

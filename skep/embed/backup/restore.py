@@ -1,0 +1,218 @@
+"""Restoring a backup into an empty data folder and an empty database. Run by `skep restore`.
+
+Every digest is compared before anything is written. A restore that fails takes away what it
+wrote; one that is killed leaves a mark, with which no center starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import shutil
+import tarfile
+from collections import defaultdict
+from pathlib import Path
+
+from skep.archive.registry import folder_of, is_s3
+from skep.center.folder import UNFINISHED
+from skep.embed.backup.manifest import (
+    ARCHIVE,
+    DATA,
+    NAME,
+    STORE,
+    Manifest,
+    Note,
+    check_path,
+    read_manifest,
+    verify,
+)
+from skep.embed.rebuild import hold_folder
+from skep.errors import ConfigurationError, DiskFull
+from skep.model.block import Held
+from skep.runtime.clock import Clock
+from skep.runtime.files import make_private, sync_folder, write_durably
+from skep.settings import Settings
+from skep.store.dump import FILES, check_empty, kind_of, load
+from skep.store.ports import Store
+from skep.store.registry import known_schemas, open_store
+
+LOCK = "center.lock"
+_UNPACKED = ".restore"
+#: Blocks that are given back at a time.
+BATCH = 500
+REASON = "the store was restored from a backup"
+
+
+async def restore(settings: Settings, source: Path, clock: Clock, note: Note) -> Manifest:
+    """Raises ConfigurationError, StoreDown or DiskFull, and leaves the folder empty."""
+    folder = Path(settings.data)
+    lock = await asyncio.to_thread(hold_folder, folder)
+    try:
+        await asyncio.to_thread(_check_folder, folder)
+        try:
+            return await _restore(settings, folder, source, clock, note)
+        except BaseException:
+            await asyncio.to_thread(_clear, folder)
+            raise
+    finally:
+        os.close(lock)
+
+
+async def _restore(
+    settings: Settings, folder: Path, source: Path, clock: Clock, note: Note
+) -> Manifest:
+    found = await asyncio.to_thread(_put_back, settings, folder, source, note)
+    note("giving back leased work")
+    store = open_store(settings.store_url, settings.store)
+    await store.open()
+    try:
+        await _give_back(store, clock)
+    finally:
+        await store.close()
+    (folder / UNFINISHED).unlink()
+    await asyncio.to_thread(sync_folder, folder)
+    return found
+
+
+def _check_folder(folder: Path) -> None:
+    make_private(folder)
+    there = [path.name for path in folder.iterdir() if path.name != LOCK]
+    if there:
+        raise ConfigurationError(
+            f"{folder} is not empty ({', '.join(sorted(there)[:3])}); restore into an empty folder"
+        )
+
+
+def _put_back(settings: Settings, folder: Path, source: Path, note: Note) -> Manifest:
+    try:
+        place = _unpacked(source, folder) if source.is_file() else source
+        found = read_manifest(place)
+        _check_fit(settings, found)
+        _check_room(folder, found)
+        verify(place, found, note)
+        _check_archive(settings, found)
+        write_durably(folder / UNFINISHED, b"")
+        _copy_all(settings, folder, place, found, note)
+        shutil.rmtree(folder / _UNPACKED, ignore_errors=True)
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise DiskFull(f"no space left in {folder}; nothing was restored") from error
+        raise ConfigurationError(
+            f"cannot restore: {error.filename or source}: {error.strerror}"
+        ) from error
+    return found
+
+
+def _unpacked(source: Path, folder: Path) -> Path:
+    """A .tar file, into the folder that is restored. Only plain files with plain names."""
+    place = folder / _UNPACKED
+    place.mkdir(mode=0o700)
+    try:
+        with tarfile.open(source) as tar:
+            for member in tar:
+                _unpack(tar, member, place)
+    except (tarfile.TarError, EOFError) as error:
+        raise ConfigurationError(f"{source} is not a whole backup: {error}") from error
+    return place
+
+
+def _unpack(tar: tarfile.TarFile, member: tarfile.TarInfo, place: Path) -> None:
+    if member.name != NAME:
+        check_path(member.name)
+    data = tar.extractfile(member) if member.isfile() else None
+    if data is None:
+        raise ConfigurationError(f"the backup holds something else than files: {member.name!r}")
+    target = place / member.name
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with data, open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:  # noqa: PTH123
+        shutil.copyfileobj(data, out, 2**20)
+
+
+def _check_fit(settings: Settings, found: Manifest) -> None:
+    kind = kind_of(settings.store_url)
+    if found.schema not in known_schemas():
+        raise ConfigurationError(
+            f"the backup was made by Skep {found.skep} with schema {found.schema}, which this "
+            "version does not know; upgrade Skep"
+        )
+    if found.store != kind:
+        raise ConfigurationError(
+            f"the backup holds a {found.store} store, but store.url names a {kind} store; name an "
+            "empty database of that kind with --set store.url=URL"
+        )
+    check_empty(settings.store_url)
+
+
+def _check_room(folder: Path, found: Manifest) -> None:
+    free = shutil.disk_usage(folder).free
+    if found.size > free:
+        raise DiskFull(
+            f"the backup needs {found.size // 2**20 + 1} MiB and {folder} has {free // 2**20} MiB "
+            "free; nothing was restored"
+        )
+
+
+def _check_archive(settings: Settings, found: Manifest) -> None:
+    """Segments that are there already belong to another center, or to this one's present."""
+    if is_s3(settings.archive_url):
+        if found.archive == "included":
+            raise ConfigurationError(
+                "the backup holds archive segments, but archive.url names a bucket; restore with "
+                "--set archive.url=FOLDER, then upload them"
+            )
+        return
+    there = folder_of(settings.archive_url)
+    taken = [name for name in _segments(found) if (there / name).exists()]
+    if taken:
+        raise ConfigurationError(f"{there} holds {taken[0]} already; restore into an empty archive")
+
+
+def _segments(found: Manifest) -> list[str]:
+    prefix = f"{ARCHIVE}/"
+    return [f.path.removeprefix(prefix) for f in found.files if f.path.startswith(prefix)]
+
+
+def _copy_all(settings: Settings, folder: Path, place: Path, found: Manifest, note: Note) -> None:
+    for name in _segments(found):
+        note(f"archive: {name}")
+        _copy(place / ARCHIVE / name, folder_of(settings.archive_url) / name, 0o640)
+    note(f"loading the {found.store} store")
+    load(settings.store_url, place / STORE / FILES[found.store])
+    for file in found.files:
+        if file.path.startswith(f"{DATA}/"):
+            name = file.path.removeprefix(f"{DATA}/")
+            # Without its archive it is a center with another name: its segments begin anew.
+            if name != "center.name" or found.archive != "left out":
+                _copy(place / file.path, folder / name, 0o600)
+
+
+def _copy(source: Path, target: Path, mode: int) -> None:
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with source.open("rb") as data, open(os.open(target, flags, mode), "wb") as out:  # noqa: PTH123
+        shutil.copyfileobj(data, out, 2**20)
+        out.flush()
+        os.fsync(out.fileno())
+    sync_folder(target.parent)
+
+
+async def _give_back(store: Store, clock: Clock) -> None:
+    """Whoever held work when the backup was made does not know this store."""
+    while leased := await store.blocks.leased(BATCH):
+        by_agent: dict[str, list[Held]] = defaultdict(list)
+        for agent, held in leased:
+            by_agent[agent].append(held)
+        for agent, blocks in by_agent.items():
+            await store.blocks.give_back(blocks, agent, clock.now(), REASON)
+
+
+def _clear(folder: Path) -> None:
+    """The folder was empty before; what is in it now was written here."""
+    for path in folder.iterdir():
+        if path.name == LOCK:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
