@@ -16,17 +16,23 @@ from skep.center.auth import Role
 from skep.center.endpoint import Endpoint
 from skep.errors import (
     Forbidden,
+    HeadTooLarge,
     InvalidInput,
     Malformed,
     SkepError,
     TooLarge,
+    TooManyConnections,
     TooManyTries,
+    TooSlow,
     Unauthorized,
     Unavailable,
+    UrlTooLong,
 )
 from skep.wire.problem import PROBLEM, Problem
 
 REF = "#/components/schemas/{name}"
+#: The bounds of a connection: any call may end in one of these.
+_BOUNDS = (Malformed, HeadTooLarge, UrlTooLong, TooSlow, TooManyConnections)
 _PARAMETER = re.compile(r"{(\w+)(?::\w+)?}")
 
 
@@ -126,11 +132,11 @@ def _responses(row: Endpoint, known: dict[str, Any]) -> dict[str, Any]:
 
 
 def _errors(row: Endpoint) -> list[type[SkepError]]:
-    errors: list[type[SkepError]] = list(row.errors)
+    errors: list[type[SkepError]] = [*row.errors, *_BOUNDS]
     if row.role is not Role.PUBLIC:
         errors += [Unauthorized, Forbidden, TooManyTries, Unavailable]
     if row.takes is not None:
-        errors += [Malformed, TooLarge]
+        errors.append(TooLarge)
     if row.asks is not None:
         errors.append(InvalidInput)
     return errors
