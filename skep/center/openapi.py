@@ -14,6 +14,7 @@ import msgspec
 from skep import __version__
 from skep.center.auth import Role
 from skep.center.endpoint import Endpoint
+from skep.center.operations import OPERATION_IDS, PATH_PARAMETERS, TAGS
 from skep.errors import (
     Forbidden,
     HeadTooLarge,
@@ -41,11 +42,11 @@ def describe(table: Sequence[Endpoint], public_url: str = "") -> dict[str, Any]:
     kinds = [kind for row in table for kind in _kinds(row)]
     schemas, components = msgspec.json.schema_components([*kinds, Problem], ref_template=REF)
     known = dict(zip([repr(kind) for kind in [*kinds, Problem]], schemas, strict=True))
+    _drop_closed_items([schemas, components])
     paths: dict[str, Any] = {}
-    names: set[str] = set()
     for row in table:
         path = _PARAMETER.sub(r"{\1}", row.path)
-        paths.setdefault(path, {})[row.method.lower()] = _operation(row, known, names)
+        paths.setdefault(path, {})[row.method.lower()] = _operation(row, known)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -54,6 +55,7 @@ def describe(table: Sequence[Endpoint], public_url: str = "") -> dict[str, Any]:
             "description": "Every error is application/problem+json with a stable `code`.",
         },
         **({"servers": [{"url": public_url.rstrip("/")}]} if public_url else {}),
+        "tags": [{"name": name, "description": text} for name, text in TAGS.items()],
         "paths": paths,
         "components": {
             "schemas": components,
@@ -66,11 +68,11 @@ def _kinds(row: Endpoint) -> list[Any]:
     return [kind for kind in (row.takes, row.gives, *row.others.values()) if kind is not None]
 
 
-def _operation(row: Endpoint, known: dict[str, Any], names: set[str]) -> dict[str, Any]:
+def _operation(row: Endpoint, known: dict[str, Any]) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "summary": row.summary,
         "tags": [row.tag],
-        "operationId": _name(row, names),
+        "operationId": operation_id(row),
         "parameters": [*_path_parameters(row), *_query_parameters(row)],
         "responses": _responses(row, known),
     }
@@ -83,25 +85,36 @@ def _operation(row: Endpoint, known: dict[str, Any], names: set[str]) -> dict[st
     return operation
 
 
-def _name(row: Endpoint, names: set[str]) -> str:
-    """The handler's name; where two rows share a handler, the second has its path's."""
-    name = row.handler.__name__
-    if name in names:
-        name = "_".join(re.findall(r"\w+", row.path))
-    names.add(name)
-    return name
+def operation_id(row: Endpoint) -> str:
+    """The id of the table; the handler's name for a row that the table does not have."""
+    return OPERATION_IDS.get(f"{row.method} {row.path}", row.handler.__name__)
+
+
+def _drop_closed_items(part: Any) -> None:
+    """Remove `items: false` of tuples: `maxItems` says the same, and generators fail on it."""
+    if isinstance(part, dict):
+        if part.get("items") is False and part.get("maxItems") == len(part.get("prefixItems", [])):
+            del part["items"]
+        part = list(part.values())
+    if isinstance(part, list):
+        for item in part:
+            _drop_closed_items(item)
 
 
 def _path_parameters(row: Endpoint) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": name,
-            "in": "path",
-            "required": True,
-            "schema": row.parameters.get(name, {"type": "string", "minLength": 1}),
-        }
-        for name in _PARAMETER.findall(row.path)
-    ]
+    return [_path_parameter(row, name) for name in _PARAMETER.findall(row.path)]
+
+
+def _path_parameter(row: Endpoint, name: str) -> dict[str, Any]:
+    schema = row.parameters.get(name, {"type": "string", "minLength": 1})
+    text = schema.get("description") or PATH_PARAMETERS.get(name)
+    return {
+        "name": name,
+        "in": "path",
+        "required": True,
+        **({"description": text} if text else {}),
+        "schema": schema,
+    }
 
 
 def _query_parameters(row: Endpoint) -> list[dict[str, Any]]:

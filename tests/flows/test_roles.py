@@ -56,6 +56,8 @@ CHANGES = {
     ("POST", "/api/v1/runs/{run}/instances/{no}/restart"): Role.OPERATOR,
     ("POST", "/api/v1/runs/{run}/instances/{no}/stop"): Role.OPERATOR,
     ("POST", "/api/v1/runs/{run}/{verb}"): Role.OPERATOR,
+    ("POST", "/api/v1/runs/{run}/deliveries/{verb}"): Role.OPERATOR,
+    ("POST", "/api/v1/runs/{run}/rejected/retry"): Role.OPERATOR,
     ("PUT", "/api/v1/jobs/{job}"): Role.OPERATOR,
     ("DELETE", "/api/v1/jobs/{job}"): Role.OPERATOR,
     ("POST", "/api/v1/jobs/{job}/run"): Role.OPERATOR,

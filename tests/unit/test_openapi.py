@@ -16,10 +16,18 @@ from skep.center.app import api_table
 from skep.center.auth import Role
 from skep.center.endpoint import Endpoint
 from skep.center.openapi import describe
+from skep.center.operations import OPERATION_IDS, PATH_PARAMETERS, TAGS
 from skep.errors import InvalidInput
 from skep.model.states import RequestState
 
 TABLE = api_table()
+#: First words of operation ids; `put`, `read`, `end` or `turn` alone say nothing.
+VERBS = {
+    *("get", "list", "create", "set", "delete", "clear", "revoke", "change", "command"),
+    *("register", "join", "send", "lease", "report", "return", "submit", "mark", "start"),
+    *("read", "save", "end", "open", "revive", "restart", "stop", "retry", "cancel", "clean"),
+    *("run", "compare", "dispatch", "preview", "explain"),
+}
 PAGE: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(describe(TABLE)))
 
 
@@ -45,10 +53,41 @@ def test_every_row_is_described_and_nothing_else() -> None:
     assert PAGE["openapi"] == "3.1.0"
 
 
-def test_names_of_operations_are_unique() -> None:
+def test_operation_ids_make_good_method_names() -> None:
+    """U1: unique, snake_case, a verb and its object; one for each row and no other."""
+    assert set(OPERATION_IDS) == {f"{row.method} {row.path}" for row in TABLE}
     names = Counter(operation(row)["operationId"] for row in TABLE)
     assert [name for name, count in names.items() if count > 1] == []
-    assert all(re.fullmatch(r"\w+", name) for name in names)
+    for name in names:
+        assert re.fullmatch(r"[a-z]+(_[a-z]+)+", name), name
+        assert name.split("_")[0] in VERBS, name
+
+
+def test_every_tag_and_path_parameter_is_described() -> None:
+    """U1."""
+    assert [tag["name"] for tag in PAGE["tags"]] == list(TAGS)
+    assert set(TAGS) == {row.tag for row in TABLE}
+    named = {name for row in TABLE for name in re.findall(r"{(\w+)}", row.path)}
+    assert set(PATH_PARAMETERS) == named
+    for row in TABLE:
+        for one in operation(row)["parameters"]:
+            assert one["in"] == "query" or one["description"], (row.path, one)
+
+
+def parts(part: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(part, dict):
+        yield part
+        part = list(part.values())
+    if isinstance(part, list):
+        for item in part:
+            yield from parts(item)
+
+
+def test_no_schema_is_a_bare_false() -> None:
+    """U1: openapi-python-client fails on `items: false`; tuples keep their exact length."""
+    assert [part for part in parts(PAGE) if part.get("items") is False] == []
+    beats = PAGE["components"]["schemas"]["Beats"]["properties"]["items"]["items"]
+    assert (beats["minItems"], beats["maxItems"], len(beats["prefixItems"])) == (2, 2, 2)
 
 
 def test_every_reference_leads_somewhere() -> None:
