@@ -39,7 +39,7 @@ def delete_segment(folder: Path) -> None:
 
 async def checks(center: RunningCenter) -> dict[str, str]:
     """What /readyz finds wrong."""
-    answer = await center.anyone.get("/readyz?verbose")
+    answer = await center.admin.get("/readyz?verbose")
     assert answer.status in {200, 503}, answer.content
     found = msgspec.json.decode(answer.content)["checks"]
     return {check["name"]: check["detail"] for check in found if not check["ok"]}
@@ -90,7 +90,7 @@ async def test_a_damaged_record_is_our_error_not_the_callers(tmp_path: Path) -> 
         request = (await center.admin.get("/api/v1/requests?run=r")).json()["items"][0]["id"]
         (segment,) = (tmp_path / "archive").glob("*.warc.zst")
         data = bytearray(segment.read_bytes())
-        for place in range(600, len(data)):
+        for place in range(len(data)):
             data[place] ^= 0xFF
         segment.write_bytes(data)
         answer = await center.admin.get(f"/api/v1/requests/{request}/body")
