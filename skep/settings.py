@@ -366,7 +366,10 @@ class JobsSettings(_Room, frozen=True):
     package_bytes: Annotated[int, Meta(gt=0, description="Largest package.")] = 256 * 2**20
     code: Annotated[
         Literal["boxed", "always", "never"],
-        Meta(description="Run code of generators: where bubblewrap boxes it, always, never."),
+        Meta(
+            description="Run code of generators and spiders: where bubblewrap boxes it, or always. "
+            "`never` switches off code of generators."
+        ),
     ] = "boxed"
     generator_processes: Annotated[
         int, Meta(ge=1, le=1000, description="Most processes of generators at a time.")

@@ -92,7 +92,7 @@ def build_jobs(
         starts,
         feeder,
         scheduler,
-        Spawner(folder, data, os.environ),
+        Spawner(folder, data, os.environ, jobs.code),
         DriverPasses(auth, store),
         apps,
         deliverer,

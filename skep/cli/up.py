@@ -35,10 +35,10 @@ def command(
     from skep.cli.config import read_settings
     from skep.cli.program import remember_place
     from skep.cli.serving import start
-    from skep.embed import with_loopback
+    from skep.embed import with_local_code, with_loopback
 
     typed = {"--data": data, "--config": config}
     remember_place([word for name, at in typed.items() if at for word in (name, str(at))])
     flags = {"center.host": host, "center.port": port}
-    settings = with_loopback(read_settings(config, data, chosen, flags))
+    settings = with_local_code(with_loopback(read_settings(config, data, chosen, flags)))
     return start(settings, with_agent=not no_agent, verbose=verbose)

@@ -21,6 +21,7 @@ from skep.center.folder import check_finished, leave_place, tell_copy
 from skep.center.identity import center_name
 from skep.center.server import CenterServer
 from skep.errors import ConfigurationError, Revoked
+from skep.model.places import is_loopback
 from skep.runtime.clock import Clock
 from skep.runtime.files import make_private, write_durably
 from skep.runtime.lock import try_lock
@@ -43,6 +44,19 @@ def with_loopback(settings: Settings) -> Settings:
         return settings
     egress = msgspec.structs.replace(settings.egress, named=True)
     return msgspec.structs.replace(settings, egress=egress)
+
+
+def with_local_code(settings: Settings) -> Settings:
+    """Let a center that only this machine can call run user code without a box where there is
+    none, so that a bare machine works. Where there is a box, it is used all the same."""
+    if not is_loopback(settings.center.host):
+        return settings
+    jobs, agent = settings.jobs, settings.agent
+    if jobs.code == "boxed":
+        jobs = msgspec.structs.replace(jobs, code="always")
+    if agent.code == "boxed":
+        agent = msgspec.structs.replace(agent, code="always")
+    return msgspec.structs.replace(settings, jobs=jobs, agent=agent)
 
 
 class LocalCenter:

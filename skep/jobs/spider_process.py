@@ -11,9 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
 import signal
-import subprocess
 import sys
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Mapping
@@ -21,6 +19,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from skep.downloaders.code.seccomp import filter_file
+from skep.errors import ConfigurationError
+from skep.jobs.spider_box import SpiderBox, working_box
 from skep.runtime.orphans import death_signal
 
 log = logging.getLogger("skep.jobs")
@@ -30,7 +31,6 @@ INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "PYTHONPATH", "VI
 #: Bytes of a log file, over which it begins anew, and of the end that is kept with the run.
 LOG_LIMIT = 16 * 2**20
 TAIL = 4000
-PROBE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,57 +101,58 @@ class Spawner:
     """Starts children. `folder` is where spiders are found; `data` is the center's own, where
     their words go and what they need not see."""
 
-    def __init__(self, folder: Path, data: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, folder: Path, data: Path, environment: Mapping[str, str], code: str = "boxed"
+    ) -> None:
+        """`code` is the operator's word on user code, `jobs.code`."""
         self._folder = folder
         self._data = data
+        self._code = code
         self._logs = data / "runs"
-        self._box: list[str] | None = None
+        self._box: SpiderBox | None = None
         self._environment = {name: environment[name] for name in INHERITED if name in environment}
 
     async def start(self, order: SpiderOrder) -> SpiderProcess:
-        """Raises OSError when the machine has no room for another process."""
+        """Raises OSError when the machine has no room for another process, ConfigurationError
+        when it cannot box one and nothing allows it without."""
         self._logs.mkdir(parents=True, exist_ok=True)
-        if self._box is None:
-            self._box = await asyncio.to_thread(_working_box, self._data, self._folder)
+        box = await self._checked_box()
         log = self._logs / f"{order.run}.log"
-        with log.open("ab") as errors:
-            process = await asyncio.create_subprocess_exec(
-                *self._box,
-                *order.argv(),
-                cwd=self._folder,
-                env={**self._environment, "SKEP_TOKEN": order.token},
-                stdin=DEVNULL,
-                stdout=errors,
-                stderr=errors,
-                preexec_fn=death_signal(os.getpid()),
-                start_new_session=True,
+        seccomp = filter_file() if box.arguments else None
+        try:
+            with log.open("ab") as errors:
+                process = await asyncio.create_subprocess_exec(
+                    *box.command(order.argv(), seccomp),
+                    cwd=self._folder,
+                    env={**self._variables(box), "SKEP_TOKEN": order.token},
+                    stdin=DEVNULL,
+                    stdout=errors,
+                    stderr=errors,
+                    preexec_fn=death_signal(os.getpid(), no_new_privileges=True),
+                    start_new_session=True,
+                    pass_fds=() if seccomp is None else (seccomp,),
+                )
+        finally:
+            if seccomp is not None:
+                os.close(seccomp)
+        return SpiderProcess(process, log, boxed=bool(box.arguments))
+
+    async def _checked_box(self) -> SpiderBox:
+        if self._box is None:
+            self._box = await asyncio.to_thread(working_box, self._data, self._folder)
+            if self._box.why_not and self._code == "always":
+                log.warning("spiders of jobs can read %s: %s", self._data, self._box.why_not)
+        if self._box.why_not and self._code != "always":
+            raise ConfigurationError(
+                f"this center runs no spiders of jobs: {self._box.why_not}; install bubblewrap, "
+                "or set jobs.code to always to run them without a box"
             )
-        return SpiderProcess(process, log, boxed=bool(self._box))
+        return self._box
 
-
-def _working_box(hidden: Path, shown: Path) -> list[str]:
-    """The command before the command; [] where there is no bubblewrap that works."""
-    program = shutil.which("bwrap")
-    if program is None:
-        log.warning("spiders of jobs can read %s: bubblewrap is not installed", hidden)
-        return []
-    again = ["--bind", str(shown), str(shown)] if shown.is_relative_to(hidden) else []
-    box = [
-        *(program, "--die-with-parent", "--unshare-pid", "--as-pid-1"),
-        *("--dev-bind", "/", "/", "--proc", "/proc", "--tmpfs", str(hidden), *again),
-        *("--chdir", str(shown), "--"),
-    ]
-    trial = [*box, sys.executable, "-I", "-S", "-c", "pass"]
-    try:
-        tried = subprocess.run(  # noqa: S603 - our own arguments
-            trial, capture_output=True, timeout=PROBE_SECONDS, check=False
-        )
-        problem = tried.stderr.decode(errors="replace").strip() if tried.returncode else ""
-    except (OSError, subprocess.SubprocessError) as error:
-        problem = str(error)
-    if problem:
-        log.warning("spiders of jobs can read %s: bubblewrap says %s", hidden, problem[:200])
-    return [] if problem else box
+    def _variables(self, box: SpiderBox) -> dict[str, str]:
+        """In a box the home folder and the folder for temporary files are its own."""
+        own = dict.fromkeys(("HOME", "TMPDIR"), "/tmp") if box.arguments else {}  # noqa: S108 - of the box
+        return {**self._environment, **own}
 
 
 def _pair(name: str, value: str | float | bool) -> str:

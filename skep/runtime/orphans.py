@@ -10,10 +10,10 @@ import os
 import signal
 from collections.abc import Callable
 
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
 
 
-def death_signal(parent: int) -> Callable[[], None] | None:
+def death_signal(parent: int, *, no_new_privileges: bool = False) -> Callable[[], None] | None:
     """To be called in a child before it becomes its program. None where there is no prctl."""
     try:
         prctl = ctypes.CDLL(None, use_errno=True).prctl
@@ -23,6 +23,8 @@ def death_signal(parent: int) -> Callable[[], None] | None:
     def ask_for_it() -> None:
         # Loaded before the fork: between fork and exec nothing may be imported.
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if no_new_privileges:
+            prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         if os.getppid() != parent:  # it died before we could ask
             os._exit(1)
 

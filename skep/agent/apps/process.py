@@ -27,6 +27,7 @@ from skep.agent.apps.running import CannotRun, Ending, NotNow, Start, ended, low
 from skep.downloaders.code.birth import descendants
 from skep.downloaders.code.isolation import ENVIRONMENT, SCRATCH, Isolation, box_arguments
 from skep.downloaders.code.pool import FIRST_UID, UIDS
+from skep.downloaders.code.seccomp import filter_file
 from skep.model.app import AppSpec
 from skep.settings import AgentSettings
 
@@ -95,15 +96,17 @@ class Processes:
         told, tell = os.pipe()
         output, write = os.pipe()
         info, info_write = os.pipe()
+        seccomp = filter_file() if self._isolation.boxed else None
+        extra = () if seccomp is None else (seccomp,)
         try:
             process = subprocess.Popen(  # noqa: S603 - our own arguments
-                self._command(start, ask, tell, info_write),
+                self._command(start, ask, tell, info_write, seccomp),
                 env=ENVIRONMENT,
                 cwd="/",
                 stdin=subprocess.DEVNULL,
                 stdout=write,
                 stderr=write,
-                pass_fds=(ask, tell, info_write),
+                pass_fds=(ask, tell, info_write, *extra),
                 start_new_session=True,
             )
         except OSError as error:
@@ -111,12 +114,14 @@ class Processes:
                 os.close(fd)
             raise NotNow(f"cannot start a process: {error}") from error
         finally:
-            for fd in (ask, tell, write, info_write):
+            for fd in (ask, tell, write, info_write, *extra):
                 os.close(fd)
         boxed = self._isolation.boxed
         return Program(process, output, told, info, boxed, marks(start), home)
 
-    def _command(self, start: Start, ask: int, tell: int, info: int) -> list[str]:
+    def _command(
+        self, start: Start, ask: int, tell: int, info: int, seccomp: int | None
+    ) -> list[str]:
         launch = [sys.executable, "-I", "-S", str(LAUNCHER), str(ask), str(tell)]
         if not self._isolation.boxed:
             return launch
@@ -128,7 +133,8 @@ class Processes:
         box = box_arguments(
             HOME_BYTES, root=self._isolation.own_user, network=start.spec.network, also=pairs
         )
-        return [self._isolation.bwrap, *box, "--info-fd", str(info), *launch]
+        filtered = () if seccomp is None else ("--seccomp", str(seccomp))
+        return [self._isolation.bwrap, *box, "--info-fd", str(info), *filtered, *launch]
 
 
 @dataclass(slots=True)

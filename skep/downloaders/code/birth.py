@@ -20,6 +20,7 @@ from pathlib import Path
 from threading import Lock
 
 from skep.downloaders.code.isolation import ENVIRONMENT, SCRATCH, Isolation
+from skep.downloaders.code.seccomp import filter_file
 
 START_SECONDS = 20.0
 END_SECONDS = 10.0
@@ -102,9 +103,13 @@ def give_birth(isolation: Isolation, scratch: int, uid: int, *, network: bool) -
     info, info_theirs = os.pipe()
     folder = None if isolation.boxed else _folder(uid)
     door = network and isolation.boxed
+    seccomp = filter_file() if isolation.boxed else None
+    extra = () if seccomp is None else (seccomp,)
     try:
-        command = isolation.command(theirs.fileno(), scratch, door=door, info_fd=info_theirs)
-        process = _start(command, folder, (theirs.fileno(), info_theirs))
+        command = isolation.command(
+            theirs.fileno(), scratch, door=door, info_fd=info_theirs, seccomp=seccomp
+        )
+        process = _start(command, folder, (theirs.fileno(), info_theirs, *extra))
     except OSError as error:
         ours.close()
         os.close(info)
@@ -113,7 +118,8 @@ def give_birth(isolation: Isolation, scratch: int, uid: int, *, network: bool) -
         raise NotStarted(f"cannot start a child process: {error}") from error
     finally:
         theirs.close()
-        os.close(info_theirs)
+        for fd in (info_theirs, *extra):
+            os.close(fd)
     child = Child(process, ours, None, os.pidfd_open(process.pid), None, folder, uid)
     try:
         if isolation.boxed:

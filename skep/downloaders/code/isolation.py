@@ -57,12 +57,16 @@ class Isolation:
         user = "another user" if self.own_user else "the agent's own user"
         return f"kernel limits and {user}, nothing else ({self.why_not})"
 
-    def command(self, fd: int, scratch: int, *, door: bool, info_fd: int) -> list[str]:
-        """The whole command line of a child; `scratch` is the size of its folder."""
+    def command(
+        self, fd: int, scratch: int, *, door: bool, info_fd: int, seccomp: int | None = None
+    ) -> list[str]:
+        """The whole command line of a child; `scratch` is the size of its folder, `seccomp` an
+        open file with a filter."""
         last = [str(fd), "door" if door else "-"]
         if not self.boxed:
             return [sys.executable, "-I", "-c", _START.format(shelf=_package_root()), *last]
         box = [*box_arguments(scratch, root=self.own_user), "--info-fd", str(info_fd)]
+        box += [] if seccomp is None else ["--seccomp", str(seccomp)]
         return [self.bwrap, *box, sys.executable, "-I", "-c", _START.format(shelf=SHELF), *last]
 
 

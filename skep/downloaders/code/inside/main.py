@@ -44,7 +44,7 @@ LONG_CALL = 0.005
 NO_CONTENT = 204
 #: Agent and center come first.
 NICE = 5
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 36, 38
 PROXY_NAMES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
 
 
@@ -71,6 +71,7 @@ def settle_down(load: Load) -> None:
         os.setgroups([])
         os.setresgid(load.uid, load.uid, load.uid)
         os.setresuid(load.uid, load.uid, load.uid)
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
     os.umask(0o077)
     os.nice(NICE)
     if not load.namespaced:
