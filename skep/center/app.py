@@ -6,9 +6,11 @@ about order, retries or placement: that is further down.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from functools import cache
 from pathlib import Path
 from random import Random
 
@@ -73,9 +75,13 @@ def api_table() -> tuple[Endpoint, ...]:
     """Every route of the API, this description included."""
     described: list[Endpoint] = []
 
+    @cache
+    def document(public_url: str) -> bytes:
+        return msgspec.json.encode(describe(described, public_url))
+
     async def openapi(call: Call) -> Raw:
-        page = describe(described, call.services.settings.center.public_url)
-        return Raw(msgspec.json.encode(page), "application/json")
+        public_url = call.services.settings.center.public_url
+        return Raw(await asyncio.to_thread(document, public_url), "application/json")
 
     page = Endpoint("GET", "/openapi.json", Role.PUBLIC, openapi, "This description", tag="health")
     described += [

@@ -6,14 +6,16 @@ Made once per center, and by the tests. It can promise nothing that the table do
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
+import msgspec.inspect
 
 from skep import __version__
 from skep.center.auth import Role
 from skep.center.endpoint import Endpoint
+from skep.center.field_comments import field_comments
 from skep.center.operations import OPERATION_IDS, PATH_PARAMETERS, TAGS
 from skep.errors import (
     Forbidden,
@@ -34,6 +36,7 @@ from skep.wire.problem import PROBLEM, Problem
 REF = "#/components/schemas/{name}"
 #: The bounds of a connection: any call may end in one of these.
 _BOUNDS = (Malformed, HeadTooLarge, UrlTooLong, TooSlow, TooManyConnections)
+_NODES = (msgspec.inspect.Type, msgspec.inspect.Field)
 _PARAMETER = re.compile(r"{(\w+)(?::\w+)?}")
 
 
@@ -43,6 +46,7 @@ def describe(table: Sequence[Endpoint], public_url: str = "") -> dict[str, Any]:
     schemas, components = msgspec.json.schema_components([*kinds, Problem], ref_template=REF)
     known = dict(zip([repr(kind) for kind in [*kinds, Problem]], schemas, strict=True))
     _drop_closed_items([schemas, components])
+    _describe_fields([*kinds, Problem], components)
     paths: dict[str, Any] = {}
     for row in table:
         path = _PARAMETER.sub(r"{\1}", row.path)
@@ -90,6 +94,43 @@ def operation_id(row: Endpoint) -> str:
     return OPERATION_IDS.get(f"{row.method} {row.path}", row.handler.__name__)
 
 
+def _describe_fields(kinds: Sequence[Any], components: dict[str, Any]) -> None:
+    """Put the comments of the classes into their schemas, where a schema says nothing itself."""
+    for found in _structs(kinds):
+        kind = found.cls
+        schema = components.get(kind.__name__, components.get(f"{kind.__module__}.{kind.__name__}"))
+        texts = field_comments(kind)
+        for part, field in zip(_parts(schema or {}, found), found.fields, strict=False):
+            if field.name in texts:
+                part.setdefault("description", texts[field.name])
+
+
+def _parts(schema: dict[str, Any], found: msgspec.inspect.StructType) -> list[dict[str, Any]]:
+    """The schemas of the fields, in their order; a struct may be an array on the wire."""
+    if found.array_like:
+        in_order: list[dict[str, Any]] = schema.get("prefixItems", [])
+        return in_order[-len(found.fields) :]
+    properties = schema.get("properties", {})
+    return [properties.get(field.encode_name, {}) for field in found.fields]
+
+
+def _structs(kinds: Sequence[Any]) -> Iterator[msgspec.inspect.StructType]:
+    """Every struct that the types are made of, once."""
+    todo: list[Any] = list(msgspec.inspect.multi_type_info(kinds))
+    seen: set[type] = set()
+    while todo:
+        node = todo.pop()
+        if isinstance(node, msgspec.inspect.StructType):
+            if node.cls in seen:
+                continue
+            seen.add(node.cls)
+            yield node
+        for name in node.__struct_fields__:
+            value = getattr(node, name)
+            inside = value if isinstance(value, tuple) else (value,)
+            todo += [one for one in inside if isinstance(one, _NODES)]
+
+
 def _drop_closed_items(part: Any) -> None:
     """Remove `items: false` of tuples: `maxItems` says the same, and generators fail on it."""
     if isinstance(part, dict):
@@ -122,11 +163,18 @@ def _query_parameters(row: Endpoint) -> list[dict[str, Any]]:
         return []
     (_,), components = msgspec.json.schema_components([row.asks], ref_template=REF)
     schema = next(iter(components.values()))
+    _describe_fields([row.asks], components)
     needed = schema.get("required", [])
     return [
-        {"name": name, "in": "query", "required": name in needed, "schema": part}
+        _query_parameter(name, name in needed, part)
         for name, part in schema.get("properties", {}).items()
     ]
+
+
+def _query_parameter(name: str, required: bool, schema: dict[str, Any]) -> dict[str, Any]:
+    text = schema.get("description")
+    described = {"description": text} if text else {}
+    return {"name": name, "in": "query", "required": required, **described, "schema": schema}
 
 
 def _responses(row: Endpoint, known: dict[str, Any]) -> dict[str, Any]:

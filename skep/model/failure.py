@@ -19,11 +19,15 @@ Act = Literal["retry", "cancel", "forget"]
 class FailureFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which dead requests; what is not said does not matter. All that is said must fit."""
 
+    #: Name of the run.
     run: Word = ""
+    #: Name of the job.
     job: Word = ""
+    #: Host of the request.
     host: Annotated[str, Meta(max_length=255)] = ""
     #: Failure class: network, timeout, status, ...
     failure: Word = ""
+    #: HTTP status of the last attempt.
     status: Annotated[int, Meta(ge=0, le=65_535)] | None = None
     #: Anywhere in the detail of the last attempt, in small or capital letters.
     text: Word = ""
@@ -68,9 +72,13 @@ class DeadRequest(msgspec.Struct, frozen=True):
 class RequestFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which requests, whatever became of them."""
 
+    #: Name of the run.
     run: Word = ""
+    #: Name of the job.
     job: Word = ""
+    #: Host of the request.
     host: Annotated[str, Meta(max_length=255)] = ""
+    #: State of the request; empty = any.
     state: Literal["", "waiting", "queued", "delayed", "done", "dead", "cancelled", "expired"] = ""
     #: Anywhere in the URI, in small or capital letters.
     text: Word = ""

@@ -10,14 +10,18 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
+from skep.center.api.apps import LogAsk
 from skep.center.api.names import number, run_name
+from skep.center.api.request_acts import WhichRequests
 from skep.center.api.requests import StateWord
 from skep.center.app import api_table
 from skep.center.auth import Role
 from skep.center.endpoint import Endpoint
+from skep.center.field_comments import field_comments
 from skep.center.openapi import describe
 from skep.center.operations import OPERATION_IDS, PATH_PARAMETERS, TAGS
 from skep.errors import InvalidInput
+from skep.model.failure import RequestFilter
 from skep.model.states import RequestState
 
 TABLE = api_table()
@@ -63,7 +67,7 @@ def test_operation_ids_make_good_method_names() -> None:
         assert name.split("_")[0] in VERBS, name
 
 
-def test_every_tag_and_path_parameter_is_described() -> None:
+def test_every_tag_and_parameter_is_described() -> None:
     """U1."""
     assert [tag["name"] for tag in PAGE["tags"]] == list(TAGS)
     assert set(TAGS) == {row.tag for row in TABLE}
@@ -71,7 +75,25 @@ def test_every_tag_and_path_parameter_is_described() -> None:
     assert set(PATH_PARAMETERS) == named
     for row in TABLE:
         for one in operation(row)["parameters"]:
-            assert one["in"] == "query" or one["description"], (row.path, one)
+            assert one.get("description"), (row.path, one)
+
+
+def test_fields_are_described_by_the_comments_above_them() -> None:
+    """U1: one text for both, of objects, of arrays, of inherited and of renamed fields."""
+    schemas = PAGE["components"]["schemas"]
+    group = schemas["FailureGroup"]["properties"]
+    assert group["text"]["description"] == "What the details have in common."
+    found = [part for part in schemas["Outcome"]["prefixItems"] if "description" in part]
+    assert found
+    texts = field_comments(LogAsk)
+    log = PAGE["paths"]["/api/v1/runs/{run}/instances/{no}/log"]["get"]["parameters"]
+    assert next(one for one in log if one["name"] == "from")["description"] == texts["start"]
+    assert field_comments(WhichRequests)["text"] == field_comments(RequestFilter)["text"] != ""
+
+
+def test_comments_of_a_class_without_source_are_none() -> None:
+    made = type("Made", (), {"__module__": "no.such.module"})
+    assert (field_comments(made), field_comments(int)) == ({}, {})
 
 
 def parts(part: Any) -> Iterator[dict[str, Any]]:

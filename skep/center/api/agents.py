@@ -58,7 +58,9 @@ class Agents(msgspec.Struct):
 class Since(msgspec.Struct):
     """How far back, in seconds, and in how many points."""
 
+    #: How far back, in seconds.
     seconds: Annotated[float, Meta(gt=0, le=604800)] = 3600.0
+    #: Number of heartbeats at most, evenly thinned out.
     points: Annotated[int, Meta(ge=2, le=10000)] = 2000
 
 

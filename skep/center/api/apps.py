@@ -47,8 +47,11 @@ class LogAsk(msgspec.Struct):
     """From which byte on, negative counted from the end; how many at most; and how many
     seconds to wait for the first."""
 
+    #: First byte to read; a negative number counts from the end.
     start: Annotated[int, Meta(ge=-(2**62), le=2**62)] = msgspec.field(default=0, name="from")
+    #: Number of bytes at most.
     limit: Annotated[int, Meta(ge=1, le=4 * 2**20)] = 2**18
+    #: Seconds to wait for the first byte; 0 = answer at once.
     wait: Annotated[float, Meta(ge=0, le=WAIT_MAX)] = 0.0
 
 

@@ -59,6 +59,7 @@ class DeliveryLines(msgspec.Struct):
 class HowMany(msgspec.Struct):
     """How many deliveries to list."""
 
+    #: Number of deliveries at most.
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 
@@ -71,7 +72,9 @@ class WhichSink(msgspec.Struct):
 class RejectedPage(msgspec.Struct):
     """Which refused items to list: `limit` of them, with numbers over `after`."""
 
+    #: Number of the last refused item that was read; 0 = from the start.
     after: Annotated[int, Meta(ge=0, le=NUMBER_MAX)] = 0
+    #: Number of refused items at most.
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 

@@ -35,9 +35,13 @@ class Dispatches(msgspec.Struct):
 class Page(msgspec.Struct):
     """Which part of the log."""
 
+    #: Number of entries at most, newest first.
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    #: Only entries with ids below this one; 0 = from the newest.
     before: Annotated[int, Meta(ge=0, le=2**62)] = 0
+    #: Only entries of this run; empty = all runs.
     run: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{0,64}$(?!\n)")] = ""
+    #: Only entries of this kind; empty = all kinds.
     kind: Literal["", "alert", "success", "failed"] = ""
 
 

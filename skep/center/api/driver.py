@@ -85,14 +85,18 @@ class Ended(msgspec.Struct):
 class After(msgspec.Struct):
     """Items after an id, at most `limit` of them."""
 
+    #: Id of the last item that was read; 0 = from the start.
     after: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
+    #: Number of items at most.
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 1000
 
 
 class AfterBlock(msgspec.Struct):
     """Blocks after an id, at most `limit` of them."""
 
+    #: Id of the last block that was read; 0 = from the start.
     after: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
+    #: Number of blocks at most.
     limit: Annotated[int, Meta(ge=1, le=READ_BLOCKS_MAX)] = 8
     #: Those too that no driver has read yet.
     unread: bool = False

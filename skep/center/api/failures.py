@@ -26,6 +26,7 @@ After = Annotated[int, Meta(ge=0, le=2**62)]
 class WhichFailures(FailureFilter, frozen=True):
     """A filter, and how many groups."""
 
+    #: Number of groups at most.
     limit: Annotated[int, Meta(ge=1, le=1000)] = 50
 
 
@@ -39,8 +40,11 @@ class Groups(msgspec.Struct):
 class WhichDead(msgspec.Struct, forbid_unknown_fields=True):
     """Which requests of a group: of one run, with ids over `after`."""
 
+    #: Only requests of this run; empty = all runs.
     run: Annotated[str, Meta(max_length=200)] = ""
+    #: Id of the last request that was read; 0 = from the start.
     after: After = 0
+    #: Number of requests at most.
     limit: Annotated[int, Meta(ge=1, le=1000)] = 20
 
 

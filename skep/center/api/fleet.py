@@ -70,7 +70,9 @@ class LedgerView(msgspec.Struct):
 class WhichLedger(msgspec.Struct):
     """`audit=true` counts rows instead of reading the running counts: slow and independent."""
 
+    #: Count rows instead of reading the running counts: slow and independent.
     audit: bool = False
+    #: Only this run; default: all runs.
     run: str | None = None
 
 

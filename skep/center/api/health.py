@@ -56,6 +56,7 @@ class Version(msgspec.Struct):
 class Verbose(msgspec.Struct):
     """Present in the query, `verbose` lists the checks."""
 
+    #: With any value, even an empty one: list the single checks.
     verbose: str | None = None
 
 

@@ -37,8 +37,11 @@ AUTHOR_LIMIT = 100
 class Which(msgspec.Struct):
     """Which jobs to list: `limit` of them after a name, with `deleted` the deleted too."""
 
+    #: Number of jobs at most.
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    #: Name of the last job that was read; empty = from the start.
     after: Annotated[str, Meta(max_length=100)] = ""
+    #: List deleted jobs too.
     deleted: bool = False
 
 
@@ -53,8 +56,11 @@ class Putting(msgspec.Struct):
     """`dry_run` only says what would happen; `author` is who changes it; without `test` the
     code of generators is not tried out."""
 
+    #: Report what would change, and change nothing.
     dry_run: bool = False
+    #: Test the code of generators before the job is stored.
     test: bool = True
+    #: Name of the author, for the list of revisions.
     author: Annotated[str, Meta(max_length=AUTHOR_LIMIT)] = ""
 
 
@@ -96,13 +102,16 @@ class Revisions(msgspec.Struct):
 class Newest(msgspec.Struct):
     """How many to show."""
 
+    #: Number of revisions at most, newest first.
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 
 class Between(msgspec.Struct):
     """Two revisions; by default the newest and the one before it. 0 is the empty one."""
 
+    #: The older revision; 0 = an empty document; default: the one before `new`.
     old: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
+    #: The newer revision; default: the newest.
     new: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
 
 
@@ -115,6 +124,7 @@ class Diff(msgspec.Struct):
 class Starting(msgspec.Struct):
     """With `generator` a run of that one generator."""
 
+    #: Run only this generator; empty = the whole job.
     generator: Annotated[str, Meta(max_length=100)] = ""
 
 

@@ -57,8 +57,11 @@ class Change(msgspec.Struct):
     """Agents, by id or by name, separated by commas, that would leave or come; a run, or none
     for all keys."""
 
+    #: Ids or names of agents that would leave, separated by commas.
     remove: Annotated[str, Meta(max_length=2000)] = ""
+    #: Ids or names of agents that would come, separated by commas.
     add: Annotated[str, Meta(max_length=2000)] = ""
+    #: Only keys of this run; empty = all runs.
     run: Annotated[str, Meta(max_length=64)] = ""
 
 

@@ -24,6 +24,7 @@ BlockId = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 class Page(msgspec.Struct):
     """How many blocks to read."""
 
+    #: Number of blocks to read.
     limit: Annotated[int, Meta(ge=1, le=100)] = 10
 
 

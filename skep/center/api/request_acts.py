@@ -23,7 +23,9 @@ from skep.model.failure import RequestFilter
 class WhichRequests(RequestFilter, frozen=True):
     """A filter, and a page of what fits."""
 
+    #: Id of the last request that was read; 0 = from the start.
     after: After = 0
+    #: Number of requests at most.
     limit: Annotated[int, Meta(ge=1, le=1000)] = 50
 
 

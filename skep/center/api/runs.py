@@ -38,7 +38,9 @@ VERBS = {
 class Newest(msgspec.Struct):
     """Which runs to list: `limit` of them, made before a moment."""
 
+    #: Number of runs at most, newest first.
     limit: Annotated[int, Meta(ge=1, le=1000)] = 50
+    #: Only runs made before this time, in seconds since the epoch.
     before: Annotated[float, Meta(ge=0, le=1e15)] | None = None
 
 
@@ -72,6 +74,7 @@ class RunView(msgspec.Struct):
 class Waiting(msgspec.Struct):
     """Seconds to wait until every process of the run has obeyed; 0 waits for nobody."""
 
+    #: Seconds to wait until every process has acknowledged; 0 = answer at once.
     wait: Annotated[float, Meta(ge=0, le=WAIT_MAX)] = 0.0
 
 

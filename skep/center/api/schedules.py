@@ -27,8 +27,11 @@ class FirePage(msgspec.Struct):
     """How much of the ledger; `before` is an instant in seconds, for the next page;
     `generator` is one with a cron line of its own, instead of the job."""
 
+    #: Number of due times at most, newest first.
     limit: Annotated[int, Meta(ge=1, le=1000)] = 50
+    #: Only due times before this moment, in seconds since the epoch.
     before: Annotated[int, Meta(ge=0, le=2**62)] | None = None
+    #: A generator with a schedule of its own; empty = the job's schedule.
     generator: Annotated[str, Meta(max_length=NAME_LIMIT)] = ""
 
 
@@ -55,7 +58,9 @@ class ScheduleLines(msgspec.Struct):
 class SchedulePage(msgspec.Struct):
     """`job` narrows it to one job; `count` is how many due times are shown of each."""
 
+    #: Only schedules of this job; empty = all jobs.
     job: Annotated[str, Meta(max_length=NAME_LIMIT)] = ""
+    #: Number of due times to show for each schedule.
     count: Annotated[int, Meta(ge=1, le=100)] = SHOWN
 
 

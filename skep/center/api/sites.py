@@ -34,7 +34,9 @@ class Sites(msgspec.Struct):
 class Page(msgspec.Struct):
     """Which part of the list."""
 
+    #: Number of hosts at most.
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    #: Name of the last host that was read; empty = from the start.
     after: Annotated[str, Meta(max_length=255)] = ""
 
 

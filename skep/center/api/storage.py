@@ -71,7 +71,9 @@ class Plan(msgspec.Struct):
 class WhichNotices(msgspec.Struct):
     """Newest first."""
 
+    #: Only notices of this run; empty = all runs.
     run: Annotated[str, Meta(max_length=64)] = ""
+    #: Number of notices at most, newest first.
     limit: Annotated[int, Meta(ge=1, le=1000)] = 50
 
 
