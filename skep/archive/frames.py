@@ -8,7 +8,6 @@ may add a line to a record: line breaks and NUL in headers become spaces (fault 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from random import Random
@@ -17,6 +16,7 @@ from typing import NamedTuple
 import msgspec
 from zstandard import ZstdCompressor, ZstdDecompressor, ZstdError
 
+from skep.archive.long_heads import LINE_ROOM, Headers, cut_head, header_lines, is_long
 from skep.archive.walk import content_size, frame_end
 from skep.errors import Malformed, TooLarge
 from skep.runtime.clock import Clock
@@ -28,8 +28,6 @@ LEVEL = 1
 READ_LIMIT = 256 * 2**20
 #: The header of a record whose body content rules have cut.
 CUT_BY = "Skep-Cut"
-
-Headers = Sequence[tuple[str, str]]
 Bytes = bytes | bytearray | memoryview
 
 _END_OF_RECORD = b"\r\n\r\n"
@@ -63,7 +61,7 @@ class Extract(NamedTuple):
     digest: str
 
     def lines(self) -> str:
-        text = f"{CUT_BY}: {_one_line(self.rules)}\r\n"
+        text = f"{CUT_BY}: {_one_line(self.rules)[:LINE_ROOM]}\r\n"
         if self.length >= 0:
             text += f"Skep-Original-Length: {self.length}\r\n"
         return text + f"Skep-Original-Digest: {self.digest}\r\n" if self.digest else text
@@ -106,13 +104,32 @@ class FrameMaker:
     def exchange_frames(self, exchange: Exchange) -> bytes:
         """The frames of a `response` and of its `request`; the latter alone without answer."""
         uri = _NOT_IN_A_URI.sub(_percent, exchange.uri)
-        shared = self._shared_lines(uri, exchange.address)
+        shared = self._sharedheader_lines(uri, exchange.address)
         response_id, request_id = self._new_ids()
         if not exchange.status:
             return self._request(exchange, uri, request_id, shared)
+        whole = b""
+        if is_long(exchange.reason, exchange.response_headers):
+            lines = [
+                f"{exchange.status} {exchange.reason}",
+                *header_lines(exchange.response_headers),
+            ]
+            whole = self._whole_head(lines, response_id, shared)
+            reason, headers = cut_head(exchange.reason, exchange.response_headers)
+            exchange = msgspec.structs.replace(exchange, reason=reason, response_headers=headers)
         response = self._response(exchange, response_id, shared)
         shared += f"WARC-Concurrent-To: {response_id}\r\n"
-        return response + self._request(exchange, uri, request_id, shared)
+        return response + whole + self._request(exchange, uri, request_id, shared)
+
+    def _whole_head(self, lines: list[str], of: str, shared: str) -> bytes:
+        """A `metadata` record with every line of a head, however long."""
+        block = _encoded("\r\n".join(map(_one_line, lines)) + "\r\n")
+        head = (
+            f"WARC/1.1\r\nWARC-Type: metadata\r\nWARC-Record-ID: {self._new_ids()[0]}\r\n{shared}"
+            f"WARC-Refers-To: {of}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+            f"Content-Length: {len(block)}\r\n\r\n"
+        )
+        return self._compress(b"".join((_encoded(head), block, _END_OF_RECORD)))
 
     def warcinfo_frame(self, filename: str, software: str) -> bytes:
         """The first record of a segment: what made it, in which format."""
@@ -141,10 +158,14 @@ class FrameMaker:
     def _request(self, exchange: Exchange, uri: str, record_id: str, shared: str) -> bytes:
         target, host = _target_and_host(uri)
         start = f"{exchange.method} {target} HTTP/1.1"
-        http = _http_head(start, exchange.request_headers)
+        headers, whole = exchange.request_headers, b""
+        if is_long(start, headers):
+            whole = self._whole_head([start, *header_lines(headers)], record_id, shared)
+            headers = cut_head("", headers)[1]
+        http = _http_head(start, headers)
         if b"\r\nhost:" not in http.lower():
-            http = _http_head(start, (("Host", host), *exchange.request_headers))
-        return self._frame("request", record_id, shared, http, exchange.request_body)
+            http = _http_head(start, (("Host", host), *headers))
+        return self._frame("request", record_id, shared, http, exchange.request_body) + whole
 
     def _frame(self, kind: str, record_id: str, lines: str, http: bytes, body: Bytes) -> bytes:
         head = (
@@ -154,7 +175,7 @@ class FrameMaker:
         )
         return self._compress(b"".join((_encoded(head), http, body, _END_OF_RECORD)))
 
-    def _shared_lines(self, uri: str, address: str) -> str:
+    def _sharedheader_lines(self, uri: str, address: str) -> str:
         lines = f"WARC-Date: {self._today()}\r\nWARC-Target-URI: {uri}\r\n"
         if address:
             lines += f"WARC-IP-Address: {_NOT_IN_A_URI.sub('', address)}\r\n"

@@ -156,19 +156,33 @@ class _Zstd:
         raise BadEncoding("the zstd stream ends too early")
 
 
+_KNOWN = frozenset({"gzip", "deflate", "br", "zstd"})
+_NONE = frozenset({"", "identity"})
+
+
 def codings(value: str) -> list[str]:
     """The codings of a Content-Encoding header in the order of decoding; [] = none.
 
-    Raises BadEncoding for one that is not known, or for too many.
+    Words that name no known coding (`utf-8`, `none`) count as identity. Raises BadEncoding
+    for too many codings.
     """
-    names = [name.strip().lower().removeprefix("x-") for name in value.split(",")]
-    wanted = [name for name in reversed(names) if name not in {"", "identity"}]
+    wanted = [name for name in reversed(_words(value)) if name in _KNOWN]
     if len(wanted) > STACK_LIMIT:
         raise BadEncoding(f"{len(wanted)} content codings on top of each other")
-    for name in wanted:
-        if name not in {"gzip", "deflate", "br", "zstd"}:
-            raise BadEncoding(f"unknown content coding {name[:40]!r}")
     return wanted
+
+
+def unknown_codings(value: str) -> str:
+    """A note on words of a Content-Encoding header that name no known coding; "" = none."""
+    unknown = [name for name in _words(value) if name not in _KNOWN | _NONE]
+    if not unknown:
+        return ""
+    shown = ", ".join(repr(name[:40]) for name in unknown[:STACK_LIMIT])
+    return f"Content-Encoding {shown} is not a known coding; the body is kept as it came"
+
+
+def _words(value: str) -> list[str]:
+    return [name.strip().lower().removeprefix("x-") for name in value.split(",")]
 
 
 class Decoder:

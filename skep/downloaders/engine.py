@@ -20,7 +20,7 @@ from skep.downloaders.decode import BadEncoding, OverLimit
 from skep.downloaders.desk import lost_outcome
 from skep.downloaders.flight import REDIRECTS, BadRequest, Done, Flight
 from skep.downloaders.gate import HostGate
-from skep.downloaders.head import HEAD_LIMIT, Head, retry_after
+from skep.downloaders.head import HEAD_LIMIT, NO_HEAD, Head, is_whole, retry_after, upgrade_in
 from skep.downloaders.line import EngineOptions, Line
 from skep.downloaders.outgoing import BadHeader
 from skep.downloaders.ports import Fetched
@@ -40,6 +40,8 @@ BATCH = 100
 #: ... but not for longer than this many rounds: one long body must not hold up the rest.
 HELD_ROUNDS = 8
 FIRST_ERROR_STATUS = 400
+#: What libcurl says when we take no more of a body.
+_STOPPED = frozenset({pycurl.E_WRITE_ERROR})
 _ASKS_TO_WAIT = frozenset({429, 503})
 
 _FINE: Verdict = (None, "")
@@ -237,6 +239,8 @@ class Engine(Line):
     def _conclude(self, slot: Slot, flight: Flight, number: int, message: str) -> bool:
         """Whether the request goes on."""
         head = slot.head
+        if number and not is_whole(slot.lines):
+            head = NO_HEAD  # cut off inside its headers: nobody knows what it would have said
         flight.sent += slot.curl.getinfo(pycurl.REQUEST_SIZE) + len(flight.body)
         flight.received += len(head.raw) + slot.wire
         followed = False
@@ -262,12 +266,12 @@ class Engine(Line):
         if slot.refused and not head.status and number:
             self.refused += 1
             return Failure.BLOCKED, slot.refused
-        if slot.trouble is not None:
+        if slot.trouble is not None and (number in _STOPPED or not number):
             return self._stopped(slot.trouble, head)
-        if number:
+        if number and not upgrade_in(slot.lines):
             return classify(number, message, self._settings.time_limit)
-        if len(head.raw) > HEAD_LIMIT:
-            return Failure.LIMIT, f"the headers are over the limit of {HEAD_LIMIT} bytes"
+        if odd := _oddity(slot, head):
+            return odd
         try:
             slot.finish_body()
         except BadEncoding as error:
@@ -322,6 +326,7 @@ class Engine(Line):
             )  # fmt: skip
             if self._options.keep is not None:
                 frames, exchange = self._options.keep(exchange), None
+        detail = detail or slot.note
         outcome = Outcome(
             flight.work.id, failure or "", head.status, short(detail) if detail else "",
             int(flight.elapsed * 1e6), flight.sent, flight.received, address,
@@ -364,3 +369,15 @@ class Engine(Line):
                 self.finished.append((flight.done, Fetched(outcome)))
             else:
                 self._gate.offer(flight.site, flight, first=True)
+
+
+def _oddity(slot: Slot, head: Head) -> Verdict | None:
+    """What is wrong with the head of an answer that libcurl has taken."""
+    if not head.status:
+        said = upgrade_in(slot.lines) or "no status line"
+        return Failure.CONTENT, f"the server sent no final answer: {said}"
+    if head.has_absurd_length():
+        return Failure.CONTENT, "the answer announces a Content-Length that no body can have"
+    if len(head.raw) > HEAD_LIMIT:
+        return Failure.LIMIT, f"the headers are over the limit of {HEAD_LIMIT} bytes"
+    return None

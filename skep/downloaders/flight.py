@@ -14,7 +14,7 @@ from skep.downloaders.outgoing import Outgoing, for_next_hop, request_headers
 from skep.downloaders.ports import Fetched
 from skep.downloaders.sessions import Session
 from skep.downloaders.target import BadTarget, Target, join_target, parse_target
-from skep.model.request import Work
+from skep.model.request import URI_LIMIT, Work
 from skep.model.site import site_of
 
 Done = Callable[[Fetched], None]
@@ -99,6 +99,10 @@ class Flight:
             after = join_target(before.url, _as_text(location))
         except BadTarget as error:
             raise BadTarget(f"bad redirect: {error}") from error
+        if len(after.url) > URI_LIMIT:
+            raise BadTarget(
+                f"bad redirect: its URL has {len(after.url)} characters; {URI_LIMIT} is the limit"
+            )
         same = after.origin == before.origin
         if same and before.login and not after.login:
             after = after._replace(login=before.login)

@@ -16,6 +16,8 @@ HEAD_LIMIT = 256 * 1024
 _STATUS_LINE = re.compile(rb"HTTP/[0-9.]+ +([0-9]{3})(?: +([^\r\n]*))?")
 #: One header; a line that continues another, or is none, is left out.
 _FIELD = re.compile(r"^([^\s:][^:\r\n]*):[ \t]*([^\r\n]*)", re.MULTILINE)
+#: 19 digits or more; 2^63 has 19.
+_ABSURD_LENGTH = re.compile(rb"\ncontent-length:[ \t]*[0-9]{19}")
 _INTERIM = 200
 _UNAUTHORIZED = 401
 _DIGEST = re.compile(r"(?:^|,)\s*Digest\s", re.IGNORECASE)
@@ -44,6 +46,10 @@ class Head(NamedTuple):
             return None
         return next((value for key, value in self.headers if key.lower() == name), None)
 
+    def has_absurd_length(self) -> bool:
+        """A Content-Length of 2^63 or more, which libcurl passes over."""
+        return _ABSURD_LENGTH.search(self.raw) is not None
+
     def asks_for_digest(self) -> bool:
         """A challenge that a password in clear text does not meet."""
         if self.status != _UNAUTHORIZED:
@@ -66,6 +72,25 @@ def read_head(lines: list[bytes]) -> Head:
                 break
             # A refusal that libcurl has answered itself is followed by another head.
     return found
+
+
+def upgrade_in(lines: list[bytes]) -> str:
+    """`101 Switching Protocols`, as it came; "" when there was none."""
+    for line in lines:
+        match = _STATUS_LINE.match(line)
+        if match is not None and match[1] == b"101":
+            return b" ".join(part for part in match.groups() if part).decode("latin-1")
+    return ""
+
+
+def is_whole(lines: list[bytes]) -> bool:
+    """Whether the final head has come to its end: an empty line after its status line."""
+    final = [
+        place
+        for place, line in enumerate(lines)
+        if (match := _STATUS_LINE.match(line)) and int(match[1]) >= _INTERIM
+    ]
+    return bool(final) and any(not line.strip() for line in lines[final[-1] + 1 :])
 
 
 def _read(status: int, reason: str, lines: list[bytes]) -> Head:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pycurl
 
-from skep.downloaders.decode import BadEncoding, Decoder, OverLimit, codings
+from skep.downloaders.decode import BadEncoding, Decoder, OverLimit, codings, unknown_codings
 from skep.downloaders.egress import EgressPolicy
 from skep.downloaders.exits import Proxy
 from skep.downloaders.flight import REDIRECTS, Flight
@@ -23,6 +23,8 @@ from skep.downloaders.outgoing import Outgoing
 
 #: Nobody reads the body of a redirect; so much of it keeps the connection alive.
 REDIRECT_BODY = 64 * 1024
+#: Bytes that an encoded body may be larger than the limit of the decoded one, and an eighth.
+ENCODED_EXTRA = 64 * 1024
 CONNECT_SECONDS = 30.0
 #: Less than this many bytes per second, for this long, is not an answer.
 SLOWEST, SLOW_SECONDS = 1, 60
@@ -59,8 +61,8 @@ class Slot:
 
     __slots__ = (
         "_chunks", "_decoder", "_head", "_limit", "_lines_set", "_options", "_original", "_room",
-        "_timeout", "curl", "flight", "home", "lines", "proxied", "refused", "spoiled", "trouble",
-        "wire",
+        "_timeout", "curl", "flight", "home", "lines", "note", "proxied", "refused", "spoiled",
+        "trouble", "wire",
     )  # fmt: skip
 
     def __init__(self, options: SlotOptions, home: list[Slot]) -> None:
@@ -90,8 +92,10 @@ class Slot:
         self.wire = 0
         #: Why an address was refused, "" = none was.
         self.refused = ""
-        #: What made us stop reading.
+        #: What made us stop reading or decoding.
         self.trouble: BadEncoding | OverLimit | None = None
+        #: Something odd about an answer that is fine all the same.
+        self.note = ""
 
     def aim(self, flight: Flight) -> None:
         """Set the handle up for the next hop of a flight."""
@@ -117,14 +121,19 @@ class Slot:
         return self._head
 
     def body(self) -> bytes:
-        """The decoded body, as far as it came and fits."""
-        pieces = self._chunks if self._decoder is None else self._decoder.pieces
+        """The decoded body, as far as it came and fits; as it came when it cannot be decoded."""
+        decodes = self._decoder is not None and not isinstance(self.trouble, BadEncoding)
+        pieces = self._decoder.pieces if decodes and self._decoder is not None else self._chunks
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def finish_body(self) -> None:
         """Raises BadEncoding when the coding of a whole body has no proper end."""
-        if self._decoder is not None:
-            self._decoder.finish()
+        if self._decoder is not None and self.trouble is None:
+            try:
+                self._decoder.finish()
+            except BadEncoding as trouble:
+                self.trouble = trouble
+                raise
 
     def close(self) -> None:
         self._clear()
@@ -138,14 +147,20 @@ class Slot:
             if not self.wire:
                 self._begin_body()
             self.wire += len(data)
-            if self._decoder is None:
-                self._keep(data)
-            else:
-                self._decoder.feed(data)
+            self._keep(data)
+            if self._decoder is not None and self.trouble is None:
+                self._decode(self._decoder, data)
         except (BadEncoding, OverLimit) as trouble:
-            self.trouble = trouble
+            self.trouble = self.trouble or trouble
             return 0
         return None
+
+    def _decode(self, decoder: Decoder, data: bytes) -> None:
+        """A body that is not what it says is read on, and kept as it came."""
+        try:
+            decoder.feed(data)
+        except BadEncoding as trouble:
+            self.trouble = trouble
 
     def _keep(self, data: bytes) -> None:
         self._room -= len(data)
@@ -161,8 +176,13 @@ class Slot:
         if head.status in REDIRECTS:
             self._room = min(self._room, REDIRECT_BODY)
         coding = head.find("content-encoding")
-        if coding is not None and (names := codings(coding)):
+        if coding is None:
+            return
+        self.note = unknown_codings(coding)
+        if names := codings(coding):
             self._decoder = Decoder(names, self._room)
+            # What came is kept beside what it decodes to, and may be a little larger.
+            self._room += self._room // 8 + ENCODED_EXTRA
 
     def _on_socket(self, _purpose: int, address: Any) -> Any:
         """The one place where a connection can begin: refuse what is not allowed."""

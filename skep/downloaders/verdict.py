@@ -21,7 +21,8 @@ _SENTENCES: dict[int, tuple[Failure, str]] = {
     1: (Failure.CONTENT, "not a proper HTTP answer: {}"),
     3: (Failure.CONTENT, "not a URL for libcurl: {}"),
     8: (Failure.CONTENT, "not a proper HTTP answer: {}"),
-    18: (Failure.NETWORK, "the answer was cut off: {}"),
+    18: (Failure.NETWORK, "the answer was cut off before its end"),
+    61: (Failure.CONTENT, "not a proper HTTP answer: {}"),
     43: (Failure.CONTENT, "the request cannot be sent: {}"),
     52: (Failure.NETWORK, "the connection was closed before an answer came"),
     63: (Failure.LIMIT, "the answer is over the limit: {}"),
@@ -47,7 +48,7 @@ def classify(number: int, message: str, time_limit: float) -> tuple[Failure, str
     if number == _RECEIVE:
         number = _what_was_received(message.lower())
     failure, sentence = _SENTENCES.get(number, _OTHER)
-    return failure, sentence.format(message or f"libcurl error {number}")
+    return failure, sentence.format(message or f"the download failed (libcurl error {number})")
 
 
 def _what_was_received(said: str) -> int:

@@ -104,7 +104,6 @@ BEHAVIOURS: dict[str, tuple[Route, str]] = {
     "too many codings": (coded("gzip, gzip, gzip, gzip", b"abc"), "content"),
     "deflate garbage": (coded("deflate", b"\xff" * 5000), "content"),
     "gzip cut short": (coded("gzip", gzip.compress(b"x" * 9999)[:-4]), "content"),
-    "unknown coding": (coded("rot13", b"uryyb"), "content"),
 }
 
 

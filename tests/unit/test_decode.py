@@ -12,7 +12,14 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.downloaders.decode import PIECE, BadEncoding, Decoder, OverLimit, codings
+from skep.downloaders.decode import (
+    PIECE,
+    BadEncoding,
+    Decoder,
+    OverLimit,
+    codings,
+    unknown_codings,
+)
 from skep.testing.downloading import raw_deflate
 
 TEXT = b"once upon a time " * 12_000
@@ -76,10 +83,17 @@ def test_stacked_codings_are_undone_from_the_outside() -> None:
     assert decode("gzip, br, zstd", encoded) == TEXT
 
 
-@pytest.mark.parametrize("value", ["gzip, gzip, gzip, gzip", "compress", "rot13"])
-def test_unknown_or_too_many_codings_are_refused(value: str) -> None:
+def test_too_many_codings_are_refused() -> None:
     with pytest.raises(BadEncoding):
-        codings(value)
+        codings("gzip, gzip, gzip, gzip")
+
+
+@pytest.mark.parametrize("value", ["compress", "rot13", "utf-8", "none, identity"])
+def test_unknown_codings_count_as_identity_with_a_note(value: str) -> None:
+    """H7."""
+    assert codings(value) == []
+    assert "is not a known coding" in unknown_codings(value)
+    assert unknown_codings("gzip, identity, x-gzip") == ""
 
 
 @pytest.mark.parametrize(("name", "encode"), CODERS)
