@@ -23,6 +23,7 @@ from skep.archive.ports import Archive, SetAside
 from skep.archive.registry import login_of, open_archive
 from skep.bus.ports import Bus
 from skep.bus.registry import open_bus
+from skep.center import docs_page
 from skep.center.api import (
     agents,
     apps,
@@ -83,10 +84,25 @@ def api_table() -> tuple[Endpoint, ...]:
         public_url = call.services.settings.center.public_url
         return Raw(await asyncio.to_thread(document, public_url), "application/json")
 
+    @cache
+    def page_of(public_url: str) -> bytes:
+        return docs_page.render(msgspec.json.decode(document(public_url)))
+
+    async def docs(call: Call) -> Raw:
+        content = await asyncio.to_thread(page_of, call.services.settings.center.public_url)
+        policy = {"content-security-policy": docs_page.POLICY}
+        return Raw(content, docs_page.MEDIA, policy)
+
     page = Endpoint("GET", "/openapi.json", Role.PUBLIC, openapi, "This description", tag="health")
+    html = Endpoint(
+        *("GET", "/docs", Role.PUBLIC, docs, "This description as a page"),
+        media="text/html",
+        tag="health",
+    )
     described += [
         *health.ENDPOINTS,
         page,
+        html,
         *node.ENDPOINTS,
         *node_apps.ENDPOINTS,
         *joining.ENDPOINTS,

@@ -14,6 +14,7 @@ OPERATION_IDS = {
     "GET /version": "get_version",
     "GET /metrics": "get_metrics",
     "GET /openapi.json": "get_openapi",
+    "GET /docs": "get_docs",
     "POST /node/register": "register_agent",
     "POST /node/heartbeat": "send_heartbeat",
     "POST /node/lease": "lease_blocks",

@@ -12,6 +12,7 @@ import pytest_asyncio
 
 from skep.center.app import api_table
 from skep.center.auth import Role
+from skep.center.docs_page import POLICY
 from skep.center.endpoint import Endpoint
 from skep.center.server import CenterServer, check_bind
 from skep.errors import ConfigurationError
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 TABLE = api_table()
 #: Everything that answers without a token. A route that joins them must be added here.
-PUBLIC = {"/livez", "/readyz", "/healthz", "/version", "/metrics", "/openapi.json"}
+PUBLIC = {"/livez", "/readyz", "/healthz", "/version", "/metrics", "/openapi.json", "/docs"}
 PEOPLE = (Role.VIEWER, Role.OPERATOR, Role.ADMIN)
 #: What each role reaches, said here a second time and not read from the code.
 REACH = {
@@ -217,3 +218,12 @@ async def test_a_port_that_is_taken_is_an_error_at_once(center: RunningCenter) -
     port = int(center.url.rpartition(":")[2])
     with pytest.raises(ConfigurationError, match="--port"):
         CenterServer(center.local.center, CenterSettings(port=port))
+
+
+async def test_the_page_for_people_is_html_under_its_own_policy(center: RunningCenter) -> None:
+    """U1: `/docs` answers without a token, and its policy allows nothing but its style."""
+    answer = await center.anyone.send("GET", "/docs")
+    assert answer.status == 200
+    assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert answer.headers["Content-Security-Policy"] == POLICY
+    assert b"submit_requests" in answer.content
