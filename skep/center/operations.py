@@ -56,6 +56,8 @@ OPERATION_IDS = {
     "GET /api/v1/jobs/{job}/revisions": "list_job_revisions",
     "GET /api/v1/jobs/{job}/diff": "compare_job_revisions",
     "POST /api/v1/jobs/{job}/run": "run_job",
+    "POST /api/v1/jobs/{job}/enable": "enable_job",
+    "POST /api/v1/jobs/{job}/disable": "disable_job",
     "POST /api/v1/jobs/{job}/{verb}": "change_job",
     "GET /api/v1/schedules": "list_schedules",
     "GET /api/v1/jobs/{job}/fires": "list_job_fires",

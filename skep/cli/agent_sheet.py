@@ -43,12 +43,20 @@ def _rows(line: dict[str, Any]) -> list[tuple[str, str]]:
         ("machine", f"{who['os']}, {who['cpus']} processors, {_mib(who['memory'])} memory"),
         ("load", f"{vitals['load']:.2f}, cpu {vitals['cpu']:.0%}"),
         ("free", f"{_mib(vitals['free_memory'])} memory, {_mib(vitals['free_disk'])} disk"),
-        ("work", f"{vitals['active']} downloads, {vitals['rate']:.0f}/s"),
+        ("work", _work(line)),
         ("outbox", _outbox(vitals)),
         ("version", who["version"] or "-"),
         ("session", f"{view['session']}, its {'own' if view['bound'] else 'shared'} token"),
         *_history(line.get("history", ())),
     ]
+
+
+def _work(line: dict[str, Any]) -> str:
+    """Its last heartbeat says nothing about an agent that is dead."""
+    if not line["alive"]:
+        return "none: it is dead"
+    vitals = line["agent"]["vitals"]
+    return f"{vitals['active']} downloads, {vitals['rate']:.0f}/s"
 
 
 def state_of(line: dict[str, Any]) -> str:

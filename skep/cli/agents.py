@@ -66,8 +66,8 @@ def _row(line: dict[str, Any]) -> tuple[object, ...]:
         who["group"],
         state_of(line),
         f"{age(line['last_beat_age'])} ago",
-        vitals["active"],
-        f"{vitals['rate']:.0f}/s",
+        vitals["active"] if line["alive"] else "-",
+        f"{vitals['rate']:.0f}/s" if line["alive"] else "-",
         vitals["outbox"],
         who["version"] or "-",
     )

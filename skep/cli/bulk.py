@@ -61,6 +61,8 @@ async def act_on_all(
             total["changed"] += answer["changed"]
             total["left"] += answer["left"]
             resting.update(answer.get("resting", ()))
+            if answer.get("revisions"):
+                total["revisions"] = {**total.get("revisions", {}), **answer["revisions"]}
             _tell(total)
             if answer["next"] is None:
                 break
@@ -103,5 +105,7 @@ def show_outcome(act: str, done: dict[str, Any], as_json: bool) -> None:
             show(f"  {example['id']}  {example['uri']}  {example.get('detail', '')}".rstrip())
         return
     show(f"{act}: {done['changed']} requests, {done['left']} left as they are")
+    for run, revision in sorted(done.get("revisions", {}).items()):
+        show(f"run {run} follows revision {revision} of its job")
     for run in done.get("resting", ()):
         show(f"run {run} rests; `skep runs continue {run}` hands them out")

@@ -6,6 +6,7 @@ Asks a center; acts on many go by `bulk`, which shows what would happen first.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -133,9 +134,21 @@ def _acting(function: Function) -> Function:
     )(function)
 
 
-def _act(name: str, text: str) -> None:
+def _as_it_is(function: Any) -> Any:
+    return function
+
+
+_old_revision = click.option(
+    "--old-revision",
+    is_flag=True,
+    help="As the job was when the run began; else as it is now.",
+)
+
+
+def _act(name: str, text: str, more: Callable[[Any], Any] = _as_it_is) -> None:
     @command.command(name, help=text, short_help=text.partition(".")[0] + ".")
     @_acting
+    @more
     def act(
         reach: Reach,
         group: str,
@@ -144,16 +157,25 @@ def _act(name: str, text: str) -> None:
         yes: bool,
         batch: int,
         as_json: bool,
+        old_revision: bool = False,
         **wanted: Any,
     ) -> None:
         filter_ = said({**wanted, "group": group})
         if not filter_ and not everything:
             raise click.UsageError("say which: a GROUP, a filter such as --run, or --all")
         body = {"filter": filter_, "all": everything, "limit": batch}
+        if old_revision:
+            body["old_revision"] = True
         confirm = asked(name, dry_run, yes, as_json)
         show_outcome(name, asyncio.run(act_on_all(reach, f"{PATH}/{name}", body, confirm)), as_json)
 
 
-_act("retry", "Send dead requests again. Their failures are forgiven, their history stays.")
+_act(
+    "retry",
+    "Send dead requests again. Their failures are forgiven, their history stays. Requests of a "
+    "job follow its current revision, and the answer says which; --old-revision keeps the one "
+    "with which their run began.",
+    _old_revision,
+)
 _act("cancel", "Give dead requests up. They count as cancelled, their history stays.")
 _act("forget", "Delete dead requests of ended runs. The ledger goes on counting them.")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import click
 
@@ -18,6 +17,7 @@ from skep.cli.options import json_option
 from skep.cli.outcome import AllowDead, Waiting, allow_dead_option
 from skep.cli.output import age, show, show_exact, show_json, table
 from skep.cli.reach import Reach, reaches_center
+from skep.cli.spider_options import arguments_option
 from skep.cli.steering import wait_option
 from skep.cli.terminal import wide_option
 from skep.runtime.clock import SystemClock
@@ -160,6 +160,7 @@ async def _called(
 @command.command("run")
 @click.argument("job")
 @click.option("--key", default="", help="Started once per key: the same key gives the same run.")
+@arguments_option
 @click.option("--generator", default="", help="Run this one generator of the job alone.")
 @click.option("--wait", is_flag=True, help="Wait until the run has ended.")
 @click.option("--timeout", type=float, help="With --wait: give up after this many seconds.")
@@ -170,6 +171,7 @@ def run(
     reach: Reach,
     job: str,
     key: str,
+    arguments: tuple[str, ...],
     generator: str,
     wait: bool,
     timeout: float | None,
@@ -178,13 +180,18 @@ def run(
 ) -> int:
     """Start a run of a job.
 
+    Arguments given with -a are for this run alone, over those of the job; its spider and the
+    code of its generators get them.
+
     With --wait the exit code is 0 when every request is done, 7 when some are dead, 1 when
     none is done or the run was stopped or paused, 8 when the time was over. Ctrl-C ends the
     command; the run goes on.
     """
-    from skep.cli.job_calls import job_path, run_job
+    from skep.cli.config import split_pair
+    from skep.cli.job_calls import job_path, run_job, run_query
 
-    path = job_path(job, "run") + (f"?generator={quote(generator, safe='')}" if generator else "")
+    asked = run_query(generator, dict(split_pair(text, "-a") for text in arguments))
+    path = job_path(job, "run") + (f"?{asked}" if asked else "")
     waiting = Waiting(timeout, allow_dead) if wait else None
     return asyncio.run(run_job(reach, path, key, waiting, as_json=as_json))
 
@@ -216,6 +223,28 @@ _verb("pause", "Pause its runs: nothing more is handed out, its spiders end.")
 _verb("resume", "Go on with its paused runs.")
 _verb("stop", "Stop its runs: what has not ended is cancelled.")
 _verb("restart", "Stop its runs and start a new one.")
+
+
+def _switch(name: str, text: str) -> None:
+    @command.command(name, help=text, short_help=text)
+    @click.argument("jobs", nargs=-1, required=True)
+    @json_option
+    @reaches_center
+    def switch(reach: Reach, jobs: tuple[str, ...], as_json: bool) -> None:
+        from skep.cli.job_calls import author, job_path
+
+        paths = [f"{job_path(job, name)}?author={author()}" for job in jobs]
+        done = [asyncio.run(_called(reach, "POST", path)) for path in paths]
+        if as_json:
+            show_json({"items": done})
+        else:
+            for answer in done:
+                kept = f"{answer['job']['name']} (revision {answer['revision']})"
+                show(f"{answer['what']} {kept}: it is {name}d")
+
+
+_switch("enable", "Turn jobs on: schedules count again.")
+_switch("disable", "Turn jobs off: no run starts; runs that are under way go on.")
 
 
 @command.command("edit")

@@ -9,7 +9,7 @@ import getpass
 import secrets
 import sys
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import msgspec
 
@@ -38,6 +38,14 @@ STILL = {"finished", "cancelled", "paused", "failed"}
 def job_path(job: str, verb: str = "") -> str:
     """The API's path of a job, or of something that can be done to it."""
     return f"/api/v1/jobs/{quote(job, safe='')}" + (f"/{verb}" if verb else "")
+
+
+def run_query(generator: str, arguments: dict[str, str]) -> str:
+    """What the call that starts a run says about it; "" when it says nothing."""
+    given = {"generator": generator} if generator else {}
+    if arguments:
+        given["arguments"] = msgspec.json.encode(arguments).decode()
+    return urlencode(given)
 
 
 def author() -> str:

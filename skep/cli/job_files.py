@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from skep.cli.exits import Exit, code_of
 from skep.cli.job_calls import author, document_of, job_path
@@ -102,27 +103,41 @@ async def apply_files(
         _tell(judged)
         say("nothing was applied")
         return Exit.USAGE
-    done: list[dict[str, Any]] = []
-    errors: list[SkepError] = []
     async with reach.client() as client:
-        for document in documents:
-            try:
-                answer = await put_document(
-                    client, document.name, document.data, dry_run=dry_run, test=test
-                )
-            except SkepError as error:
-                errors.append(error)
-                for line in error.detail.splitlines():
-                    say(f"{document.where}: {line}")
-                continue
-            done.append(answer)
-            if not as_json:
-                _show_put(answer, dry_run)
+        trial = {"dry_run": True, "test": test, "alert": not dry_run}
+        tried, errors = await _put_all(client, documents, **trial)
+        if errors:
+            say("nothing was applied")
+            return code_of(errors[0])
+        done = tried
+        if not dry_run:  # their code was tried out a moment ago
+            done, errors = await _put_all(client, documents, test=False)
     if as_json:
         show_json({"items": done})
+    else:
+        for answer in done:
+            _show_put(answer, dry_run)
     if not errors:
         return Exit.OK
     return Exit.PARTLY if done else code_of(errors[0])
+
+
+async def _put_all(
+    client: CenterClient, documents: Sequence[Document], **how: bool
+) -> tuple[list[dict[str, Any]], list[SkepError]]:
+    """(answers, errors), each error told with its document."""
+    done: list[dict[str, Any]] = []
+    errors: list[SkepError] = []
+    names = [document.name for document in documents]
+    for document in documents:
+        try:
+            put = put_document(client, document.name, document.data, beside=names, **how)
+            done.append(await put)
+        except SkepError as error:
+            errors.append(error)
+            for line in error.detail.splitlines():
+                say(f"{document.where}: {line}")
+    return done, errors
 
 
 async def put_document(
@@ -132,9 +147,15 @@ async def put_document(
     *,
     dry_run: bool = False,
     test: bool = True,
+    alert: bool = False,
+    beside: Sequence[str] = (),
 ) -> dict[str, Any]:
     path = f"{job_path(name)}?author={author()}&dry_run={str(dry_run).lower()}"
-    path += f"&test={str(test).lower()}"
+    path += f"&test={str(test).lower()}&alert={str(alert).lower()}"
+    schedule = data.get("schedule") if isinstance(data, dict) else None
+    after = schedule.get("after") if isinstance(schedule, dict) else None
+    others = [quote(one, safe="") for one in after or () if one in beside]
+    path += f"&beside={','.join(others)}" if others else ""
     answer: dict[str, Any] = await client.call("PUT", path, data, dict, seconds=PUT_SECONDS)
     return answer
 

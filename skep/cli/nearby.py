@@ -34,6 +34,8 @@ AGAIN = Backoff(first=0.2, cap=5.0)
 LOG = "center.log"
 #: What `skep up` says when its agent is ready for work.
 JOINED = b"agent "
+#: See `skep.embed`, which is too large to import here.
+STARTED_BY = "STARTED_BY_SKEP"
 
 
 class NearbyCenter:
@@ -121,6 +123,7 @@ class NearbyCenter:
                 stdin=DEVNULL,
                 stdout=PIPE,
                 stderr=errors,
+                env={**os.environ, STARTED_BY: f"center of skep run, process {os.getpid()}"},
                 preexec_fn=_child_begins(os.getpid()),
                 # Ctrl-C is for the spider: it pauses first, and ends its center then.
                 start_new_session=True,
@@ -144,6 +147,10 @@ class NearbyCenter:
                 await self._clock.sleep(LOOK_EVERY)
                 if await self._answers():
                     continue
+                self._note(
+                    f"the center at {self.url} is gone; starting one in {self._folder} for this "
+                    "run, which ends with it"
+                )
             try:
                 await self._ensure(urlsplit(self.url).port or 0)
             except (SkepError, OSError) as error:

@@ -43,6 +43,8 @@ class Waiting:
 
     seconds: float | None
     allow: AllowDead = NO_DEAD
+    #: Whether the run is finished when all of its requests have ended.
+    finish: bool = False
 
 
 class AllowDeadType(click.ParamType[AllowDead]):

@@ -25,7 +25,7 @@ from skep.runtime.backoff import Backoff
 from skep.streams.ports import Record, Refused
 from skep.streams.position import PositionFile
 from skep.streams.pump import SinkPump
-from skep.streams.registry import ONCE, kind_of, open_sink
+from skep.streams.registry import ONCE, file_of, kind_of, open_sink
 
 if TYPE_CHECKING:
     from skep.runtime.clock import Clock
@@ -73,6 +73,23 @@ async def read_items(client: CenterClient, run: str, after: int, limit: int = BA
     path = f"{run_path(run, 'items')}?after={after}&limit={limit}"
     accept = {"Accept": "application/msgpack"}
     return await client.call("GET", path, None, ItemPage, headers=accept, seconds=60.0)
+
+
+def filled_files(urls: Sequence[str]) -> list[Path]:
+    """Files among the outputs that hold something already."""
+    files = [path for url in urls if (path := file_of(url)) is not None]
+    return [path for path in files if path.is_file() and path.stat().st_size]
+
+
+def clear_files(urls: Sequence[str]) -> None:
+    """Delete these files and what is known about them; raises ConfigurationError for a sink
+    that is no file."""
+    for url in urls:
+        path = file_of(url)
+        if path is None:
+            raise ConfigurationError(f"-O {url}: only files can be overwritten; use -o")
+        for one in (path, path.with_name(f".{path.name}.position")):
+            one.unlink(missing_ok=True)
 
 
 class Outlets:

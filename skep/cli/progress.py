@@ -21,7 +21,8 @@ CLEAR = "\r\x1b[K"
 class Progress:
     """`612/1000 · 2400 p/s · 0 failed · eta 0s`, drawn again at each `update`."""
 
-    def __init__(self, stream: TextIO, clock: Clock) -> None:
+    def __init__(self, stream: TextIO, clock: Clock, before: int = 0) -> None:
+        """`before` requests had ended when the command began; they count for no speed."""
         self._stream = stream
         self._clock = clock
         self._live = stream.isatty()
@@ -29,7 +30,8 @@ class Progress:
         self._shown_at = self._began
         self._last = ""
         self._written = ""
-        self._marks = deque([(self._began, 0)])
+        self._before = before
+        self._marks = deque([(self._began, before)])
 
     def update(self, ended: int, total: int, failed: int) -> None:
         """Draw it, or leave it when it is too soon for another line."""
@@ -60,7 +62,7 @@ class Progress:
         self._marks.append((now, ended))
         while self._marks[1][0] <= now - WINDOW:
             self._marks.popleft()
-        since, before = self._marks[0] if ended < total else (self._began, 0)
+        since, before = self._marks[0] if ended < total else (self._began, self._before)
         return (ended - before) / (now - since) if now > since else 0.0
 
     def _line(self, ended: int, total: int, failed: int, rate: float) -> str:

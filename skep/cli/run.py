@@ -37,6 +37,13 @@ from skep.cli.spider_options import arguments_option, make_spider, setting_pairs
     metavar="URL",
     help="Where items go: items.jsonl, items.csv or the URL of a sink; several times.",
 )
+@click.option(
+    "-O",
+    "overwritten",
+    multiple=True,
+    metavar="FILE",
+    help="As -o, for a file: what is there is deleted first.",
+)
 @click.option("--run", "run_name", metavar="NAME", help="Name of the run; else one is made.")
 @click.option(
     "--resume",
@@ -57,6 +64,7 @@ def command(
     arguments: tuple[str, ...],
     chosen: tuple[str, ...],
     outputs: tuple[str, ...],
+    overwritten: tuple[str, ...],
     run_name: str | None,
     resume: str | None,
     pages: int | None,
@@ -69,7 +77,8 @@ def command(
 
     SPIDER is file.py, file.py:Class or package.module:Class. Without --center it brings
     its own center and agent, as a child process with the data folder; one that runs there
-    already is used. Items are kept by the center; -o puts them into files too.
+    already is used. Items are kept by the center; -o puts them into files too. A file that is
+    there is continued, and you are told; -O begins it anew.
 
     Ctrl-C pauses: --resume goes on, and also after a crash of anything. A second Ctrl-C
     ends at once. The exit code is 0 when the run is finished and every request is done, 7
@@ -83,6 +92,8 @@ def command(
 
     if run_name and resume is not None:
         raise click.UsageError("--resume takes the name itself: --resume NAME, without --run")
+    if overwritten and resume is not None:
+        raise click.UsageError("-O would delete what the run has written; use -o with --resume")
     settings = setting_pairs(chosen)
     settings |= _limits(pages, items)
     before, after = _words(spider, sys.argv[1:])
@@ -91,7 +102,8 @@ def command(
     plan = Plan(
         reach=reach,
         spider=made,
-        outputs=outputs,
+        outputs=(*outputs, *overwritten),
+        overwritten=overwritten,
         run=run_name,
         resume=resume,
         again=f"{program()} {shlex.join([*before, 'run', *after])}",

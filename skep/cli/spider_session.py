@@ -23,7 +23,7 @@ from skep.cli.exits import Exit
 from skep.cli.following import ledger_of
 from skep.cli.nearby import NearbyCenter
 from skep.cli.outcome import NO_DEAD, AllowDead, exit_of
-from skep.cli.outlets import Outlets
+from skep.cli.outlets import Outlets, clear_files, filled_files
 from skep.cli.output import say
 from skep.cli.reach import Reach, run_path
 from skep.cli.run_summary import Summary, tell
@@ -66,6 +66,8 @@ class Plan:
     as_json: bool
     verbose: bool
     allow_dead: AllowDead = NO_DEAD
+    #: Outputs that are files and are begun anew.
+    overwritten: tuple[str, ...] = ()
 
 
 async def drive(plan: Plan) -> int:
@@ -128,6 +130,10 @@ class Session:
         name, is_finished = await self._choose_run()
         folder = Path(self._plan.reach.settings().data)
         outlets = Outlets(self._client, name, folder, self._clock, self._rng)
+        clear_files(self._plan.overwritten)
+        if self._plan.resume is None:
+            for file in filled_files(self._plan.outputs):
+                self._progress.note(f"{file} exists: items are appended; -O {file} overwrites it")
         await outlets.open(self._plan.outputs)
         if is_finished:
             ending = Ending(ends.FINISHED, "the run was finished before", Stats())

@@ -22,6 +22,7 @@ from skep.cli.reach import Reach, reaches_center, run_path
 from skep.errors import SkepError
 
 if TYPE_CHECKING:
+    from skep.cli.progress import Progress
     from skep.model.ledger import Ledger
     from skep.wire.client import CenterClient
 
@@ -53,6 +54,9 @@ class Sent:
     help="With --new: any setting of a run, such as block_size=50; repeatable.",
 )
 @click.option("--wait", is_flag=True, help="Wait until every request of the run has ended.")
+@click.option(
+    "--finish", is_flag=True, help="Wait, then finish the run: it takes no more requests."
+)
 @click.option("--timeout", type=float, help="With --wait: give up after this many seconds.")
 @allow_dead_option
 @json_option
@@ -67,6 +71,7 @@ def command(
     time_limit: float | None,
     chosen: tuple[str, ...],
     wait: bool,
+    finish: bool,
     timeout: float | None,
     allow_dead: AllowDead,
     as_json: bool,
@@ -75,7 +80,8 @@ def command(
 
     FILE has one URL per line, or one JSON object per line with `uri` and any other field
     of a request; `-` reads stdin. Lines go out in batches of 5,000. A bad line is named,
-    and nothing of its batch is kept. Sending the same lines again changes nothing.
+    and nothing of its batch is kept. Sending the same lines again changes nothing. A run
+    stays open for more until it is finished, by --finish or `skep runs finish`.
 
     With --wait the exit code is 0 when every request is done, 7 when some are dead, 1 when
     none is done, 8 when the time was over.
@@ -84,7 +90,7 @@ def command(
     settings = _run_settings(given, chosen)
     if settings and not new:
         raise click.UsageError("settings of a run are given when it is opened; add --new")
-    waiting = Waiting(timeout, allow_dead) if wait else None
+    waiting = Waiting(timeout, allow_dead, finish) if wait or finish else None
     return asyncio.run(_submit(reach, run, source, settings if new else None, waiting, as_json))
 
 
@@ -128,14 +134,15 @@ async def _submit(
         if settings is not None:
             seconds = await client.start_seconds()
             await client.call("PUT", run_path(run), {"settings": settings}, dict, seconds=seconds)
+        progress = await _progress(client, run) if waiting else None
         try:
             await send(client, sent, source)
         except SkepError as error:
             return _stopped(error, sent)
-        if waiting is None:
+        if waiting is None or progress is None:
             _show(sent, None, as_json)
             return Exit.OK
-        return await _wait(client, sent, waiting, as_json)
+        return await _wait(client, sent, waiting, progress, as_json)
 
 
 async def send(client: CenterClient, sent: Sent, source: IO[bytes]) -> None:
@@ -164,18 +171,31 @@ def _stopped(error: SkepError, sent: Sent) -> int:
     return Exit.PARTLY
 
 
-async def _wait(client: CenterClient, sent: Sent, waiting: Waiting, as_json: bool) -> int:
-    from skep.cli.following import WaitedLongEnough, follow, still_running
+async def _progress(client: CenterClient, run: str) -> Progress:
+    """What had ended before the first line was sent is no speed of ours."""
+    from skep.cli.following import ledger_of
     from skep.cli.progress import Progress
     from skep.runtime.clock import SystemClock
 
-    clock = SystemClock()
+    ledger = await ledger_of(client, run)
+    return Progress(sys.stderr, SystemClock(), ledger.accepted - ledger.open)
+
+
+async def _wait(
+    client: CenterClient, sent: Sent, waiting: Waiting, progress: Progress, as_json: bool
+) -> int:
+    from skep.cli.following import WaitedLongEnough, follow, still_running
+    from skep.runtime.clock import SystemClock
+
     try:
-        ledger = await follow(client, sent.run, Progress(sys.stderr, clock), clock, waiting.seconds)
+        ledger = await follow(client, sent.run, progress, SystemClock(), waiting.seconds)
     except WaitedLongEnough:
         _show(sent, None, as_json)
         say(f"the time to wait was over; {still_running(sent.run)}")
         return Exit.TIMED_OUT
+    if waiting.finish:
+        await client.call("POST", run_path(sent.run, "finish"), None, dict, seconds=60.0)
+        say(f"run {sent.run} is finished")
     _show(sent, ledger, as_json)
     return exit_of(ledger, waiting.allow)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sys
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ from skep.errors import ConfigurationError, Revoked
 from skep.model.places import is_loopback
 from skep.runtime.clock import Clock
 from skep.runtime.files import make_private, write_durably
-from skep.runtime.lock import try_lock
+from skep.runtime.lock import holder_of, try_lock
 from skep.settings import Settings
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ log = logging.getLogger(__name__)
 ADMIN_TOKEN = "admin.token"  # noqa: S105 - a file's name
 AGENT_TOKEN = "agent.token"  # noqa: S105 - a file's name
 STEP = 0.02
+#: Set by a command that starts a center as its child: which command, for error messages.
+STARTED_BY = "STARTED_BY_SKEP"
+LOCK_LIMIT = 300
 
 
 def with_loopback(settings: Settings) -> Settings:
@@ -170,9 +174,12 @@ class LocalAgent:
 
 def _lock(folder: Path) -> int:
     """One center per data folder."""
-    lock = try_lock(folder / "center.lock")
+    started = os.environ.pop(STARTED_BY, "") or " ".join(["skep", *sys.argv[1:]])
+    lock = try_lock(folder / "center.lock", f"process {os.getpid()}: {started}"[:LOCK_LIMIT])
     if lock is None:
+        holder = holder_of(folder / "center.lock")
         raise ConfigurationError(
-            f"another center works in {folder}; stop it or choose another folder with --data"
+            f"another center works in {folder}{f' ({holder})' if holder else ''}; stop it or "
+            "choose another folder with --data"
         )
     return lock

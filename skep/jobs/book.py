@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+import msgspec
+
 from skep.errors import Conflict, InvalidJob, UnknownJob
 from skep.jobs.definition import Checker
 from skep.jobs.documents import difference
@@ -29,8 +31,9 @@ TRIED = 10
 class Scheduler(Protocol):
     """What the book and the keeper of runs ask of whoever keeps schedules."""
 
-    async def flaws(self, job: Job) -> Sequence[tuple[str, str]]:
-        """(path, message) of everything that is wrong with the job's schedule among others."""
+    async def flaws(self, job: Job, beside: Sequence[str] = ()) -> Sequence[tuple[str, str]]:
+        """(path, message) of everything that is wrong with the job's schedule among others;
+        the jobs `beside` it are about to be kept too."""
 
     async def followers(self, job: str) -> Sequence[str]:
         """Jobs that run after this one, which therefore cannot go."""
@@ -61,12 +64,12 @@ class JobBook:
         self._scheduler = scheduler
         self._clock = clock
 
-    async def check(self, document: Any, *, test: bool = True) -> Job:
+    async def check(self, document: Any, *, test: bool = True, beside: Sequence[str] = ()) -> Job:
         """The job that a document means; raises InvalidJob with every fault. With `test` code
         of generators that is new or has changed is tried out, when all the rest is right."""
         job, faults = await asyncio.to_thread(self._checker.judge, document)
         if job is not None:
-            faults = [Fault(*flaw) for flaw in await self._scheduler.flaws(job)]
+            faults = [Fault(*flaw) for flaw in await self._scheduler.flaws(job, beside)]
         if job is not None and not faults and test:
             known = await self._known(job.name)
             faults = await self._trials.faults(job, known, self._trial_seconds, TRIED)
@@ -81,24 +84,37 @@ class JobBook:
             return None
 
     async def put(
-        self, name: str, document: Any, expected: int | None, author: str, *, test: bool = True
+        self,
+        name: str,
+        document: Any,
+        expected: int | None,
+        author: str,
+        *,
+        test: bool = True,
+        beside: Sequence[str] = (),
     ) -> tuple[KeptJob, str]:
         """Keep a document: `created`, `changed` or `unchanged`. Raises InvalidJob, after
         leaving an alert, and Conflict when the job is not at `expected` any more."""
         try:
-            job = _named(await self.check(document, test=test), name)
+            job = _named(await self.check(document, test=test, beside=beside), name)
         except InvalidJob as error:
-            detail = f"{author}: {error.detail}"[:DETAIL_LIMIT]
-            now = self._clock.now()
-            await self._store.alerts.raise_(ALERT, name[:SUBJECT_LIMIT], detail, now)
+            await self.leave_alert(name, author, error)
             raise
         kept, what = await self._store.jobs.save(job, expected, author, self._clock.now())
         await self._scheduler.planned(kept)
         return kept, what
 
-    async def try_out(self, document: Any, *, test: bool = True) -> tuple[Job, str, str]:
+    async def leave_alert(self, name: str, author: str, error: InvalidJob) -> None:
+        """A document was refused."""
+        detail = f"{author}: {error.detail}"[:DETAIL_LIMIT]
+        now = self._clock.now()
+        await self._store.alerts.raise_(ALERT, name[:SUBJECT_LIMIT], detail, now)
+
+    async def try_out(
+        self, document: Any, *, test: bool = True, beside: Sequence[str] = ()
+    ) -> tuple[Job, str, str]:
         """(job, what would happen, the difference) of a document that is only tried."""
-        job = await self.check(document, test=test)
+        job = await self.check(document, test=test, beside=beside)
         try:
             kept = await self._store.jobs.get(job.name)
         except UnknownJob:
@@ -107,6 +123,16 @@ class JobBook:
             return job, "changed", difference(None, job, ("deleted", "new"))
         told = difference(kept.job, job, (f"revision {kept.revision}", "new"))
         return job, "changed" if told else "unchanged", told
+
+    async def switch(self, name: str, author: str, *, enabled: bool) -> tuple[KeptJob, str]:
+        """Turn a job on or off: `changed` or `unchanged`. Runs that are under way go on."""
+        kept = await self._store.jobs.get(name)
+        if kept.deleted:
+            raise Conflict(f"job {name} is deleted; apply it again to bring it back")
+        job = msgspec.structs.replace(kept.job, enabled=enabled)
+        kept, what = await self._store.jobs.save(job, kept.revision, author, self._clock.now())
+        await self._scheduler.planned(kept)
+        return kept, what
 
     async def strike(self, name: str, expected: int | None, author: str) -> KeptJob:
         """Delete softly: runs that are under way go on, nothing new starts."""

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from random import Random
 
+import msgspec
+
 from skep.archive.ports import Archive
 from skep.errors import LostLease, SkepError, StaleToken, Unavailable
 from skep.jobs.generating import (
@@ -36,7 +38,7 @@ from skep.model.generation import (
     Window,
     generator_of,
 )
-from skep.model.job import Generator, Job, JobRun, RunLease
+from skep.model.job import CODE_KINDS, Generator, Job, JobRun, RunLease
 from skep.model.places import places_in
 from skep.model.states import RunState
 from skep.runtime.backoff import Backoff
@@ -102,7 +104,7 @@ class Feeder:
 
         async def one(place: int, generator: Generator) -> str:
             async with room:
-                return await self._one(held.run, job, generator, place, held.proof)
+                return await self._one(held.run, job, _told(generator, held), place, held.proof)
 
         chosen = chosen_of(held.fire_key, job)
         tasks = [asyncio.create_task(one(place, part)) for place, part in chosen]
@@ -309,3 +311,10 @@ def chosen_of(fire_key: str, job: Job) -> list[tuple[int, Generator]]:
         return [(place, part) for place, part in parts if part.name == name]
     plain = [(place, part) for place, part in parts if not part.cron]
     return plain if plain or job.requests else parts
+
+
+def _told(generator: Generator, held: JobRun) -> Generator:
+    """Code of a generator gets the arguments of the run over its own."""
+    if not held.arguments or generator.kind not in CODE_KINDS:
+        return generator
+    return msgspec.structs.replace(generator, arguments={**generator.arguments, **held.chosen})

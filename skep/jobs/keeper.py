@@ -285,7 +285,8 @@ class Keeper:
         """One life of the process: (its exit code, the end of its log)."""
         token = await self._passes.issue(held.run)
         memory = job.chosen.memory_limit
-        order = SpiderOrder(held.run, part.path, part.arguments, self.address, token, memory)
+        arguments = {**part.arguments, **held.chosen}
+        order = SpiderOrder(held.run, part.path, arguments, self.address, token, memory)
         try:
             child = await self._spawner.start(order)
         except OSError as error:

@@ -33,19 +33,20 @@ class StoreScheduler:
         self._jobs = jobs
         self._clock = clock
 
-    async def flaws(self, job: Job) -> Sequence[Flaw]:
+    async def flaws(self, job: Job, beside: Sequence[str] = ()) -> Sequence[Flaw]:
         """What is wrong with the job's schedules by themselves and among others."""
         own = _generator_flaws(job, self._clock.now())
-        return [*own, *await self._job_flaws(job)]
+        return [*own, *await self._job_flaws(job, beside)]
 
-    async def _job_flaws(self, job: Job) -> Sequence[Flaw]:
+    async def _job_flaws(self, job: Job, beside: Sequence[str]) -> Sequence[Flaw]:
         if job.schedule is None:
             return ()
         flaws = schedule_flaws(job.schedule, job.name, self._clock.now())
         if not job.schedule.after:
             return flaws
         others = {one.job: one.schedule.after for one in await self._fires.planned()}
-        known = [name for name in job.schedule.after if await self._exists(name)]
+        after = job.schedule.after
+        known = [name for name in after if name in beside or await self._exists(name)]
         return [*flaws, *chain_flaws(job.name, job.schedule, others, known)]
 
     async def followers(self, job: str) -> list[str]:

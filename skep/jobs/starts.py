@@ -6,14 +6,16 @@ center that dies over it leaves nothing half done.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
+
+import msgspec
 
 from skep.errors import Conflict, InvalidInput, LostLease, NotEnoughAgents, SkepError
 from skep.jobs.feeding import Feeder
 from skep.jobs.intake import Intake, NewRun
 from skep.model.generation import fire_key_of, split_part
-from skep.model.job import JobRun, KeptJob
+from skep.model.job import CODE_KINDS, Argument, Job, JobRun, KeptJob
 from skep.model.run import Run, RunSettings
 from skep.model.states import RunState
 from skep.runtime.clock import Clock
@@ -21,6 +23,7 @@ from skep.runtime.ids import new_id
 from skep.store.ports import Store
 
 KEY_LIMIT = 150
+ARGUMENTS_LIMIT = 4000
 #: For putting the requests in; then any center may see to it.
 START_SECONDS = 30.0
 
@@ -44,9 +47,15 @@ class JobStarts:
         self._clock = clock
         self._rng = rng
 
-    async def start_run(self, job: str, fire_key: str = "", wait: float | None = None) -> str:
+    async def start_run(
+        self,
+        job: str,
+        fire_key: str = "",
+        wait: float | None = None,
+        arguments: Mapping[str, Argument] | None = None,
+    ) -> str:
         """The id of the run that this key started, now or before; "" is a new key. Of
-        `job#generator` it is a run of that one generator.
+        `job#generator` it is a run of that one generator. `arguments` are for this run alone.
 
         Raises UnknownJob, and Conflict for a job that is off or deleted. Waits up to `wait`
         seconds for the agents that the job asks for, None = not at all; raises NotEnoughAgents,
@@ -62,6 +71,7 @@ class JobStarts:
         if fire_key and (known := await self._store.job_runs.fired(job, fire_key)):
             return known.run
         _check_startable(kept, generator)
+        told = _arguments_of(kept.job, arguments or {})
         settings = kept.job.run_settings(RunSettings())
         try:
             await self._intake.await_agents(run, settings, wait)
@@ -81,6 +91,7 @@ class JobStarts:
                 holder=self._center,
                 held_until=now + START_SECONDS,
                 lease=1,
+                arguments=told,
             )
         )
         if begun.run == run:
@@ -131,6 +142,23 @@ class JobStarts:
         person for ever: it keeps no due time from its run."""
         return await self._store.job_runs.going(jobs, parts=True, failed=False)
 
+    async def update_run(self, run_id: str, *, keep: bool = False) -> int | None:
+        """Let what is left of a job's run follow the job's current revision, or with `keep` its
+        own. Returns that revision; None for a run that no job started. The agents stay as they
+        were chosen."""
+        job_run = await self._store.job_runs.get(run_id)
+        if job_run is None:
+            return None
+        kept = await self._store.jobs.get(job_run.job)
+        if keep or kept.deleted or kept.revision == job_run.revision:
+            return job_run.revision
+        before = (await self._store.runs.get(run_id)).settings
+        # A spider's class has settings of its own, which only its process knows.
+        under = RunSettings() if kept.job.spider is None else before
+        after = msgspec.structs.replace(kept.job.run_settings(under), placement=before.placement)
+        await self._store.job_runs.revise(run_id, kept.revision, after)
+        return kept.revision
+
     async def stop_run(self, run: str, reason: str = "") -> None:
         """Cancel it; nothing happens when it has ended."""
         try:
@@ -176,6 +204,30 @@ def _not_started(run: str, kept: KeptJob, now: float, error: SkepError) -> JobRu
     return JobRun(run, kept.job.name, key, kept.revision, now, open=False, outcome=outcome)
 
 
+def read_arguments(text: str) -> dict[str, Argument]:
+    """Arguments of a call, as JSON; raises InvalidInput."""
+    try:
+        return msgspec.json.decode(text, type=dict[str, Argument]) if text else {}
+    except msgspec.DecodeError:
+        raise InvalidInput(
+            "arguments: write a JSON object of names with texts, numbers or booleans"
+        ) from None
+
+
+def _arguments_of(job: Job, arguments: Mapping[str, Argument]) -> str:
+    """As the store keeps them; raises InvalidInput when the job has no code to get them."""
+    if not arguments:
+        return ""
+    if job.spider is None and all(part.kind not in CODE_KINDS for part in job.generators):
+        raise InvalidInput(
+            f"job {job.name} takes no arguments: it has neither a spider nor a generator with code"
+        )
+    text = msgspec.json.encode(arguments).decode()
+    if len(text) > ARGUMENTS_LIMIT:
+        raise InvalidInput(f"arguments of a run have at most {ARGUMENTS_LIMIT} characters as JSON")
+    return text
+
+
 def _check_startable(kept: KeptJob, generator: str) -> None:
     name = kept.job.name
     if generator and all(part.name != generator for part in kept.job.generators):
@@ -183,4 +235,4 @@ def _check_startable(kept: KeptJob, generator: str) -> None:
     if kept.deleted:
         raise Conflict(f"job {name} is deleted; apply it again to bring it back")
     if not kept.job.enabled:
-        raise Conflict(f"job {name} is switched off; set `enabled: true` first")
+        raise Conflict(f"job {name} is switched off; `skep job enable {name}` turns it on")

@@ -23,7 +23,7 @@ from skep.lanes.plan import Shares, blocked, plan_dispatch
 from skep.lanes.scribe import Scribe
 from skep.model.block import BlockRef
 from skep.model.dispatch import DispatchReport, DispatchRow
-from skep.model.lane import Lane
+from skep.model.lane import Lane, lane_of
 from skep.model.manners import Manners
 from skep.model.run import Run
 from skep.model.states import RunState
@@ -48,6 +48,8 @@ TURN_SECONDS = 2.0
 #: Seconds before the same run may complain about the same lane again, and complaints that
 #: one dispatch writes; its log has all of them.
 ALERT_EVERY = 10.0
+#: A lane that is full for a while is normal work; one that takes nothing for so long is not.
+STUCK_SECONDS = 60.0
 ALERTS_AT_ONCE = 20
 #: How repairs of the lanes are counted.
 LANES = "lanes"
@@ -105,6 +107,8 @@ class Dispatcher:
         self._check = LaneCheck(store.blocks, bus.lanes, SWEEP_LIMIT)
         self._repairs = repairs or Repairs()
         self._alerted: dict[tuple[str, Lane], float] = {}
+        #: When something last went into a lane, or when it was first seen full.
+        self._moved_at: dict[Lane, float] = {}
         self.log = DispatchLog(store, clock, settings.log_kept)
 
     async def dispatch(self) -> int:
@@ -183,6 +187,7 @@ class Dispatcher:
             begun=self._shares if rounds is None else None,
         )
         waiting = blocked(backlog, room, plans)
+        self._notice_movement(waiting, plans, now)
         filled = {lane: self._limits[lane] - room[lane] for lane in Lane}
         if waiting and not dry_run:
             await self._complain(waiting, filled, now)
@@ -302,15 +307,26 @@ class Dispatcher:
         sizes = await self._bus.lanes.sizes()
         return {lane: limit - sizes.get(lane, 0) for lane, limit in self._limits.items()}
 
+    def _notice_movement(
+        self, waiting: Sequence[tuple[str, Lane]], plans: Sequence[PackPlan], now: float
+    ) -> None:
+        full = {lane for _, lane in waiting}
+        moved = {lane_of(plan.priority) for plan in plans}
+        kept = {lane: at for lane, at in self._moved_at.items() if lane in full - moved}
+        self._moved_at = {**dict.fromkeys(full, now), **kept}
+
     async def _complain(
         self, waiting: Sequence[tuple[str, Lane]], filled: dict[Lane, int], now: float
     ) -> None:
         recent = {key: at for key, at in self._alerted.items() if now - at < ALERT_EVERY}
-        due = [pair for pair in waiting if pair not in recent][:ALERTS_AT_ONCE]
+        stuck = {lane for lane, at in self._moved_at.items() if now - at >= STUCK_SECONDS}
+        due = [pair for pair in waiting if pair[1] in stuck and pair not in recent]
+        due = due[:ALERTS_AT_ONCE]
         self._alerted = recent | dict.fromkeys(due, now)
         for run, lane in due:
             state = f"{filled[lane]}/{self._limits[lane]}"
-            detail = f"lane {lane.label} full {state}; its requests wait"
+            since = f"nothing went in for {now - self._moved_at[lane]:.0f} s"
+            detail = f"lane {lane.label} full {state}, {since}; its requests wait"
             await self._store.alerts.raise_("lane_full", run, detail, now)
 
 

@@ -37,6 +37,12 @@ class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     """A part of the document: a misspelt field is an error, a default is left out."""
 
 
+#: A value of an argument, as a command line or JSON gives it.
+Argument = str | int | float | bool
+#: Generators that run code of their job.
+CODE_KINDS = frozenset({"python", "shell"})
+
+
 class JobSettings(RunSettings, frozen=True, forbid_unknown_fields=True):
     """How the requests of a job are handed out and fetched: the settings of its runs, and
     these. `priority` and `downloader` stand at the top of the document, `code` and `curl`
@@ -114,7 +120,7 @@ class SpiderPart(_Part, frozen=True):
     #: `package.module:Class`, or `file.py` or `file.py:Class` in the center's folder for jobs.
     path: Annotated[str, Meta(min_length=1, max_length=500)]
     #: As with `skep run -a NAME=VALUE`.
-    arguments: dict[str, str | int | float | bool] = msgspec.field(default_factory=dict)
+    arguments: dict[str, Argument] = msgspec.field(default_factory=dict)
     #: Crashes in a row after which the run has failed.
     restarts: Annotated[int, Meta(ge=0, le=1000)] = 5
 
@@ -272,8 +278,16 @@ class JobRun(msgspec.Struct, frozen=True):
     outcome: str = ""
     #: The last lines that its spider's process wrote.
     log: str = ""
+    #: Arguments of this one run, over those of the job, as a JSON object; "" = none.
+    arguments: str = ""
     #: Raised each time another center takes the run: the fencing token of its holder.
     lease: int = 0
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """The arguments of this run."""
+        found: dict[str, Any] = msgspec.json.decode(self.arguments) if self.arguments else {}
+        return found
 
     @property
     def proof(self) -> RunLease:

@@ -10,12 +10,24 @@ import os
 from pathlib import Path
 
 
-def try_lock(path: Path) -> int | None:
-    """The open file that holds the lock, to be closed at the end; None when it is taken."""
+def holder_of(path: Path) -> str:
+    """What the holder wrote about itself: its process id and its command; "" when nothing."""
+    try:
+        return " ".join(path.read_text(errors="replace").split())[:300]
+    except OSError:
+        return ""
+
+
+def try_lock(path: Path, about: str = "") -> int | None:
+    """The open file that holds the lock, to be closed at the end; None when it is taken. The
+    holder writes `about` into it, for those who come later."""
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(file)
         return None
+    if about:
+        os.ftruncate(file, 0)
+        os.pwrite(file, f"{about}\n".encode(), 0)
     return file

@@ -80,6 +80,10 @@ class JobRuns(Protocol):
     async def adjust(self, run_id: str, settings: RunSettings) -> bool:
         """New settings for a run that has no requests yet; False when it has, or is none."""
 
+    async def revise(self, run_id: str, revision: int, settings: RunSettings) -> bool:
+        """What of the run is done from now on follows that revision of its job, with these
+        settings; False when no job started it."""
+
     async def release(self, holder: str, lease: RunLease | None = None) -> None:
         """Let go of one run, or of everything: another center may take it at once. Nothing
         happens when the lease is not the newest."""

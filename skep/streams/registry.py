@@ -98,6 +98,14 @@ def kind_of(url: str) -> SinkKind:
     raise ConfigurationError(f"no sink speaks {scheme[:20]!r}; there are: {known}.")
 
 
+def file_of(url: str) -> Path | None:
+    """The file that a sink writes; None when it writes somewhere else."""
+    if not kind_of(url).is_file:
+        return None
+    place, _ = parse_file(url, scheme_of(url))
+    return Path(place.path)
+
+
 def _parse(url: str, kind: SinkKind) -> tuple[Place, dict[str, Any]]:
     if kind.is_file:
         return parse_file(url, scheme_of(url))

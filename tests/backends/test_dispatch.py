@@ -12,7 +12,7 @@ import pytest
 
 from skep.bus.memory import MemoryBus
 from skep.errors import BusDown, StoreDown
-from skep.lanes.dispatch import Dispatcher, dispatch_in_time, lane_limits
+from skep.lanes.dispatch import STUCK_SECONDS, Dispatcher, dispatch_in_time, lane_limits
 from skep.model.block import BlockRef
 from skep.model.dispatch import DispatchReport
 from skep.model.lane import Lane
@@ -117,6 +117,9 @@ async def test_continuous_dispatch_fills_the_lane_and_alerts_who_waits(ground: G
     dispatcher = ground.dispatcher(low_limit=300)
     assert await dispatcher.dispatch() == 300
     assert (await ground.bus.lanes.sizes())[Lane.LOW] == 300
+    assert await dispatcher.dispatch() == 0
+    assert await ground.store.alerts.recent(10) == [], "a full lane is normal work (U12)"
+    ground.clock.advance(STUCK_SECONDS)
     assert await dispatcher.dispatch() == 0
     await dispatcher.log.write()
     logged = await ground.store.dispatches.recent(10)

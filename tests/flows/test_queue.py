@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from skep.lanes import dispatch
 from skep.model.agent import Vitals
 from skep.model.block import BlockReport
 from skep.model.lane import Lane
@@ -156,8 +157,12 @@ async def test_what_is_given_back_is_there_at_once_without_what_is_done(
     assert await center.ledger("r") == Ledger(accepted=10, done=10)
 
 
-async def test_a_full_lane_leaves_an_alert_and_loses_nothing(tmp_path: Path) -> None:
-    """D3: the lane keeps its bound, the others wait in the backlog until there is room."""
+async def test_a_full_lane_leaves_an_alert_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D3, U12: the lane keeps its bound, the others wait in the backlog until there is room; a
+    lane that nothing enters for a while is an alert."""
+    monkeypatch.setattr(dispatch, "STUCK_SECONDS", 0.2)
     async with running_center(tmp_path, lanes_low_limit=20) as center:
         await fill(center, "r", 100, block_size=10)
 
@@ -169,7 +174,7 @@ async def test_a_full_lane_leaves_an_alert_and_loses_nothing(tmp_path: Path) -> 
         assert await center.ledger("r") == Ledger(accepted=100, waiting=80, queued=20)
         (alert,) = (await center.admin.get("/api/v1/alerts")).json()["items"]
         assert (alert["kind"], alert["subject"]) == ("lane_full", "r")
-        assert alert["detail"].startswith("lane low full 20/20")
+        assert alert["detail"].startswith("lane low full 20/20, nothing went in for 0 s")
         agent = center.hand_agent()
         await agent.register()
         done = 0

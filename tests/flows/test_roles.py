@@ -62,6 +62,8 @@ CHANGES = {
     ("PUT", "/api/v1/jobs/{job}"): Role.OPERATOR,
     ("DELETE", "/api/v1/jobs/{job}"): Role.OPERATOR,
     ("POST", "/api/v1/jobs/{job}/run"): Role.OPERATOR,
+    ("POST", "/api/v1/jobs/{job}/enable"): Role.OPERATOR,
+    ("POST", "/api/v1/jobs/{job}/disable"): Role.OPERATOR,
     ("POST", "/api/v1/jobs/{job}/{verb}"): Role.OPERATOR,
     ("POST", "/api/v1/agents/{agent}/{verb}"): Role.ADMIN,
     ("PUT", "/api/v1/agents/{agent}/labels"): Role.ADMIN,

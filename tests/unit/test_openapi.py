@@ -30,7 +30,7 @@ VERBS = {
     *("get", "list", "create", "set", "delete", "clear", "revoke", "change", "command"),
     *("register", "join", "send", "lease", "report", "return", "submit", "mark", "start"),
     *("read", "save", "end", "open", "revive", "restart", "stop", "retry", "cancel", "clean"),
-    *("run", "compare", "dispatch", "preview", "explain"),
+    *("run", "compare", "dispatch", "preview", "explain", "enable", "disable"),
 }
 PAGE: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(describe(TABLE)))
 

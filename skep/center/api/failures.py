@@ -16,6 +16,7 @@ from msgspec import Meta
 from skep.center.auth import Role
 from skep.center.endpoint import Call, Endpoint
 from skep.errors import InvalidInput, NotFound
+from skep.jobs.starts import JobStarts
 from skep.model.failure import Act, DeadRequest, FailureFilter, FailureGroup, Moment
 
 EXAMPLES = 5
@@ -68,6 +69,8 @@ class BulkAct(msgspec.Struct, forbid_unknown_fields=True):
     after: After = 0
     #: Only what died before this moment; absent: now.
     before: Moment | None = None
+    #: With `retry`: as the job was when the run began, and not as it is now.
+    old_revision: bool = False
 
 
 class BulkAnswer(msgspec.Struct):
@@ -87,6 +90,8 @@ class BulkAnswer(msgspec.Struct):
     before: float
     #: The next call's `after`; null when this was the last batch.
     next: int | None = None
+    #: Runs of jobs, and the revision of the job with which their requests are sent (retry).
+    revisions: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 async def list_failures(call: Call) -> Groups:
@@ -118,7 +123,7 @@ async def show_group(call: Call) -> GroupView:
 
 async def retry(call: Call) -> BulkAnswer:
     """Dead requests wait again, with their failures forgiven."""
-    answer = await _act(call, "retry")
+    answer = await _act(call, "retry", call.services.jobs.starts)
     if answer.changed:
         call.services.nudge.ring()
     return answer
@@ -134,7 +139,7 @@ async def forget(call: Call) -> BulkAnswer:
     return await _act(call, "forget")
 
 
-async def _act(call: Call, act: Act) -> BulkAnswer:
+async def _act(call: Call, act: Act, starts: JobStarts | None = None) -> BulkAnswer:
     asked: BulkAct = call.body
     if asked.filter == FailureFilter() and not asked.all:
         raise InvalidInput('an empty filter is every dead request; say "all": true for that')
@@ -146,10 +151,21 @@ async def _act(call: Call, act: Act) -> BulkAnswer:
         examples = await failures.find(wanted, asked.after, EXAMPLES)
         return BulkAnswer(True, await failures.count(wanted), 0, 0, [], examples, before)
     found = await failures.find(wanted, asked.after, asked.limit)
+    revisions: dict[str, int] = {}
+    if starts is not None:  # first, so that no request is sent again as it was
+        runs = sorted({request.run for request in found})
+        revisions = await _revisions(starts, runs, old=asked.old_revision)
     acted = await failures.act(act, [request.id for request in found], before)
     more = found[-1].id if len(found) == asked.limit else None
     resting, examples = list(acted.resting), found[:EXAMPLES]
-    return BulkAnswer(False, len(found), acted.done, acted.left, resting, examples, before, more)
+    counts = (len(found), acted.done, acted.left)
+    return BulkAnswer(False, *counts, resting, examples, before, more, revisions)
+
+
+async def _revisions(starts: JobStarts, runs: list[str], *, old: bool) -> dict[str, int]:
+    """Runs of jobs -> the revision that their requests follow from now on."""
+    found = {run: await starts.update_run(run, keep=old) for run in runs}
+    return {run: revision for run, revision in found.items() if revision is not None}
 
 
 def _until(wanted: FailureFilter, before: float) -> FailureFilter:

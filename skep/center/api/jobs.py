@@ -17,6 +17,7 @@ from skep.center.control import Reached
 from skep.center.endpoint import Call, Endpoint
 from skep.errors import Conflict, InvalidInput, InvalidJob, NotFound, UnknownJob
 from skep.jobs.schedule import next_fires
+from skep.jobs.starts import ARGUMENTS_LIMIT, read_arguments
 from skep.lanes.dispatch import try_reconcile
 from skep.model.generation import part_of
 from skep.model.job import JOB_NAME, NAME_WORDS, Job, JobName, JobRun, KeptJob
@@ -54,12 +55,17 @@ class JobList(msgspec.Struct):
 
 class Putting(msgspec.Struct):
     """`dry_run` only says what would happen; `author` is who changes it; without `test` the
-    code of generators is not tried out."""
+    code of generators is not tried out. `beside` names jobs, with commas, that are put with
+    this one: its schedule may name them although they are not there yet."""
 
     #: Report what would change, and change nothing.
     dry_run: bool = False
     #: Test the code of generators before the job is stored.
     test: bool = True
+    #: Names of jobs that are stored with this one, separated by commas.
+    beside: Annotated[str, Meta(max_length=8000)] = ""
+    #: A dry run that is refused leaves an alert, as storing the job would.
+    alert: bool = False
     #: Name of the author, for the list of revisions.
     author: Annotated[str, Meta(max_length=AUTHOR_LIMIT)] = ""
 
@@ -122,10 +128,13 @@ class Diff(msgspec.Struct):
 
 
 class Starting(msgspec.Struct):
-    """With `generator` a run of that one generator."""
+    """With `generator` a run of that one generator; `arguments`, a JSON object, are for this run
+    alone, over those of the job."""
 
     #: Run only this generator; empty = the whole job.
     generator: Annotated[str, Meta(max_length=100)] = ""
+    #: Arguments of this run, as a JSON object; they override those of the job.
+    arguments: Annotated[str, Meta(max_length=ARGUMENTS_LIMIT)] = ""
 
 
 class Started(msgspec.Struct):
@@ -152,7 +161,7 @@ def job_name(call: Call) -> str:
         raise InvalidInput(f"a job's name has {NAME_WORDS}") from None
 
 
-def _author(who: Identity, said: str) -> str:
+def author_of(who: Identity, said: str) -> str:
     known = who.subject or str(who.role)
     name = "".join(letter for letter in said if letter.isprintable()).strip()
     return f"{name} ({known})" if name else known
@@ -183,6 +192,8 @@ async def show_job(call: Call) -> JobView:
     name = job_name(call)
     kept = await call.services.store.jobs.get(name)
     runs = await call.services.store.job_runs.of(name, RUNS_SHOWN)
+    if call.who.role is Role.VIEWER:
+        runs = [msgspec.structs.replace(one, arguments="") for one in runs]
     return JobView(kept, runs, _next(kept, call.services.clock.now()))
 
 
@@ -197,17 +208,41 @@ async def put_job(call: Call) -> JobPut:
     name, book = job_name(call), call.services.jobs.book
     expected = _expected(call, document)
     document.setdefault("name", name)
+    beside = [one for one in call.query.beside.split(",") if one]
     if call.query.dry_run:
-        job, what, diff = await book.try_out(document, test=call.query.test)
+        await _at_revision(call, name, expected)
+        try:
+            job, what, diff = await book.try_out(document, test=call.query.test, beside=beside)
+        except InvalidJob as error:
+            if call.query.alert:
+                await book.leave_alert(name, author_of(call.who, call.query.author), error)
+            raise
         return JobPut(what, job, 0, diff)
-    author = _author(call.who, call.query.author)
-    kept, what = await book.put(name, document, expected, author, test=call.query.test)
+    author = author_of(call.who, call.query.author)
+    test = call.query.test
+    kept, what = await book.put(name, document, expected, author, test=test, beside=beside)
     return JobPut(what, kept.job, kept.revision)
+
+
+async def _at_revision(call: Call, name: str, expected: int | None) -> None:
+    """A dry run says no where the put itself would: raises Conflict."""
+    if expected is None:
+        return
+    try:
+        kept = await call.services.store.jobs.get(name)
+    except UnknownJob:
+        found = 0
+    else:
+        if kept.deleted:
+            return
+        found = kept.revision
+    if expected != found:
+        raise Conflict(f"job {name} is at revision {found}, not at {expected}")
 
 
 async def delete_job(call: Call) -> KeptJob:
     """Strike a job out. Its history stays, and runs that are under way go on."""
-    author = _author(call.who, call.query.author)
+    author = author_of(call.who, call.query.author)
     return await call.services.jobs.book.strike(job_name(call), _expected(call), author)
 
 
@@ -229,7 +264,9 @@ async def run_job(call: Call) -> Started:
     name = job_name(call)
     part = part_of(name, call.query.generator) if call.query.generator else name
     wait = call.services.settings.center.allocate_wait
-    run = await call.services.jobs.starts.start_run(part, f"key {key}" if key else "", wait)
+    arguments = read_arguments(call.query.arguments)
+    starts = call.services.jobs.starts
+    run = await starts.start_run(part, f"key {key}" if key else "", wait, arguments)
     call.services.jobs.keeper.poke(run)
     return Started(run, name)
 
@@ -273,17 +310,21 @@ async def _restart(call: Call, name: str, _verb: str) -> Moved:
     return Moved([without_secrets(run) for run in stopped], started)
 
 
-def _row(method: str, path: str, role: Role, handler: Any, summary: str, **more: Any) -> Endpoint:
+def job_row(
+    method: str, path: str, role: Role, handler: Any, summary: str, **more: Any
+) -> Endpoint:
     more = {"tag": "jobs", "parameters": JOB_NAMES, "errors": (InvalidInput, UnknownJob), **more}
     return Endpoint(method, f"/api/v1/jobs{path}", role, handler, summary, **more)
 
 
-_CHANGES = (InvalidInput, UnknownJob, Conflict)
+CHANGES = (InvalidInput, UnknownJob, Conflict)
 
 ENDPOINTS = (
-    _row("GET", "", Role.VIEWER, list_jobs, "List jobs", gives=JobList, asks=Which, errors=()),
-    _row("GET", "/{job}", Role.VIEWER, show_job, "Show a job and its newest runs", gives=JobView),
-    _row(
+    job_row("GET", "", Role.VIEWER, list_jobs, "List jobs", gives=JobList, asks=Which, errors=()),
+    job_row(
+        "GET", "/{job}", Role.VIEWER, show_job, "Show a job and its newest runs", gives=JobView
+    ),
+    job_row(
         "PUT",
         "/{job}",
         Role.OPERATOR,
@@ -292,12 +333,12 @@ ENDPOINTS = (
         takes=dict[str, Any],
         gives=JobPut,
         asks=Putting,
-        errors=(InvalidJob, *_CHANGES),
+        errors=(InvalidJob, *CHANGES),
         notes="The document of docs/reference/jobs.md as JSON. Every fault is told at once, one "
         "per line of the detail. With `If-Match`, or a field `revision`, a job that has changed "
         "meanwhile is left alone (409); revision 0 means that there must be none.",
     ),
-    _row(
+    job_row(
         "DELETE",
         "/{job}",
         Role.OPERATOR,
@@ -305,10 +346,10 @@ ENDPOINTS = (
         "Delete a job",
         gives=KeptJob,
         asks=Putting,
-        errors=_CHANGES,
+        errors=CHANGES,
         notes="Its history stays; putting it again brings it back.",
     ),
-    _row(
+    job_row(
         "GET",
         "/{job}/revisions",
         Role.VIEWER,
@@ -317,7 +358,7 @@ ENDPOINTS = (
         gives=Revisions,
         asks=Newest,
     ),
-    _row(
+    job_row(
         "GET",
         "/{job}/diff",
         Role.OPERATOR,
@@ -326,7 +367,7 @@ ENDPOINTS = (
         gives=Diff,
         asks=Between,
     ),
-    _row(
+    job_row(
         "POST",
         "/{job}/run",
         Role.OPERATOR,
@@ -334,11 +375,11 @@ ENDPOINTS = (
         "Start a run of a job",
         gives=Started,
         asks=Starting,
-        errors=_CHANGES,
+        errors=CHANGES,
         notes="For external schedulers: calls with the same `Idempotency-Key` are one run, "
         "whenever and at whichever center they are made.",
     ),
-    _row(
+    job_row(
         "POST",
         "/{job}/{verb}",
         Role.OPERATOR,
@@ -346,7 +387,7 @@ ENDPOINTS = (
         "Pause, resume, stop or restart the runs of a job",
         gives=Moved,
         asks=Waiting,
-        errors=_CHANGES,
+        errors=CHANGES,
         parameters={**JOB_NAMES, "verb": {"enum": list(VERBS)}},
     ),
 )

@@ -107,6 +107,20 @@ class SqlJobRuns:
         change = change.values(settings=msgspec.msgpack.encode(settings))
         return await self._database.write(lambda tx: bool(tx.execute(change).rowcount))
 
+    async def revise(self, run_id: str, revision: int, settings: RunSettings) -> bool:
+        row = sa.update(job_runs).where(job_runs.c.run == run_id).values(revision=revision)
+        change = sa.update(runs).where(runs.c.id == run_id)
+        change = change.values(settings=msgspec.msgpack.encode(settings))
+
+        def work(tx: Tx) -> bool:
+            known = tx.execute(sa.select(job_runs.c.run).where(job_runs.c.run == run_id)).first()
+            if known is not None:
+                tx.execute(row)
+                tx.execute(change)
+            return known is not None
+
+        return await self._database.write(work)
+
     async def release(self, holder: str, lease: RunLease | None = None) -> None:
         mine = sa.and_(job_runs.c.holder == holder, job_runs.c.open == 1)
         change = sa.update(job_runs).where(mine if lease is None else holds(lease))

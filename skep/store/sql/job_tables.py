@@ -50,6 +50,7 @@ job_runs = sa.Table(
     sa.Column("outcome", LongText, nullable=False),
     sa.Column("log", LongText, nullable=False),
     sa.Column("lease", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("arguments", name_of(4000), nullable=False, server_default=""),
     sa.UniqueConstraint("job", "fire_key", name="job_runs_once"),
     sa.Index("job_runs_of_job", "job", "at"),
     sa.Index("job_runs_open", "open", "held_until"),

@@ -18,7 +18,7 @@ from skep.store.sql.database import Database
 from skep.store.sql.tables import metadata
 
 #: The newest script in `migrations/versions`; a test compares.
-HEAD = "0019"
+HEAD = "0020"
 SCRIPTS = Path(__file__).parent / "migrations"
 
 _version = sa.table("alembic_version", sa.column("version_num"))

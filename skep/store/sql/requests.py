@@ -51,6 +51,8 @@ _COLUMNS = (
     "expires_at",
     "created_at",
 )
+#: Rows of a batch that are looked up first, and rows of one lookup.
+PROBES, LOOKUP = 8, 500
 _settings = msgspec.msgpack.Decoder(RunSettings)
 
 
@@ -61,9 +63,13 @@ class SqlRequests:
         self._database = database
 
     async def accept(self, run_id: str, rows: Sequence[RequestRow], now: float) -> Accepted:
-        return await self._database.write(
-            lambda tx: accept_rows(tx, hold_run(tx, run_id), rows, now)
-        )
+        def work(tx: Tx) -> Accepted:
+            run = hold_run(tx, run_id)
+            new = _without_known(tx, run.no, rows)
+            accepted = accept_rows(tx, run, new, now)
+            return Accepted(accepted.new, len(rows) - accepted.new)
+
+        return await self._database.write(work)
 
     async def backlog(self, *, failed_only: bool = False) -> list[Backlog]:
         return await self._database.read(lambda c: read_backlog(c, failed_only=failed_only))
@@ -157,6 +163,27 @@ def accept_rows(tx: Tx, run: HeldRun, rows: Sequence[RequestRow], now: float) ->
     tx.tally(run.no, ACCEPTED, new)
     tx.tally(run.no, RequestState.WAITING, new)
     return Accepted(new, len(rows) - new)
+
+
+def _without_known(tx: Tx, run: int, rows: Sequence[RequestRow]) -> Sequence[RequestRow]:
+    """Rows that are sent again would use up ids although nothing is kept. A few of them are
+    looked up; only when one of these is known, all are."""
+    step = max(1, len(rows) // PROBES)
+    if not _known(tx, run, rows[::step]):
+        return rows
+    known = _known(tx, run, rows)
+    return [row for row in rows if row.fingerprint not in known]
+
+
+def _known(tx: Tx, run: int, rows: Sequence[RequestRow]) -> set[bytes]:
+    of_run = sa.select(requests.c.fingerprint).where(requests.c.run == run)
+    found: set[bytes] = set()
+    for start in range(0, len(rows), LOOKUP):
+        some = [row.fingerprint for row in rows[start : start + LOOKUP]]
+        found |= {
+            bytes(row[0]) for row in tx.execute(of_run.where(requests.c.fingerprint.in_(some)))
+        }
+    return found
 
 
 def _insert(tx: Tx, run: HeldRun, rows: Sequence[RequestRow], now: float) -> int:
