@@ -14,12 +14,12 @@ from skep.archive.frames import (
     Cut,
     Exchange,
     FrameMaker,
-    Headers,
     Record,
     read_records,
     split_request,
     split_response,
 )
+from skep.archive.long_heads import Headers
 from skep.archive.walk import content_size, frame_end
 from skep.errors import Malformed, TooLarge
 from skep.testing.clock import ManualClock
