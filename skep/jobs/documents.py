@@ -5,7 +5,7 @@ Used by the command line, which reads files, and by centers, which show differen
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from difflib import unified_diff
 from typing import Any
 
@@ -17,6 +17,13 @@ from skep.model.job import Job
 
 #: Characters of one file; a document that needs more belongs into several.
 FILE_LIMIT = 16 * 2**20
+#: Values that aliases and merge keys may add to those that are written in a file.
+REPEATED_LIMIT = 100_000
+#: Characters of one number. Everything that fits into 64 bits is shorter.
+NUMBER_LIMIT = 100
+_INTEGERS = range(-(2**63), 2**64)
+#: What the constructors of PyYAML raise for a value that does not fit its tag.
+_UNFIT = (ValueError, TypeError, LookupError, AttributeError, OverflowError)
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # no types for yaml
@@ -35,6 +42,62 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # no types for yaml
                 key.tag = "tag:yaml.org,2002:str"
         made: dict[Hashable, Any] = super().construct_mapping(node, deep=deep)
         return made
+
+    def get_node(self) -> Any:
+        return _bounded(super().get_node())
+
+    def construct_yaml_int(self, node: Any) -> int:
+        _check_length(node)
+        made = int(super().construct_yaml_int(node))
+        if made not in _INTEGERS:
+            raise _refused(node, "the integer does not fit into 64 bits; put it in quotes")
+        return made
+
+    def construct_yaml_float(self, node: Any) -> float:
+        _check_length(node)
+        return float(super().construct_yaml_float(node))
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
+_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
+
+
+def _refused(node: Any, why: str) -> yaml.constructor.ConstructorError:
+    return yaml.constructor.ConstructorError(None, None, why, node.start_mark)
+
+
+def _check_length(node: Any) -> None:
+    if isinstance(node.value, str) and len(node.value) > NUMBER_LIMIT:
+        raise _refused(node, f"a number of {len(node.value)} characters; put it in quotes")
+
+
+def _bounded(root: Any) -> Any:
+    """The node itself; raises a YAML error when aliases and merge keys repeat too much of it."""
+    sizes: dict[int, int] = {}
+    if root is not None and _expanded(root, sizes) - len(sizes) > REPEATED_LIMIT:
+        why = f"aliases and merge keys repeat more than {REPEATED_LIMIT} values; write fewer"
+        raise _refused(root, why)
+    return root
+
+
+def _expanded(node: Any, sizes: dict[int, int]) -> int:
+    """How many nodes there are with every alias written out."""
+    if id(node) in sizes:
+        if not sizes[id(node)]:
+            raise _refused(node, "an alias inside the value that it repeats")
+        return sizes[id(node)]
+    sizes[id(node)] = 0
+    size = 1 + sum(_expanded(part, sizes) for part in _parts(node))
+    sizes[id(node)] = size
+    return size
+
+
+def _parts(node: Any) -> Iterator[Any]:
+    if isinstance(node, yaml.MappingNode):
+        for pair in node.value:
+            yield from pair
+    elif isinstance(node, yaml.SequenceNode):
+        yield from node.value
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -65,10 +128,14 @@ def read_documents(text: str, name: str) -> list[Any]:
     try:
         # JSON is YAML but for tabs, so a file that is plainly JSON is read as that.
         found = [msgspec.json.decode(text)] if name.endswith(".json") else _yaml(text)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
         raise InvalidInput(f"{name}: not JSON: {error}") from error
-    except (yaml.YAMLError, RecursionError) as error:
+    except RecursionError as error:
+        raise InvalidInput(f"{name}: not YAML: lists and mappings too deep") from error
+    except yaml.YAMLError as error:
         raise InvalidInput(f"{name}: not YAML: {_words(error)}") from error
+    except _UNFIT as error:
+        raise InvalidInput(f"{name}: not YAML: a value does not fit its tag: {error}") from error
     flat: list[Any] = []
     for document in found:
         flat += document if isinstance(document, list) else [document]

@@ -227,6 +227,52 @@ def test_what_is_no_document_is_told_with_its_line(text: str, words: str) -> Non
         read_documents(text, "x.yaml")
 
 
+def laughs(levels: int, merge: bool) -> str:
+    """Each level names the one before it nine times."""
+    lines = ["l0: &l0 {a: 1}"]
+    for level in range(1, levels):
+        names = ", ".join([f"*l{level - 1}"] * 9)
+        value = f"{{<<: [{names}]}}" if merge else f"[{names}]"
+        lines.append(f"l{level}: &l{level} {value}")
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (laughs(10, merge=True), "aliases and merge keys repeat more than"),
+        (laughs(10, merge=False), "aliases and merge keys repeat more than"),
+        ("a: &a [*a]", "line 1: an alias inside the value"),
+        (f"a: 1\nb: {'1' * 200_000}", "line 2: a number of 200000 characters"),
+        (f"a: {'1:' * 100_000}1", "a number of 200001 characters"),
+        (f"a: {'1:' * 100_000}1.5", "a number of 200003 characters"),
+        (f"a: {2**70}", "line 1: the integer does not fit into 64 bits"),
+        ("a: !!int x", "does not fit its tag"),
+        ("a: !!bool x", "does not fit its tag"),
+        ("? [a]\n: b", "not YAML"),
+        ("[" * 5000, "too deep"),
+    ],
+    ids=range(11),
+)
+def test_yaml_that_is_made_to_hang_is_refused(text: str, why: str) -> None:
+    """S13: aliases that multiply and numbers without an end are told in a sentence."""
+    with pytest.raises(InvalidInput, match=why):
+        read_documents(text, "x.yaml")
+
+
+def test_json_with_an_endless_number_is_refused() -> None:
+    """S13."""
+    with pytest.raises(InvalidInput, match="not JSON"):
+        read_documents(f'{{"a": {"1" * 200_000}}}', "x.json")
+
+
+def test_aliases_and_merge_keys_within_the_bound_are_read() -> None:
+    text = "base: &base {a: 1, b: 2}\nmore: {<<: *base, b: 3}\nlist: [*base, *base]\nn: -9"
+    (document,) = read_documents(text, "x.yaml")
+    same = {"a": 1, "b": 2}
+    assert document == {"base": same, "more": {"a": 1, "b": 3}, "list": [same, same], "n": -9}
+
+
 def test_the_difference_of_two_jobs() -> None:
     before, after = good(note="old"), good(note="new")
     told = difference(before, after, ("revision 1", "revision 2"))
