@@ -36,6 +36,18 @@ async def _call(reach: Reach, method: str, path: str, body: Any = None) -> dict[
         return answer
 
 
+async def _all(reach: Reach) -> list[dict[str, Any]]:
+    """Page after page."""
+    lines: list[dict[str, Any]] = []
+    after = ""
+    async with reach.client() as client:
+        while True:
+            page = await client.call("GET", f"/api/v1/tokens?after={after}", None, dict)
+            lines += page["items"]
+            if not (after := page.get("next") or ""):
+                return lines
+
+
 @command.command("add")
 @click.option("--role", type=click.Choice(["viewer", "operator", "admin"]), required=True,
               help="What its owner may do.")  # fmt: skip
@@ -57,8 +69,8 @@ def add(reach: Reach, role: str, name: str, expires: float | None, as_json: bool
 @reaches_center
 def ls(reach: Reach, everything: bool, as_json: bool) -> None:
     """List tokens, without those of runs."""
-    answer = asyncio.run(_call(reach, "GET", "/api/v1/tokens"))
-    items = [line for line in answer["items"] if everything or line["state"] == "live"]
+    lines = asyncio.run(_all(reach))
+    items = [line for line in lines if everything or line["state"] == "live"]
     show_json({"items": items}) if as_json else show(tokens_table(items, SystemClock().now()))
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from skep.downloaders.schemes import BUILT_IN, known_kinds, known_schemes
 from skep.errors import InvalidInput, InvalidJob, SkepError
 from skep.jobs.app_check import app_faults
 from skep.jobs.app_secrets import AppSecrets
@@ -41,9 +42,9 @@ from skep.model.schedule import Schedule, cron_fields, flaws_in
 from skep.streams.host_rules import UNCONNECTED, JobLimits
 from skep.streams.registry import open_sink
 
-#: Kinds of downloader that a document may name before a center says which it has.
-KINDS = ("http", "curl", "python", "shell", "git")
-SCHEMES = ("http", "https", "git", "ssh", "ftp", "ftps", "enterprise")
+#: Kinds of downloader that every center has, and the schemes that they fetch.
+KINDS = BUILT_IN
+SCHEMES = ("http", "https")
 WITH_CODE = frozenset({"python", "shell"})
 #: What each kind of generator needs.
 NEEDS: Mapping[str, tuple[str, ...]] = {
@@ -215,8 +216,11 @@ class Checker:
 
 
 def linter() -> Checker:
-    """What can be said about a document without a center."""
-    return Checker(Validator(SCHEMES, Random(0), KINDS))  # noqa: S311 - nothing secret
+    """What can be said about a document without a center: with the kinds and schemes that are
+    installed here, as a center of this installation has them."""
+    kinds = known_kinds()
+    schemes = (*SCHEMES, *known_schemes())
+    return Checker(Validator(schemes, Random(0), kinds), kinds)  # noqa: S311 - nothing secret
 
 
 def _spelled_out(document: Any) -> Any:

@@ -111,8 +111,8 @@ class Tokens(Protocol):
         already, Forbidden when the token is for another agent. `dry` only looks.
         """
 
-    async def all(self, limit: int = 1000) -> list[TokenView]:
-        """Newest first, without those of runs."""
+    async def all(self, limit: int = 1000, after: str = "") -> list[TokenView]:
+        """Newest first, without those of runs. `after`: those behind the token of that id."""
 
     async def revoke(self, subject: str) -> int:
         """Tokens of that subject stop working, but for those of a run that has the same

@@ -48,6 +48,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a cookie in two lines": ({"settings": {"cookie": "a\nb"}}, "settings.headers"),
     "settings that are none": ({"settings": 3}, "settings"),
     "an unknown kind": ({"downloader": "cobol"}, "downloader.kind"),
+    "a kind that no center has (E11)": ({"downloader": "git"}, "downloader.kind"),
+    "a scheme that no center has (E11)": ({"requests": ["ftp://example.org/"]}, "requests[0]"),
     "python without code": ({"downloader": "python"}, "downloader.code"),
     "python that is none": (
         {"downloader": {"kind": "python", "code": "def run(:"}},

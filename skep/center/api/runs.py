@@ -94,7 +94,7 @@ async def list_runs(call: Call) -> Runs:
     """Newest first."""
     query: Newest = call.query
     found = await call.services.store.runs.recent(query.limit, query.before)
-    more = found[-1].created_at if len(found) == query.limit else None
+    more = found[-1].created_at if len(found) >= query.limit else None
     return Runs([without_secrets(run) for run in found], more)
 
 

@@ -67,10 +67,18 @@ class TokenLine(msgspec.Struct):
     state: str
 
 
+class TokenPage(msgspec.Struct):
+    """Which tokens to list: `limit` of them, behind the one with the id `after`."""
+
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 1000
+    after: Annotated[str, Meta(max_length=100)] = ""
+
+
 class Tokens(msgspec.Struct):
-    """Newest first, without those of runs."""
+    """Newest first, without those of runs; ask again with `after=next` for older ones."""
 
     items: list[TokenLine]
+    next: str | None = None
 
 
 async def issue_token(call: Call) -> IssuedToken:
@@ -104,8 +112,10 @@ async def issue_agent_token(call: Call) -> IssuedToken:
 async def list_tokens(call: Call) -> Tokens:
     """Everything that lets somebody in, or did."""
     now = call.services.clock.now()
-    views = await call.services.store.tokens.all()
-    return Tokens([TokenLine(view, view.state(now)) for view in views])
+    page: TokenPage = call.query
+    views = await call.services.store.tokens.all(page.limit, page.after)
+    more = views[-1].id if len(views) == page.limit else None
+    return Tokens([TokenLine(view, view.state(now)) for view in views], more)
 
 
 async def revoke_token(call: Call) -> TokenLine:
@@ -142,7 +152,15 @@ def _make(path: str, handler: object, summary: str, takes: type) -> Endpoint:
 
 ENDPOINTS = (
     Endpoint(
-        "GET", "/api/v1/tokens", Role.ADMIN, list_tokens, "List tokens", gives=Tokens, tag="tokens"
+        "GET",
+        "/api/v1/tokens",
+        Role.ADMIN,
+        list_tokens,
+        "List tokens",
+        gives=Tokens,
+        asks=TokenPage,
+        errors=(NotFound,),
+        tag="tokens",
     ),
     _make("/api/v1/tokens", issue_token, "Make a token for a person or a program", NewToken),
     Endpoint(

@@ -56,10 +56,17 @@ class SqlRuns:
         return await self._database.read(lambda connection: _get(connection, run_id))
 
     async def recent(self, limit: int, before: float | None = None) -> list[Run]:
-        query = sa.select(runs).order_by(runs.c.no.desc()).limit(limit)
+        query = sa.select(runs).order_by(runs.c.created_at.desc(), runs.c.no.desc())
         if before is not None:
             query = query.where(runs.c.created_at < before)
-        return await self._database.read(lambda c: [run_in(row) for row in c.execute(query)])
+
+        def work(connection: sa.Connection) -> list[Run]:
+            rows = list(connection.execute(query.limit(limit)))
+            if len(rows) == limit:  # the cursor is a time: runs of one moment stay together
+                rows += _of_same_moment(connection, rows)
+            return [run_in(row) for row in rows]
+
+        return await self._database.read(work)
 
     async def settings_of(self, run_ids: Sequence[str]) -> dict[str, RunSettings]:
         query = sa.select(runs.c.id, runs.c.settings, runs.c.named)
@@ -97,6 +104,14 @@ class SqlRuns:
             return move_run(tx, run_id, to, reason, now)
 
         return await self._database.write(work)
+
+
+def _of_same_moment(connection: sa.Connection, rows: Sequence[Any]) -> list[Any]:
+    """Runs made at the same time as the last of these that are not among them."""
+    at = rows[-1].created_at
+    known = [row.no for row in rows if row.created_at == at]
+    query = sa.select(runs).where(runs.c.created_at == at, runs.c.no.not_in(known))
+    return list(connection.execute(query.order_by(runs.c.no.desc())))
 
 
 def move_run(tx: Tx, run_id: str, to: RunState, reason: str, now: float) -> Run:

@@ -75,10 +75,15 @@ class SqlTokens:
 
         return await self._database.write(work)
 
-    async def all(self, limit: int = 1000) -> list[TokenView]:
+    async def all(self, limit: int = 1000, after: str = "") -> list[TokenView]:
         query = sa.select(tokens).where(tokens.c.role != DRIVER)
         query = query.order_by(tokens.c.created_at.desc(), tokens.c.digest).limit(limit)
-        return await self._database.read(lambda c: [_view(row) for row in c.execute(query)])
+
+        def work(connection: sa.Connection) -> list[TokenView]:
+            rest = query.where(_later_in_list(connection, after)) if after else query
+            return [_view(row) for row in connection.execute(rest)]
+
+        return await self._database.read(work)
 
     async def revoke(self, subject: str) -> int:
         named = sa.and_(tokens.c.subject == subject, tokens.c.role != DRIVER)
@@ -107,6 +112,17 @@ class SqlTokens:
         # A revoked token of the center's own folder is kept: forgotten, it would be let in again.
         gone = sa.delete(tokens).where(over, tokens.c.role.in_((JOIN, DRIVER)))
         return await self._database.write(lambda tx: int(tx.execute(gone).rowcount))
+
+
+def _later_in_list(connection: sa.Connection, token: str) -> sa.ColumnElement[bool]:
+    """Behind this token, newest first; raises NotFound."""
+    first, last = _range(token)
+    query = sa.select(tokens.c.created_at, tokens.c.digest)
+    row = connection.execute(query.where(tokens.c.digest.between(first, last))).first()
+    if row is None:
+        raise NotFound(f"there is no token {token[:40]!r}; list from the beginning")
+    same = sa.and_(tokens.c.created_at == row.created_at, tokens.c.digest > row.digest)
+    return sa.or_(tokens.c.created_at < row.created_at, same)
 
 
 def _by(digest: bytes) -> sa.Select[Any]:
