@@ -31,7 +31,7 @@ pytestmark = pytest.mark.needs("bwrap")
 
 LOADS = ("idle", "spider", "schedule", "application", "by_hand")
 #: Pages of a spider and of a run by hand, for each second of a fault: work for longer than that.
-PAGES, REQUESTS = 25, 40
+PAGES, REQUESTS = 25, 60
 LATENCY = 0.3
 SHORT = {
     "SKEP_JOBS_KEEP_EVERY": "0.2",
@@ -242,6 +242,11 @@ async def until(look: Callable[[], Awaitable[Any]]) -> Any:
     raise AssertionError(f"not within {PATIENCE:g} s; the last error: {error or 'none'}")
 
 
+def in_order(part: str, loads: set[str]) -> list[str]:
+    """What shall be struck is started last, so that it is still there."""
+    return sorted(loads, key=lambda load: (load == part, LOADS.index(load)))
+
+
 async def victim(work: Work, part: str, act: str, loads: set[str]) -> int:
     """Which center or agent: the one that has the most to lose."""
     if part in {"center", "spider"} and work.cluster.spiders():
@@ -273,10 +278,10 @@ async def try_part(
         work = Work(cluster, site, sink, folder, seconds)
         await work.prepare()
         for act, loads in chosen.items():
+            for load in in_order(part, loads):
+                await getattr(work, f"start_{load}")(act)
             if part == "spider" and "spider" not in loads:  # there must be one to strike
                 await work.start_spider(f"victim-{act}")
-            for load in filter(loads.__contains__, LOADS):
-                await getattr(work, f"start_{load}")(act)
             number = await victim(work, part, act, loads)
             began = time.monotonic()
             await cluster.strike(part, act, number, seconds)

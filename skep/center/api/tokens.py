@@ -70,7 +70,9 @@ class TokenLine(msgspec.Struct):
 class TokenPage(msgspec.Struct):
     """Which tokens to list: `limit` of them, behind the one with the id `after`."""
 
+    #: Number of tokens at most, newest first.
     limit: Annotated[int, Meta(ge=1, le=1000)] = 1000
+    #: Only tokens behind the one with this id; `next` of the answer before.
     after: Annotated[str, Meta(max_length=100)] = ""
 
 
@@ -78,6 +80,7 @@ class Tokens(msgspec.Struct):
     """Newest first, without those of runs; ask again with `after=next` for older ones."""
 
     items: list[TokenLine]
+    #: What to send as `after` for the next page; null on the last one.
     next: str | None = None
 
 
