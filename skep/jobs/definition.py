@@ -22,6 +22,7 @@ from skep.errors import InvalidInput, InvalidJob, SkepError
 from skep.jobs.app_check import app_faults
 from skep.jobs.app_secrets import AppSecrets
 from skep.jobs.code_check import check_generator, check_python, check_shell
+from skep.jobs.depth import DEPTH_LIMIT, too_deep
 from skep.jobs.folder import inside
 from skep.jobs.notices import flaws_of
 from skep.jobs.secrets import masked_faults
@@ -96,6 +97,8 @@ class Checker:
 
     def judge(self, document: Any) -> tuple[Job | None, list[Fault]]:
         """The job, or None and everything that is wrong."""
+        if deep := too_deep(document):
+            return None, [Fault(deep, f"is nested deeper than {DEPTH_LIMIT} levels")]
         faults: list[Fault] = [*masked_faults(document)]
         fields = fields_of(_spelled_out(document), Job, "", faults)
         self._downloader(fields.get("downloader"), faults)

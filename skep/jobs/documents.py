@@ -13,6 +13,7 @@ import msgspec
 import yaml
 
 from skep.errors import InvalidInput
+from skep.jobs.depth import too_deep
 from skep.model.job import Job
 
 #: Characters of one file; a document that needs more belongs into several.
@@ -153,8 +154,13 @@ def _words(error: BaseException) -> str:
 
 
 def write_document(job: Job | dict[str, Any]) -> str:
-    """A job as people edit it: YAML, its fields in the order of the reference page."""
+    """A job as people edit it: YAML, its fields in the order of the reference page.
+
+    Jobs stored before there was a bound on depth may be too deep for that: those are JSON.
+    """
     plain = msgspec.to_builtins(job)
+    if too_deep(plain):
+        return msgspec.json.format(msgspec.json.encode(plain), indent=1).decode()
     return str(yaml.dump(plain, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100))
 
 

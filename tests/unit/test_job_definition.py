@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 
 from skep.errors import InvalidInput, InvalidJob
@@ -281,6 +282,35 @@ def test_the_difference_of_two_jobs() -> None:
     assert told.startswith("--- revision 1\n+++ revision 2\n")
     assert "-note: old\n+note: new" in told
     assert difference(before, before, ("a", "b")) == ""
+
+
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for level in range(levels):
+        value = {"a": value} if level % 2 else [value]
+    return value
+
+
+def test_a_document_that_is_too_deep_is_refused_with_its_path() -> None:
+    """S13: 400 levels were stored, and the difference of two revisions could not be made."""
+    spider = {"path": "x.py", "arguments": {"deep": nested(400)}}
+    (path,) = faults(spider=spider)
+    assert path.startswith("spider.arguments.deep.a[0].a[0]")
+    assert path.endswith("...")
+    assert "64 levels" in faults(spider=spider)[path]
+    generator = {"kind": "python", "code": "def generate(**more): ...", "arguments": {}}
+    assert not faults(generators=[{**generator, "arguments": {"a": nested(50)}}])
+
+
+def test_the_difference_of_jobs_that_were_stored_too_deep() -> None:
+    """S13: stored before there was a bound; a stack of some depth is below the call."""
+    part = {"kind": "python", "code": "def generate(): ...", "arguments": {"a": nested(400)}}
+    before = job_of(msgspec.json.encode({**GOOD, "generators": [part]}))
+    after = msgspec.structs.replace(before, priority=2)
+    told = difference(before, after, ("revision 1", "revision 2")).splitlines()
+    assert [line.strip() for line in told if line.startswith("+ ")] == ['+ "priority": 2,']
+    assert "+ " in difference(good(), after, ("revision 1", "revision 2"))
+    assert bytes_of(hidden(after))
 
 
 def test_sinks_need_a_spider() -> None:
