@@ -20,6 +20,7 @@ from skep.cli.output import age, say, show, show_json
 from skep.cli.patience import patiently
 from skep.cli.progress import Progress
 from skep.cli.reach import Reach, run_path
+from skep.cli.reasons import say_failures
 from skep.jobs.documents import write_document
 from skep.model.app import APP_KIND, IMAGE_KIND
 from skep.model.ledger import Ledger
@@ -99,6 +100,8 @@ async def run_job(
             return Exit.OK
         say(f"run {started['run']}")
         view = await _ended(client, started["run"], waiting.seconds, SystemClock())
+        if view is not None:
+            await say_failures(client, started["run"], view["ledger"]["dead"])
     if view is None:
         say(f"the time to wait was over; {still_running(started['run'])}")
         show_json(started) if as_json else show(started["run"])

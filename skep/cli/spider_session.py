@@ -26,6 +26,7 @@ from skep.cli.outcome import NO_DEAD, AllowDead, exit_of
 from skep.cli.outlets import Outlets, clear_files, filled_files
 from skep.cli.output import say
 from skep.cli.reach import Reach, run_path
+from skep.cli.reasons import note_waits, say_failures
 from skep.cli.run_summary import Summary, tell
 from skep.cli.spider_progress import AboveBar, SpiderProgress, printing_above
 from skep.errors import Conflict, NotFound, SkepError, UnknownRun
@@ -148,19 +149,25 @@ class Session:
             raise Restart(name)
         ledger = await self._ledger(name)
         tell(summary, ledger, as_json=self._plan.as_json)
+        await say_failures(self._client, name, ledger.dead if ledger else 0)
         return self._exit_code(name, ending, outlets, ledger)
 
     async def _crawl(self, name: str) -> Ending:
         options = self._plan.spider.options
         queue = HttpQueue(self._client, name, self._clock, self._rng, options.center_tries)
         engine = SpiderEngine(self._plan.spider, queue, self._clock)
-        drawing = asyncio.create_task(self._draw(engine.stats))
+        note = self._progress.note
+        beside = (
+            asyncio.create_task(self._draw(engine.stats)),
+            asyncio.create_task(note_waits(self._client, name, engine.stats, note, self._clock)),
+        )
         try:
             async with watchdog(engine.longest_silence, self._clock):
                 with self._pausing(engine, name):
                     return await engine.run()
         finally:
-            drawing.cancel()
+            for task in beside:
+                task.cancel()
 
     async def _draw(self, stats: Stats) -> None:
         while True:

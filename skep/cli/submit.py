@@ -185,6 +185,7 @@ async def _wait(
     client: CenterClient, sent: Sent, waiting: Waiting, progress: Progress, as_json: bool
 ) -> int:
     from skep.cli.following import WaitedLongEnough, follow, still_running
+    from skep.cli.reasons import say_failures
     from skep.runtime.clock import SystemClock
 
     try:
@@ -197,6 +198,7 @@ async def _wait(
         await client.call("POST", run_path(sent.run, "finish"), None, dict, seconds=60.0)
         say(f"run {sent.run} is finished")
     _show(sent, ledger, as_json)
+    await say_failures(client, sent.run, ledger.dead)
     return exit_of(ledger, waiting.allow)
 
 
