@@ -1,19 +1,17 @@
 """Looks at user code without running any of it. Runs on centers, before a run is stored.
 
 Python is parsed to a tree and no further: the compiler would already compute constants.
-Shell scripts are read by `sh -n`, which executes nothing. May block for some milliseconds.
+Shell scripts are read by `sh -n`, which executes nothing. May block for some seconds.
 """
 
 from __future__ import annotations
 
-import ast
 import shutil
 import subprocess
-import warnings
-from collections.abc import Iterator
 
 from skep.downloaders.curl_options import BadOption, parse
 from skep.errors import InvalidInput
+from skep.jobs.code_parse import parse_python
 from skep.model.code import Code
 from skep.model.run import RunSettings
 
@@ -63,34 +61,13 @@ def check_generator(source: str) -> None:
 
 def check_python(source: str, function: str = "run", shown: str = "run(uri, ...)") -> None:
     """A module that can be parsed and has a `run`."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(source)
-    except SyntaxError as error:
-        raise InvalidInput(f"the Python code, line {error.lineno}: {error.msg}") from error
-    except (ValueError, RecursionError, MemoryError, OverflowError) as error:
-        raise InvalidInput(f"the Python code cannot be parsed: {error}") from error
-    if function not in set(_names(tree)):
+    found = parse_python(source)
+    if "line" in found:
+        raise InvalidInput(f"the Python code, line {found['line']}: {found['why']}")
+    if "why" in found:
+        raise InvalidInput(f"the Python code {found['why']}")
+    if function not in found["names"]:
         raise InvalidInput(f"the Python code has no function `{shown}`")
-
-
-def _names(tree: ast.Module) -> Iterator[str]:
-    """What the module binds at its top, also inside `if` and `try`."""
-    ahead: list[ast.stmt] = list(tree.body)
-    while ahead:
-        node = ahead.pop()
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield node.name
-            continue
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            yield from (alias.asname or alias.name for alias in node.names)
-        targets = [*getattr(node, "targets", ()), getattr(node, "target", None)]
-        yield from (target.id for target in targets if isinstance(target, ast.Name))
-        for part in ("body", "orelse", "finalbody"):
-            ahead += getattr(node, part, ())
-        for handler in getattr(node, "handlers", ()):
-            ahead += handler.body
 
 
 def check_shell(source: str) -> None:

@@ -6,9 +6,7 @@ Nothing of a document is ever executed here: Python is parsed, shell is read by 
 
 from __future__ import annotations
 
-import ast
 import re
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,6 +20,7 @@ from skep.errors import InvalidInput, InvalidJob, SkepError
 from skep.jobs.app_check import app_faults
 from skep.jobs.app_secrets import AppSecrets
 from skep.jobs.code_check import check_generator, check_python, check_shell
+from skep.jobs.code_parse import parse_python
 from skep.jobs.depth import DEPTH_LIMIT, too_deep
 from skep.jobs.folder import inside
 from skep.jobs.notices import flaws_of
@@ -307,12 +306,8 @@ def _sink(part: SinkPart, path: str, limits: JobLimits, faults: list[Fault]) -> 
 
 
 def _parse(code: str) -> None:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            ast.parse(code)
-    except SyntaxError as error:
-        where = f"line {error.lineno or 0}"
-        raise InvalidInput(f"{where}: {error.msg}: {(error.text or '').strip()[:100]}") from error
-    except (RecursionError, MemoryError) as error:
-        raise InvalidInput(f"cannot be parsed: {error}") from error
+    found = parse_python(code)
+    if "line" in found:
+        raise InvalidInput(f"line {found['line']}: {found['why']}: {found['text']}")
+    if "why" in found:
+        raise InvalidInput(found["why"])

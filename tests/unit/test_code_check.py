@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 
 import msgspec
 import pytest
 
 from skep.errors import InvalidInput
+from skep.jobs import code_parse
 from skep.jobs.code_check import check_code
 from skep.model.code import SOURCE_LIMIT, Code
 from skep.model.run import RunSettings
@@ -87,3 +93,55 @@ def test_the_size_of_code_is_bounded() -> None:
     data = msgspec.json.encode({"source": "x" * (SOURCE_LIMIT + 1)})
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(data, type=Code)
+
+
+@contextmanager
+def longest_stall() -> Iterator[list[float]]:
+    """The longest time in which another thread did not get to run."""
+    stalls, over = [0.0], Event()
+
+    def watch() -> None:
+        last = time.monotonic()
+        while not over.wait(0.005):
+            stalls.append(time.monotonic() - last)
+            last = time.monotonic()
+
+    thread = Thread(target=watch)
+    thread.start()
+    try:
+        yield stalls
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_code_that_is_slow_to_parse_does_not_stop_other_threads() -> None:
+    """S13: 127 KB of nested calls held the lock of the interpreter for seconds."""
+    nested = "f(" * 90 + "1" + ")" * 90 + "\n"
+    source = "def run(uri): ...\n" + nested * (127 * 1024 // len(nested))
+    assert len(source) > 120_000
+    alone = time.monotonic()
+    ast.parse(source)
+    alone = time.monotonic() - alone
+    with longest_stall() as stalls:
+        check("python", source)
+    assert max(stalls) < alone / 2
+
+
+def test_long_code_is_told_as_short_code_is() -> None:
+    """S13: what a child process parses has the same lines and the same names."""
+    filler = "# é and more\n" * 1000
+    check("python", filler + "async def run(uri): ...")
+    with pytest.raises(InvalidInput, match="line 1001: '\\(' was never closed"):
+        check("python", filler + "def run(uri:\n  pass")
+    with pytest.raises(InvalidInput, match="no function"):
+        check("python", filler + "def other(uri): ...")
+    with pytest.raises(InvalidInput, match="cannot be parsed"):
+        check("python", filler + "x = " + "-" * 60_000 + "1\ndef run(uri): ...")
+
+
+def test_code_that_takes_too_long_to_parse_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S13."""
+    monkeypatch.setattr(code_parse, "PARSE_SECONDS", 0.001)
+    with pytest.raises(InvalidInput, match="make it smaller"):
+        check("python", "def run(uri): ...\n" + "x = 1\n" * 10_000)
