@@ -269,6 +269,15 @@ class AgentSettings(_Room, frozen=True):
     code_network: Annotated[
         bool, Meta(description="Let code that asks for it reach the network, by the egress rules.")
     ] = True
+    code_memory: Annotated[
+        int, Meta(ge=32 * 2**20, description="Most bytes of memory of one process of user code.")
+    ] = 4 * 2**30
+    code_scratch: Annotated[
+        int, Meta(ge=2**20, description="Most bytes of the scratch folder of user code.")
+    ] = 2**30
+    code_processes: Annotated[
+        int, Meta(ge=1, description="Most processes and threads of user code in one box.")
+    ] = 256
     containers: Annotated[
         bool,
         Meta(description="Run images of applications; whoever may start one is as good as root."),

@@ -14,6 +14,7 @@ from random import Random
 from skep.archive.ports import Archive
 from skep.center.auth import Auth, DriverPasses
 from skep.center.placement_rooms import PlacementRooms
+from skep.downloaders.code.ceiling import Ceiling
 from skep.downloaders.egress import EgressPolicy
 from skep.jobs.app_git import GitPacker
 from skep.jobs.app_keeper import AppKeeper, Tell
@@ -74,7 +75,8 @@ def build_jobs(
     data, folder = Path(settings.data).absolute(), Path(settings.jobs.folder or ".").absolute()
     jobs = settings.jobs
     egress = EgressPolicy.of(settings.egress, centers=[settings.center.port])
-    boxes = Boxes(egress, clock, jobs.generator_processes, jobs.code)
+    ceiling = Ceiling.of(settings.agent)
+    boxes = Boxes(egress, clock, jobs.generator_processes, jobs.code, ceiling)
     limits = job_limits(settings)
     sources = Sources(boxes, folder, os.environ, limits, clock)
     restart = Backoff(first=jobs.restart_first, cap=jobs.restart_cap)

@@ -21,6 +21,7 @@ from skep.cli.job_calls import job_path
 from skep.cli.job_files import read_files
 from skep.cli.output import say, show, show_json
 from skep.cli.reach import Reach
+from skep.downloaders.code.ceiling import Ceiling
 from skep.downloaders.egress import EgressPolicy
 from skep.embed import with_loopback
 from skep.errors import InvalidInput, InvalidJob
@@ -59,7 +60,7 @@ async def test_generators(
         raise InvalidInput(f"{source} has no generator{f' {name!r}' if name else ''}")
     settings, clock = with_loopback(reach.settings()), SystemClock()
     egress = EgressPolicy.of(settings.egress)
-    boxes = Boxes(egress, clock, 1, settings.jobs.code)
+    boxes = Boxes(egress, clock, 1, settings.jobs.code, Ceiling.of(settings.agent))
     validator = Validator(SCHEMES, Random(0), KINDS)  # noqa: S311 - nothing secret
     limits = job_limits(settings)
     trials = Trials(Sources(boxes, folder, os.environ, limits, clock), validator, clock)

@@ -12,10 +12,11 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from skep.downloaders.code.birth import Child, NotStarted, give_birth
+from skep.downloaders.code.ceiling import Ceiling
 from skep.downloaders.code.door import Door
 from skep.downloaders.code.inside.generate import ITEM_BYTES, PREFIX
 from skep.downloaders.code.inside.talk import Load
@@ -26,6 +27,7 @@ from skep.downloaders.egress import EgressPolicy
 from skep.jobs.generating import TIME_LIMIT, Batches, GeneratorCrashed, GeneratorFailed
 from skep.model.code import Code, CodeLimits
 from skep.runtime.clock import Clock
+from skep.settings import AgentSettings
 
 log = logging.getLogger("skep.jobs")
 
@@ -34,6 +36,7 @@ PIECE = 256 * 1024
 FRAME_LIMIT = 2 * ITEM_BYTES
 #: Characters of what the code wrote that are told with its end.
 SAID = 500
+DEFAULT_CEILING = Ceiling.of(AgentSettings())
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +58,18 @@ class Boxes:
     """Starts children, so many at a time. `code` is the operator's word on user code: `boxed`,
     `always` or `never`, as for agents."""
 
-    def __init__(self, egress: EgressPolicy, clock: Clock, most: int, code: str = "boxed") -> None:
+    def __init__(
+        self,
+        egress: EgressPolicy,
+        clock: Clock,
+        most: int,
+        code: str = "boxed",
+        ceiling: Ceiling = DEFAULT_CEILING,
+    ) -> None:
         self._egress = egress
         self._clock = clock
         self._code = code
+        self._ceiling = ceiling
         self._room = asyncio.Semaphore(most)
         self._isolation: Isolation | None = None
         #: Processes that run now, for whoever wants to look.
@@ -66,6 +77,7 @@ class Boxes:
 
     async def run(self, order: Order) -> Batches:
         """What the child yields. Raises GeneratorFailed and GeneratorCrashed."""
+        order = replace(order, limits=self._ceiling.applied(order.limits))
         async with self._room, self._born(order) as (child, isolation):
             deadline = self._clock.monotonic() + order.seconds
             await asyncio.get_running_loop().sock_sendall(

@@ -30,6 +30,11 @@ from skep.testing.needs import needs
 pytestmark = pytest.mark.fault(63)
 
 SMALL = CodeLimits(memory=256 * 2**20, scratch=8 * 2**20, processes=16)
+CEILINGS: dict[str, Any] = {
+    "code_memory": 300 * 2**20,
+    "code_scratch": 16 * 2**20,
+    "code_processes": 64,
+}
 PEACE = "http://a.example/peace"
 ATTACK = "http://a.example/attack"
 SECRET = "canary-5f1d"
@@ -58,7 +63,7 @@ async def opened(
         monkeypatch.setattr("shutil.which", lambda _name: None)
     else:
         needs("bwrap")
-    agent = AgentSettings(code="always", code_workers=1)
+    agent = AgentSettings(code="always", code_workers=1, **CEILINGS)
     offered = kinds(SystemClock(), Random(), EgressSettings(), agent=agent)
     made: list[CodeDownloader] = []
 
@@ -139,6 +144,22 @@ printf fine
     assert attack.result().outcome.failure in {"", Failure.CODE, Failure.TIMEOUT}
     assert most < 40, "the kernel held it to 16 processes"
     await survives(downloader)
+
+
+async def test_code_gets_no_more_than_the_ceilings_of_the_agent(opened: Open) -> None:
+    """S12: code that asked for 1 TiB of memory and 64 GiB of scratch space got them."""
+    source = """
+import resource
+def run(uri):
+    kinds = (resource.RLIMIT_AS, resource.RLIMIT_FSIZE, resource.RLIMIT_NPROC)
+    return " ".join(str(resource.getrlimit(kind)[1]) for kind in kinds)
+"""
+    greedy = CodeLimits(memory=2**40, scratch=2**36, processes=4096)
+    told = await fetch(opened("python", source, limits=greedy), PEACE)
+    memory, scratch, processes = map(int, body_of(told).split())
+    assert memory == CEILINGS["code_memory"]
+    assert scratch == CEILINGS["code_scratch"]
+    assert processes <= CEILINGS["code_processes"] + 1
 
 
 async def test_a_memory_hog(opened: Open) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from random import Random
 
 from skep.archive.frames import FrameMaker
+from skep.downloaders.code.ceiling import Ceiling
 from skep.downloaders.code.isolation import Isolation
 from skep.downloaders.code.pool import CodeDownloader, PoolOptions
 from skep.downloaders.egress import EgressPolicy
@@ -49,6 +50,7 @@ class CodeKind:
             isolation=self._isolation,
             workers=self._settings.code_workers,
             network=self._settings.code_network,
+            ceiling=Ceiling.of(self._settings),
             keep=FrameMaker(self._clock, rng).exchange_frames,
         )
         return CodeDownloader(settings, settings.code, options)

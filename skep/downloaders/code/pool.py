@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from skep.downloaders.code.birth import Child, give_birth
+from skep.downloaders.code.ceiling import Ceiling
 from skep.downloaders.code.door import Door
 from skep.downloaders.code.inside.talk import Load
 from skep.downloaders.code.isolation import Isolation
@@ -53,6 +54,8 @@ class PoolOptions:
     workers: int
     #: Code that asks for the network gets it.
     network: bool
+    #: The most that code gets of what it asks for.
+    ceiling: Ceiling
     keep: Keep
 
 
@@ -60,7 +63,8 @@ class CodeDownloader:
     """Runs one version of one code for one run."""
 
     def __init__(self, settings: RunSettings, code: Code, options: PoolOptions) -> None:
-        limits = code.limits
+        limits = options.ceiling.applied(code.limits)
+        self._limits = limits
         self._settings = settings
         self._code = code
         self._options = options
@@ -182,7 +186,7 @@ class CodeDownloader:
         self._feed_soon()
 
     async def _start_worker(self) -> None:
-        options, limits = self._options, self._code.limits
+        options, limits = self._options, self._limits
         # Not from the seeded source: two children with one user could end each other.
         uid = FIRST_UID + secrets.randbelow(UIDS) if options.isolation.own_user else 0
         network = self._code.network and options.network
@@ -201,7 +205,7 @@ class CodeDownloader:
         await worker.open(self._load(uid))
 
     def _load(self, uid: int) -> Load:
-        limits, isolation = self._code.limits, self._options.isolation
+        limits, isolation = self._limits, self._options.isolation
         # The kernel counts by user: the agent's own user has processes enough already.
         countable = isolation.boxed or isolation.own_user
         processes = limits.processes if countable else -1
