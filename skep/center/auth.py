@@ -136,7 +136,10 @@ class Auth:
             return Identity(Role.AGENT if needed is Role.AGENT else Role.ADMIN)
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or not token:
-            raise Unauthorized("send `Authorization: Bearer TOKEN`; see `skep info` for tokens")
+            raise Unauthorized(
+                "send `Authorization: Bearer TOKEN`; commands take the token from --token-file "
+                "FILE or from admin.token in --data FOLDER, and `skep token add` makes one"
+            )
         identity = await self._find(digest_of(token.strip()), origin)
         if identity.role is Role.DRIVER and driven and identity.subject == driven:
             return identity
@@ -166,7 +169,10 @@ class Auth:
             self._tries.failed(origin)
             if await self._store.tokens.revoked(digest):
                 raise Revoked("the token was revoked; ask for a new one")
-            raise Unauthorized("the token is not known here")
+            raise Unauthorized(
+                "the token is not known here; commands take it from --token-file FILE or from "
+                "admin.token in --data FOLDER, and `skep token ls` lists tokens of this center"
+            )
         return found.identity(self._clock.now())
 
     async def _ask(self, digests: list[bytes]) -> list[_Known | None]:

@@ -63,6 +63,7 @@ def command(
 
     from skep.cli.config import read_settings, split_pair
     from skep.cli.reach import addresses, find_token
+    from skep.errors import CenterUnreachable
     from skep.runtime.logging import start_logging
 
     flags = {
@@ -73,9 +74,15 @@ def command(
     }
     settings = read_settings(config, data, chosen, flags)
     start_logging(sys.stderr, logging.DEBUG if verbose else logging.INFO)
+    folder = Path(settings.data)
+    if not center and not (folder / "center.url").exists():
+        raise CenterUnreachable(
+            f"this machine has not joined a center ({folder} names none); make a token with "
+            "`skep agent token` where the center is, then run `skep agent join URL --token TOKEN` "
+            "here, or say where the center is with --center URL"
+        )
     if settings.agent.processes > 1:
         return uvloop.run(_supervise(settings))
-    folder = Path(settings.data)
     urls = addresses(center, folder)
     token = find_token(token_file, folder / "agent.token")
     pairs = dict(split_pair(text, "--label") for text in labels)

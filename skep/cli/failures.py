@@ -18,17 +18,28 @@ from skep.cli.output import age, show, show_json, table
 from skep.cli.reach import Reach, reaches_center
 from skep.cli.short_ids import Id
 from skep.cli.terminal import wide_option
+from skep.model.states import Failure
 from skep.runtime.clock import SystemClock
 
 PATH = "/api/v1/failures"
 HEAD = ("REQUESTS", "FAILURE", "HOST", "LAST", "GROUP", "WHAT")
+CLASSES = ", ".join(Failure)
 _AGE = "Such as 30min, 2h or 3d, or seconds since 1970."
+
+
+def _failure_class(_: click.Context, __: click.Parameter, given: str) -> str:
+    if given and given not in set(Failure):
+        raise click.BadParameter(f"{given!r} is not a failure class; use one of {CLASSES}")
+    return given
+
 
 _filters = stacked(
     click.option("--run", default="", help="Of this run."),
     click.option("--job", default="", help="Of runs of this job."),
     click.option("--host", default="", help="At this host."),
-    click.option("--failure", default="", help="Failure class: network, timeout, status, ..."),
+    click.option(
+        "--failure", default="", callback=_failure_class, help=f"Failure class: {CLASSES}."
+    ),
     click.option("--status", type=click.IntRange(0, 65535), help="HTTP status."),
     click.option("--text", default="", help="Somewhere in the detail of the last attempt."),
     click.option("--since", callback=moment, help=f"Died after. {_AGE}"),

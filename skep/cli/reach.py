@@ -17,10 +17,12 @@ import click
 
 from skep.center.folder import copied_from
 from skep.cli.config import read_settings
+from skep.cli.latest_run import latest_run_at
 from skep.cli.options import Function, dial_options, place_options, stacked
+from skep.cli.output import say
 from skep.cli.program import remember_place
 from skep.cli.short_ids import full_names, is_short
-from skep.errors import CenterUnreachable, ConfigurationError
+from skep.errors import CenterUnreachable, ConfigurationError, UnknownRun
 from skep.runtime.clock import SystemClock
 from skep.runtime.files import UnreadableFile, read_line
 
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
 #: Parameters of commands that hold an id: of what.
 _IDS = {"run": "run", "run_or_job": "run", "thing": "run", "resume": "run", "agent": "agent"}
+#: Commands that put something into a run: a job's name must not stand for a run there.
+_FILLS_RUNS = {"submit"}
 COMMANDLINE = click.core.ParameterSource.COMMANDLINE
 
 
@@ -114,11 +118,32 @@ def reaches_center(function: Function) -> Function:
         own = Reach(**{name: given.pop(name) for name in Reach.__slots__})
         reach = _with_outer(own)
         remember_place(reach.typed())
-        return function(*args, reach=reach, **_with_full_ids(reach, given))
+        return _with_latest_run(function, args, reach, _with_full_ids(reach, given))
 
     # update_wrapper carries over the options that stand below this decorator.
     update_wrapper(gathered, function)
     return stacked(dial_options, place_options)(gathered)  # type: ignore[return-value]  # the same but for its options
+
+
+def _with_latest_run(
+    function: Function, args: tuple[Any, ...], reach: Reach, given: dict[str, Any]
+) -> Any:
+    """A name that no run has may be that of a job: its latest run is meant."""
+    try:
+        return function(*args, reach=reach, **given)
+    except UnknownRun:
+        name = given.get("run")
+        if not isinstance(name, str) or click.get_current_context().info_name in _FILLS_RUNS:
+            raise
+    import asyncio
+
+    found = asyncio.run(latest_run_at(reach, name))
+    if not found:
+        raise UnknownRun(
+            f"there is no run {name!r}, and no job of that name with a run; `skep runs` lists runs"
+        )
+    say(f"{found} is the latest run of {name}")
+    return function(*args, reach=reach, **{**given, "run": found})
 
 
 def _with_full_ids(reach: Reach, given: dict[str, Any]) -> dict[str, Any]:

@@ -98,6 +98,8 @@ def fires(reach: Reach, job: str, count: int, as_json: bool) -> None:
     name, generator = split_part(job)
     path = f"/api/v1/jobs/{quote(name, safe='')}/fires?limit={count}&generator={quote(generator)}"
     answer = asyncio.run(_get(reach, path))
+    if not answer["items"]:  # raises UnknownJob for a job that is not there
+        asyncio.run(_get(reach, f"/api/v1/jobs/{quote(name, safe='')}"))
     show_json(answer) if as_json else show(fires_table(answer["items"]))
 
 

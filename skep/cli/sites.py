@@ -6,6 +6,7 @@ A rule holds over all agents and runs; setting one replaces the whole rule of th
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 from urllib.parse import quote
 
@@ -102,9 +103,20 @@ def state_of(view: dict[str, Any], now: float) -> str:
     return "in hand" if view.get("block") is not None else "idle"
 
 
+def _checked_host(text: str) -> str:
+    """A host as people give it; raises BadParameter that names the part that is one."""
+    if text and not re.search(r"[\s/?#@]", text):
+        return text
+    found = re.search(r"(?:^|//|@)([A-Za-z0-9_.-]+)(?::[0-9]+)?(?:[/?#]|$)", text)
+    near = f", such as {found[1]}" if found else ", such as example.org"
+    raise click.BadParameter(
+        f"{text!r} is not a host; give a name or an address without scheme, port and path{near}"
+    )
+
+
 async def _call(reach: Reach, method: str, host: str, body: Any = None) -> dict[str, Any]:
     async with reach.client() as client:
-        path = f"{PATH}/{quote(host, safe='[]:')}"
+        path = f"{PATH}/{quote(_checked_host(host), safe='[]:')}"
         answer: dict[str, Any] = await client.call(method, path, body, dict)
         return answer
 

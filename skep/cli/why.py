@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import click
 
+from skep.cli.latest_run import latest_run
 from skep.cli.options import json_option
 from skep.cli.output import say, show, show_json
 from skep.cli.reach import Reach, reaches_center
@@ -55,11 +56,13 @@ async def _guess(client: CenterClient, thing: str) -> list[dict[str, Any]]:
 
     found = [why for kind in _candidates(thing) if (why := await _if_there(client, kind, thing))]
     known = [why for why in found if why["reasons"][0]["code"] != "host_unknown"]
-    if not known:
-        raise NotFound(
-            f"there is no request, run, job or host {thing!r}; a block is named block:NUMBER"
-        )
-    return known
+    if known:
+        return known
+    if run := await latest_run(client, thing):  # a spider's name, which no job has
+        return [await _why(client, "run", run)]
+    raise NotFound(
+        f"there is no request, run, job or host {thing!r}; a block is named block:NUMBER"
+    )
 
 
 def _candidates(thing: str) -> tuple[str, ...]:

@@ -38,7 +38,14 @@ def error_from(status: int, content_type: str, content: bytes) -> SkepError:
     """The error that a center (or a proxy before it) answered, as its class."""
     problem = _problem(status, content_type, content)
     kind = _by_code().get(problem.code) or _by_status(status, retryable=problem.retryable)
-    return kind(problem.detail or problem.title or f"the answer was HTTP {status}")
+    return kind(problem.detail or problem.title or _not_ours(status))
+
+
+def _not_ours(status: int) -> str:
+    return (
+        f"the answer was HTTP {status} and not one of a Skep center; check the address of the "
+        "center and any proxy before it"
+    )
 
 
 def _problem(status: int, content_type: str, content: bytes) -> Problem:
