@@ -20,6 +20,7 @@ SERVER = ("mysql", "postgres", "redis", "s3")
 #: What each file is made from; the others are held to the versions that core has.
 SOURCES = {
     "uv": ("requirements/uv.in",),
+    "build": ("requirements/build.in",),
     "core": ("pyproject.toml",),
     "server": (
         "pyproject.toml",
@@ -32,8 +33,8 @@ SOURCES = {
 
 def fingerprint(name: str) -> str:
     """A hash over everything that decides what a file must hold."""
-    if name == "uv":
-        asked: object = (FOLDER / "uv.in").read_text()
+    if name in {"uv", "build"}:
+        asked: object = (FOLDER / f"{name}.in").read_text()
     else:
         project = tomllib.loads(Path("pyproject.toml").read_text())
         table = project["project"]

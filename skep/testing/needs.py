@@ -34,6 +34,7 @@ PROGRAMS = {
     "git": "git",
     "openssl": "openssl",
     "podman": "podman",
+    "redis-server": "redis-server",
     "systemd-analyze": "systemd",
 }
 

@@ -6,14 +6,18 @@ import re
 import shlex
 import subprocess
 import sys
+import time
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
+import redis
 import yaml
 
 from skep import settings
+from skep.center.operations import OPERATION_IDS
 from skep.cli.main import skep
 from skep.testing.needs import needs
 
@@ -94,6 +98,74 @@ def test_agents_see_nothing_of_a_center_but_their_token() -> None:
     assert all(handed in services[name]["secrets"] for name in ("center-1", "center-2"))
 
 
+def test_agents_cannot_reach_the_stores() -> None:
+    """S13: one network held all, and Redis took commands from every container."""
+    services = COMPOSE["services"]
+    for name in ("agent-1", "agent-2"):
+        assert services[name]["networks"] == ["agents"]
+    for name in ("postgres", "redis"):
+        assert services[name]["networks"] == ["stores"]
+    for name in ("center-1", "center-2"):
+        assert services[name]["networks"] == ["agents", "stores"]
+        assert "--bus" not in services[name]["command"]
+        assert services[name]["environment"]["SKEP_BUS_URL_FILE"] == "/run/secrets/bus_url"
+    assert COMPOSE["networks"] == {"agents": None, "stores": {"internal": True}}
+
+
+def test_redis_wants_the_password_of_its_secret(tmp_path: Path) -> None:
+    """S13: the command of the service, with its secret as a file here, asks for a password."""
+    needs("redis-server")
+    secret, unix = tmp_path / "redis_conf", tmp_path / "redis.sock"
+    secret.write_text("requirepass hidden\n")
+    words = [str(word) for word in COMPOSE["services"]["redis"]["command"]]
+    assert words[1] == "/run/secrets/redis_conf"
+    more = ["--port", "0", "--unixsocket", str(unix)]
+    with subprocess.Popen([words[0], str(secret), *words[2:], *more], cwd=tmp_path) as server:
+        try:
+            end = time.monotonic() + 10
+            while not unix.exists() and time.monotonic() < end:
+                time.sleep(0.02)
+            with (
+                redis.Redis(unix_socket_path=str(unix)) as stranger,
+                pytest.raises(redis.AuthenticationError),
+            ):
+                stranger.ping()
+            with redis.Redis(unix_socket_path=str(unix), password="hidden") as known:
+                assert known.ping()
+        finally:
+            server.terminate()
+
+
+def test_images_are_pinned_or_can_be() -> None:
+    """S13: the build backend has hashes; base images can be named by digest."""
+    text = (DEPLOY / "Dockerfile").read_text()
+    assert set(re.findall(r"^FROM (\S+)", text, re.MULTILINE)) == {"${BASE}"}
+    assert "--no-build-isolation" in text
+    assert "-r requirements/build.txt" in text
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    pinned = (ROOT / "requirements" / "build.txt").read_text()
+    for name in project["build-system"]["requires"]:
+        assert re.search(rf"^{name}==\S+ \\\n +--hash=sha256:", pinned, re.MULTILINE)
+    for name in ("postgres", "redis"):
+        image = COMPOSE["services"][name]["image"]
+        assert image.startswith(f"${{SKEP_{name.upper()}_IMAGE:-{name}:")
+
+
+def test_nginx_does_not_repeat_calls_that_create() -> None:
+    """S13: a POST that a dying center had taken was sent to the next, which made a second token."""
+    text = (DEPLOY / "nginx.conf").read_text()
+    (repeated,) = re.findall(r"location ~ (\S+) \{[^}]*non_idempotent;", text)
+    assert text.count("non_idempotent") == 1
+    posts = {name.removeprefix("POST ") for name in OPERATION_IDS if name.startswith("POST ")}
+    assert {path for path in posts if re.search(repeated, f"/skep{path}")} == {
+        "/node/heartbeat",
+        "/node/lease",
+        "/node/block",
+        "/node/giveback",
+        "/requestqueue/{identity}",
+    }
+
+
 def test_health_is_asked_where_callers_come() -> None:
     """PostgreSQL answers on its socket before it is set up: that is not healthy yet."""
     services = COMPOSE["services"]
@@ -118,6 +190,8 @@ def test_the_image_is_small_and_not_roots() -> None:
     copied = re.findall(r"^COPY (?!--from)(.*) \S+$", text, re.MULTILINE)
     assert copied
     assert all((ROOT / name).exists() for line in copied for name in line.split())
+    sent = (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
+    assert all(f"!{name}" in sent for line in copied for name in line.split())
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
