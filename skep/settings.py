@@ -16,6 +16,7 @@ from msgspec import Meta
 
 from skep.errors import ConfigurationError
 from skep.runtime.sources import BadSource, from_environment, put, read_toml
+from skep.runtime.wrong_values import explained
 
 PREFIX = "SKEP"
 _URL = r"^(https?://[^/?#\s@]+(/[A-Za-z0-9._~-]+)*/?)?$"
@@ -469,6 +470,7 @@ def load(
 
     `flags` uses dotted names: `{"center.port": 8420, "data": "x"}`; None means not given.
     """
+    merged: dict[str, Any] = {}
     try:
         merged = read_toml(file) if file else {}
         for name, text in from_environment(environment or {}, _variables()):
@@ -481,7 +483,8 @@ def load(
     except BadSource as error:
         raise ConfigurationError(str(error)) from error
     except msgspec.ValidationError as error:
-        raise ConfigurationError(f"{error}. See docs/reference/settings.md.") from error
+        text = explained(error, merged, Settings)
+        raise ConfigurationError(f"{text}. See docs/reference/settings.md.") from error
 
 
 def _variables() -> dict[str, str]:

@@ -13,7 +13,8 @@ from typing import Any
 
 import click
 
-from skep.settings import Settings, load
+from skep.runtime.wrong_values import no_setting
+from skep.settings import Settings, documented, load
 
 
 def read_settings(
@@ -38,7 +39,8 @@ def _pair(text: str) -> tuple[str, Any]:
     room, _, field = name.partition(".")
     default = getattr(getattr(Settings(), room, None), field, None)
     if default is None and name != "data":
-        raise click.UsageError(f"--set: {name!r} is not a setting; see docs/reference/settings.md")
+        known = [f"{room}.{field}" for room, field, *_ in documented()]
+        raise click.UsageError(f"--set: {no_setting(name, known)} (docs/reference/settings.md)")
     return name, value.split(",") if isinstance(default, tuple) else value
 
 

@@ -99,6 +99,7 @@ def _run_settings(given: dict[str, Any], chosen: tuple[str, ...]) -> dict[str, A
 
     from skep.cli.config import split_pair
     from skep.model.run import RunSettings
+    from skep.runtime.wrong_values import explained
 
     settings = {name: value for name, value in given.items() if value is not None}
     for text in chosen:
@@ -107,7 +108,7 @@ def _run_settings(given: dict[str, Any], chosen: tuple[str, ...]) -> dict[str, A
     try:
         msgspec.convert(settings, RunSettings, strict=False)
     except msgspec.ValidationError as error:
-        raise click.UsageError(f"--set: {error}") from error
+        raise click.UsageError(f"--set: {explained(error, settings, RunSettings)}") from error
     return settings
 
 

@@ -15,6 +15,7 @@ from msgspec import Meta
 
 from skep.errors import ConfigurationError
 from skep.model.run import AskedSettings, RunSettings
+from skep.runtime.wrong_values import explained
 
 Count = Annotated[int, Meta(ge=0)]
 
@@ -66,7 +67,8 @@ def _checked(fields: Mapping[str, Any], kind: type[Any], whose: str) -> Any:
     try:
         return msgspec.convert(fields, kind)
     except msgspec.ValidationError as error:
-        raise ConfigurationError(f"{whose}: {error}; see docs/reference/spiders.md") from error
+        text = explained(error, fields, kind)
+        raise ConfigurationError(f"{whose}: {text}; see docs/reference/spiders.md") from error
 
 
 def _unknown(name: str, known: set[str]) -> str:

@@ -86,7 +86,7 @@ def test_store_and_archive_live_in_the_data_folder_unless_told_otherwise() -> No
     ("environment", "words"),
     [
         ({"SKEP_CENTER_PORT": "70000"}, ("65535", "center.port")),
-        ({"SKEP_CENTER_PORT": "http"}, ("int", "center.port")),
+        ({"SKEP_CENTER_PORT": "http"}, ("a whole number", "center.port")),
         ({"SKEP_AGENT_CONCURRENCY": "0"}, ("1", "agent.concurrency")),
         ({"SKEP_LANES_FLOOR_EVERY": "3"}, ("4", "lanes.floor_every")),
     ],
