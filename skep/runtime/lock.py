@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -28,6 +29,8 @@ def try_lock(path: Path, about: str = "") -> int | None:
         os.close(file)
         return None
     if about:
-        os.ftruncate(file, 0)
-        os.pwrite(file, f"{about}\n".encode(), 0)
+        # The lock holds without it: a full disk is reported by what needs the room.
+        with suppress(OSError):
+            os.ftruncate(file, 0)
+            os.pwrite(file, f"{about}\n".encode(), 0)
     return file
