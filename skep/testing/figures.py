@@ -7,7 +7,9 @@ Write `pytest_plugins = ["skep.testing.figures"]` into a conftest.py, then
     pytest -m fault --faults [--fault-rows 1-21] [--faults-json FILE]
 
 prints every row with its tests, their results and their figures; rows without a test are
-shown as such. It reads what tests print, so it sees no figures under `-s`.
+shown as such. Figures that name a `pair` (`tell("76", pair="a/b", result="passed")`) are one
+combination of a matrix each; how many were tried and have failed is the last line but one. It
+reads what tests print, so it sees no figures under `-s`.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ PROPERTY = "fault_rows"
 #: "Fault 7", "faults 6, 30", "Faults 16 and 19".
 _NAMED = re.compile(r"\b[Ff]aults? (\d+(?:(?:, | and |, and )\d+)*)\b")
 _TOLD = re.compile(r"^FAULT ([^:]+): (.*)$", re.MULTILINE)
+_PAIR = re.compile(r"\bpair=(.+?) result=(\w+)")
 _NUMBER = re.compile(r"(?<!\w)\d+(?!\w)")
 
 
@@ -122,7 +125,20 @@ class Table:
             if not row.proofs:
                 yield "       no test"
             yield from _lines_of(row.proofs)
+        if pairs := self.pairs:
+            yield f"{len(pairs)} combinations, failed {sum(not good for good in pairs.values())}"
         yield self.summary()
+
+    @property
+    def pairs(self) -> dict[str, bool]:
+        """Combinations that were tried, and whether each has passed every time."""
+        found: dict[str, bool] = {}
+        for row in self.rows:
+            for figure in (figure for proof in row.proofs for figure in proof.figures):
+                if told := _PAIR.search(figure):
+                    name, result = f"{row.row} {told[1]}", told[2]
+                    found[name] = found.get(name, True) and result == "passed"
+        return found
 
     def summary(self) -> str:
         rows = self.rows

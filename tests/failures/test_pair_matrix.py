@@ -24,7 +24,7 @@ from skep.jobs.sink_writer import BATCH
 from skep.testing import servers
 from skep.testing.faulted_cluster import ACTS, PARTS, FaultedCluster
 from skep.testing.fleet import tell
-from skep.testing.pairwise import pairwise
+from skep.testing.pairwise import all_combinations, pairs_of, pairwise
 from skep.testing.site import DemoSite
 
 pytestmark = pytest.mark.needs("bwrap")
@@ -278,23 +278,35 @@ async def try_part(
         work = Work(cluster, site, sink, folder, seconds)
         await work.prepare()
         for act, loads in chosen.items():
-            for load in in_order(part, loads):
-                await getattr(work, f"start_{load}")(act)
-            if part == "spider" and "spider" not in loads:  # there must be one to strike
-                await work.start_spider(f"victim-{act}")
-            number = await victim(work, part, act, loads)
             began = time.monotonic()
-            await cluster.strike(part, act, number, seconds)
+            broken = await outcome_of(strike(work, part, act, loads, seconds))
             for load in filter(loads.__contains__, LOADS):
-                result = "passed"
-                try:
-                    await getattr(work, f"check_{load}")(act)
-                except AssertionError as error:
-                    result = "failed"
-                    failed.append(f"{part} {act} {load}: {error}")
-                took = time.monotonic() - began
-                tell("77", part=part, act=act, load=load, result=result, seconds=took)
+                said = broken or await outcome_of(getattr(work, f"check_{load}")(act))
+                if said:
+                    failed.append(f"{part} {act} {load}: {said}")
+                took, result = time.monotonic() - began, "failed" if said else "passed"
+                tell("77", pair=f"{part}/{act}/{load}", result=result, seconds=took)
+    tell("77", combinations=sum(map(len, chosen.values())), failed=len(failed))
     assert not failed, "\n".join(failed)
+
+
+async def strike(work: Work, part: str, act: str, loads: set[str], seconds: float) -> None:
+    """Start the kinds of work, then strike; the part is well again when this returns."""
+    for load in in_order(part, loads):
+        await getattr(work, f"start_{load}")(act)
+    if part == "spider" and "spider" not in loads:  # there must be one to strike
+        await work.start_spider(f"victim-{act}")
+    number = await victim(work, part, act, loads)
+    await work.cluster.strike(part, act, number, seconds)
+
+
+async def outcome_of(work: Awaitable[None]) -> str:
+    """What went wrong, or ""."""
+    try:
+        await work
+    except (AssertionError, SkepError, TimeoutError) as error:
+        return str(error) or type(error).__name__
+    return ""
 
 
 def selected(part: str) -> dict[str, set[str]]:
@@ -304,6 +316,21 @@ def selected(part: str) -> dict[str, set[str]]:
         if one == part:
             chosen[act].add(load)
     return chosen
+
+
+def test_the_selection_has_every_pair() -> None:
+    """All 75 combinations are tried part by part; every pair of values in `make test` too."""
+    everything = all_combinations(PARTS, ACTS, LOADS)
+    tried = [(part, act, load) for part in PARTS for act in ACTS for load in LOADS]
+    assert tried == everything
+    assert len(set(everything)) == 75
+    chosen = [
+        (part, act, load)
+        for part in PARTS
+        for act, loads in selected(part).items()
+        for load in loads
+    ]
+    assert set().union(*map(pairs_of, chosen)) == set().union(*map(pairs_of, everything))
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -15,7 +15,7 @@ import pytest
 from skep.agent.workspace import Workspace
 from skep.testing.centers import running_center
 from skep.testing.fleet import tell
-from skep.testing.pairwise import all_combinations, pairwise
+from skep.testing.pairwise import all_combinations, pairs_of, pairwise
 from skep.testing.run_ends import BUSES, ENDS, PLACEMENTS, PLACES, SETTINGS, Ground
 
 AXES = (tuple(PLACEMENTS), ENDS, PLACES, BUSES)
@@ -25,12 +25,14 @@ MATRIX = all_combinations(*AXES)
 async def _try(
     request: pytest.FixtureRequest, folder: Path, bus: str, chosen: list[tuple[str, ...]]
 ) -> None:
-    flags = dict(SETTINGS)
+    spiders = folder / "spiders"
+    spiders.mkdir()
+    flags = {**SETTINGS, "jobs_folder": str(spiders)}
     if bus == "redis":
         flags["bus_url"] = request.getfixturevalue("redis_url")
     failed = 0
     async with running_center(folder, **flags) as center:
-        ground = Ground(center, Workspace(folder / "agent"))
+        ground = Ground(center, Workspace(folder / "agent"), spiders)
         await ground.open()
         try:
             for placement, end, place, _ in chosen:
@@ -48,8 +50,10 @@ async def _try(
     assert failed == 0
 
 
-def test_the_matrix_has_every_combination() -> None:
+def test_the_matrix_has_every_combination_and_the_selection_every_pair() -> None:
     assert len(MATRIX) == len(set(MATRIX)) == 200
+    chosen = set().union(*map(pairs_of, pairwise(*AXES)))
+    assert chosen == set().union(*map(pairs_of, MATRIX))
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from skep.testing.figures import Row, parse_rows, read_names, rows_in, told_in
+from skep.testing.figures import PROPERTY, Row, Table, parse_rows, read_names, rows_in, told_in
 
 ROOT = Path(__file__).parents[2]
 TESTS = '''
@@ -80,6 +80,25 @@ def test_lines_that_were_told() -> None:
     assert [line.rows for line in told_in(output)] == [[4, 6, 30], [12], []]
 
 
+def report_of(test: str, told: str) -> pytest.TestReport:
+    rows = [(PROPERTY, rows_in(test))]
+    sections = [("Captured stdout call", told)]
+    place = ("test_a.py", 1, test)
+    return pytest.TestReport(
+        test, place, {}, "passed", None, "call", sections, user_properties=rows
+    )
+
+
+def test_combinations_are_counted_once_and_fail_if_they_failed_once() -> None:
+    table = Table({76: "ends", 77: "parts"})
+    table.add(report_of("fault 76, all", "FAULT 76: pair=a/page limit/b result=passed seconds=1\n"))
+    told = "FAULT 76: pair=a/page limit/b result=passed\nFAULT 76: pair=a/c result=failed (x: y)\n"
+    table.add(report_of("fault 76, some", told))
+    table.add(report_of("fault 77", "FAULT 77: pair=a/c result=passed seconds=2\n"))
+    assert table.pairs == {"76 a/page limit/b": True, "76 a/c": False, "77 a/c": True}
+    assert list(table.lines())[-2] == "3 combinations, failed 1"
+
+
 def test_rows_to_run() -> None:
     assert parse_rows("1-3,25") == {1, 2, 3, 25}
     assert parse_rows("") == set()
@@ -89,7 +108,7 @@ def test_rows_to_run() -> None:
 
 def test_every_row_of_ours_has_a_name() -> None:
     names = read_names(ROOT / "tests" / "failures" / "rows.txt")
-    assert list(names) == list(range(1, 77))
+    assert list(names) == list(range(1, 78))
     assert all(names.values())
 
 
