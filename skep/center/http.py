@@ -37,6 +37,7 @@ from skep.errors import (
 from skep.jobs.secrets import MASKS
 from skep.runtime.ids import new_id
 from skep.runtime.masked_answers import masked
+from skep.runtime.masking import mask_text
 from skep.wire import codec
 from skep.wire.messages import OLDEST_PROTOCOL, PROTOCOL, PROTOCOL_HEADER
 from skep.wire.problem import PROBLEM, problem_of
@@ -46,6 +47,8 @@ log = logging.getLogger("skep.center")
 _SPOKEN = frozenset(str(version) for version in range(OLDEST_PROTOCOL, PROTOCOL + 1))
 #: A length with more digits is over every limit.
 _DIGITS = 18
+#: In the scope of a call: whether its caller may only look.
+_LOOKS = "skep.looks"
 _SAFE_HEADERS = {
     "x-content-type-options": "nosniff",
     "cache-control": "no-store",
@@ -101,7 +104,7 @@ def _adapter(services: Services, row: Endpoint) -> Answer:
         try:
             return await _answer(services, row, request)
         except SkepError as error:
-            return problem(services, error)
+            return problem(services, error, masks=request.scope.get(_LOOKS, False))
         except ClientDisconnect:
             return Response(status_code=499)  # for the count only: the caller has gone
         except Exception as error:  # noqa: BLE001 - a bug must not look like a lost line
@@ -119,6 +122,7 @@ async def _answer(services: Services, row: Endpoint, request: Request) -> Respon
     origin = request.client.host if request.client else ""
     token = request.headers.get("authorization", "")
     who = await services.auth.identify(token, row.role, driven, origin)
+    request.scope[_LOOKS] = who.role in LOOK_ONLY
     if row.role is not Role.PUBLIC:
         mark_authenticated(request.scope)
     call = Call(
@@ -223,11 +227,15 @@ def _response(row: Endpoint, result: Any, request: Request) -> Response:
     return Response(data, row.status, headers, media_type=kind)
 
 
-def problem(services: Services, error: SkepError, instance: str = "") -> Response:
-    """An error as an answer, counted."""
+def problem(
+    services: Services, error: SkepError, instance: str = "", *, masks: bool = False
+) -> Response:
+    """An error as an answer, counted; `masks`: for a caller who sees no credentials."""
     services.metrics.problems.labels(error.code).inc()
     services.disk.heard(error)
     body = problem_of(error)
+    if masks:
+        body.detail = mask_text(body.detail)
     if instance:
         body.instance = instance
     headers = dict(_SAFE_HEADERS)

@@ -13,12 +13,14 @@ import msgspec
 
 from skep.runtime.masking import (
     MASK,
+    is_pair_value,
     is_secret_name,
     mask_headers,
     mask_login,
     mask_options,
     mask_text,
     mask_values,
+    names_secret,
 )
 
 Rule = Callable[[Any], Any]
@@ -44,6 +46,9 @@ FIELDS: dict[str, Rule] = {
     "body": _bytes,
 }
 
+#: Fields of structs in which callers choose the names.
+_CHOSEN = frozenset({"arguments", "data", "environment", "facts", "meta", "options", "settings"})
+
 
 def masked(value: Any, rules: Mapping[type, Rule] | None = None) -> Any:
     """The same without credentials; what holds none is given back as it is."""
@@ -58,23 +63,41 @@ def _masked(value: Any, rules: Mapping[type, Rule]) -> Any:
         rule = rules.get(type(value))
         return rule(value) if rule else _struct(value, rules)
     if isinstance(value, dict):
-        return {name: _item(name, inner, rules) for name, inner in value.items()}
+        return _mapping(value, rules)
     if isinstance(value, list | tuple):
         return _sequence(value, rules)
     return value
+
+
+def _mapping(value: dict[Any, Any], rules: Mapping[type, Rule]) -> dict[Any, Any]:
+    secret = names_secret(value)
+    shown = {}
+    for name, inner in value.items():
+        hide = secret and isinstance(name, str) and is_pair_value(name)
+        after = mask_values(inner) if hide else _item(name, inner, rules)
+        shown[mask_text(name) if type(name) is str else name] = after
+    return shown
 
 
 def _struct(value: msgspec.Struct, rules: Mapping[type, Rule]) -> msgspec.Struct:
     changed = {}
     for name in value.__struct_fields__:
         before = getattr(value, name)
-        after = _field(name, before, rules)
+        after = before if _is_counts(name, before) else _field(name, before, rules)
         if after is not before and after != before:
             changed[name] = after
     return msgspec.structs.replace(value, **changed) if changed else value
 
 
+def _is_counts(name: str, value: Any) -> bool:
+    """Numbers by the name of a job, an agent or a status, whatever these are called."""
+    counts = isinstance(value, dict) and name not in _CHOSEN
+    return counts and all(isinstance(inner, int | float) for inner in value.values())
+
+
 def _sequence(value: list[Any] | tuple[Any, ...], rules: Mapping[type, Rule]) -> Any:
+    if names_secret(value):
+        return type(value)([value[0], mask_values(value[1])])
     return type(value)([_masked(inner, rules) for inner in value])
 
 
@@ -88,6 +111,8 @@ def _field(name: str, value: Any, rules: Mapping[type, Rule]) -> Any:
 
 def _item(name: Any, value: Any, rules: Mapping[type, Rule]) -> Any:
     """Of a dict, whose keys callers choose."""
-    if isinstance(name, str) and name not in FIELDS and is_secret_name(name):
-        return MASK if isinstance(value, str) and value else _masked(value, rules)
-    return _field(name, value, rules) if isinstance(name, str) else _masked(value, rules)
+    if not isinstance(name, str):
+        return _masked(value, rules)
+    if name.lower() in FIELDS:
+        return _field(name.lower(), value, rules)
+    return mask_values(value) if is_secret_name(name) else _masked(value, rules)

@@ -37,32 +37,62 @@ _HARMLESS_OPTIONS = frozenset(
 _HEADER_OPTIONS = frozenset({"-H", "--header", "--proxy-header"})
 _SHORT = 2
 
+#: Options of curl whose next word is a credential, whatever it begins with.
+_SECRET_OPTIONS = frozenset(
+    """
+    -u --user -U --proxy-user -b --cookie -H --header --proxy-header --oauth2-bearer --pass
+    --proxy-pass -x --proxy -E --cert -d --data --data-raw --data-binary --data-urlencode
+    """.split()  # noqa: SIM905 - a list of words
+)
+
 #: Words that make a name secret wherever they stand in it, and whole names.
 _SECRET_WORD = re.compile(
-    r"pass(?!ed|es\b|ing|ive|age|enger|port)|pwd|secret|token|api.?key|access.?key|private.?key|auth(?!or\b)"
-    r"|credential|signature|session|jwt|bearer|cookie|csrf|xsrf",
+    r"pass(?!ed|es\b|ing|ive|age|enger|port)|pwd|secret|token|auth(?!or\b)|credential|signature"
+    r"|(?:api|app|access|account|client|consumer|licen[cs]e|master|private|shared|subscription)"
+    r".?key|[-_.]key$|session|jwt|bearer|cookie|csrf|xsrf",
     re.IGNORECASE,
 )
 _SECRET_NAMES = frozenset({"key", "sig", "sid", "pw", "pin", "otp", "apikey", "hmac"})
+#: Keys under which lists of pairs have the name of a pair, and its value.
+_PAIR_NAMES = ("name", "key", "header", "field")
+_PAIR_VALUES = frozenset({"value", "val", "content", "data"})
+_PAIR_LENGTH = 2
 
-_SLASHES = r"(?:/|%(?:25)*2f)"
+_SLASH = r"(?:\\*/|%(?:25)*5c/|%(?:25)*2f)"
 _AT = r"(?:@|%(?:25)*40)"
-#: `//user:password@`, plain or percent-encoded, up to the last `@` before the path.
+#: `//user:password@`, plain, escaped or percent-encoded, up to the last `@` before the path.
+#: Quotes, `&` and `<` may stand in a password: too much is masked rather than too little.
 _LOGIN = re.compile(
-    rf"({_SLASHES}{{2}})(?:(?!{_SLASHES}|%(?:25)*(?:3f|23))[^\s/?#\\\"'<>&])*{_AT}", re.IGNORECASE
+    rf"({_SLASH}{{2}}|(?<=:)/)(?:(?!{_SLASH}|%(?:25)*(?:3f|23))[^\s/?#])*{_AT}", re.IGNORECASE
+)
+#: `user:password@host` without a scheme, as proxies are written.
+_BARE_LOGIN = re.compile(
+    r"(?<![\w.%:/@-])(?!(?:mailto|xmpp|sips?|acct):)[\w.%+-]{1,64}:[^\s@/,\"'<>]{1,256}@(?=[\w\[])",
+    re.IGNORECASE,
 )
 #: `name=` behind a `?`, `&`, `;`, `#` or at the beginning of a word, and how far its value goes.
 _PAIR = re.compile(
-    r"(?:^|[\s?&;#,\"'(\[{]|%(?:25)*(?:3f|26|23))(?:--)?(?P<name>[^\s=&?#;,:/\"'(\[{]{1,200}?)"
-    r"[\"']?\s?(?:=|%(?:25)*3d)\s?[\"']?",
+    r"(?:^|[\s?&;#,\"'(\[{]|%(?:25)*(?:3f|26|23|3b|20|2c))(?:--)?"
+    r"(?P<name>[^\s=&?#;,:/\"'(\[{]{1,200}?)\\*[\"']?\s?(?:=>?|%(?:25)*3d)\s?",
     re.IGNORECASE,
 )
-_PAIR_VALUE = re.compile(r"(?:(?!%(?:25)*(?:26|23))[^\s&#\"'<>])*", re.IGNORECASE)
+_PAIR_VALUE = re.compile(r"(?:(?!%(?:25)*(?:26|23))[^\s&#])*", re.IGNORECASE)
 #: `Name:`, as headers and JSON have it; its value goes to the end of the line or the string.
-_LINE = re.compile(r"(?<![\w-])(?P<name>[\w-]{2,64})[\"']?\s?:\s?[\"']?")
-_LINE_VALUE = re.compile(r"[^\r\n\"'\\]*")
+_LINE = re.compile(
+    r"(?<![\w%-])(?P<name>[\w%-]{2,200})\\*[\"']?\s?(?::|%(?:25)*3a)\s?", re.IGNORECASE
+)
+_LINE_VALUE = re.compile(r"[^\r\n]*")
+#: `--name value` and `<name>value`.
+_WORD = re.compile(r"(?<!\S)--(?P<name>[\w-]{2,64})\s+")
+_WORD_VALUE = re.compile(r"\S*")
+_TAG = re.compile(r"<(?P<name>[\w:.-]{2,64})>\s*")
+_TAG_VALUE = re.compile(r"[^<]*")
+_QUOTE = re.compile(r"\\*[\"']")
+_USER_OPTION = re.compile(r"(?<!\S)(-[uU]\s?[\"']?)[^\s:]{1,256}:\S+")
 _SCHEMES = re.compile(r"\b(bearer|basic|digest|negotiate)(\s+)[\w.~+/=-]{6,}", re.IGNORECASE)
-_HINTS = re.compile(r"[@=:]|%(?:25)*(?:40|3d)|(?:bearer|basic|digest|negotiate)\s", re.IGNORECASE)
+_HINTS = re.compile(
+    r"[@=:]|%(?:25)*(?:40|3d|3a)|--|<|(?:bearer|basic|digest|negotiate)\s", re.IGNORECASE
+)
 #: Percent-encodings that are taken off a name: of a URL in a URL in a URL.
 _LAYERS = 3
 
@@ -82,8 +112,12 @@ def mask_text(text: str) -> str:
     if _HINTS.search(text) is None:
         return text
     text = _LOGIN.sub(rf"\1{MASK}@", text)
+    text = _USER_OPTION.sub(rf"\1{MASK}", text)
     text = _mask_values(text, _PAIR, _PAIR_VALUE)
     text = _mask_values(text, _LINE, _LINE_VALUE)
+    text = _mask_values(text, _WORD, _WORD_VALUE)
+    text = _mask_values(text, _TAG, _TAG_VALUE)
+    text = _BARE_LOGIN.sub(rf"{MASK}@", text)
     return _SCHEMES.sub(rf"\1\2{MASK}", text)
 
 
@@ -95,11 +129,25 @@ def _mask_values(text: str, names: re.Pattern[str], values: re.Pattern[str]) -> 
         at = found.end()
         if not is_secret_name(found["name"]):
             continue
-        value = values.match(text, at)
-        if value is not None and value[0]:
-            parts.append(MASK)
-            at = value.end()
+        start, end = _value_at(text, at, values)
+        if end > start:
+            parts += [text[at:start], MASK]
+            at = end
     return "".join([*parts, text[at:]]) if parts else text
+
+
+def _value_at(text: str, at: int, values: re.Pattern[str]) -> tuple[int, int]:
+    """Where a value begins and ends. One in quotes goes to the same quote, with as many
+    backslashes; one in brackets, or behind a space, to the end of its line."""
+    quote = _QUOTE.match(text, at)
+    if quote is not None:
+        closing = re.compile(rf"(?<!\\){re.escape(quote[0])}").search(text, quote.end())
+        return quote.end(), closing.start() if closing else len(text)
+    spaced = values is _PAIR_VALUE and text[at - 1] == " "
+    if spaced or text[at : at + 1] in {"[", "{", "("}:
+        values = _LINE_VALUE
+    value = values.match(text, at)
+    return at, value.end() if value else at
 
 
 def mask_header(name: str, value: str) -> str:
@@ -122,12 +170,14 @@ def mask_options(words: Iterable[Any]) -> list[str]:
 
 
 def _masked_words(words: list[str]) -> Iterator[str]:
-    option = ""
+    option, secret = "", False
     for word in words:
-        if not word.startswith("-"):
+        if secret or not word.startswith("-"):
             yield _value_of(option, word)
+            secret = False
             continue
         option, equals, value = _split_option(word)
+        secret = not (equals or value) and option in _SECRET_OPTIONS
         yield f"{option}{equals}{_value_of(option, value)}" if value else word
 
 
@@ -146,13 +196,16 @@ def _value_of(option: str, value: str) -> str:
 
 
 def mask_command(words: Iterable[str]) -> list[str]:
-    """A command line of a user's program: what follows an option with a secret name."""
-    shown, before = [], ""
+    """A command line of a user's program: names of options stay. What follows a short option
+    or one with a secret name is hidden, and so is what is glued to a short one."""
+    shown, hide = [], False
     for word in words:
-        option = before.startswith("-") and "=" not in before
-        secret = option and is_secret_name(before.lstrip("-"))
-        shown.append(MASK if secret else mask_text(word))
-        before = word
+        long, short = word.startswith("--"), len(word) > 1 and word[0] == "-"
+        if long or not short:
+            shown.append(MASK if hide and not long else mask_text(word))
+        else:
+            shown.append(f"{word[:_SHORT]}{MASK if word[_SHORT:] else ''}")
+        hide = is_secret_name(word[2:]) and "=" not in word if long else short and word != "-m"
     return shown
 
 
@@ -163,6 +216,22 @@ def mask_values(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [mask_values(inner) for inner in value]
     return value if value is None or isinstance(value, bool) else MASK
+
+
+def names_secret(pair: Any) -> bool:
+    """Whether the other half of this pair is a credential: `[name, value]`, or a mapping that
+    has the name under `name` or the like."""
+    if isinstance(pair, Mapping):
+        named = [pair[key] for key in _PAIR_NAMES if isinstance(pair.get(key), str)]
+        return any(map(is_secret_name, named))
+    if len(pair) != _PAIR_LENGTH or not isinstance(pair[0], str):
+        return False
+    return is_secret_name(pair[0])
+
+
+def is_pair_value(name: str) -> bool:
+    """Whether a mapping has the value of a pair under this key."""
+    return name.lower() in _PAIR_VALUES
 
 
 def mask_login(url: Any) -> Any:

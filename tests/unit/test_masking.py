@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from time import perf_counter
+from typing import Any
 
 import pytest
 
+from skep.model.figures import RunFigures
 from skep.model.request import NewRequest
 from skep.runtime.masked_answers import masked
 from skep.runtime.masking import mask_command, mask_headers, mask_options, mask_text
@@ -39,6 +41,31 @@ curl -H 'Api-Key: {SECRET}' http://h/
 password={SECRET} and more words
 got Bearer {SECRET} from there
 postgresql://u:{SECRET}@db/x?sslmode=require
+http://u:a&{SECRET}@h/
+http://u:it's{SECRET}@h/
+http://u:a"<\\{SECRET}@h/
+http:\\/\\/u:{SECRET}@h\\/
+http:/u:{SECRET}@h/
+u:{SECRET}@h:3128
+http://h/?password=a'{SECRET}
+http://h/?password=a"{SECRET}
+http://h/?q=%3Bpassword%3d{SECRET}
+http://h/?subscription-key={SECRET}
+http://h/?app_key={SECRET}
+password="two words {SECRET}"
+Password = two words {SECRET}
+password => {SECRET}
+password%3A%20{SECRET}
+Authorization: Digest username="u", response="{SECRET}"
+password: it's {SECRET}
+Cookie: a=b; c="{SECRET}"
+{{\\"password\\": \\"{SECRET}\\"}}
+{{"password": "a\\"{SECRET}", "b": 1}}
+{{'password': ['{SECRET}']}}
+auth=("u", "{SECRET}")
+<password>{SECRET}</password>
+app --password {SECRET} --port 80
+curl -u u:{SECRET} http://h/
 """
 
 
@@ -56,6 +83,8 @@ run spider: 3 pages, 2 passed: yes
 12:34:56 center c1 is open on sqlite:////data/skep.db
 mailto: a@b.c
 author: zoe
+image: python:3.11
+{"a": "http://h/x", "b": [1, 2]}
 error: could not connect: port=80
 """
 
@@ -95,6 +124,50 @@ def test_options_of_curl() -> None:
     assert SECRET not in str(shown)
     assert shown[-3:] == ["-A", "me", "-L"]
     assert shown[:4] == ["-u", "***", "-u***", "--user=***"]
+
+
+@pytest.mark.parametrize("word", [f"--{SECRET}", f"-{SECRET}"])
+@pytest.mark.parametrize("option", ["-u", "--oauth2-bearer", "-b", "--cookie", "-H"])
+def test_a_credential_that_looks_like_an_option_of_curl(option: str, word: str) -> None:
+    """S4: what follows `-u` is its value, whatever it begins with."""
+    assert SECRET not in str(mask_options([option, word]))
+
+
+NESTED: list[Any] = [
+    {"password": [SECRET]},
+    {"password": (SECRET, [SECRET])},
+    {"passwords": {"a": SECRET}},
+    {"auth": ["u", SECRET]},
+    {"PassWord": SECRET.encode()},
+    {"p%61ssword": [SECRET]},
+    {"deep": [{"Cookies": [{"n": SECRET}]}]},
+    {"Headers": {"X-Any": SECRET}},
+    {"HEADERS": [["X-Any", SECRET]]},
+    {f"http://u:{SECRET}@h/": 1},
+    [["Authorization", SECRET]],
+    [{"name": "Authorization", "value": [SECRET]}],
+]
+
+
+@pytest.mark.parametrize("value", NESTED, ids=repr)
+def test_what_a_secret_name_holds_is_hidden_however_deep(value: Any) -> None:
+    """S4: lists, mappings, bytes and keys."""
+    assert SECRET not in str(masked(value))
+    assert SECRET not in str(masked({"meta": value}))
+
+
+def test_numbers_are_secrets_where_callers_choose_the_names() -> None:
+    """S4: a PIN in `meta`, but not the count of a job that is called `session`."""
+    assert masked(NewRequest("http://h/", meta={"pin": 4711})).meta == {"pin": "***"}
+    figures = RunFigures(agents={"session-1": 7})
+    assert masked(figures).agents == {"session-1": 7}
+
+
+def test_options_of_a_program() -> None:
+    """S4: short options may be anything; their values are hidden."""
+    for command in (["curl", "-u", f"u:{SECRET}"], ["mysql", f"-p{SECRET}"], ["sh", "-c", SECRET]):
+        assert SECRET not in str(mask_command(command))
+    assert mask_command(["python", "-m", "app", "x.csv"]) == ["python", "-m", "app", "x.csv"]
 
 
 def test_a_command_line_of_a_program() -> None:

@@ -12,17 +12,21 @@ import msgspec
 from msgspec import Meta
 
 from skep.center.api.names import RUN_NAMES, number, run_name
-from skep.center.auth import Role
+from skep.center.auth import LOOK_ONLY, Role
 from skep.center.endpoint import Call, Endpoint
 from skep.errors import Conflict, InvalidInput, NotFound, UnknownRun
 from skep.jobs.app_keeper import APPS
 from skep.model.app import Instance, InstanceState, wish_for
 from skep.model.run import Run
+from skep.store.app_ports import LogPart
 from skep.wire.messages import Command
 
 #: Seconds between two looks at a log that somebody waits for.
 LOOK_AGAIN = 0.25
 WAIT_MAX = 30.0
+#: Bytes of a log that are looked at for secrets at once; a longer line is not shown.
+LINE_LIMIT = 2**18
+_LONG_LINE = b"(a line that is too long to be shown)"
 _MOST = 2**31 - 1
 _NUMBERS: dict[str, Any] = {
     **RUN_NAMES,
@@ -85,11 +89,11 @@ def _line(run: Run, one: Instance) -> InstanceLine:
 async def instance_log(call: Call) -> LogText:
     """What an instance wrote, on whichever agents."""
     run, no, query = run_name(call.path["run"]), _number(call), call.query
-    store, clock = call.services.store, call.services.clock
+    clock = call.services.clock
     deadline = clock.monotonic() + query.wait
     while True:
         one = await _instance(call, run, no)
-        part = await store.apps.read_log(run, no, query.start, query.limit)
+        part = await _part(call, run, no)
         quiet = clock.monotonic() >= deadline or one.ended or call.services.closing.is_set()
         if part.data or quiet or await call.gone():
             break
@@ -105,6 +109,32 @@ async def instance_log(call: Call) -> LogText:
         part.lost,
         one.ended and following >= part.log_end,
     )
+
+
+async def _part(call: Call, run: str, no: int) -> LogPart:
+    """As it was asked for. For callers who may only look: whole lines, because a secret that
+    is cut in two by the caller would not be found."""
+    read, query = call.services.store.apps.read_log, call.query
+    if call.who.role not in LOOK_ONLY:
+        return await read(run, no, query.start, query.limit)
+    part = await read(run, no, query.start, max(query.limit, LINE_LIMIT))
+    before = b"\n"
+    if part.start > part.log_start:
+        before = (await read(run, no, part.start - 1, 1)).data
+    return whole_lines(part, before)
+
+
+def whole_lines(part: LogPart, before: bytes) -> LogPart:
+    """Without the rest of a line whose beginning is not asked for, and the beginning of one
+    whose end is not there. `before` is the byte in front of it."""
+    start = 0 if before == b"\n" else part.data.find(b"\n") + 1 or len(part.data)
+    end = len(part.data)
+    if part.start + end < part.log_end:
+        end = part.data.rfind(b"\n", start) + 1 or end
+    data = part.data[start:end]
+    if data and end - start >= LINE_LIMIT and b"\n" not in data:
+        data = _LONG_LINE.ljust(len(data))
+    return msgspec.structs.replace(part, start=part.start + start, data=data)
 
 
 def whole_characters(data: bytes) -> bytes:
