@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from protego import Protego
 
 from skep.agent.sites import REFUSALS
-from skep.archive.frames import FirstRecords, split_response
+from skep.archive.records import FirstRecords, split_response
 from skep.downloaders.ports import Fetched
 from skep.downloaders.target import BadTarget, parse_target
 from skep.errors import SkepError

@@ -10,24 +10,50 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from enum import StrEnum
+from hashlib import sha256
 from random import Random
 from typing import NamedTuple
 
 import msgspec
-from zstandard import ZstdCompressor, ZstdDecompressor, ZstdError
+from zstandard import ZstdCompressor
 
 from skep.archive.long_heads import LINE_ROOM, Headers, cut_head, header_lines, is_long
-from skep.archive.walk import content_size, frame_end
-from skep.errors import Malformed, TooLarge
+from skep.archive.records import (
+    CUT_BY,
+    HOP,
+    READ_LIMIT,
+    ArchivedRequest,
+    ArchivedResponse,
+    FirstRecords,
+    Record,
+    read_records,
+    split_request,
+    split_response,
+)
 from skep.runtime.clock import Clock
+
+#: What reads records is here too, for plug-ins: it was one module.
+__all__ = [
+    "CUT_BY",
+    "HOP",
+    "LEVEL",
+    "READ_LIMIT",
+    "ArchivedRequest",
+    "ArchivedResponse",
+    "Cut",
+    "Exchange",
+    "Extract",
+    "FirstRecords",
+    "FrameMaker",
+    "Record",
+    "read_records",
+    "split_request",
+    "split_response",
+]
 
 #: On 10 KB pages level 3 is at most 5 % smaller and up to 40 % slower, by the kind of page;
 #: level -1 takes a quarter less time and 11 to 50 % more bytes.
 LEVEL = 1
-#: Most decompressed bytes that one call of `read_records` gives back.
-READ_LIMIT = 256 * 2**20
-#: The header of a record whose body content rules have cut.
-CUT_BY = "Skep-Cut"
 Bytes = bytes | bytearray | memoryview
 
 _END_OF_RECORD = b"\r\n\r\n"
@@ -85,6 +111,8 @@ class Exchange(msgspec.Struct, frozen=True, gc=False):
     address: str = ""
     cut: Cut | None = None
     extract: Extract | None = None
+    #: Which redirect of its request it was, from 1 on; 0 = the answer that counts.
+    hop: int = 0
 
 
 class FrameMaker:
@@ -104,7 +132,7 @@ class FrameMaker:
     def exchange_frames(self, exchange: Exchange) -> bytes:
         """The frames of a `response` and of its `request`; the latter alone without answer."""
         uri = _NOT_IN_A_URI.sub(_percent, exchange.uri)
-        shared = self._sharedheader_lines(uri, exchange.address)
+        shared = self._shared_lines(uri, exchange)
         response_id, request_id = self._new_ids()
         if not exchange.status:
             return self._request(exchange, uri, request_id, shared)
@@ -150,10 +178,13 @@ class FrameMaker:
             f"HTTP/1.1 {exchange.status} {exchange.reason}",
             _of_decoded(exchange.response_headers, str(len(body))),
         )
-        cut = f"WARC-Truncated: {exchange.cut}\r\n" if exchange.cut else ""
+        # Of the bytes that are there, which is what `warcio check` computes again.
+        lines = f"{shared}WARC-Payload-Digest: sha256:{sha256(body).hexdigest()}\r\n"
+        if exchange.cut:
+            lines += f"WARC-Truncated: {exchange.cut}\r\n"
         if exchange.extract:
-            cut += exchange.extract.lines()
-        return self._frame("response", record_id, shared + cut, http, body)
+            lines += exchange.extract.lines()
+        return self._frame("response", record_id, lines, http, body)
 
     def _request(self, exchange: Exchange, uri: str, record_id: str, shared: str) -> bytes:
         target, host = _target_and_host(uri)
@@ -175,10 +206,12 @@ class FrameMaker:
         )
         return self._compress(b"".join((_encoded(head), http, body, _END_OF_RECORD)))
 
-    def _sharedheader_lines(self, uri: str, address: str) -> str:
+    def _shared_lines(self, uri: str, exchange: Exchange) -> str:
         lines = f"WARC-Date: {self._today()}\r\nWARC-Target-URI: {uri}\r\n"
-        if address:
-            lines += f"WARC-IP-Address: {_NOT_IN_A_URI.sub('', address)}\r\n"
+        if exchange.address:
+            lines += f"WARC-IP-Address: {_NOT_IN_A_URI.sub('', exchange.address)}\r\n"
+        if exchange.hop:
+            lines += f"{HOP}: {exchange.hop}\r\n"
         return lines
 
     def _today(self) -> str:
@@ -257,113 +290,3 @@ def _target_and_host(uri: str) -> tuple[str, str]:
     else:
         authority, target = rest[:slash], rest[slash:]
     return target, authority.rpartition("@")[2]
-
-
-class Record(msgspec.Struct, frozen=True):
-    """A record as it was archived. Header names are as written; `type` is `WARC-Type`."""
-
-    type: str
-    headers: dict[str, str]
-    block: bytes
-
-
-class ArchivedResponse(NamedTuple):
-    """The answer inside a `response` record."""
-
-    status: int
-    headers: list[tuple[str, str]]
-    body: bytes
-
-
-class ArchivedRequest(NamedTuple):
-    """What was asked, inside a `request` record."""
-
-    method: str
-    target: str
-    headers: list[tuple[str, str]]
-    body: bytes
-
-
-def read_records(data: bytes, limit: int = READ_LIMIT) -> list[Record]:
-    """The records of whole frames, in order; raises Malformed, or TooLarge over `limit`."""
-    decompress = ZstdDecompressor().decompress
-    records = []
-    start = 0
-    while start < len(data):
-        end = frame_end(data, start)
-        # The size is checked first and the output buffer is made for it: no frame can
-        # unpack to more than it announces.
-        size = content_size(data, start)
-        limit -= size
-        if limit < 0:
-            raise TooLarge("the archived records unpack to more than can be shown at once")
-        try:
-            records.append(_record(decompress(data[start:end])))
-        except ZstdError as error:
-            raise Malformed(f"a zstd frame of the archive is damaged: {error}") from error
-        start = end
-    return records
-
-
-class FirstRecords:
-    """Reads the first record of many places with one decompressor: making a new one takes
-    as long as unpacking a page of 10 KB. Not for two threads at once."""
-
-    def __init__(self) -> None:
-        self._decompress = ZstdDecompressor().decompress
-
-    def read(self, data: bytes, limit: int = READ_LIMIT) -> Record:
-        """The record in front, and nothing of what follows; raises Malformed or TooLarge."""
-        if content_size(data) > limit:
-            raise TooLarge("the archived record unpacks to more than can be shown at once")
-        try:
-            return _record(self._decompress(data))
-        except ZstdError as error:
-            raise Malformed(f"a zstd frame of the archive is damaged: {error}") from error
-
-
-def _record(text: bytes) -> Record:
-    head, found, rest = text.partition(b"\r\n\r\n")
-    version, _, lines = head.partition(b"\r\n")
-    if not found or not version.startswith(b"WARC/1."):
-        raise Malformed("a frame of the archive does not hold a WARC record")
-    headers = dict(_headers(lines, "utf-8"))
-    length = headers.get("Content-Length", "")
-    if not (length.isascii() and length.isdigit()) or rest[int(length) :] != _END_OF_RECORD:
-        raise Malformed("a WARC record has another length than it says")
-    return Record(headers.get("WARC-Type", ""), headers, rest[: int(length)])
-
-
-def split_response(record: Record) -> ArchivedResponse:
-    """(status, headers, body) of a `response` record; raises Malformed."""
-    start, headers, body = _split(record.block)
-    parts = start.split(" ", 2)
-    if len(parts) < 2 or not (parts[1].isascii() and parts[1].isdigit()):  # noqa: PLR2004 - version, status
-        raise Malformed("an archived response has no status line")
-    return ArchivedResponse(int(parts[1]), headers, body)
-
-
-def split_request(record: Record) -> ArchivedRequest:
-    """(method, target, headers, body) of a `request` record; raises Malformed."""
-    start, headers, body = _split(record.block)
-    method, _, rest = start.partition(" ")
-    target, found, _ = rest.rpartition(" ")
-    if not found:
-        raise Malformed("an archived request has no request line")
-    return ArchivedRequest(method, target, headers, body)
-
-
-def _split(block: bytes) -> tuple[str, list[tuple[str, str]], bytes]:
-    head, found, body = block.partition(b"\r\n\r\n")
-    if not found:
-        raise Malformed("an archived HTTP message has no end of its headers")
-    start, _, lines = head.partition(b"\r\n")
-    return start.decode("latin-1"), _headers(lines, "latin-1"), body
-
-
-def _headers(lines: bytes, charset: str) -> list[tuple[str, str]]:
-    headers = []
-    for line in lines.split(b"\r\n") if lines else ():
-        name, _, value = line.decode(charset, "replace").partition(":")
-        headers.append((name, value.strip(" \t")))
-    return headers

@@ -11,7 +11,8 @@ from io import BytesIO
 
 from zstandard import ZstdCompressor, ZstdDecompressor, ZstdError
 
-from skep.archive.frames import LEVEL, READ_LIMIT
+from skep.archive.frames import LEVEL
+from skep.archive.records import READ_LIMIT
 from skep.archive.walk import content_size, frame_end
 from skep.errors import Malformed, NotFound, TooLarge
 
@@ -22,6 +23,7 @@ HEAD_LIMIT = 512 * 1024
 WINDOW_LIMIT = 8 * 2**20
 _END_OF_HEAD = b"\r\n\r\n"
 _TYPE, _TARGET = b"\r\nwarc-type:", b"\r\nwarc-target-uri:"
+_LENGTH, _LOCATION = b"\r\ncontent-length:", b"\r\nlocation:"
 
 
 class _Reader:
@@ -72,7 +74,7 @@ class StoredBody:
                 break
         else:
             raise NotFound("the archive has no response for this request")
-        length = _value(head, b"\r\ncontent-length:")
+        length = _value(head, _LENGTH)
         if not length.isdigit():
             raise Malformed("an archived record does not say its length")
         #: Bytes of the body.
@@ -102,31 +104,50 @@ def frames_of(data: bytes) -> Iterator[bytes]:
 
 
 def without_secrets(data: bytes, mask: Callable[[str], str]) -> bytes:
-    """The frames without `request` records, which hold what was sent, and with masked URIs."""
+    """The `response` frames alone: the others hold what was sent. URIs are masked, those that
+    redirects lead to as well."""
     return b"".join(_masked_frames(data, mask))
 
 
 def _masked_frames(data: bytes, mask: Callable[[str], str]) -> Iterator[bytes]:
     for frame in frames_of(data):
-        head = _Reader(frame).head()
-        if _value(head, _TYPE) == b"request":
-            continue
-        uri = _value(head, _TARGET)
-        shown = mask(uri.decode(errors="replace")).encode()
-        yield frame if shown == uri else _rewritten(frame, head, head.replace(uri, shown, 1))
+        reader = _Reader(frame)
+        head = reader.head()
+        if _value(head, _TYPE) != b"response":
+            continue  # `metadata` holds the whole head of a request that was cut
+        http = reader.head()
+        shown = _masked_line(head, _TARGET, mask), _masked_line(http, _LOCATION, mask)
+        yield frame if shown == (head, http) else _rewritten(frame, head, http, *shown)
 
 
-def _rewritten(frame: bytes, before: bytes, after: bytes) -> bytes:
+def _masked_line(head: bytes, name: bytes, mask: Callable[[str], str]) -> bytes:
+    start, end = _span(head, name)
+    value = head[start:end]
+    shown = mask(value.decode(errors="replace")).encode()
+    return head if shown == value else head[:start] + shown + head[end:]
+
+
+def _rewritten(frame: bytes, head: bytes, http: bytes, new_head: bytes, new_http: bytes) -> bytes:
     if content_size(frame) > READ_LIMIT:
         raise TooLarge("the archived record unpacks to more than can be shown at once")
     text = ZstdDecompressor(max_window_size=WINDOW_LIMIT).decompress(frame)
+    start, end = _span(new_head, _LENGTH)
+    length = int(new_head[start:end]) + len(new_http) - len(http)
+    new_head = b"%b %d%b" % (new_head[:start], length, new_head[end:])
     packer = ZstdCompressor(level=LEVEL, write_checksum=True)
-    return packer.compress(after + text[len(before) :])
+    return packer.compress(new_head + new_http + text[len(head) + len(http) :])
 
 
 def _value(head: bytes, name: bytes) -> bytes:
-    """Of a WARC header, b"" when there is none."""
+    """Of a header, b"" when there is none."""
+    start, end = _span(head, name)
+    return head[start:end].strip()
+
+
+def _span(head: bytes, name: bytes) -> tuple[int, int]:
+    """Where the value of a header is; an empty place when there is none."""
     at = head.lower().find(name)
     if at < 0:
-        return b""
-    return head[at + len(name) : head.index(b"\r\n", at + len(name))].strip()
+        return 0, 0
+    start = at + len(name)
+    return start, head.index(b"\r\n", start)

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from skep.archive.frames import Record, read_records, split_response
+from skep.archive.records import HOP, Record, read_records, split_response
 from skep.archive.walk import frame_end
 from skep.errors import Malformed, TooLarge
 
@@ -20,7 +20,7 @@ _MAGIC = b"\x28\xb5\x2f\xfd"
 
 
 class FoundPage(NamedTuple):
-    """A response in a segment, with the request record that follows it."""
+    """A response in a segment, with the records that follow it and belong to it."""
 
     offset: int
     length: int
@@ -54,7 +54,7 @@ def found_pages(path: Path) -> Iterator[FoundPage]:
         for begin, end in whole_frames(path, 0):
             file.seek(begin)
             record = _record(file.read(end - begin))
-            if page is not None and record is not None and record.type == "request":
+            if page is not None and record is not None and _belongs_to_page(record):
                 page = page._replace(length=end - page.offset)
                 continue
             if page is not None:
@@ -71,9 +71,14 @@ def _record(data: bytes) -> Record | None:
         return None
 
 
+def _belongs_to_page(record: Record) -> bool:
+    """Whether it follows the response whose page it is: what was sent, and the redirects."""
+    return record.type in {"request", "metadata"} or HOP in record.headers
+
+
 def _page(record: Record, begin: int, end: int) -> FoundPage | None:
     uri = record.headers.get("WARC-Target-URI", "")
-    if record.type != "response" or not uri:
+    if record.type != "response" or not uri or HOP in record.headers:
         return None
     try:
         response = split_response(record)

@@ -234,7 +234,7 @@ def newest_segment(folder: Path) -> Iterator[Finding]:
 
 
 def _first_record(path: Path) -> str:
-    from skep.archive.frames import read_records
+    from skep.archive.records import read_records
     from skep.archive.walk import frame_end
 
     with path.open("rb") as file:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from skep.archive.frames import FirstRecords, split_response
+from skep.archive.records import FirstRecords, split_response
 from skep.cli.exits import Exit
 from skep.cli.fetching import Fetcher
 from skep.cli.job_calls import job_path

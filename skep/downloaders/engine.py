@@ -15,7 +15,6 @@ from collections.abc import Callable
 
 import pycurl
 
-from skep.archive.frames import Exchange
 from skep.downloaders.decode import BadEncoding, OverLimit
 from skep.downloaders.desk import lost_outcome
 from skep.downloaders.flight import REDIRECTS, BadRequest, Done, Flight
@@ -298,10 +297,13 @@ class Engine(Line):
             return False, Failure.CONTENT, detail
         if flight.elapsed >= self._settings.time_limit:
             return False, *classify(pycurl.E_OPERATION_TIMEDOUT, "", self._settings.time_limit)
+        address = slot.curl.getinfo(pycurl.PRIMARY_IP)
+        hop = slot.exchange(head, address, cut_of(None, slot.trouble), flight.hops + 1)
         try:
             flight.follow(head, location)
         except BadTarget as error:
             return False, Failure.CONTENT, str(error)
+        flight.hop_frames += self._options.keep_hop(hop)
         slot.refused = ""
         self._gate.offer(flight.site, flight, first=True)
         return True, None, ""
@@ -319,18 +321,16 @@ class Engine(Line):
         address = slot.curl.getinfo(pycurl.PRIMARY_IP)
         frames, exchange = b"", None
         if head.status:
-            exchange = Exchange(
-                flight.target.url, flight.method, flight.outgoing.shown, flight.body,
-                head.status, head.reason, head.headers, slot.body(),
-                "" if slot.proxied else address, cut,
-            )  # fmt: skip
+            exchange = slot.exchange(head, address, cut)
             if self._options.keep is not None:
                 frames, exchange = self._options.keep(exchange), None
+            # Behind the answer that counts: readers take the first record.
+            frames += flight.hop_frames
         detail = detail or slot.note
         outcome = Outcome(
             flight.work.id, failure or "", head.status, short(detail) if detail else "",
             int(flight.elapsed * 1e6), flight.sent, flight.received, address,
-            0, len(frames), wait, flight.final_uri,
+            0, 0 if exchange else len(frames), wait, flight.final_uri,
         )  # fmt: skip
         fetched = Fetched(outcome, frames, flight.host, flight.began, exchange)
         self.finished.append((flight.done, fetched))

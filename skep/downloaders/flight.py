@@ -33,8 +33,8 @@ class Flight:
     """A request, where it goes next, and what its hops have used up so far."""
 
     __slots__ = (
-        "began", "body", "by_digest", "cut_by", "done", "elapsed", "hops", "host", "method",
-        "outgoing", "received", "sent", "session", "target", "tries", "work",
+        "began", "body", "by_digest", "cut_by", "done", "elapsed", "hop_frames", "hops", "host",
+        "method", "outgoing", "received", "sent", "session", "target", "tries", "work",
     )  # fmt: skip
 
     def __init__(self, work: Work, done: Done, run: Outgoing) -> None:
@@ -50,6 +50,8 @@ class Flight:
         #: The login is proven without sending the password.
         self.by_digest = False
         self.hops = 0
+        #: WARC records of the redirects that were followed.
+        self.hop_frames = b""
         #: When the present hop was started, and seconds spent on the hops before it.
         self.began = 0.0
         self.elapsed = 0.0
@@ -71,6 +73,7 @@ class Flight:
         self.method = _method(self.work.method)
         self.body = self.work.body
         self.hops = 0
+        self.hop_frames = b""
         self.elapsed = 0.0
 
     @property

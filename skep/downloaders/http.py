@@ -130,7 +130,7 @@ class HttpDownloader:
             if self._cutter is None or fetched.exchange is None:
                 self._finish(done, fetched)
             else:
-                told = partial(_with_place, done, fetched.host, fetched.began)
+                told = partial(_with_download, done, fetched)
                 self._cutter.take(told, fetched.outcome, fetched.exchange)
 
     def _finish(self, done: Done, fetched: Fetched) -> None:
@@ -142,9 +142,13 @@ class HttpDownloader:
             log.exception("the receiver of a download failed")
 
 
-def _with_place(done: Done, host: str, began: float, fetched: Fetched) -> None:
-    """Content rules make a new result of a page; where and when it was asked for stays."""
-    fetched.host, fetched.began = host, began
+def _with_download(done: Done, before: Fetched, fetched: Fetched) -> None:
+    """Content rules make a new result of a page; where and when it was asked for, and the
+    records of its redirects, stay."""
+    fetched.host, fetched.began = before.host, before.began
+    if fetched.frames:
+        fetched.frames += before.frames
+        fetched.outcome.length = len(fetched.frames)
     done(fetched)
 
 
@@ -184,10 +188,12 @@ class HttpKind:
         self._ca_path = "" if ca_file else paths.capath or ""
 
     def open(self, run: str, settings: RunSettings) -> HttpDownloader:
+        keep = self._keep or self._new_keep()
         options = EngineOptions(
             clock=self._clock,
             egress=self._egress.naming((*settings.named, *_proxy_places(settings))),
-            keep=None if settings.content else self._keep or self._new_keep(),
+            keep=None if settings.content else keep,
+            keep_hop=keep,
             ca_file=self._ca_file,
             ca_path=self._ca_path,
             connections=self._connections,

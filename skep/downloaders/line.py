@@ -37,6 +37,8 @@ class EngineOptions(msgspec.Struct, frozen=True):
     egress: EgressPolicy
     #: Makes the frames; None leaves it to whoever takes the results.
     keep: Keep | None
+    #: Makes the frames of redirects that are followed.
+    keep_hop: Keep
     ca_file: str
     ca_path: str
     #: Downloads at the same time, and connections that are kept.

@@ -14,6 +14,7 @@ from typing import Any
 
 import pycurl
 
+from skep.archive.frames import Cut, Exchange
 from skep.downloaders.decode import BadEncoding, Decoder, OverLimit, codings, unknown_codings
 from skep.downloaders.egress import EgressPolicy
 from skep.downloaders.exits import Proxy
@@ -125,6 +126,15 @@ class Slot:
         decodes = self._decoder is not None and not isinstance(self.trouble, BadEncoding)
         pieces = self._decoder.pieces if decodes and self._decoder is not None else self._chunks
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def exchange(self, head: Head, address: str, cut: Cut | None, hop: int = 0) -> Exchange:
+        """What was sent and what came, for the archive."""
+        flight = self.flight
+        return Exchange(
+            flight.target.url, flight.method, flight.outgoing.shown, flight.body,
+            head.status, head.reason, head.headers, self.body(),
+            "" if self.proxied else address, cut, None, hop,
+        )  # fmt: skip
 
     def finish_body(self) -> None:
         """Raises BadEncoding when the coding of a whole body has no proper end."""

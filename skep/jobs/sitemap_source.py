@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from skep.archive.frames import FirstRecords, split_response
 from skep.archive.ports import Archive
+from skep.archive.records import FirstRecords, split_response
 from skep.errors import SkepError
 from skep.jobs.generating import Batches, Complaint, GeneratorFailed, Raw
 from skep.jobs.generator_box import Boxes, Order

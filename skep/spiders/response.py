@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json as stdlib_json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -29,6 +29,14 @@ HEAD_BYTES = 16_384
 Unpacked = tuple[int, Sequence[tuple[str, str]], bytes, str, str]
 
 
+class Hop(NamedTuple):
+    """A redirect that was followed: the URL that was asked, and its answer."""
+
+    url: str
+    status: int
+    headers: Headers
+
+
 class Response:
     """What came back for a request, after redirects."""
 
@@ -44,6 +52,7 @@ class Response:
         cut: str = "",
         elapsed: float = 0.0,
         unpack: Callable[[], Unpacked] | None = None,
+        hops: Callable[[], list[Hop]] | None = None,
     ) -> None:
         #: The URL that answered in the end.
         self.url = url
@@ -56,6 +65,8 @@ class Response:
         self._address = address
         self._cut = cut
         self._unpack = unpack
+        self._find_hops = hops
+        self._hops: list[Hop] | None = None
         self._headers: Headers | None = None
         self._charset = ""
         self._text: str | None = None
@@ -98,6 +109,13 @@ class Response:
         such as `css=article`, or `length`, `time`, `disconnect`, `unspecified`."""
         self._load()
         return self._cut
+
+    @property
+    def history(self) -> list[Hop]:
+        """The redirects that led here, in their order; [] when there was none."""
+        if self._hops is None:
+            self._hops = self._find_hops() if self._find_hops else []
+        return self._hops
 
     @property
     def meta(self) -> dict[str, Any]:

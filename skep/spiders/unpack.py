@@ -6,10 +6,11 @@ looks at the body or the headers, and once.
 
 from __future__ import annotations
 
-from skep.archive.frames import CUT_BY, FirstRecords, split_response
+from skep.archive.records import CUT_BY, HOP, FirstRecords, read_records, split_response
 from skep.spiders.envelope import opened
+from skep.spiders.headers import Headers
 from skep.spiders.ports import Page
-from skep.spiders.response import Failure, Response, Unpacked
+from skep.spiders.response import Failure, Hop, Response, Unpacked
 
 _NOTHING: Unpacked = (0, (), b"", "", "")
 
@@ -28,6 +29,7 @@ class Unpacker:
             request=opened(page),
             elapsed=page.elapsed_us / 1e6,
             unpack=(lambda: self._unpacked(page)) if page.frames else None,
+            hops=(lambda: _hops(page)) if page.frames and page.final_uri else None,
         )
 
     def failure(self, page: Page) -> Failure:
@@ -44,3 +46,13 @@ class Unpacker:
         found = record.headers.get
         cut = found(CUT_BY) or found("WARC-Truncated", "")
         return status, headers, body, found("WARC-IP-Address", ""), cut
+
+
+def _hops(page: Page) -> list[Hop]:
+    """The redirects that led to a page, in their order."""
+    found = []
+    for record in read_records(page.frames):
+        if record.type == "response" and HOP in record.headers:
+            status, headers, _ = split_response(record)
+            found.append(Hop(record.headers.get("WARC-Target-URI", ""), status, Headers(headers)))
+    return found

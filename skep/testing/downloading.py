@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from random import Random
 
-from skep.archive.frames import read_records, split_response
+from skep.archive.records import read_records, split_response
 from skep.downloaders.egress import EgressPolicy
 from skep.downloaders.http import HttpDownloader, HttpKind
 from skep.downloaders.ports import Fetched

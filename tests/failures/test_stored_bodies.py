@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from hashlib import sha256
 from pathlib import Path
 from random import Random
 from time import perf_counter
@@ -13,6 +14,7 @@ import pytest
 
 from skep.archive.frames import Exchange, FrameMaker
 from skep.archive.reading import StoredBody, without_secrets
+from skep.archive.records import HOP, read_records, split_response
 from skep.archive.walk import frame_end
 from skep.errors import Malformed, NotFound, TooLarge
 from skep.model.block import BlockReport
@@ -127,3 +129,18 @@ def test_records_for_viewers_hold_nothing_that_was_sent() -> None:
     assert stored.piece() == b"page"
     plain = frames(b"page")
     assert plain.startswith(without_secrets(plain, mask_text)), "what has no secret stays as it is"
+
+
+def test_redirects_for_viewers_hold_no_secret_of_a_url() -> None:
+    """H6, S4: a redirect names the next URL in a header; the digest of the body stays right."""
+    maker = FrameMaker(SystemClock(), Random(1))
+    to = [("Link", "</x?token=C4nary>"), ("Location", "/x?token=C4nary")]
+    long = [("A", "x" * 900)] * 270
+    data = frames(b"page") + maker.exchange_frames(
+        Exchange("http://h/", "GET", long, status=302, response_headers=to, body=b"moved", hop=1)
+    )
+    page, hop = read_records(without_secrets(data, mask_text))
+    status, headers, body = split_response(hop)
+    assert (status, body, page.type, hop.headers[HOP]) == (302, b"moved", "response", "1")
+    assert dict(headers)["Location"] == "/x?token=***"
+    assert hop.headers["WARC-Payload-Digest"].endswith(sha256(b"moved").hexdigest())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from random import Random
 
@@ -42,6 +43,7 @@ WARC_NAMES = {
     "WARC-Target-URI",
     "WARC-IP-Address",
     "WARC-Concurrent-To",
+    "WARC-Payload-Digest",
     "WARC-Truncated",
     "Content-Type",
     "Content-Length",
@@ -331,3 +333,14 @@ def test_what_is_no_message_is_refused(block: bytes) -> None:
     if not block.endswith(b"\r\n\r\n") or b" " not in block:
         with pytest.raises(Malformed):
             split_request(Record("request", {}, block))
+
+
+@pytest.mark.parametrize("body", [b"", b"<p>\xff</p>", bytes(100_000)])
+@pytest.mark.parametrize("cut", [None, Cut.LENGTH])
+def test_every_response_has_the_digest_of_its_payload(body: bytes, cut: Cut | None) -> None:
+    """H6: of the bytes that are there; a request has none."""
+    exchange = Exchange("http://h/", status=200, body=body, cut=cut)
+    response, request = both(exchange)
+    digest = hashlib.sha256(body).hexdigest()
+    assert response.headers["WARC-Payload-Digest"] == f"sha256:{digest}"
+    assert "WARC-Payload-Digest" not in request.headers
