@@ -17,6 +17,7 @@ import msgspec
 from skep.center.tries import WRONG_TOKENS, Tries
 from skep.errors import ConfigurationError, Forbidden, InvalidInput, Revoked, Unauthorized
 from skep.model.agent import machine_of
+from skep.model.bounds import AGENT_ID_LIMIT
 from skep.model.token import Grant
 from skep.runtime.clock import Clock
 from skep.runtime.files import UnreadableFile, read_line, write_durably
@@ -33,7 +34,6 @@ REMEMBER_COUNT = 10_000
 RENEW_SECONDS = REMEMBER_SECONDS / 2
 #: Seconds between two questions about tokens from addresses that sent many wrong ones.
 SUSPECTS_EVERY = 0.25
-AGENT_ID_LIMIT = 64
 
 
 class Role(StrEnum):

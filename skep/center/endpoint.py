@@ -76,6 +76,8 @@ class Endpoint:
     notes: str = ""
     #: Schemas of path parameters that are more than any text.
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    #: JSON Schema that the body keeps to beside its type; checked by the handler.
+    body_rules: Mapping[str, Any] = field(default_factory=dict)
     #: Types of answers that are neither the good one nor a problem, by status.
     others: Mapping[int, Any] = field(default_factory=dict)
     #: The process that drives the run of the path may call it too, with its own token.

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import msgspec.inspect
 
 from skep import __version__
+from skep.center import examples
 from skep.center.auth import Role
 from skep.center.endpoint import Endpoint
 from skep.center.field_comments import field_comments
+from skep.center.field_texts import FIELD_TEXTS
 from skep.center.operations import OPERATION_IDS, PATH_PARAMETERS, TAGS
 from skep.errors import (
     Forbidden,
@@ -31,12 +34,15 @@ from skep.errors import (
     Unavailable,
     UrlTooLong,
 )
+from skep.model.bounds import EXACT
 from skep.wire.problem import PROBLEM, Problem
 
 REF = "#/components/schemas/{name}"
 #: The bounds of a connection: any call may end in one of these.
 _BOUNDS = (Malformed, HeadTooLarge, UrlTooLong, TooSlow, TooManyConnections)
 _NODES = (msgspec.inspect.Type, msgspec.inspect.Field)
+_BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+_BYTES = {"type": "string", "format": "binary"}
 _PARAMETER = re.compile(r"{(\w+)(?::\w+)?}")
 
 
@@ -44,9 +50,10 @@ def describe(table: Sequence[Endpoint], public_url: str = "") -> dict[str, Any]:
     """The whole document; behind a proxy it says where the paths begin."""
     kinds = [kind for row in table for kind in _kinds(row)]
     schemas, components = msgspec.json.schema_components([*kinds, Problem], ref_template=REF)
-    known = dict(zip([repr(kind) for kind in [*kinds, Problem]], schemas, strict=True))
-    _drop_closed_items([schemas, components])
+    by_kind = dict(zip([repr(kind) for kind in [*kinds, Problem]], schemas, strict=True))
+    _complete([schemas, components])
     _describe_fields([*kinds, Problem], components)
+    known = _Known(by_kind, examples.Examples(components))
     paths: dict[str, Any] = {}
     for row in table:
         path = _PARAMETER.sub(r"{\1}", row.path)
@@ -68,11 +75,24 @@ def describe(table: Sequence[Endpoint], public_url: str = "") -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Schemas of types, by their names in Python, and examples of them."""
+
+    schemas: dict[str, dict[str, Any]]
+    examples: examples.Examples
+
+    def message(self, kind: Any) -> dict[str, Any]:
+        """The content of an answer that is a message."""
+        schema = self.schemas[repr(kind)]
+        return {"application/json": {"schema": schema, "example": self.examples.of(schema)}}
+
+
 def _kinds(row: Endpoint) -> list[Any]:
     return [kind for kind in (row.takes, row.gives, *row.others.values()) if kind is not None]
 
 
-def _operation(row: Endpoint, known: dict[str, Any]) -> dict[str, Any]:
+def _operation(row: Endpoint, known: _Known) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "summary": row.summary,
         "tags": [row.tag],
@@ -84,9 +104,18 @@ def _operation(row: Endpoint, known: dict[str, Any]) -> dict[str, Any]:
         operation["security"] = [{"token": []}]
         operation["description"] = f"Needs role `{row.role}`. {row.notes}".strip()
     if row.takes is not None:
-        content = {"application/json": {"schema": known[repr(row.takes)]}}
-        operation["requestBody"] = {"required": True, "content": content}
+        operation["requestBody"] = {"required": True, "content": _body(row, known)}
     return operation
+
+
+def _body(row: Endpoint, known: _Known) -> dict[str, Any]:
+    schema = {**known.schemas[repr(row.takes)], **row.body_rules}
+    example = examples.of_body(operation_id(row))
+    return {"application/json": {"schema": schema, **_example(example)}}
+
+
+def _example(value: Any) -> dict[str, Any]:
+    return {} if value is None else {"example": value}
 
 
 def operation_id(row: Endpoint) -> str:
@@ -99,10 +128,15 @@ def _describe_fields(kinds: Sequence[Any], components: dict[str, Any]) -> None:
     for found in _structs(kinds):
         kind = found.cls
         schema = components.get(kind.__name__, components.get(f"{kind.__module__}.{kind.__name__}"))
-        texts = field_comments(kind)
         for part, field in zip(_parts(schema or {}, found), found.fields, strict=False):
-            if field.name in texts:
-                part.setdefault("description", texts[field.name])
+            if text := field_text(kind, field.name):
+                part.setdefault("description", text)
+
+
+def field_text(kind: type, name: str) -> str:
+    """The comment above the field, else what the table says of it; "" = nothing."""
+    own = field_comments(kind).get(name, "")
+    return own or FIELD_TEXTS.get(f"{kind.__name__}.{name}") or FIELD_TEXTS.get(name, "")
 
 
 def _parts(schema: dict[str, Any], found: msgspec.inspect.StructType) -> list[dict[str, Any]]:
@@ -131,15 +165,22 @@ def _structs(kinds: Sequence[Any]) -> Iterator[msgspec.inspect.StructType]:
             todo += [one for one in inside if isinstance(one, _NODES)]
 
 
-def _drop_closed_items(part: Any) -> None:
-    """Remove `items: false` of tuples: `maxItems` says the same, and generators fail on it."""
+def _complete(part: Any) -> None:
+    """Add what msgspec cannot say, in every schema inside."""
     if isinstance(part, dict):
-        if part.get("items") is False and part.get("maxItems") == len(part.get("prefixItems", [])):
-            del part["items"]
+        _complete_one(part)
         part = list(part.values())
-    if isinstance(part, list):
+    if isinstance(part, (list, tuple)):
         for item in part:
-            _drop_closed_items(item)
+            _complete(item)
+
+
+def _complete_one(part: dict[str, Any]) -> None:
+    if part.get("items") is False and part.get("maxItems") == len(part.get("prefixItems", [])):
+        del part["items"]  # `maxItems` says the same, and generators of clients fail on it
+    if part.get("contentEncoding") == "base64":
+        part["pattern"] = _BASE64
+    part.update(part.pop(EXACT, {}))
 
 
 def _path_parameters(row: Endpoint) -> list[dict[str, Any]]:
@@ -155,6 +196,7 @@ def _path_parameter(row: Endpoint, name: str) -> dict[str, Any]:
         "required": True,
         **({"description": text} if text else {}),
         "schema": schema,
+        "example": examples.of_path(name, schema),
     }
 
 
@@ -162,34 +204,51 @@ def _query_parameters(row: Endpoint) -> list[dict[str, Any]]:
     if row.asks is None:
         return []
     (_,), components = msgspec.json.schema_components([row.asks], ref_template=REF)
+    _complete(components)
     schema = next(iter(components.values()))
     _describe_fields([row.asks], components)
     needed = schema.get("required", [])
     return [
-        _query_parameter(name, name in needed, part)
+        _query_parameter(operation_id(row), name, name in needed, part)
         for name, part in schema.get("properties", {}).items()
     ]
 
 
-def _query_parameter(name: str, required: bool, schema: dict[str, Any]) -> dict[str, Any]:
+def _query_parameter(
+    operation: str, name: str, required: bool, schema: dict[str, Any]
+) -> dict[str, Any]:
     text = schema.get("description")
-    described = {"description": text} if text else {}
-    return {"name": name, "in": "query", "required": required, **described, "schema": schema}
+    return {
+        "name": name,
+        "in": "query",
+        "required": required,
+        **({"description": text} if text else {}),
+        "schema": schema,
+        "example": examples.of_query(operation, name, schema),
+    }
 
 
-def _responses(row: Endpoint, known: dict[str, Any]) -> dict[str, Any]:
+def _responses(row: Endpoint, known: _Known) -> dict[str, Any]:
     good: dict[str, Any] = {"description": row.summary}
     if row.gives is not None:
-        good["content"] = {"application/json": {"schema": known[repr(row.gives)]}}
+        good["content"] = known.message(row.gives)
     else:
-        good["content"] = {row.media: {}}
+        good["content"] = {row.media: _raw(row)}
     answers: dict[str, Any] = {str(row.status): good}
     for status, kind in row.others.items():
-        content = {"application/json": {"schema": known[repr(kind)]}}
-        answers[str(status)] = {"description": "Not this time", "content": content}
+        answers[str(status)] = {"description": "Not this time", "content": known.message(kind)}
     for error in _errors(row):
         answers.setdefault(str(error.status), _problem_answer(error, known))
     return answers
+
+
+def _raw(row: Endpoint) -> dict[str, Any]:
+    """An answer that is text, bytes or a document of its own."""
+    kind = row.media.partition("/")[0]
+    schema: dict[str, Any] = {"type": "string"} if kind == "text" else {**_BYTES}
+    if row.media == "application/json":
+        schema = {"type": "object"}
+    return {"schema": schema, "example": examples.of_raw(operation_id(row))}
 
 
 def _errors(row: Endpoint) -> list[type[SkepError]]:
@@ -203,5 +262,7 @@ def _errors(row: Endpoint) -> list[type[SkepError]]:
     return errors
 
 
-def _problem_answer(error: type[SkepError], known: dict[str, Any]) -> dict[str, Any]:
-    return {"description": error.title, "content": {PROBLEM: {"schema": known[repr(Problem)]}}}
+def _problem_answer(error: type[SkepError], known: _Known) -> dict[str, Any]:
+    schema = known.schemas[repr(Problem)]
+    content = {PROBLEM: {"schema": schema, "example": examples.of_error(error)}}
+    return {"description": error.title, "content": content}

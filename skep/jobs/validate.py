@@ -22,13 +22,12 @@ from skep.jobs.code_check import check_code
 from skep.jobs.exit_check import check_exits
 from skep.model.content import ContentRules
 from skep.model.lane import HIGHEST, LOWEST
-from skep.model.request import URI_LIMIT, NewRequest
+from skep.model.request import BODY_LIMIT, EXPIRY_LIMIT, URI_LIMIT, NewRequest
 from skep.model.run import RunSettings
 from skep.model.site import site_of
 from skep.store.facts import RequestRow
 
 FINGERPRINT_BYTES = 16
-BODY_LIMIT = 1024 * 1024
 #: Most requests in one call; a larger batch is sent in parts.
 BATCH_LIMIT = 50_000
 
@@ -46,8 +45,6 @@ _UNSAFE = re.compile(r"[^!$%&'()*+,/:;=?@\[\]~\w.-]", re.ASCII)
 _KEEP_CREDENTIALS = "!$%&'()*+,:;=~"
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _PORT_LIMIT = 65_535
-#: Far enough for everybody, near enough for every store.
-EXPIRY_LIMIT = 100 * 365 * 86_400.0
 JOB_LIMIT = 200
 _CUTS_CONTENT = frozenset({"http", "curl"})
 #: User code makes of a URI what it likes, so any scheme will do.

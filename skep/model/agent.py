@@ -11,10 +11,24 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from skep.model.bounds import Name, Names, Real, Texts
+from skep.model.bounds import PRINTABLE, SHORT_LIST, AgentId, Real, exact
 
 #: What every store and every encoding can hold.
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+#: Longest text in what an agent says about itself, and most labels and kinds of one agent.
+DESCRIPTION_LIMIT = 200
+LABELS_LIMIT = 64
+_SHORT = exact(maxLength=DESCRIPTION_LIMIT, pattern=PRINTABLE)
+#: A text, texts and labels of a registration.
+Said = Annotated[str, Meta(max_length=1000, extra_json_schema=_SHORT)]
+SaidTexts = Annotated[
+    tuple[Said, ...], Meta(max_length=SHORT_LIST, extra_json_schema=exact(maxItems=LABELS_LIMIT))
+]
+_Label = Annotated[str, Meta(max_length=2**20, extra_json_schema=_SHORT)]
+SaidLabels = Annotated[
+    dict[_Label, _Label],
+    Meta(max_length=SHORT_LIST, extra_json_schema=exact(maxProperties=LABELS_LIMIT)),
+]
 #: Why a person gives an agent no new work; "" is neither, it is just disabled.
 CORDONED, DRAINING, REVOKED = "cordoned", "draining", "revoked"
 
@@ -31,17 +45,17 @@ def machine_of(agent: str) -> str:
 class Registration(msgspec.Struct, frozen=True):
     """Who an agent is. Sent at start and on every reconnect; always processed."""
 
-    id: Name
-    name: Name
-    group: Name = "default"
-    labels: Texts = msgspec.field(default_factory=dict)
-    address: Name = ""
-    os: Name = ""
+    id: AgentId
+    name: Said
+    group: Said = "default"
+    labels: SaidLabels = msgspec.field(default_factory=dict)
+    address: Said = ""
+    os: Said = ""
     cpus: Count = 0
     memory: Count = 0
-    version: Name = ""
+    version: Said = ""
     #: Downloader kinds that it offers, such as `http`.
-    kinds: Names = ("http",)
+    kinds: SaidTexts = ("http",)
 
 
 class Vitals(msgspec.Struct, frozen=True):

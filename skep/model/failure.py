@@ -5,12 +5,16 @@ Centers and the command line use it; what is not said in a filter does not matte
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
+from skep.model.bounds import exact
+from skep.model.fault import GROUP
+
 Moment = Annotated[float, Meta(ge=0, le=1e15)]
+_ANY = ["string", "number"]
 Word = Annotated[str, Meta(max_length=200)]
 #: What can be done to dead requests, many at once.
 Act = Literal["retry", "cancel", "forget"]
@@ -36,7 +40,9 @@ class FailureFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: Died before this moment.
     until: Moment | None = None
     #: A group as the list names it, or its part before the `@`, for every host.
-    group: Annotated[str, Meta(max_length=300)] = ""
+    group: Annotated[
+        str, Meta(max_length=300, extra_json_schema=exact(pattern=f"^({GROUP})?$"))
+    ] = ""
 
 
 class FailureGroup(msgspec.Struct, frozen=True):
@@ -86,6 +92,16 @@ class RequestFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     since: Moment | None = None
     #: Accepted before this moment.
     until: Moment | None = None
+
+
+def needs_filter(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """JSON Schema of an act: some field of its filter has a value, or it says `all`."""
+    given = [
+        {"required": [name], "properties": {name: {"type": _ANY, "minLength": 1}}}
+        for name in kind.__struct_fields__
+    ]
+    every = {"required": ["all"], "properties": {"all": {"const": True}}}
+    return {"anyOf": [every, {"properties": {"filter": {"anyOf": given}}}]}
 
 
 class Acted(msgspec.Struct, frozen=True):

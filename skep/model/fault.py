@@ -14,6 +14,9 @@ import msgspec
 #: Characters of the text; what follows is hardly ever what failures have in common.
 TEXT_LIMIT = 300
 _DIGEST_BYTES = 6
+_FAULT = "[0-9a-f]{1,12}"
+#: The name of a group of failures, as a pattern: a fault, at one host or at every host.
+GROUP = rf"{_FAULT}(@[\s\S]*)?"
 
 _PARTICULARS = re.compile(
     r"(?P<url>\b[a-z][a-z0-9+.-]*://[^\s'\"`<>]+)"
@@ -59,6 +62,6 @@ def group_name(fault: int, host: str) -> str:
 def parse_group(name: str) -> tuple[int, str | None]:
     """(fault, host); host None = at every host. Raises ValueError."""
     digits, at, host = name.partition("@")
-    if not re.fullmatch(r"[0-9a-f]{1,12}", digits):
+    if not re.fullmatch(_FAULT, digits):
         raise ValueError(f"{name[:60]!r} is no group; they look like 0a1b2c3d4e5f@example.com")
     return int(digits, 16), host if at else None

@@ -11,29 +11,51 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from skep.model.bounds import Name, Number, Real, Text
+from skep.model.bounds import PRINTABLE, Name, Number, Real, Text, exact
 
 #: Longest URI that is taken, in characters; the store's columns are made for it.
 URI_LIMIT = 8000
 SESSION_LIMIT = 100
 DEFAULT_PRIORITY = 5
+#: Bytes that a request may send.
+BODY_LIMIT = 1024 * 1024
+#: Seconds that a request may be wanted; near enough for every store.
+EXPIRY_LIMIT = 100 * 365 * 86_400.0
+
+#: What the center takes, for the API's description; wrong ones are refused with a sentence.
+Uri = Annotated[
+    str,
+    Meta(
+        extra_json_schema=exact(
+            minLength=1, maxLength=URI_LIMIT, pattern=r"^[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s\\]+\S*$"
+        )
+    ),
+]
+Method = Annotated[str, Meta(extra_json_schema=exact(pattern="^[A-Z]{1,20}$"))]
+HeaderName = Annotated[
+    str, Meta(extra_json_schema=exact(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}$"))
+]
+HeaderText = Annotated[str, Meta(extra_json_schema=exact(pattern=PRINTABLE))]
+RequestBody = Annotated[bytes, Meta(extra_json_schema=exact(maxLength=-(-BODY_LIMIT // 3) * 4))]
+AskedPriority = Annotated[int, Meta(extra_json_schema=exact(minimum=-1, maximum=5))]
+Lifetime = Annotated[float, Meta(extra_json_schema=exact(exclusiveMinimum=0, maximum=EXPIRY_LIMIT))]
 
 
 class NewRequest(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     """One request as a caller hands it in. Only `uri` is needed."""
 
-    uri: str
-    method: str = "GET"
-    headers: dict[str, str] = msgspec.field(default_factory=dict)
-    body: bytes = b""
+    uri: Uri
+    method: Method = "GET"
+    headers: dict[HeaderName, HeaderText] = msgspec.field(default_factory=dict)
+    body: RequestBody = b""
     #: -1 (highest) to 5 (lowest); None takes the run's.
-    priority: int | None = None
+    priority: AskedPriority | None = None
     #: Handed back with the result, never looked at.
     meta: dict[str, Any] = msgspec.field(default_factory=dict)
     #: Requests of one run with equal fingerprints are one request; "" lets the center make it.
     fingerprint: str = ""
     #: Seconds after which nobody wants it any more; None keeps it for ever.
-    expires_in: float | None = None
+    expires_in: Lifetime | None = None
     #: Take it even if the run has had the same request before.
     again: bool = False
     #: The identity that it belongs to, by any name; "" takes one of the run's.

@@ -18,6 +18,10 @@ JSON = "application/json"
 ZSTD = "zstd"
 #: Smaller messages are not worth the compressor's time.
 COMPRESS_FROM = 1024
+#: In larger bodies `5.0` is not taken for `5`: looking for such numbers takes its time.
+WHOLE_LIMIT = 2**20
+#: Every whole number up to here is the same as a float and as an integer.
+WHOLE_MAX = 2.0**53
 #: Windows of up to this size are always taken; every common compressor stays below it.
 SMALLEST_WINDOW = 2**23
 
@@ -68,11 +72,30 @@ def _power_of_two(limit: int) -> int:
     return max(SMALLEST_WINDOW, 1 << (limit - 1).bit_length())
 
 
+def _from_json(data: bytes, kind: type[T]) -> T:
+    """In JSON `5.0` is an integer too, and some languages write it so."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError as error:
+        if "got `float`" not in str(error) or len(data) > WHOLE_LIMIT:
+            raise
+        return msgspec.convert(_whole(msgspec.json.decode(data)), kind)
+
+
+def _whole(part: Any) -> Any:
+    if isinstance(part, dict):
+        return {name: _whole(value) for name, value in part.items()}
+    if isinstance(part, list):
+        return [_whole(value) for value in part]
+    whole = isinstance(part, float) and part.is_integer() and abs(part) <= WHOLE_MAX
+    return int(part) if whole else part
+
+
 def decode(data: bytes, kind: type[T], content_type: str = MSGPACK) -> T:
     """Bytes as one message of type `kind`; raises Malformed with the field's path."""
     try:
         if content_type.partition(";")[0].strip().lower() == JSON:
-            return msgspec.json.decode(data, type=kind)
+            return _from_json(data, kind)
         return msgspec.msgpack.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         name = getattr(kind, "__name__", "message")

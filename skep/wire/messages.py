@@ -16,7 +16,19 @@ from msgspec import Meta
 from skep.model.agent import Registration, Vitals
 from skep.model.app import AppSpec, InstanceState
 from skep.model.block import BlockReport, Held, Leased
-from skep.model.bounds import HELD_LIMIT, LIST_LIMIT, Blob, Name, Names, Number, Numbers, Real, Text
+from skep.model.bounds import (
+    HELD_LIMIT,
+    LIST_LIMIT,
+    AgentId,
+    Blob,
+    Name,
+    Names,
+    Number,
+    Numbers,
+    Real,
+    Text,
+    exact,
+)
 from skep.model.run import RunSettings
 from skep.model.site import Pace
 from skep.model.token import Grant
@@ -34,6 +46,15 @@ LEASE_WAIT_MAX = 30.0
 HEARTBEAT_RUNS_MAX = 500
 
 
+#: The version that the sender speaks; another one is refused with a sentence.
+Protocol = Annotated[
+    int,
+    Meta(
+        ge=-(2**63),
+        le=2**63 - 1,
+        extra_json_schema=exact(minimum=OLDEST_PROTOCOL, maximum=PROTOCOL),
+    ),
+]
 #: Blocks in the hands of one agent.
 Holding = Annotated[list[Held], Meta(max_length=HELD_LIMIT)]
 
@@ -44,7 +65,7 @@ class Register(msgspec.Struct):
     registration: Registration
     #: Blocks that the agent still has; whatever else was leased to it is taken back.
     holding: Holding = msgspec.field(default_factory=list)
-    protocol: Number = PROTOCOL
+    protocol: Protocol = PROTOCOL
     age: Real = 0.0
     #: The session that this process has already; 0 = it is new.
     session: Annotated[int, Meta(ge=0, le=2**62)] = 0
@@ -89,9 +110,9 @@ class Join(msgspec.Struct):
     """POST /node/join, with a one-time token. The agent has made a secret and tells its
     SHA-256; the secret is its credential from then on."""
 
-    agent: Name
+    agent: AgentId
     digest: Annotated[bytes, Meta(min_length=32, max_length=32)]
-    protocol: Number = PROTOCOL
+    protocol: Protocol = PROTOCOL
     #: Only look whether it would work.
     dry: bool = False
 
@@ -99,7 +120,7 @@ class Join(msgspec.Struct):
 class Joined(msgspec.Struct):
     """What the center says about its new agent."""
 
-    agent: Name
+    agent: AgentId
     center: Name
     version: Name
     grant: Grant = Grant()
@@ -122,7 +143,7 @@ class Command(msgspec.Struct):
 class LeaseAsk(msgspec.Struct):
     """POST /node/lease. The answer may take `wait` seconds when there is nothing."""
 
-    agent: Name
+    agent: AgentId
     want: Annotated[int, Meta(ge=1, le=LEASE_BLOCKS_MAX)] = 1
     wait: Annotated[float, Meta(ge=0, le=LEASE_WAIT_MAX)] = 0.0
     kinds: Names = ("http",)
@@ -144,7 +165,7 @@ class LeaseReply(msgspec.Struct):
 class Heartbeat(msgspec.Struct):
     """POST /node/heartbeat. Renews every lease that it names."""
 
-    agent: Name
+    agent: AgentId
     vitals: Vitals = Vitals()
     holding: Holding = msgspec.field(default_factory=list)
     #: Ask for that many blocks with the answer.
@@ -184,7 +205,7 @@ class HeartbeatReply(msgspec.Struct):
 class Report(msgspec.Struct):
     """POST /node/block. On disk when it is answered."""
 
-    agent: Name
+    agent: AgentId
     blocks: Annotated[list[BlockReport], Meta(max_length=HELD_LIMIT)]
 
 
@@ -205,7 +226,7 @@ class ReportReply(msgspec.Struct):
 class GiveBack(msgspec.Struct):
     """POST /node/giveback. Unfinished blocks return to the lanes at once."""
 
-    agent: Name
+    agent: AgentId
     blocks: Holding
     reason: Text = "the agent is draining"
 
@@ -238,7 +259,7 @@ class AppsAsk(msgspec.Struct):
     """POST /node/apps: all instances that the agent has; told after every change, with every
     beat while it has any, and when it hears the command `apps`. On disk when answered."""
 
-    agent: Name
+    agent: AgentId
     instances: Annotated[list[AppReport], Meta(max_length=1000)] = msgspec.field(
         default_factory=list
     )
@@ -272,7 +293,7 @@ class AppLog(msgspec.Struct):
     sent twice is kept once. Pieces have at most APP_LOG_PIECE bytes.
     """
 
-    agent: Name
+    agent: AgentId
     run: Name
     no: Small
     token: Small

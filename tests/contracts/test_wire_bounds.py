@@ -48,7 +48,7 @@ def unbounded(kind: inspect.Type, place: str, seen: set[type]) -> Iterator[str]:
 
 def inside(kind: inspect.Type) -> list[inspect.Type]:
     """Types that a list, a map or a union is made of."""
-    names = ("item_type", "key_type", "value_type")
+    names = ("item_type", "key_type", "value_type", "type")
     single = [getattr(kind, name) for name in names if hasattr(kind, name)]
     return [*single, *getattr(kind, "types", ()), *getattr(kind, "item_types", ())]
 

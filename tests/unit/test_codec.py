@@ -111,3 +111,30 @@ def test_fields_of_a_later_version_are_passed_over() -> None:
 def test_a_content_type_may_carry_a_charset() -> None:
     asked = codec.decode(b'{"agent":"a"}', LeaseAsk, "Application/JSON; charset=utf-8")
     assert asked == LeaseAsk("a")
+
+
+@pytest.mark.parametrize(
+    ("body", "taken"),
+    [
+        (b'{"agent":"a","want":5.0}', LeaseAsk("a", 5)),
+        (b'{"agent":"a","want":5e0,"wait":1.0}', LeaseAsk("a", 5, 1.0)),
+        (b'{"agent":"a","want":5.5}', None),
+        (b'{"agent":"a","want":1e300}', None),
+        (b'{"agent":"a","want":"5"}', None),
+        (b'{"agent":"a","want":65.0}', None),
+    ],
+)
+def test_a_whole_number_may_be_written_as_a_float(body: bytes, taken: LeaseAsk | None) -> None:
+    """S13: JSON Schema counts 5.0 among the integers, so the center does."""
+    if taken is None:
+        with pytest.raises(Malformed, match=r"\$\.want"):
+            codec.decode(body, LeaseAsk, codec.JSON)
+    else:
+        assert codec.decode(body, LeaseAsk, codec.JSON) == taken
+
+
+def test_large_bodies_are_not_searched_for_whole_floats() -> None:
+    """S13: the search is bounded, and the error stays the first one."""
+    body = b'{"agent":"a","want":5.0,"kinds":["' + b"x" * codec.WHOLE_LIMIT + b'"]}'
+    with pytest.raises(Malformed, match=r"\$\.want"):
+        codec.decode(body, LeaseAsk, codec.JSON)

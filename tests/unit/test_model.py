@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from skep.model.agent import AgentView, Registration, Vitals
 from skep.model.block import BlockRef, BlockReport, Held, Leased
+from skep.model.bounds import PRINTABLE, is_printable
 from skep.model.lane import HIGHEST, LOWEST, Lane, enters_at_head, lane_of
 from skep.model.ledger import Ledger
 from skep.model.request import DEFAULT_PRIORITY, NewRequest, Outcome, Work
@@ -208,3 +211,21 @@ def test_a_run_may_not_be_called(name: str) -> None:
     """The name becomes part of paths and of URLs."""
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(name, RunId)
+
+
+@pytest.mark.parametrize("text", ["", "a b", "\u00e9\u4e2d\U0001f600", "\U0001fae9", "\u0378"])
+def test_printable_texts(text: str) -> None:
+    """S13: letters that this Python does not know yet are letters."""
+    assert is_printable(text)
+    assert re.search(PRINTABLE, text)
+
+
+@pytest.mark.parametrize("text", ["\0", "a\nb", "\x9d", "\u00ad", "\u202e", "\ue000", "\U000e0041"])
+def test_texts_that_cannot_be_shown(text: str) -> None:
+    """S13: the pattern in the API's description and the center's check are one."""
+    assert not is_printable(text)
+    assert not re.search(PRINTABLE, text)
+
+
+def test_half_a_letter_is_not_printable() -> None:
+    assert not is_printable("\ud800")

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, get_args
 
+import jsonschema_rs
 import msgspec
 import pytest
 
@@ -17,12 +18,16 @@ from skep.center.api.requests import StateWord
 from skep.center.app import api_table
 from skep.center.auth import Role
 from skep.center.endpoint import Endpoint
+from skep.center.example_data import BODIES, PATHS, QUERIES, RAW
 from skep.center.field_comments import field_comments
-from skep.center.openapi import describe
+from skep.center.field_texts import FIELD_TEXTS
+from skep.center.openapi import _structs, describe
 from skep.center.operations import OPERATION_IDS, PATH_PARAMETERS, TAGS
 from skep.errors import InvalidInput
+from skep.model.bounds import AGENT_ID, EXACT
 from skep.model.failure import RequestFilter
 from skep.model.states import RequestState
+from skep.wire.problem import Problem
 
 TABLE = api_table()
 #: First words of operation ids; `put`, `read`, `end` or `turn` alone say nothing.
@@ -76,6 +81,75 @@ def test_every_tag_and_parameter_is_described() -> None:
     for row in TABLE:
         for one in operation(row)["parameters"]:
             assert one.get("description"), (row.path, one)
+
+
+def test_every_field_is_described() -> None:
+    """U1: of every object and array, of answers, bodies and queries; 0 without."""
+    silent = []
+    for name, schema in PAGE["components"]["schemas"].items():
+        fields = [*schema.get("properties", {}).items(), *enumerate(schema.get("prefixItems", []))]
+        silent += [(name, field) for field, part in fields if not part.get("description")]
+        assert schema.get("description"), name
+    assert silent == []
+
+
+def test_the_table_of_descriptions_has_no_entry_without_a_field() -> None:
+    """U1: a field that is renamed, or gets a comment of its own, takes its entry with it."""
+    kinds = [kind for row in TABLE for kind in (row.takes, row.gives, row.asks) if kind]
+    used = set()
+    for found in _structs([*kinds, Problem]):
+        own = field_comments(found.cls)
+        for field in found.fields:
+            full = f"{found.cls.__name__}.{field.name}"
+            if field.name not in own:
+                used.add(full if full in FIELD_TEXTS else field.name)
+    assert set(FIELD_TEXTS) - used == set()
+
+
+def validator(schema: dict[str, Any]) -> jsonschema_rs.Draft202012Validator:
+    return jsonschema_rs.Draft202012Validator({"components": PAGE["components"], **schema})
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row.method} {row.path}")
+def test_every_operation_has_examples_that_fit(row: Endpoint) -> None:
+    """U1: each parameter, the body and each answer, errors too; 0 without."""
+    found = operation(row)
+    contents = [*(answer["content"] for answer in found["responses"].values())]
+    if row.takes is not None:
+        body = found["requestBody"]["content"]
+        contents.append(body)
+        msgspec.convert(body["application/json"]["example"], row.takes)
+    parts = [*found["parameters"], *(part for one in contents for part in one.values())]
+    for part in parts:
+        validator(part["schema"]).validate(part["example"])
+    if row.gives is not None:
+        answer = found["responses"][str(row.status)]["content"]["application/json"]
+        msgspec.convert(answer["example"], row.gives)
+
+
+def test_written_examples_belong_to_operations() -> None:
+    """U1: the tables of examples have no entry too many."""
+    ids = {operation(row)["operationId"]: row for row in TABLE}
+    assert set(BODIES) == {name for name, row in ids.items() if row.takes is not None}
+    assert set(RAW) == {name for name, row in ids.items() if row.gives is None}
+    assert {*PATHS, "verb"} == set(PATH_PARAMETERS)
+    for key in QUERIES:
+        name, _, field = key.partition(".")
+        assert field in msgspec.structs.asdict(ids[name].asks()), key  # type: ignore[misc]
+
+
+def test_exact_rules_reach_the_description_and_no_other_key_does() -> None:
+    """S13: the schema says what the center takes; the marker itself is not part of it."""
+    schemas = PAGE["components"]["schemas"]
+    agent = schemas["LeaseAsk"]["properties"]["agent"]
+    assert (agent["minLength"], agent["maxLength"], agent["pattern"]) == (1, 64, AGENT_ID)
+    assert [part for part in parts(PAGE) if EXACT in part] == []
+    assert schemas["Join"]["properties"]["digest"]["pattern"].startswith("^([A-Za-z0-9+/]{4})*")
+    acts = PAGE["paths"]["/api/v1/failures/retry"]["post"]["requestBody"]["content"]
+    fits = validator(acts["application/json"]["schema"]).is_valid
+    assert [fits({"filter": {}}), fits({"filter": {"run": ""}})] == [False, False]
+    assert fits({"filter": {}, "all": True})
+    assert fits({"filter": {"status": 500}})
 
 
 def test_fields_are_described_by_the_comments_above_them() -> None:

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skep.errors import InvalidInput, NotAUrl, SkepError, TooLarge, UnknownScheme
-from skep.jobs.validate import BATCH_LIMIT, BODY_LIMIT, Offered, Validator, check_job
-from skep.model.request import URI_LIMIT, NewRequest
+from skep.jobs.validate import BATCH_LIMIT, Offered, Validator, check_job
+from skep.model.request import BODY_LIMIT, URI_LIMIT, NewRequest
 from skep.model.run import RunSettings
 from skep.model.site import site_of
 from skep.store.facts import RequestRow

@@ -17,6 +17,7 @@ from skep.center.endpoint import Call, Endpoint
 from skep.center.services import Services
 from skep.errors import Conflict, InvalidInput, NotFound, UnknownAgent
 from skep.model.agent import REVOKED, AgentView, Order, Vitals, machine_of
+from skep.model.bounds import PRINTABLE, exact, is_printable
 from skep.wire.messages import Command
 
 #: Verb: (gets work, why not). Centers see to these alone.
@@ -30,6 +31,9 @@ STANDINGS = {
 ORDERS = ("drain", "restart", "exit")
 VERBS = (*STANDINGS, "restart", "exit", "wake", "revoke")
 TEXT_LIMIT = 200
+_RULES = {"maxLength": TEXT_LIMIT, "pattern": PRINTABLE}
+LabelName = Annotated[str, Meta(extra_json_schema=exact(minLength=1, **_RULES))]
+LabelText = Annotated[str, Meta(extra_json_schema=exact(**_RULES))]
 
 
 class AgentLine(msgspec.Struct):
@@ -73,7 +77,7 @@ class Beats(msgspec.Struct):
 class Labels(msgspec.Struct, forbid_unknown_fields=True):
     """Labels to set; null takes one away, also one that the agent brings itself."""
 
-    labels: dict[str, str | None]
+    labels: dict[LabelName, LabelText | None]
 
 
 async def list_agents(call: Call) -> Agents:
@@ -144,7 +148,7 @@ async def label_agent(call: Call) -> AgentLine:
     """Set or take away labels."""
     agent, changes = await agent_named(call, call.path["agent"]), call.body.labels
     for text in [*changes, *(value for value in changes.values() if value is not None)]:
-        if not text.isprintable() or len(text) > TEXT_LIMIT:
+        if not is_printable(text) or len(text) > TEXT_LIMIT:
             raise InvalidInput(
                 f"{text[:50]!r} in a label: use up to {TEXT_LIMIT} printable characters"
             )

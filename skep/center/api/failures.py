@@ -17,7 +17,15 @@ from skep.center.auth import Role
 from skep.center.endpoint import Call, Endpoint
 from skep.errors import InvalidInput, NotFound
 from skep.jobs.starts import JobStarts
-from skep.model.failure import Act, DeadRequest, FailureFilter, FailureGroup, Moment
+from skep.model.failure import (
+    Act,
+    DeadRequest,
+    FailureFilter,
+    FailureGroup,
+    Moment,
+    needs_filter,
+)
+from skep.model.fault import GROUP
 
 EXAMPLES = 5
 Batch = Annotated[int, Meta(ge=1, le=5000)]
@@ -173,7 +181,9 @@ def _until(wanted: FailureFilter, before: float) -> FailureFilter:
     return msgspec.structs.replace(wanted, until=until)
 
 
-_GROUP: dict[str, Any] = {"group": {"type": "string", "minLength": 1, "maxLength": 300}}
+_GROUP: dict[str, Any] = {
+    "group": {"type": "string", "minLength": 1, "maxLength": 300, "pattern": f"^{GROUP}$"}
+}
 
 
 def _bulk(handler: Any, name: str, summary: str) -> Endpoint:
@@ -187,6 +197,7 @@ def _bulk(handler: Any, name: str, summary: str) -> Endpoint:
         BulkAnswer,
         errors=(InvalidInput,),
         tag="failures",
+        body_rules=needs_filter(FailureFilter),
         notes="Changes nothing unless `dry_run` is false. Call it again with `after` = `next` and "
         "the same `before` until `next` is null. Doing it twice does no harm.",
     )

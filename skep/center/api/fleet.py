@@ -5,15 +5,17 @@ Run by centers. Reading changes nothing; only `audit` counts rows, and is slow f
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
-from skep.center.api.names import run_name
+from skep.center.api.names import RUN_NAME, run_name
 from skep.center.auth import Role
 from skep.center.endpoint import Call, Endpoint
 from skep.errors import UnknownRun
 from skep.lanes.dispatch import lane_limits
+from skep.model.bounds import exact
 from skep.model.lane import Lane
 from skep.model.ledger import Ledger
 
@@ -73,7 +75,7 @@ class WhichLedger(msgspec.Struct):
     #: Count rows instead of reading the running counts: slow and independent.
     audit: bool = False
     #: Only this run; default: all runs.
-    run: str | None = None
+    run: Annotated[str, Meta(extra_json_schema=exact(pattern=RUN_NAME))] | None = None
 
 
 async def ledger(call: Call) -> LedgerView:

@@ -13,7 +13,8 @@ from skep.errors import InvalidInput
 from skep.model.run import RunId
 
 _DIGITS = 18
-_NAME = {"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"}
+RUN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+_NAME = {"type": "string", "pattern": RUN_NAME}
 _NUMBER = {"type": "integer", "minimum": 0, "maximum": 10**_DIGITS - 1}
 
 #: Schemas of path parameters, for the API's description.

@@ -23,8 +23,9 @@ from skep.errors import (
     UnknownAgent,
 )
 from skep.lanes.ingest import plain
-from skep.model.agent import Arrival, Registration
+from skep.model.agent import DESCRIPTION_LIMIT, LABELS_LIMIT, Arrival, Registration
 from skep.model.block import BlockReport, Leased
+from skep.model.bounds import is_printable
 from skep.model.token import Grant
 from skep.wire.messages import (
     OLDEST_PROTOCOL,
@@ -43,10 +44,6 @@ from skep.wire.messages import (
     ReportReply,
     SiteRules,
 )
-
-#: Characters in one text of a registration, and labels (or kinds) in it.
-DESCRIPTION_LIMIT = 200
-LABELS_LIMIT = 64
 
 
 async def register(call: Call) -> Registered:
@@ -91,7 +88,7 @@ def _check_description(about: Registration) -> None:
     labels = [text for pair in about.labels.items() for text in pair]
     texts = (about.name, about.group, about.address, about.os, about.version)
     for text in (*texts, *about.kinds, *labels):
-        if len(text) > DESCRIPTION_LIMIT or not text.isprintable():
+        if len(text) > DESCRIPTION_LIMIT or not is_printable(text):
             raise InvalidInput(
                 f"{text[:50]!r} in a registration: use up to {DESCRIPTION_LIMIT} printable"
                 " characters"

@@ -17,7 +17,7 @@ from skep.center.api.requests import RequestLine, line_of
 from skep.center.auth import Role
 from skep.center.endpoint import Call, Endpoint
 from skep.errors import InvalidInput, Unavailable
-from skep.model.failure import RequestFilter
+from skep.model.failure import RequestFilter, needs_filter
 
 
 class WhichRequests(RequestFilter, frozen=True):
@@ -107,6 +107,7 @@ ENDPOINTS = (
         CancelAnswer,
         errors=(InvalidInput,),
         tag="requests",
+        body_rules=needs_filter(RequestFilter),
         notes="Changes nothing unless `dry_run` is false. Requests in an agent's hands are left.",
     ),
 )

@@ -14,6 +14,7 @@ from msgspec import Meta
 from skep.center.auth import Role
 from skep.center.endpoint import Call, Endpoint
 from skep.errors import InvalidInput, NotFound
+from skep.model.bounds import PRINTABLE, exact, is_printable
 from skep.model.run import RunSettings
 from skep.model.site import SiteRule, SiteView, site_of
 from skep.store.facts import SiteRow
@@ -37,7 +38,7 @@ class Page(msgspec.Struct):
     #: Number of hosts at most.
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
     #: Name of the last host that was read; empty = from the start.
-    after: Annotated[str, Meta(max_length=255)] = ""
+    after: Annotated[str, Meta(max_length=255, extra_json_schema=exact(pattern=PRINTABLE))] = ""
 
 
 def host_name(call: Call) -> str:
@@ -78,7 +79,7 @@ def _view(call: Call, row: SiteRow) -> SiteView:
 async def list_sites(call: Call) -> Sites:
     """Every host that was met or has a rule."""
     page: Page = call.query
-    if not page.after.isprintable():
+    if not is_printable(page.after):
         raise InvalidInput("`after` is a host's name, as `next` gave it")
     found = await call.services.store.sites.all(page.limit, page.after)
     following = found[-1].site.host if len(found) == page.limit else ""

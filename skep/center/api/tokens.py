@@ -14,6 +14,7 @@ from skep.center.api.agent_names import agent_or_new
 from skep.center.auth import Role, digest_of
 from skep.center.endpoint import Call, Endpoint
 from skep.errors import InvalidInput, NotFound
+from skep.model.bounds import PRINTABLE, exact, is_printable
 from skep.model.token import Grant, TokenView, token_id
 
 HOUR = 3600.0
@@ -21,7 +22,7 @@ YEARS = 100 * 365 * 24 * HOUR
 TEXT_LIMIT = 200
 LABELS_LIMIT = 64
 
-Text = Annotated[str, Meta(max_length=TEXT_LIMIT)]
+Text = Annotated[str, Meta(max_length=TEXT_LIMIT, extra_json_schema=exact(pattern=PRINTABLE))]
 Lifetime = Annotated[float, Meta(gt=0, le=YEARS)]
 
 
@@ -134,7 +135,7 @@ def _issued(token: str, agent: str = "") -> IssuedToken:
 
 def _check_texts(*texts: str) -> None:
     for text in texts:
-        if not text.isprintable():
+        if not is_printable(text):
             raise InvalidInput(f"{text[:50]!r}: use printable characters")
 
 
