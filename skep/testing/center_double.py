@@ -70,6 +70,8 @@ class CenterDouble:
         self.blocks: dict[int, _Block] = {}
         self.ready: deque[_Block] = deque()
         self.registrations: list[Registration] = []
+        #: Seconds for which each registration was on its way, as the agent said.
+        self.registration_ages: list[float] = []
         self.beats: list[Heartbeat] = []
         self.asks: list[LeaseAsk] = []
         self.reports: list[Report] = []
@@ -221,6 +223,7 @@ class CenterDouble:
     async def _register(self, data: bytes) -> Registered:
         message = codec.decode(data, Register)
         self.registrations.append(message.registration)
+        self.registration_ages.append(message.age)
         self.known = True
         kept = {held.block for held in message.holding}
         for block in self.blocks.values():

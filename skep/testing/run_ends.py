@@ -41,11 +41,13 @@ STATE_OF: Mapping[str, str] = {
     "delayed": "delayed",
 }
 #: A lane holds the blocks of one run. Looks are a second apart: on a busy machine a call to
-#: Redis may be under way for longer than two looks that are closer. A spider is ended at once.
+#: Redis may be under way for longer than two looks that are closer. A spider is ended at once. A
+#: delay lasts until the run is ended.
 SETTINGS: Mapping[str, Any] = {
     **PLACING,
     "lanes_reconcile_every": 1.0,
     "lanes_low_limit": 20,
+    "lanes_retry_first": 6.0,
     "center_self_check_every": 1.0,
     "jobs_keep_every": 0.2,
     "jobs_end_seconds": 0.0,

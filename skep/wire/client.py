@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
 import aiohttp
+import msgspec
 
 from skep.errors import (
     CenterUnreachable,
@@ -127,7 +128,8 @@ class CenterClient:
 
     async def register(self, message: Register) -> Registered:
         """Raises Unauthorized, OldProtocol, and what every call may raise."""
-        return await self._node("register", message, Registered)
+        attempt = self._aged(message, Registered, CALL_SECONDS)
+        return await self._addresses.each("/node/register", attempt)
 
     async def join(self, message: Join) -> Joined:
         """With a one-time token. Raises Unauthorized, Conflict, Forbidden, OldProtocol."""
@@ -136,8 +138,7 @@ class CenterClient:
     async def heartbeat(self, message: Heartbeat, seconds: float = CALL_SECONDS) -> HeartbeatReply:
         """Raises UnknownAgent when the agent has to register again. Where the center is silent
         another one is asked; when that one answers, open calls move there."""
-        data, headers = _packed(message)
-        attempt = self._attempt("POST", data, headers, HeartbeatReply, seconds)
+        attempt = self._aged(message, HeartbeatReply, seconds)
         return await self._addresses.hedged("/node/heartbeat", attempt)
 
     async def lease(self, message: LeaseAsk) -> LeaseReply:
@@ -251,6 +252,20 @@ class CenterClient:
         async def attempt(url: str) -> T:
             sent = {**headers, **self._agent_headers()}
             return await self._once(method, url, data, sent, reply, seconds)
+
+        return attempt
+
+    def _aged(
+        self, message: Register | Heartbeat, reply: type[T], seconds: float
+    ) -> Callable[[str], Awaitable[T]]:
+        """Each try says how old the message is by then: a center judges it by that (C10)."""
+        made = self._clock.monotonic() - message.age
+
+        async def attempt(url: str) -> T:
+            age = max(self._clock.monotonic() - made, 0.0)
+            data, headers = _packed(msgspec.structs.replace(message, age=age))
+            sent = {**headers, **self._agent_headers()}
+            return await self._once("POST", url, data, sent, reply, seconds)
 
         return attempt
 

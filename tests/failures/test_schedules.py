@@ -18,13 +18,23 @@ SMALL = Plan(jobs=40, hours=0.25, kill_every=10.0)
 
 
 def test_a_center_is_killed_every_30_seconds() -> None:
-    """Fault 32, in small: the full figure is made by
-    `python -m skep.testing.simulation.schedules`."""
+    """Fault 32, in small."""
     result = simulate(1, Plan(jobs=100, hours=0.3))
     tell("32", kills=result.kills, due=result.due, missed=result.missed, doubled=result.doubled)
     assert (result.missed, result.doubled) == (0, 0)
     assert result.ran == result.due == 100 * 18
     assert result.kills == 36
+
+
+@pytest.mark.slow
+def test_a_thousand_jobs_each_minute_for_ten_hours() -> None:
+    """Fault 32, E11: in full, as `python -m skep.testing.simulation.schedules` runs it."""
+    result = simulate(1, Plan())
+    figures = {"missed": result.missed, "doubled": result.doubled}
+    tell("32", kills=result.kills, due=result.due, taken_over=result.taken_over, **figures)
+    assert (result.missed, result.doubled) == (0, 0)
+    assert result.ran == result.due == 1000 * 600
+    assert result.kills == 1200
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

@@ -11,11 +11,14 @@ from random import Random
 
 import pytest
 
+from skep.model.agent import Registration
+from skep.runtime.bell import within
 from skep.runtime.clock import SystemClock
+from skep.testing.center_double import center_double
 from skep.testing.fleet import Fleet, tell
 from skep.wire.addresses import HEDGE_AFTER, Addresses
 from skep.wire.client import CenterClient
-from skep.wire.messages import Heartbeat, LeaseAsk
+from skep.wire.messages import Heartbeat, LeaseAsk, Register
 
 #: As shipped: the agent has nothing to hurry it but itself.
 SHIPPED = {
@@ -65,12 +68,12 @@ async def longest_gap(fleet: Fleet, seconds: float) -> float:
 
 
 @asynccontextmanager
-async def silent_server() -> AsyncIterator[str]:
-    """It accepts and never answers, as a frozen process does."""
+async def silent_server(seconds: float = 600.0) -> AsyncIterator[str]:
+    """It accepts and never answers, as a frozen process does; it hangs up after `seconds`."""
     hung_up = asyncio.Event()
 
     async def keep(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await hung_up.wait()
+        await within(hung_up, seconds)
         writer.close()
 
     server = await asyncio.start_server(keep, "127.0.0.1", 0)
@@ -98,6 +101,22 @@ async def test_calls_at_a_silent_center_are_broken_off_when_a_heartbeat_moves(
             assert client.address == fleet.center.url
             await lease
             assert time.monotonic() - began < 2 * GAP
+
+
+async def test_a_message_that_waited_says_how_long() -> None:
+    """E11, C10: the second center hears how old a heartbeat or a registration is by then."""
+    async with silent_server() as silent, silent_server(0.5) as broken, center_double() as center:
+        urls, clock, rng = [silent, center.url], SystemClock(), Random(1)
+        async with CenterClient(urls, center.token, clock, rng) as client:
+            for _ in range(2):
+                await client.heartbeat(Heartbeat("a"), 8.0)
+        first, second = (beat.age for beat in center.beats)
+        assert first >= HEDGE_AFTER > second
+        async with CenterClient([broken, center.url], center.token, clock, rng) as client:
+            for _ in range(2):
+                await client.register(Register(Registration("a", "a")))
+        first, second = center.registration_ages
+        assert first >= 0.5 > second
 
 
 async def test_a_center_that_is_only_slow_is_not_left() -> None:

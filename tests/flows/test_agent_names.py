@@ -1,4 +1,4 @@
-"""Agents by name: people type what they gave a machine, an id where that is not enough (C7)."""
+"""Agents by name: people type what they gave a machine, an id where that is not enough (C2)."""
 
 from __future__ import annotations
 

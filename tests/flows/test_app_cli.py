@@ -1,4 +1,4 @@
-"""`skep app` as people type it, against a real center with an agent by hand (A8, R4)."""
+"""`skep app` as people type it, against a real center with an agent by hand (A8)."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ async def _closed(center: RunningCenter, run: str) -> Any:
 
 
 async def test_a_secret_is_shown_to_nobody(center: RunningCenter, hands: Hands) -> None:
-    """P1: not in the job, its difference, its run, its instances, nor in the database."""
+    """Fault 68: not in the job, its difference, its run, its instances, nor in the database."""
     await hands("a1")
     run = await started(center, **tool(secrets={"KEY": "key"}, environment={"P": "word"}))
     await in_state(center, run, "running")
@@ -275,7 +275,7 @@ async def test_cordoned_agents_keep_and_drained_ones_hand_over(
 
 
 async def test_logs_are_kept_once_and_followed(center: RunningCenter, hands: Hands) -> None:
-    """R4, A8: a piece that is sent twice is kept once; a reader waits for the next one."""
+    """A8: a piece that is sent twice is kept once; a reader waits for the next one."""
     a1 = await hands("a1")
     run = await started(center, **tool())
     await in_state(center, run, "running")

@@ -82,7 +82,7 @@ async def test_old_bodies_go_from_the_bucket(center: RunningCenter, url: str) ->
 
 
 async def test_it_says_where_it_is_and_nothing_else(center: RunningCenter, url: str) -> None:
-    """C7: the credentials are in no answer."""
+    """Fault 68: the credentials are in no answer."""
     ready = await center.admin.get("/readyz?verbose")
     storage = await center.admin.get("/api/v1/storage")
     for answer in (ready, storage):

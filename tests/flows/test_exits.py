@@ -309,7 +309,7 @@ async def test_two_logins_at_one_proxy_never_share_a_tunnel(
     ],
 )  # fmt: skip
 async def test_a_proxy_is_not_asked_for_inner_addresses(ground: Ground, host: str) -> None:
-    """C7, A6: what the agent must not reach it must not reach through a proxy either."""
+    """A6, fault 54: what the agent must not reach it must not reach through a proxy either."""
     async with HostileServer() as proxy:
         downloader = ground.open(f"http://127.0.0.1:{proxy.port}", allow=("127.0.0.2/32",))
         fetched = await fetch(downloader, Work(1, f"http://{host}/"))
@@ -319,7 +319,7 @@ async def test_a_proxy_is_not_asked_for_inner_addresses(ground: Ground, host: st
 
 
 async def test_a_redirect_inside_is_refused_behind_a_proxy_too(ground: Ground) -> None:
-    """C7: every hop is looked at."""
+    """Fault 54: every hop is looked at."""
     routes = {"http://site.test/": says(b"", 302, [("Location", "http://10.0.0.1/admin")])}
     async with HostileServer(routes) as proxy:
         downloader = ground.open(f"http://127.0.0.1:{proxy.port}")
@@ -332,7 +332,7 @@ async def test_a_redirect_inside_is_refused_behind_a_proxy_too(ground: Ground) -
 async def test_the_address_of_the_proxy_itself_is_guarded(
     ground: Ground, site: HostileServer
 ) -> None:
-    """C7: a run cannot reach an inner service by calling it a proxy."""
+    """Fault 54: a run cannot reach an inner service by calling it a proxy."""
     downloader = ground.open(site.origin, allow=())
     fetched = await fetch(downloader, Work(1, "http://example.com/"))
     assert fetched.outcome.failure == "blocked"

@@ -119,7 +119,7 @@ async def test_the_drain_is_bounded(ground: Ground) -> None:
 
 
 async def test_beats_go_on_while_the_line_is_dialled(ground: Ground) -> None:
-    """A6, C7: leases are renewed by every beat, however long the command takes."""
+    """A6, C3: leases are renewed by every beat, however long the command takes."""
     go = ground.folder / "go"
     wait = (
         f"import os, pathlib, sys, time\nwhile not os.path.exists({str(go)!r}): time.sleep(.01)\n"

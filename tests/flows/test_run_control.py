@@ -22,9 +22,12 @@ from skep.testing.fleet import tell
 from skep.testing.job_ground import ENDLESS_GENERATOR, ENDLESS_SPIDER, local_agent
 from skep.testing.servers import Postgres
 from skep.testing.site import DemoSite
+from skep.testing.slowdown import slowdown
 
-#: R2 allows 2 s. A machine that does many other things gets more; the pollers take longer.
-SOON = 10.0
+#: What R2 allows, in seconds on a machine that does nothing else; the pollers take far longer.
+SOON = 2.0
+#: How many times longer it may take on a machine that other tests keep busy.
+BUSY = 5.0
 WAIT = 40
 SLOW: dict[str, Any] = {
     "egress_allow": ["127.0.0.0/8"],
@@ -44,6 +47,8 @@ class Ground:
         self.last = centers[-1]
         self.site = site
         self.longest = 0.0
+        #: Of a machine that other tests share, when it was too busy for what R2 allows.
+        self.slowdown = 1.0
 
     async def job(self, name: str, **document: Any) -> str:
         """Kept, and its run started at the first center."""
@@ -57,8 +62,16 @@ class Ground:
         answer = (await self.last.admin.post(f"/api/v1/{path}?wait={WAIT}")).json()
         reached: list[dict[str, Any]] = answer["reached"]
         assert all(one["obeyed"] for one in reached), reached
-        self.longest = max([self.longest, *(one["seconds"] for one in reached)])
+        seconds = [one["seconds"] for one in reached]
+        self.longest = max([self.longest, *seconds])
+        if max(seconds, default=0.0) >= SOON:  # as on no idle machine: how busy is this one?
+            self.slowdown = max(self.slowdown, await asyncio.to_thread(slowdown))
         return reached
+
+    def check_times(self, who: str, **more: Any) -> None:
+        """Every word was obeyed within what R2 allows."""
+        tell(f"R2 {who}", longest=self.longest, slowdown=self.slowdown, **more)
+        assert self.longest < SOON * min(self.slowdown, BUSY)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(60):
@@ -115,7 +128,8 @@ def kinds(reached: Sequence[dict[str, Any]]) -> list[str]:
 
 @pytest.mark.parametrize("rounds", [1, pytest.param(20, marks=pytest.mark.slow)])
 async def test_agents_and_the_spider_that_a_center_keeps(ground: Ground, rounds: int) -> None:
-    """R2: by message to the job's name; the process ends, comes back, and is another."""
+    """R2, E11: by message to the job's name, within 2 s; the process ends, comes back, and is
+    another."""
     spider = {"path": "endless.py", "arguments": {"url": ground.site.url}}
     run = await ground.job("endless", spider=spider)
     await ground.more_hits()
@@ -133,8 +147,7 @@ async def test_agents_and_the_spider_that_a_center_keeps(ground: Ground, rounds:
     assert kinds(await ground.word(f"runs/{run}/restart")) == ["spider"]
     last = await ground.word("jobs/endless/stop")
     assert "spider" in kinds(last)
-    tell("R2 spider", rounds=rounds, longest=ground.longest)
-    assert ground.longest < SOON
+    ground.check_times("spider", rounds=rounds)
 
 
 async def test_a_restart_of_a_job_ends_one_spider_and_begins_another(ground: Ground) -> None:
@@ -167,8 +180,7 @@ async def test_generators_end_and_begin_again(ground: Ground) -> None:
         while (await store.generations.of(run))[0].starts == generation.starts:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     assert "generators" in kinds(await ground.word("jobs/many/stop"))
-    tell("R2 generators", longest=ground.longest)
-    assert ground.longest < SOON
+    ground.check_times("generators")
 
 
 async def test_a_spider_that_somebody_drives_elsewhere(ground: Ground, tmp_path: Path) -> None:
@@ -192,8 +204,7 @@ async def test_a_spider_that_somebody_drives_elsewhere(ground: Ground, tmp_path:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    tell("R2 elsewhere", longest=ground.longest)
-    assert ground.longest < SOON
+    ground.check_times("elsewhere")
 
 
 async def test_a_paused_run_starts_nothing_and_a_stopped_one_lets_go(ground: Ground) -> None:
@@ -219,7 +230,7 @@ async def test_a_paused_run_starts_nothing_and_a_stopped_one_lets_go(ground: Gro
             await asyncio.sleep(0.02)
     assert sum(ground.site.hits.values()) == hits
     assert (await ground.first.ledger("web")).cancelled > 0
-    tell("R2 agents", longest=ground.longest)
+    ground.check_times("agents")
 
 
 async def test_nobody_has_to_be_told(tmp_path: Path) -> None:
