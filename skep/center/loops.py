@@ -61,6 +61,7 @@ class Loops:
             ("placement", self._every(settings.center.sweep_every, self._placement)),
             ("ended runs", self._every(ENDED_EVERY, self._services.ended_runs.look)),
             ("self-check", self._self_check),
+            ("gauges", self._gauges),
             ("drivers", self._drivers),
             ("roster", self._every(settings.center.roster_every, self._roster)),
             ("housekeeping", self._every(HOUSEKEEPING_EVERY, self._housekeeping)),
@@ -159,6 +160,10 @@ class Loops:
         services = self._services
         await services.clock.sleep(services.settings.center.self_check_every)
         await services.self_check.step()
+
+    async def _gauges(self) -> None:
+        services = self._services
+        await services.clock.sleep(await services.gauges.look())
 
     async def _roster(self) -> None:
         await self._services.roster.refresh()

@@ -16,6 +16,7 @@ from skep.center.control import Control
 from skep.center.disk import DiskGuard, disk_guard
 from skep.center.ended_runs import EndedRuns
 from skep.center.errand import Errand
+from skep.center.gauges import Gauges
 from skep.center.job_rooms import JobRooms, build_jobs
 from skep.center.live import Hub
 from skep.center.metrics import Metrics
@@ -71,6 +72,8 @@ class Services:
     control: Control
     unsent: UnsentResults
     metrics: Metrics
+    #: What /metrics shows of store and bus.
+    gauges: Gauges
     #: Differences between records that were repaired here.
     repairs: Repairs
     #: Compares records that belong together.
@@ -241,6 +244,7 @@ def build(
         control=control,
         unsent=UnsentResults(store, clock),
         metrics=metrics,
+        gauges=Gauges(store, bus, roster, metrics, clock),
         repairs=repairs,
         self_check=SelfCheck(store, clock, repairs, withdraw),
         agent_keys=AgentKeys(store),
