@@ -48,6 +48,12 @@ def is_writer(name: str) -> bool:
     return _WRITER.fullmatch(name) is not None
 
 
+def writer_of(name: str) -> str:
+    """The writer of a segment; "" for what is none."""
+    found = _SEGMENT.fullmatch(name)
+    return found[1] if found else ""
+
+
 def writers_in(folder: Path) -> list[str]:
     """Who has segments in a folder; none when there is no such folder."""
     if not folder.is_dir():

@@ -60,7 +60,8 @@ def load(url: str, source: Path) -> None:
     kind = kind_of(url)
     check_empty(url)
     if kind == "sqlite":
-        _copy_sqlite(source, sqlite_path(url))
+        # Nothing is written beside the backup, which may be on a disk that is read-only.
+        _copy_sqlite(source, sqlite_path(url), "immutable=1")
     elif kind == "postgresql":
         options = ("--no-owner", "--exit-on-error", "--single-transaction", str(source))
         words, env = _postgres("pg_restore", url, *options)
@@ -109,11 +110,11 @@ def schema_of(url: str) -> str:
         engine.dispose()
 
 
-def _copy_sqlite(source: Path, target: Path) -> None:
+def _copy_sqlite(source: Path, target: Path, how: str = "mode=ro") -> None:
     """In one step: while it runs others may write, and the copy does not see that."""
     try:
         with (
-            closing(sqlite3.connect(f"file:{source}?mode=ro", uri=True)) as before,
+            closing(sqlite3.connect(f"{source.absolute().as_uri()}?{how}", uri=True)) as before,
             closing(sqlite3.connect(target)) as after,
         ):
             target.chmod(0o600)

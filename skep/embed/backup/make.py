@@ -19,10 +19,13 @@ from skep.archive.registry import folder_of, is_s3
 from skep.archive.segments import closed_segments, newest_segments
 from skep.embed.backup.manifest import (
     ARCHIVE,
+    CENTER_NAME,
     DATA,
     FORMAT,
     NAME,
+    SECRETS,
     STORE,
+    TOKENS,
     BackupFile,
     Kept,
     Manifest,
@@ -40,9 +43,6 @@ PARTIAL = ".partial"
 TAR = ".tar"
 #: Marks a folder that a backup began: only such a one is removed by the next try.
 _MARK = ".skep-backup"
-TOKENS = ("admin.token", "agent.token")
-SECRETS = "secrets"
-CENTER_NAME = "center.name"
 _CHUNK = 2**20
 
 
@@ -99,7 +99,7 @@ def _check_target(target: Path, data: Path) -> None:
 
 def _begin(partial: Path) -> None:
     if partial.exists():
-        if not (partial / _MARK).exists():
+        if not any((partial / name).exists() for name in (_MARK, NAME)):
             raise ConfigurationError(f"{partial} is in the way; move it away")
         shutil.rmtree(partial)  # of a backup that was killed
     partial.mkdir(mode=0o700)
@@ -128,8 +128,9 @@ def _fill(
     note(f"copying the {kind} store")
     dump(url, partial / STORE / FILES[kind])
     if segments is not None:
-        _keep_closed(segments, partial / ARCHIVE, note)
+        # In this order: one that is closed between the two steps is in the first.
         _keep_newest(segments, partial / ARCHIVE, committed_segments(url))
+        _keep_closed(segments, partial / ARCHIVE, note)
     _keep_data(Path(settings.data), partial / DATA, secrets=secrets)
     how: Kept = "elsewhere" if elsewhere else "included" if archive else "left out"
     place = settings.archive_url if elsewhere else ""
@@ -146,12 +147,19 @@ def _keep_closed(folder: Path, target: Path, note: Note) -> None:
         if kept.exists():
             continue
         try:
-            os.link(path, kept)
+            _link_or_copy(path, kept)
         except FileNotFoundError:  # retention was faster
             continue
-        except OSError:
-            _copy(path, kept, path.stat().st_size)
         note(f"archive: {path.name}")
+
+
+def _link_or_copy(path: Path, kept: Path) -> None:
+    try:
+        os.link(path, kept)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        _copy(path, kept, path.stat().st_size)
 
 
 def _keep_newest(folder: Path, target: Path, committed: dict[str, int]) -> None:

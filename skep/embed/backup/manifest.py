@@ -10,13 +10,20 @@ from typing import Literal
 
 import msgspec
 
+from skep.archive.segments import is_segment
 from skep.errors import ConfigurationError
+from skep.store.dump import FILES
 
 NAME = "manifest.json"
 FORMAT = 1
 STORE, DATA, ARCHIVE = "store", "data", "archive"
 #: Folders that files of a backup are in.
 PARTS = (STORE, DATA, ARCHIVE)
+TOKENS = ("admin.token", "agent.token")
+SECRETS = "secrets"
+CENTER_NAME = "center.name"
+#: A manifest has about 150 bytes for each file.
+MANIFEST_LIMIT = 64 * 2**20
 _CHUNK = 2**20
 
 Note = Callable[[str], None]
@@ -30,6 +37,12 @@ class BackupFile(msgspec.Struct, frozen=True):
     path: str
     size: int
     sha256: str
+
+
+class _Head(msgspec.Struct, frozen=True):
+    """What every format has."""
+
+    format: int
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -58,31 +71,60 @@ def read_manifest(folder: Path) -> Manifest:
     """Raises ConfigurationError for what is not a whole backup that this version can read."""
     path = folder / NAME
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(MANIFEST_LIMIT + 1)
     except OSError as error:
         raise ConfigurationError(
             f"{folder} is not a whole backup: {NAME} cannot be read ({error.strerror}); it was cut "
             "short, or is not a backup"
         ) from error
-    try:
-        found = msgspec.json.decode(data, type=Manifest)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path} is damaged or of another version: {error}") from error
-    if found.format != FORMAT:
-        raise ConfigurationError(
-            f"{folder} has backup format {found.format}; this version reads {FORMAT}: upgrade Skep"
-        )
-    for file in found.files:
-        check_path(file.path)
+    if len(data) > MANIFEST_LIMIT:
+        raise ConfigurationError(f"{path} is larger than {MANIFEST_LIMIT // 2**20} MiB")
+    found = _decoded(path, data)
+    _check_files(path, found)
     return found
+
+
+def _decoded(path: Path, data: bytes) -> Manifest:
+    try:
+        head = msgspec.json.decode(data, type=_Head)
+        if head.format != FORMAT:
+            raise ConfigurationError(
+                f"{path.parent} has backup format {head.format}; this version reads {FORMAT}: "
+                "upgrade Skep"
+            )
+        return msgspec.json.decode(data, type=Manifest)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigurationError(f"{path} is damaged: {error}") from error
+
+
+def _check_files(path: Path, found: Manifest) -> None:
+    names = [file.path for file in found.files]
+    for name in names:
+        check_path(name)
+    if len({*names}) < len(names):
+        raise ConfigurationError(f"{path} is damaged: it names a file twice")
+    if f"{STORE}/{FILES.get(found.store)}" not in names:
+        raise ConfigurationError(f"{path} is damaged: it names no {found.store} store")
+    if f"{DATA}/{CENTER_NAME}" not in names:
+        raise ConfigurationError(f"{path} is damaged: it names no {CENTER_NAME}")
 
 
 def check_path(path: str) -> None:
     """Raises ConfigurationError for a path that leads out of the backup."""
     parts = PurePosixPath(path).parts
     plain = all(part not in {"..", ".", ""} and "\0" not in part for part in parts)
-    if not plain or len(parts) < 2 or parts[0] not in PARTS or path.startswith("/"):  # noqa: PLR2004
+    if not plain or len(parts) < 2 or parts[0] not in PARTS or path != "/".join(parts):  # noqa: PLR2004
         raise ConfigurationError(f"the backup names a file outside of itself: {path!r}")
+    if not _belongs(*parts):
+        raise ConfigurationError(f"the backup names a file that no backup has: {path!r}")
+
+
+def _belongs(part: str, name: str, *below: str) -> bool:
+    """Whether `skep backup` would have put it there."""
+    if part == DATA:
+        return name == SECRETS if below else name in {CENTER_NAME, *TOKENS}
+    return not below and (name in FILES.values() if part == STORE else is_segment(name))
 
 
 def digest_of_file(path: Path) -> str:
@@ -110,7 +152,8 @@ def verify(folder: Path, manifest: Manifest, note: Note) -> None:
 
 def _fault(folder: Path, file: BackupFile) -> str:
     path = folder / file.path
-    if any(part.is_symlink() for part in (path, *path.relative_to(folder).parents)):
+    inside = [folder / part for part in PurePosixPath(file.path).parents if part.name]
+    if any(part.is_symlink() for part in (path, *inside)):
         return "is a symbolic link"
     if not path.is_file():
         return "is missing"

@@ -15,9 +15,11 @@ from collections import defaultdict
 from pathlib import Path
 
 from skep.archive.registry import folder_of, is_s3
+from skep.archive.segments import writer_of
 from skep.center.folder import UNFINISHED
 from skep.embed.backup.manifest import (
     ARCHIVE,
+    CENTER_NAME,
     DATA,
     NAME,
     STORE,
@@ -31,9 +33,16 @@ from skep.embed.rebuild import hold_folder
 from skep.errors import ConfigurationError, DiskFull
 from skep.model.block import Held
 from skep.runtime.clock import Clock
-from skep.runtime.files import make_private, sync_folder, write_durably
+from skep.runtime.files import (
+    UnreadableFile,
+    make_private,
+    read_line,
+    sync_folder,
+    write_durably,
+)
 from skep.settings import Settings
-from skep.store.dump import FILES, check_empty, kind_of, load
+from skep.store.dump import FILES, check_empty, committed_segments, kind_of, load
+from skep.store.gaps import leave_gaps
 from skep.store.ports import Store
 from skep.store.registry import known_schemas, open_store
 
@@ -63,6 +72,19 @@ async def _restore(
     settings: Settings, folder: Path, source: Path, clock: Clock, note: Note
 ) -> Manifest:
     found = await asyncio.to_thread(_put_back, settings, folder, source, note)
+    try:
+        await _make_ready(settings, clock, note)
+    except BaseException:
+        await asyncio.to_thread(_remove_segments, settings, found)
+        raise
+    await asyncio.to_thread(_cut_segments, settings, found)
+    (folder / UNFINISHED).unlink()
+    await asyncio.to_thread(sync_folder, folder)
+    return found
+
+
+async def _make_ready(settings: Settings, clock: Clock, note: Note) -> None:
+    """Leased work waits again, and no number is given out a second time."""
     note("giving back leased work")
     store = open_store(settings.store_url, settings.store)
     await store.open()
@@ -70,9 +92,7 @@ async def _restore(
         await _give_back(store, clock)
     finally:
         await store.close()
-    (folder / UNFINISHED).unlink()
-    await asyncio.to_thread(sync_folder, folder)
-    return found
+    await asyncio.to_thread(leave_gaps, settings.store_url)
 
 
 def _check_folder(folder: Path) -> None:
@@ -92,8 +112,13 @@ def _put_back(settings: Settings, folder: Path, source: Path, note: Note) -> Man
         _check_room(folder, found)
         verify(place, found, note)
         _check_archive(settings, found)
+        _check_name(place, found)
         write_durably(folder / UNFINISHED, b"")
-        _copy_all(settings, folder, place, found, note)
+        try:
+            _copy_all(settings, folder, place, found, note)
+        except BaseException:
+            _remove_segments(settings, found)
+            raise
         shutil.rmtree(folder / _UNPACKED, ignore_errors=True)
     except OSError as error:
         if error.errno == errno.ENOSPC:
@@ -173,18 +198,61 @@ def _segments(found: Manifest) -> list[str]:
     return [f.path.removeprefix(prefix) for f in found.files if f.path.startswith(prefix)]
 
 
+def _check_name(place: Path, found: Manifest) -> None:
+    try:
+        name = read_line(place / DATA / CENTER_NAME)
+    except UnreadableFile as error:
+        raise ConfigurationError(f"the backup is damaged: {error}") from error
+    if name != found.center:
+        raise ConfigurationError(
+            f"the backup says that it is of center {found.center}, but holds another name; it was "
+            "put together from two backups"
+        )
+
+
 def _copy_all(settings: Settings, folder: Path, place: Path, found: Manifest, note: Note) -> None:
+    """The store last: what fails before leaves the database empty."""
     for name in _segments(found):
         note(f"archive: {name}")
         _copy(place / ARCHIVE / name, folder_of(settings.archive_url) / name, 0o640)
-    note(f"loading the {found.store} store")
-    load(settings.store_url, place / STORE / FILES[found.store])
     for file in found.files:
         if file.path.startswith(f"{DATA}/"):
             name = file.path.removeprefix(f"{DATA}/")
             # Without its archive it is a center with another name: its segments begin anew.
-            if name != "center.name" or found.archive != "left out":
+            if name != CENTER_NAME or found.archive != "left out":
                 _copy(place / file.path, folder / name, 0o600)
+    note(f"loading the {found.store} store")
+    load(settings.store_url, place / STORE / FILES[found.store])
+
+
+def _remove_segments(settings: Settings, found: Manifest) -> None:
+    """None of them was there before."""
+    for name in _segments(found):
+        (folder_of(settings.archive_url) / name).unlink(missing_ok=True)
+
+
+def _cut_segments(settings: Settings, found: Manifest) -> None:
+    """The newest segment of a writer was copied after the store: what the store does not know
+    stays in the backup. Older segments without rows belong to the archive."""
+    if not _segments(found):
+        return
+    folder, known = folder_of(settings.archive_url), committed_segments(settings.store_url)
+    by_writer: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(_segments(found), reverse=True):
+        by_writer[writer_of(name)].append(name)
+    for names in by_writer.values():
+        if known.keys().isdisjoint(names):
+            continue
+        for name in names:
+            if name in known:
+                _cut(folder / name, known[name])
+                break
+            (folder / name).unlink()
+
+
+def _cut(path: Path, end: int) -> None:
+    if path.stat().st_size > end:
+        os.truncate(path, end)
 
 
 def _copy(source: Path, target: Path, mode: int) -> None:
