@@ -16,6 +16,7 @@ from skep.agent.app import Agent
 from skep.agent.apps.offer import look
 from skep.agent.vitals import describe
 from skep.agent.workspace import agent_id
+from skep.downloaders.egress import EgressPolicy
 from skep.downloaders.refusal import offered
 from skep.downloaders.registry import isolation_of, kinds
 from skep.errors import ConfigurationError
@@ -41,13 +42,14 @@ class LaunchedAgent:
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = _hold(folder)
-        isolation = isolation_of(settings.agent)
+        isolation, centers = isolation_of(settings.agent), local_ports(urls)
         known = kinds(
             clock, rng, settings.egress, agent=settings.agent, isolation=isolation,
-            centers=local_ports(urls),
+            centers=centers,
         )  # fmt: skip
         agent = agent_id(folder, clock, rng)
-        offer = look(settings.agent, agent, isolation)
+        egress = EgressPolicy.of(settings.egress, centers=centers)
+        offer = look(settings.agent, agent, isolation, egress)
         names = (*offered(known.values()), *offer.kinds)
         registration = describe(agent, settings.agent, names)
         self.registration = msgspec.structs.replace(registration, labels=dict(labels))

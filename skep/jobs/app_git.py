@@ -1,8 +1,9 @@
 """A commit of a git repository becomes a zip. Run by centers only.
 
 git is started by argument vector, with `--` before the URL, one allowed protocol, no
-prompts, no hooks, no configuration of the machine, and a time limit. Where a host leads is
-asked of the egress rules before git may; redirects to other places are not followed.
+prompts, no hooks, no configuration of the machine, and a time limit. A host is resolved once,
+every address is judged by the egress rules, and git connects to those alone: it never asks
+for the name again. Redirects to other places are not followed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from skep.downloaders.egress import EgressPolicy
 from skep.errors import InvalidInput
@@ -23,6 +25,7 @@ from skep.model.places import place_of
 from skep.runtime.orphans import death_signal
 
 SECONDS = 300.0
+SSH_PORT = 22
 #: History and packing need more than what comes out; no single file may be larger than this.
 ROOM = 4
 #: Bytes of git's own words that are kept.
@@ -51,13 +54,15 @@ class GitPacker:
 
     async def pack(self, source: GitSource, scratch: Path, limit: int) -> Path:
         """The zip; raises InvalidInput that says what git said."""
-        await self._check_host(source.host, source.port)
+        addresses = await self._addresses(source.host, source.port)
         bare, made = scratch / "repository", scratch / "package.zip"
-        run = _Git(source, bare, self._environment(source, scratch), limit * ROOM)
+        environment = self._environment(source, scratch)
+        url, words = _pinned(source, addresses, environment)
+        run = _Git(source, bare, environment, limit * ROOM, words)
         try:
             async with asyncio.timeout(self._seconds):
                 await run("init", "--quiet", "--bare", "--template=", "--", str(bare))
-                await run(*_FETCH, "--", source.url, source.ref, inside=True)
+                await run(*_FETCH, "--", url, source.ref, inside=True)
                 commit = await run(*_RESOLVE, inside=True)
                 await run(*_ARCHIVE, f"--output={made}", commit, inside=True)
         except TimeoutError:
@@ -65,18 +70,21 @@ class GitPacker:
             raise InvalidInput(told) from None
         return made
 
-    async def _check_host(self, host: str, port: int) -> None:
+    async def _addresses(self, host: str, port: int) -> list[str]:
+        """Of the host, [] where there is none; raises InvalidInput unless all are allowed."""
         if not host:
-            return
+            return []
         loop = asyncio.get_running_loop()
         try:
             found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
             raise InvalidInput(f"the host {host} of the package is not found: {error}") from error
+        addresses = list(dict.fromkeys(str(place[0]) for *_, place in found))
         egress, place = self._egress.naming_host(host, port), place_of(host, port)
-        for *_, address in found:
-            if why := egress.check(str(address[0]), port, place):
+        for address in addresses:
+            if why := egress.check(address, port, place):
                 raise InvalidInput(f"the package cannot be had from {host}: {why}")
+        return addresses
 
     def _environment(self, source: GitSource, scratch: Path) -> dict[str, str]:
         return {
@@ -94,6 +102,30 @@ class GitPacker:
         }
 
 
+def _pinned(
+    source: GitSource, addresses: list[str], environment: dict[str, str]
+) -> tuple[str, tuple[str, ...]]:
+    """The URL and options with which git connects to these addresses, under the host's name.
+    The environment gets what git has no option for."""
+    if not addresses:
+        return source.url, ()
+    host, port = source.host, source.port
+    if source.protocol == "https":
+        places = ",".join(map(_bracketed, addresses))
+        return source.url, ("-c", f"http.curloptResolve={host}:{port}:{places}")
+    if source.protocol == "ssh":
+        known = host if port == SSH_PORT else f"[{host}]:{port}"
+        environment["GIT_SSH_COMMAND"] += f" -oHostName={addresses[0]} -oHostKeyAlias={known}"
+        return source.url, ()
+    environment["GIT_OVERRIDE_VIRTUAL_HOST"] = f"{_bracketed(host)}:{port}"
+    path = urlsplit(source.url).path
+    return f"git://{_bracketed(addresses[0])}:{port}{path}", ()
+
+
+def _bracketed(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
+
 _FETCH = ("fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules")
 _RESOLVE = ("rev-parse", "--verify", "--end-of-options", "FETCH_HEAD^{commit}")
 _ARCHIVE = ("archive", "--format=zip")
@@ -103,8 +135,14 @@ class _Git:
     """git in one repository; its process group ends with whoever waits for it."""
 
     def __init__(
-        self, source: GitSource, bare: Path, environment: dict[str, str], largest: int
+        self,
+        source: GitSource,
+        bare: Path,
+        environment: dict[str, str],
+        largest: int,
+        options: tuple[str, ...],
     ) -> None:
+        self._options = options
         self._source = source
         self._bare = bare
         self._environment = environment
@@ -114,7 +152,7 @@ class _Git:
         where = ("--git-dir", str(self._bare)) if inside else ()
         try:
             child = await asyncio.create_subprocess_exec(
-                *("git", *_QUIET, *where, *arguments),
+                *("git", *_QUIET, *self._options, *where, *arguments),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,

@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from skep.agent.apps.container import Containers, Engine
 from skep.agent.apps.offer import look
+from skep.agent.apps.registries import registry_of
+from skep.agent.apps.running import CannotRun
+from skep.downloaders.egress import EgressPolicy
 from skep.downloaders.registry import isolation_of
 from skep.model.app import AppLimits, InstanceState
 from skep.settings import AgentSettings
@@ -51,6 +55,50 @@ def test_a_container_engine_is_used_only_where_the_operator_said_so() -> None:
     offer = look(settings, "a", isolation_of(settings))
     assert "image" not in offer.kinds
     assert offer.no_images == "agent.containers is off"
+
+
+REGISTRIES = [
+    ("127.0.0.1:{port}/a/b:1", "loopback"),
+    ("localhost:{port}/a", "loopback"),
+    ("10.0.0.1:{port}/a", "private"),
+    ("169.254.169.254/a", "metadata"),
+]
+
+
+@pytest.mark.parametrize(("image", "why"), REGISTRIES)
+async def test_an_image_of_an_inner_registry_is_not_asked_for(
+    tmp_path: Path, image: str, why: str
+) -> None:
+    """S6: egress for everything that a job names; the engine is not even started."""
+    engine = tmp_path / "podman"
+    engine.write_text(f"#!/bin/sh\necho $* >> {tmp_path}/asked\nexit 1\n")
+    engine.chmod(0o755)
+    containers = Containers(Engine(str(engine), (), "a"), AgentSettings(), EgressPolicy())
+    with pytest.raises(CannotRun, match=why):
+        await containers.have(image.format(port=5000))
+    assert "pull" not in (tmp_path / "asked").read_text()
+    allowed = EgressPolicy(allow=("127.0.0.0/8", "10.0.0.0/8", "169.254.169.254/32"))
+    with pytest.raises(CannotRun, match="cannot pull"):
+        await Containers(Engine(str(engine), (), "a"), AgentSettings(), allowed).have(
+            image.format(port=5000)
+        )
+    assert "pull --quiet" in (tmp_path / "asked").read_text()
+
+
+@pytest.mark.parametrize(
+    ("image", "registry"),
+    [
+        ("busybox", None),
+        ("team/app:1", None),
+        ("h.example/app", ("h.example", 443)),
+        ("h.example:5000/app:1", ("h.example", 5000)),
+        ("[::1]:5000/app", ("::1", 5000)),
+        ("[::1]/app", ("::1", 443)),
+        ("LOCALHOST/app@sha256:00", ("LOCALHOST", 443)),
+    ],
+)
+def test_the_registry_in_the_name_of_an_image(image: str, registry: tuple[str, int] | None) -> None:
+    assert registry_of(image) == registry
 
 
 async def test_images_run_pause_stop_and_tell_how_they_ended(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import shutil
 import socket
 import subprocess
 import zipfile
@@ -10,6 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -196,3 +199,52 @@ async def test_a_server_that_says_nothing(store: SqlStore, repository: Path) -> 
                 asked.settimeout(30)
                 while asked.recv(4096):
                     pass  # what git had asked; it ends because git has ended
+
+
+class Asked:
+    """A server on loopback that notes the first bytes of each caller and hangs up."""
+
+    def __init__(self, server: socket.socket) -> None:
+        self._server = server
+        self.port = server.getsockname()[1]
+
+    def first(self) -> bytes:
+        self._server.settimeout(30)
+        caller, _ = self._server.accept()
+        with caller:
+            caller.settimeout(30)
+            return caller.recv(4096)
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("https://git.rebound.invalid:{port}/a", b"git.rebound.invalid"),
+        ("git://git.rebound.invalid:{port}/a", b"git-upload-pack /a\0host=git.rebound.invalid:"),
+        pytest.param(
+            "ssh://git@git.rebound.invalid:{port}/a",
+            b"SSH-2.0-",
+            marks=pytest.mark.skipif(shutil.which("ssh") is None, reason="ssh is not installed"),
+        ),
+    ],
+)
+async def test_git_does_not_resolve_a_name_again(
+    store: SqlStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, says: bytes
+) -> None:
+    """S13: the name leads to the server when it is judged, and nowhere when git would ask;
+    git connects to the address that was judged, under the name."""
+    lookup = socket.getaddrinfo
+
+    def once(host: str, *rest: Any, **more: Any) -> Any:
+        known = "127.0.0.1" if host == "git.rebound.invalid" else host
+        return lookup(known, *rest, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", once)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        asked = Asked(server)
+        git_packer = GitPacker(EgressPolicy(allow=("127.0.0.0/8",)), os.environ, seconds=60)
+        made = Packer(store, tmp_path, LIMIT, git_packer, ManualClock())
+        first = asyncio.create_task(asyncio.to_thread(asked.first))
+        with pytest.raises(InvalidInput, match="git cannot have main of"):
+            await made.pack(f"git+{url.format(port=asked.port)}@main")
+        assert says in await first

@@ -16,8 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from skep.agent.apps.registries import check_registry
 from skep.agent.apps.running import CannotRun, Ending, NotNow, Start, ended, lower_of
 from skep.agent.apps.tool import run_tool, tool_environment
+from skep.downloaders.egress import EgressPolicy
 from skep.settings import AgentSettings
 
 log = logging.getLogger(__name__)
@@ -88,9 +90,10 @@ class Engine:
 class Containers:
     """Starts images with the engine of this machine."""
 
-    def __init__(self, engine: Engine, settings: AgentSettings) -> None:
+    def __init__(self, engine: Engine, settings: AgentSettings, egress: EgressPolicy) -> None:
         self._engine = engine
         self._settings = settings
+        self._egress = egress
 
     async def have(self, image: str) -> None:
         """Pull it when it is not here: that may take long, and is no part of its running."""
@@ -99,6 +102,7 @@ class Containers:
         look = self._engine.command("image", "inspect", "--", image)
         if (await run_tool(look, ANSWER_SECONDS))[0] == 0:
             return
+        await check_registry(image, self._egress)
         pull = self._engine.command("pull", "--quiet", "--", image)
         code, said = await run_tool(pull, PULL_SECONDS)
         if code:

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import logging
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from skep.agent.apps.container import Containers, Engine
 from skep.agent.apps.engines import find_engine
 from skep.agent.apps.process import Processes
 from skep.downloaders.code.isolation import Isolation
+from skep.downloaders.egress import EgressPolicy
 from skep.downloaders.registry import code_refusal
 from skep.model.app import APP_KIND, IMAGE_KIND
 from skep.settings import AgentSettings
@@ -29,6 +30,8 @@ class Offer:
     no_packages: str
     engine: Engine | None
     no_images: str
+    #: Where images may be pulled from.
+    egress: EgressPolicy = field(default_factory=EgressPolicy)
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -42,14 +45,16 @@ class Offer:
     def containers(self, settings: AgentSettings) -> Containers | str:
         if self.engine is None or self.no_images:
             return self.no_images
-        return Containers(self.engine, settings)
+        return Containers(self.engine, settings, self.egress)
 
 
 #: Of an agent that runs nothing but downloads.
 NOTHING = Offer(Isolation("", "not looked for", own_user=False), "not offered", None, "not offered")
 
 
-def look(settings: AgentSettings, agent: str, isolation: Isolation) -> Offer:
+def look(
+    settings: AgentSettings, agent: str, isolation: Isolation, egress: EgressPolicy | None = None
+) -> Offer:
     """Tries the engine, if it may; blocks for a moment."""
     no_packages = code_refusal(settings, isolation)
     if APP_KIND in settings.kinds_off:
@@ -63,4 +68,4 @@ def look(settings: AgentSettings, agent: str, isolation: Isolation) -> Offer:
     elif settings.containers and no_images:
         log.warning("images of applications are not run here: %s", no_images)
     found = None if isinstance(engine, str) else engine
-    return Offer(isolation, no_packages, found, no_images)
+    return Offer(isolation, no_packages, found, no_images, egress or EgressPolicy())
