@@ -128,14 +128,24 @@ def _masked_line(head: bytes, name: bytes, mask: Callable[[str], str]) -> bytes:
 
 
 def _rewritten(frame: bytes, head: bytes, http: bytes, new_head: bytes, new_http: bytes) -> bytes:
-    if content_size(frame) > READ_LIMIT:
+    """With other heads; piece by piece, so that only what is packed is in memory."""
+    size = content_size(frame)
+    if size > READ_LIMIT:
         raise TooLarge("the archived record unpacks to more than can be shown at once")
-    text = ZstdDecompressor(max_window_size=WINDOW_LIMIT).decompress(frame)
     start, end = _span(new_head, _LENGTH)
     length = int(new_head[start:end]) + len(new_http) - len(http)
     new_head = b"%b %d%b" % (new_head[:start], length, new_head[end:])
+    first = new_head + new_http
+    reader = _Reader(frame)
+    reader.head()
+    reader.head()
     packer = ZstdCompressor(level=LEVEL, write_checksum=True)
-    return packer.compress(new_head + new_http + text[len(head) + len(http) :])
+    out = packer.compressobj(size=size - len(head) - len(http) + len(first))
+    try:
+        parts = [out.compress(first), *map(out.compress, iter(reader.piece, b"")), out.flush()]
+    except ZstdError as error:
+        raise Malformed(f"an archived record has another length than it says: {error}") from error
+    return b"".join(parts)
 
 
 def _value(head: bytes, name: bytes) -> bytes:

@@ -33,7 +33,8 @@ def hidden(job: Job) -> Job:
 
 
 def _sink(part: SinkPart) -> SinkPart:
-    return SinkPart(secrets_hidden(part.url))
+    """A name without a password may be a token: no login is shown."""
+    return SinkPart(mask_text(secrets_hidden(part.url)))
 
 
 def _notice(rule: NoticeRule) -> NoticeRule:

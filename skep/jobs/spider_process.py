@@ -118,7 +118,7 @@ class Spawner:
         self._logs.mkdir(parents=True, exist_ok=True)
         box = await self._checked_box()
         log = self._logs / f"{order.run}.log"
-        seccomp = filter_file() if box.arguments else None
+        seccomp = filter_file(counted=True) if box.arguments else None
         try:
             with log.open("ab") as errors:
                 process = await asyncio.create_subprocess_exec(

@@ -16,6 +16,7 @@ from skep.errors import ConfigurationError
 #: A path that ends like this needs no scheme.
 BY_ENDING = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
 HIDDEN = "***"
+WEB = frozenset({"http", "https"})
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -33,12 +34,14 @@ class Place(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """The whole for people: the password and the values of the query are hidden."""
+        """The whole for people: the password and the values of the query are hidden, and the
+        path of a webhook, which often holds a key."""
         login, at, hosts = self.authority.rpartition("@")
         user, colon, _ = login.partition(":")
         hidden = f"{user}{colon}{HIDDEN if colon else ''}{at}{hosts}"
         names = [name for name, _ in parse_qsl(self.query, keep_blank_values=True)]
-        return self._with(hidden, "&".join(f"{name}={HIDDEN}" for name in names))
+        path = f"/{HIDDEN}" if self.scheme in WEB and self.path.strip("/") else self.path
+        return self._with(hidden, "&".join(f"{name}={HIDDEN}" for name in names), path)
 
     @property
     def hosts(self) -> str:
@@ -50,10 +53,11 @@ class Place(msgspec.Struct, frozen=True):
         user, _, password = self.authority.rpartition("@")[0].partition(":")
         return unquote(user), unquote(password)
 
-    def _with(self, authority: str, query: str | None = None) -> str:
+    def _with(self, authority: str, query: str | None = None, path: str | None = None) -> str:
+        where = self.path if path is None else path
         slashes = "//" if authority else ""
         tail = self.query if query is None else query
-        return f"{self.scheme}:{slashes}{authority}{self.path}{'?' if tail else ''}{tail}"
+        return f"{self.scheme}:{slashes}{authority}{where}{'?' if tail else ''}{tail}"
 
 
 def scheme_of(url: str) -> str:

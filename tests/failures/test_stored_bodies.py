@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from hashlib import sha256
 from pathlib import Path
 from random import Random
@@ -108,6 +110,30 @@ def test_pieces_make_the_body() -> None:
     assert StoredBody(frames(b""), 0).piece() == b""
     with pytest.raises(TooLarge, match="300000 bytes"):
         StoredBody(frames(body), len(body) - 1)
+
+
+def test_a_record_is_masked_piece_by_piece() -> None:
+    """S9: 250 MB that a viewer asks for with a login in the URI take no memory either. The
+    memory is measured by the kernel, in a process of its own."""
+    program = (
+        "import resource\n"
+        "from random import Random\n"
+        "from skep.archive.frames import Exchange, FrameMaker\n"
+        "from skep.archive.reading import StoredBody, without_secrets\n"
+        "from skep.runtime.clock import SystemClock\n"
+        "from skep.runtime.masking import mask_text\n"
+        "import sys\n"
+        "data = sys.stdin.buffer.read()\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "shown = without_secrets(data, mask_text)\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
+        "assert b'C4nary' not in shown and StoredBody(shown, 2**40).size == 250 * 2**20\n"
+    )
+    data = frames(bytes(HUGE), "http://u:C4nary@127.0.0.1/x")
+    done = subprocess.run(
+        [sys.executable, "-c", program], input=data, capture_output=True, check=True
+    )
+    assert int(done.stdout) < 32 * 1024, "kilobytes"
 
 
 def test_damaged_and_foreign_frames() -> None:

@@ -162,6 +162,28 @@ def run(uri):
     assert processes <= CEILINGS["code_processes"] + 1
 
 
+@pytest.mark.parametrize("opened", ["boxed"], indirect=True)
+async def test_memory_that_no_limit_counts_is_refused(opened: Open) -> None:
+    """S12: 1.5 GB of anonymous files with a limit of 512 MB; segments of System V likewise."""
+    source = """
+import ctypes, os
+def run(uri):
+    libc = ctypes.CDLL(None, use_errno=True)
+    said = []
+    try:
+        file = os.memfd_create("x")
+        os.truncate(file, 2**30)
+        said.append("a file")
+    except OSError as error:
+        said.append(error.errno)
+    libc.shmget(0, ctypes.c_size_t(2**30), 0o1600)
+    said.append(ctypes.get_errno())
+    return str(said)
+"""
+    told = await fetch(opened("python", source), PEACE)
+    assert body_of(told) == "[1, 1]"
+
+
 async def test_a_memory_hog(opened: Open) -> None:
     hog = "held = []\nwhile True:\n    held.append(bytearray(2**24))"
     downloader = opened("python", attacking(hog))

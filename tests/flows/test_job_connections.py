@@ -323,7 +323,8 @@ async def test_a_webhook_shows_its_status_only() -> None:
     sink = open_sink(url, limits=LOCAL)
     refused = await sink.write(pages(1))
     await sink.close()
-    assert [one.reason for one in refused] == [f"{url} answered 422"]
+    shown = f"{url.removesuffix('hook')}***"  # the path of a webhook may hold a key
+    assert [one.reason for one in refused] == [f"{shown} answered 422"]
     notice = Notice("m", "r", "j", "webhook", url, "", b"{}", "waiting", 0, 0, 0)
     with pytest.raises(Unavailable, match=r"^answered 422$"):
         await WebhookCourier(LOCAL.hosts, SystemClock()).deliver(notice, b"")

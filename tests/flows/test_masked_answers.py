@@ -87,7 +87,11 @@ JOBS: dict[str, dict[str, Any]] = {
     "spidery": {
         "spider": {"path": "package.module:Class", "arguments": {"tag": CANARY}},
         "enabled": False,
-        "sinks": [f"postgresql://u:{CANARY}@127.0.0.1/db?table=t"],
+        "sinks": [
+            f"postgresql://u:{CANARY}@127.0.0.1/db?table=t",
+            f"https://{CANARY}@127.0.0.1/services/{CANARY}?batch=1",
+            f"redis://{CANARY}@127.0.0.1/0?list=a",
+        ],
     },
 }
 

@@ -111,7 +111,7 @@ def test_the_registry_imports_no_library() -> None:
     ("url", "shown"),
     [
         ("postgresql://me:pass@h/db?table=t&sslmode=x", "postgresql://me:***@h/db?sslmode=***"),
-        ("https://h/hook?token=abc&batch=5", "https://h/hook?token=***"),
+        ("https://h/hook?token=abc&batch=5", "https://h/***?token=***"),
         ("mongodb://a:b@h1,h2/db?key=x", "mongodb://a:***@h1,h2/db"),
         ("what:ever://me:pass@h", "what:..."),
         ("out.jsonl", "jsonl:out.jsonl"),

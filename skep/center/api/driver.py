@@ -284,7 +284,8 @@ async def pages(call: Call) -> Pages:
     fitting = _fitting(found)
     blocks = [await _with_bytes(call.services.archive, block, bodies=True) for block in fitting]
     if call.who.role in LOOK_ONLY:
-        await asyncio.to_thread(_without_requests, blocks)
+        async with call.services.body_readers:
+            await asyncio.to_thread(_without_requests, blocks)
     kept = await _items_of(call, name, fitting) if query.items else []
     return Pages(blocks, fitting[-1].id if fitting else query.after, kept)
 

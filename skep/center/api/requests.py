@@ -114,7 +114,8 @@ async def show_record(call: Call) -> Raw:
     """The newest WARC records of a request, as they lie in the archive (zstd frames)."""
     data, _ = await _archived(call)
     if call.who.role in LOOK_ONLY:
-        data = await asyncio.to_thread(without_secrets, data, mask_text)
+        async with call.services.body_readers:
+            data = await asyncio.to_thread(without_secrets, data, mask_text)
     return Raw(data, "application/zstd", _attached("record.warc.zst"))
 
 

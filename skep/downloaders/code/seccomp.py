@@ -1,8 +1,9 @@
 """System calls that user code never needs, as a filter for the kernel. Pure.
 
 Used in every box. It answers EPERM to mounts, namespaces, kernel modules and keyrings, and
-ENOSYS to clone3, whose flags a filter cannot read: C libraries then use clone. Machines whose
-numbers are not in the table get no filter; the box itself holds there, too.
+ENOSYS to clone3, whose flags a filter cannot read: C libraries then use clone. Code whose
+memory is limited gets no memory that the limit does not count. Machines whose numbers are not
+in the table get no filter; the box itself holds there, too.
 """
 
 from __future__ import annotations
@@ -45,15 +46,19 @@ _MACHINES = {
         "userfaultfd": 282, "kexec_file_load": 294, "io_uring_setup": 425,
     }),
 }  # fmt: skip
+#: Memory that no limit on the address space counts: memfd_create, memfd_secret, shmget.
+_UNCOUNTED = {"x86_64": (319, 447, 29), "aarch64": (279, 447, 194)}
 
 
-def program(machine: str = "") -> bytes:
-    """The filter for this machine, as bubblewrap reads it; b"" where there is none."""
-    known = _MACHINES.get(machine or platform.machine())
+def program(machine: str = "", *, counted: bool = False) -> bytes:
+    """The filter for this machine, as bubblewrap reads it; b"" where there is none. `counted`:
+    refuse memory that limits do not count."""
+    machine = machine or platform.machine()
+    known = _MACHINES.get(machine)
     if known is None:
         return b""
     audit, clone, named = known
-    refused = sorted({*named.values(), *_NEW.values()})
+    refused = sorted({*named.values(), *_NEW.values(), *(_UNCOUNTED[machine] if counted else ())})
     # Another machine's numbers mean other calls, so they are refused as a whole.
     lines = [(_LOAD, 0, 0, _MACHINE), (_EQUAL, 1, 0, audit), (_RETURN, 0, 0, _KILL)]
     lines += [(_LOAD, 0, 0, _NUMBER), (_AT_LEAST, 0, 1, _X32), _answer(errno.ENOSYS)]
@@ -65,9 +70,9 @@ def program(machine: str = "") -> bytes:
     return b"".join(struct.pack("=HBBI", *line) for line in lines)
 
 
-def filter_file() -> int | None:
+def filter_file(*, counted: bool = False) -> int | None:
     """An open file with the filter, for one box; None where there is none."""
-    text = program()
+    text = program(counted=counted)
     if not text:
         return None
     file = os.memfd_create("skep-seccomp")
