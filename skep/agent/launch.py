@@ -4,6 +4,7 @@ center. One folder is one agent, so a folder is held by one process at a time.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,6 +27,8 @@ from skep.runtime.lock import try_lock
 from skep.settings import Settings
 from skep.wire.client import CenterClient
 
+log = logging.getLogger(__name__)
+
 
 class LaunchedAgent:
     """An agent with its client and the lock on its folder; `close` after it has ended."""
@@ -43,6 +46,11 @@ class LaunchedAgent:
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = _hold(folder)
         isolation, centers = isolation_of(settings.agent), local_ports(urls)
+        if settings.agent.code == "always" and not isolation.boxed:
+            log.warning(
+                "user code runs here without a box and can read what this user can: %s",
+                isolation.why_not,
+            )
         known = kinds(
             clock, rng, settings.egress, agent=settings.agent, isolation=isolation,
             centers=centers,

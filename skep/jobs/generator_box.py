@@ -119,6 +119,8 @@ class Boxes:
     async def _looked_at(self, kind: str) -> Isolation:
         if self._isolation is None:
             self._isolation = await asyncio.to_thread(detect)
+            if self._code == "always" and not self._isolation.boxed:
+                log.warning("code of generators runs without a box: %s", self._isolation.why_not)
         if kind == "sitemap":  # our own code
             return self._isolation
         if self._code == "never":

@@ -162,6 +162,18 @@ def run(uri):
     assert processes <= CEILINGS["code_processes"] + 1
 
 
+async def test_code_has_no_rights_and_gets_none(opened: Open) -> None:
+    """S7: no capability, and no setuid program gives one; in a box and without."""
+    source = """
+def run(uri):
+    with open("/proc/self/status") as file:
+        told = dict(line.split(":", 1) for line in file if ":" in line)
+    return " ".join(told[name].strip() for name in ("NoNewPrivs", "CapEff", "CapPrm"))
+"""
+    told = await fetch(opened("python", source), PEACE)
+    assert body_of(told) == f"1 {'0' * 16} {'0' * 16}"
+
+
 @pytest.mark.parametrize("opened", ["boxed"], indirect=True)
 async def test_memory_that_no_limit_counts_is_refused(opened: Open) -> None:
     """S12: 1.5 GB of anonymous files with a limit of 512 MB; segments of System V likewise."""

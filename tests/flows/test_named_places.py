@@ -140,6 +140,22 @@ def test_fetch_follows_no_redirect_to_loopback_that_nobody_named(machine: Machin
     assert (code, machine.asked) == (1, ["/secret"]), said
 
 
+def test_shell_and_parse_follow_no_redirect_to_loopback(machine: Machine) -> None:
+    """H1: as `skep fetch`; nor does a page that the code of a shell names by a redirect."""
+    secret = f"http://127.0.0.1:{SECRET}/secret"
+    (machine.folder / "follow.py").write_text(SPIDER.format(start="http://a.example/"))
+    public = f"http://{PUBLIC}:{SITE}/r?to={secret}"
+    code, said = machine.skep("parse", public, "--spider", "follow.py")
+    assert (code, "blocked" in said) == (1, True), said
+    _, said = machine.skep("shell", public, "-c", "print(response.status)")
+    assert "blocked" in said, said
+    _, said = machine.skep("shell", "-c", f"print(fetch({public!r}))")
+    assert "blocked" in said, said
+    assert machine.asked == []
+    code, said = machine.skep("parse", secret, "--spider", "follow.py")
+    assert (code, machine.asked) == (0, ["/secret"]), said
+
+
 def test_a_spider_on_a_public_page_does_not_reach_loopback(machine: Machine) -> None:
     """H1: a link and a redirect on a public page lead `skep run` nowhere near loopback; a
     start URL on loopback works, its links on the same host and port too."""
