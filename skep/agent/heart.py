@@ -139,6 +139,11 @@ class Heart:
         be known: what we hold may be in other hands by now."""
         return self._clock.monotonic() < self._sent + self._grace()
 
+    @property
+    def center_decodes(self) -> bool:
+        """Whether the center decodes stored bodies: an older one hands them out as they are."""
+        return self._known is not None and self._known.encoded_bodies
+
     def alive_since(self, moment: float) -> bool:
         """Alive, and without a silence since then in which what was ours could have gone to
         others. An answer to a call that was sent before such a silence is out of date."""

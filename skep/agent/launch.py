@@ -53,7 +53,7 @@ class LaunchedAgent:
             )
         known = kinds(
             clock, rng, settings.egress, agent=settings.agent, isolation=isolation,
-            centers=centers,
+            centers=centers, as_received=lambda: self.agent.heart.center_decodes,
         )  # fmt: skip
         agent = agent_id(folder, clock, rng)
         egress = EgressPolicy.of(settings.egress, centers=centers)

@@ -163,7 +163,7 @@ def _unpacked(fetched: Fetched) -> Text | Silence:
     """The body, also of an answer that was cut: a part of the rules is better than none."""
     try:
         record = FirstRecords().read(fetched.frames, UNPACK_LIMIT)
-        content = split_response(record).body
+        content = split_response(record, UNPACK_LIMIT).body
     except SkepError as error:
         return Silence("robots", Failure.CONTENT, error.detail)
     if len(content) > READ_BYTES:

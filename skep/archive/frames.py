@@ -18,6 +18,7 @@ import msgspec
 from zstandard import ZstdCompressor
 
 from skep.archive.long_heads import LINE_ROOM, Headers, cut_head, header_lines, is_long
+from skep.archive.message import fitting_headers
 from skep.archive.records import (
     CUT_BY,
     HOP,
@@ -59,12 +60,6 @@ Bytes = bytes | bytearray | memoryview
 _END_OF_RECORD = b"\r\n\r\n"
 _NOT_IN_A_URI = re.compile(r"[\x00-\x20\x7f-\xa0\u2028\u2029]")
 _NOT_IN_A_LINE = str.maketrans("\r\n\0", "   ")
-#: Headers that describe the bytes on the wire and would be wrong for a decoded body.
-_OF_THE_WIRE = {
-    "content-length": "X-Archive-Orig-Content-Length",
-    "content-encoding": "X-Archive-Orig-Content-Encoding",
-    "transfer-encoding": "X-Archive-Orig-Transfer-Encoding",
-}
 
 
 class Cut(StrEnum):
@@ -105,7 +100,7 @@ class Exchange(msgspec.Struct, frozen=True, gc=False):
     status: int = 0
     reason: str = ""
     response_headers: Headers = ()
-    #: Decoded: neither content-encoding nor transfer-encoding is left on it.
+    #: Without transfer-encoding, and without content-encoding unless it is `encoded`.
     body: Bytes = b""
     #: The IP address that was connected to.
     address: str = ""
@@ -113,6 +108,8 @@ class Exchange(msgspec.Struct, frozen=True, gc=False):
     extract: Extract | None = None
     #: Which redirect of its request it was, from 1 on; 0 = the answer that counts.
     hop: int = 0
+    #: The body is whole and as it was received: what Content-Encoding says is still on it.
+    encoded: bool = False
 
 
 class FrameMaker:
@@ -176,7 +173,7 @@ class FrameMaker:
         body = exchange.body
         http = _http_head(
             f"HTTP/1.1 {exchange.status} {exchange.reason}",
-            _of_decoded(exchange.response_headers, str(len(body))),
+            fitting_headers(exchange.response_headers, len(body), encoded=exchange.encoded),
         )
         # Of the bytes that are there, which is what `warcio check` computes again.
         lines = f"{shared}WARC-Payload-Digest: sha256:{sha256(body).hexdigest()}\r\n"
@@ -227,19 +224,6 @@ class FrameMaker:
         front = f"<urn:uuid:{text[:8]}-{text[8:12]}-4{text[13:16]}"
         back = f"{text[17:20]}-{text[20:]}>"
         return f"{front}-a{back}", f"{front}-b{back}"
-
-
-def _of_decoded(headers: Headers, length: str) -> list[tuple[str, str]]:
-    """Headers that fit a decoded body; what the wire said is kept under another name."""
-    fitting = []
-    for header in headers:
-        renamed = _OF_THE_WIRE.get(header[0].strip().lower())
-        if renamed is None:
-            fitting.append(header)
-        elif header[1].strip() != length or "Length" not in renamed:
-            fitting.append((renamed, header[1]))
-    fitting.append(("Content-Length", length))
-    return fitting
 
 
 def _http_head(start: str, headers: Headers) -> bytes:

@@ -11,8 +11,10 @@ from io import BytesIO
 
 from zstandard import ZstdCompressor, ZstdDecompressor, ZstdError
 
+from skep.archive.decode import BadEncoding, Decoder, OverLimit
 from skep.archive.frames import LEVEL
-from skep.archive.records import READ_LIMIT
+from skep.archive.message import codings_on, damaged, too_large
+from skep.archive.records import READ_LIMIT, header_pairs
 from skep.archive.walk import content_size, frame_end
 from skep.errors import Malformed, NotFound, TooLarge
 
@@ -63,35 +65,66 @@ class _Reader:
         return rest
 
 
-class StoredBody:
-    """The body of the first `response` in some frames; raises NotFound, Malformed, TooLarge."""
+class _Payload:
+    """The body in a `response` record, as it is stored; raises Malformed."""
 
-    def __init__(self, data: bytes, limit: int) -> None:
-        for frame in frames_of(data):
-            self._reader = _Reader(frame)
-            head = self._reader.head()
-            if _value(head, _TYPE) == b"response":
-                break
-        else:
-            raise NotFound("the archive has no response for this request")
-        length = _value(head, _LENGTH)
+    def __init__(self, frame: bytes) -> None:
+        self._reader = _Reader(frame)
+        length = _value(self._reader.head(), _LENGTH)
         if not length.isdigit():
             raise Malformed("an archived record does not say its length")
-        #: Bytes of the body.
-        self.size = int(length) - len(self._reader.head())
-        if not 0 <= self.size <= limit:
-            raise TooLarge(f"the stored body has {self.size} bytes; the run's limit is {limit}")
+        http = self._reader.head()
+        self.codings = codings_on(header_pairs(http))
+        #: Bytes of it.
+        self.size = int(length) - len(http)
+        if self.size < 0:
+            raise Malformed("a WARC record has another length than it says")
         self._left = self.size
 
+    def pieces(self) -> Iterator[bytes]:
+        """The last one comes after the frame's checksum."""
+        while self._left:
+            piece = self._reader.piece(min(PIECE, self._left))
+            self._left -= len(piece)
+            if not piece or (not self._left and self._reader.rest() != _END_OF_HEAD):
+                raise Malformed("a WARC record has another length than it says")
+            yield piece
+
+    def decoded(self, limit: int) -> Iterator[bytes]:
+        """Raises TooLarge behind so many bytes."""
+        decoder = Decoder(self.codings, limit)
+        try:
+            for piece in self.pieces():
+                yield from decoder.decoded(piece)
+            decoder.finish()
+        except BadEncoding as error:
+            raise damaged(error) from error
+        except OverLimit as error:
+            raise too_large(limit) from error
+
+
+class StoredBody:
+    """The body of the first `response` in some frames, decoded; raises NotFound, Malformed,
+    TooLarge. One that is stored with a coding is decoded twice: once to know its size."""
+
+    def __init__(self, data: bytes, limit: int) -> None:
+        responses = (f for f in frames_of(data) if _value(_Reader(f).head(), _TYPE) == b"response")
+        frame = next(responses, None)
+        if frame is None:
+            raise NotFound("the archive has no response for this request")
+        payload = _Payload(frame)
+        #: Bytes of the body.
+        self.size = payload.size
+        self._pieces = payload.pieces()
+        if payload.codings:
+            self.size = sum(map(len, payload.decoded(limit)))
+            self._pieces = _Payload(frame).decoded(limit)
+        elif self.size > limit:
+            raise TooLarge(f"the stored body has {self.size} bytes; the run's limit is {limit}")
+
     def piece(self) -> bytes:
-        """The next bytes, b"" at the end. The last ones come after the frame's checksum."""
-        if not self._left:
-            return b""
-        piece = self._reader.piece(min(PIECE, self._left))
-        self._left -= len(piece)
-        if not piece or (not self._left and self._reader.rest() != _END_OF_HEAD):
-            raise Malformed("a WARC record has another length than it says")
-        return piece
+        """The next bytes, b"" at the end."""
+        return next(self._pieces, b"")
 
 
 def frames_of(data: bytes) -> Iterator[bytes]:

@@ -1,7 +1,7 @@
 """Archived WARC records read back: zstd frames become records and HTTP messages. Pure.
 
 Used by centers, spiders and agents. No frame unpacks to more than it announces, and nothing is
-unpacked beyond the caller's limit.
+unpacked or decoded beyond the caller's limit.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 from zstandard import ZstdDecompressor, ZstdError
 
+from skep.archive.message import codings_on, decoded, fitting_headers
 from skep.archive.walk import content_size, frame_end
 from skep.errors import Malformed, TooLarge
 
@@ -99,8 +100,19 @@ def _record(text: bytes) -> Record:
     return Record(headers.get("WARC-Type", ""), headers, rest[: int(length)])
 
 
-def split_response(record: Record) -> ArchivedResponse:
-    """(status, headers, body) of a `response` record; raises Malformed."""
+def split_response(record: Record, limit: int = READ_LIMIT) -> ArchivedResponse:
+    """(status, headers, body) of a `response` record, the body decoded and the headers as they
+    fit it; raises Malformed, or TooLarge when it decodes to more than `limit` bytes."""
+    status, headers, body = split_stored(record)
+    names = codings_on(headers)
+    if not names:
+        return ArchivedResponse(status, headers, body)
+    body = decoded(body, names, limit)
+    return ArchivedResponse(status, fitting_headers(headers, len(body), encoded=False), body)
+
+
+def split_stored(record: Record) -> ArchivedResponse:
+    """The same as it was stored: whatever `Content-Encoding` says is still on the body."""
     start, headers, body = _split(record.block)
     parts = start.split(" ", 2)
     if len(parts) < 2 or not (parts[1].isascii() and parts[1].isdigit()):  # noqa: PLR2004 - version, status
@@ -132,3 +144,8 @@ def _headers(lines: bytes, charset: str) -> list[tuple[str, str]]:
         name, _, value = line.decode(charset, "replace").partition(":")
         headers.append((name, value.strip(" \t")))
     return headers
+
+
+def header_pairs(head: bytes) -> list[tuple[str, str]]:
+    """The headers of an HTTP message, from its head."""
+    return _headers(head.partition(b"\r\n")[2].removesuffix(_END_OF_RECORD), "latin-1")

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from skep.archive.records import HOP, Record, read_records, split_response
+from skep.archive.records import HOP, Record, read_records, split_stored
 from skep.archive.walk import frame_end
 from skep.errors import Malformed, TooLarge
 
@@ -81,7 +81,7 @@ def _page(record: Record, begin: int, end: int) -> FoundPage | None:
     if record.type != "response" or not uri or HOP in record.headers:
         return None
     try:
-        response = split_response(record)
+        response = split_stored(record)
     except Malformed:
         return None
     address = record.headers.get("WARC-IP-Address", "")

@@ -111,7 +111,8 @@ async def sitemap(settings: Settings, job: Job, part: Generator, boxes: Boxes) -
             page = await fetcher.fetch(Request(url))
             if page.failure:
                 raise GeneratorFailed(f"{url}: {page.failure}: {page.detail or page.status}")
-            body = bytes(split_response(FirstRecords().read(page.frames, READ_LIMIT))[2])
+            record = FirstRecords().read(page.frames, READ_LIMIT)
+            body = bytes(split_response(record, READ_LIMIT).body)
             arguments = {"url": page.final_uri or url, "body": body}
             reading = boxes.run(Order("sitemap", arguments=arguments, limits=LIMITS))
             async with aclosing(reading):

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import pycurl
 
-from skep.downloaders.decode import BadEncoding, OverLimit
+from skep.archive.decode import BadEncoding, OverLimit
 from skep.downloaders.desk import lost_outcome
 from skep.downloaders.flight import REDIRECTS, BadRequest, Done, Flight
 from skep.downloaders.gate import HostGate

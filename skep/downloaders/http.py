@@ -173,13 +173,16 @@ class HttpKind:
         ca_file: str = "",
         connections: int = CONNECTIONS,
         keep: Keep | None = None,
+        as_received: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`ca_file` replaces the machine's certificates; `keep` replaces the WARC frames."""
+        """`ca_file` replaces the machine's certificates; `keep` replaces the WARC frames;
+        `as_received` says whether those who read the frames decode bodies themselves."""
         self._clock = clock
         self._rng = rng
         self._egress = egress
         self._connections = connections
         self._keep = keep
+        self._as_received = as_received
         self.tally = Tally()
         #: Has the agent dial its line again; None = it cannot.
         self.redial: Callable[[], None] | None = None
@@ -194,6 +197,8 @@ class HttpKind:
             egress=self._egress.naming((*settings.named, *_proxy_places(settings))),
             keep=None if settings.content else keep,
             keep_hop=keep,
+            # Rules look at the decoded body.
+            as_received=(lambda: False) if settings.content else self._as_received,
             ca_file=self._ca_file,
             ca_path=self._ca_path,
             connections=self._connections,

@@ -39,6 +39,8 @@ class EngineOptions(msgspec.Struct, frozen=True):
     keep: Keep | None
     #: Makes the frames of redirects that are followed.
     keep_hop: Keep
+    #: Whether bodies are archived as they were received; asked for each that is encoded.
+    as_received: Callable[[], bool]
     ca_file: str
     ca_path: str
     #: Downloads at the same time, and connections that are kept.
@@ -146,6 +148,7 @@ class Line(Desk):
             share=self._share,
             on_new_socket=self._on_new_socket,
             now=self._now,
+            as_received=self._options.as_received,
             cookies=self._settings.cookies,
         )
 

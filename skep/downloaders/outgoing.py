@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from skep import __version__
-from skep.downloaders.decode import ACCEPTED
+from skep.archive.decode import ACCEPTED
 from skep.runtime.masking import is_secret_name
 
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")

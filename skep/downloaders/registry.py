@@ -6,7 +6,7 @@ refusals: their requests end with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from random import Random
 
@@ -34,15 +34,17 @@ def kinds(
     *,
     places: AbstractSet[str] = frozenset(),
     centers: Iterable[int] = (),
+    as_received: Callable[[], bool] = lambda: True,
 ) -> Mapping[str, Kind]:
     """The kinds that an agent offers; `connections` is the most that one run may hold, and
     `isolation` what `isolation_of` found, where somebody has looked already.
 
     Without the settings of an agent there is no user code: whoever asks is none. `places` were
-    named by a person, `centers` are ports of centers on this machine.
+    named by a person, `centers` are ports of centers on this machine. `as_received`: whether
+    those who read the bodies decode them.
     """
     policy = EgressPolicy.of(egress, places=places, centers=centers)
-    http = HttpKind(clock, rng, policy, connections=connections)
+    http = HttpKind(clock, rng, policy, connections=connections, as_received=as_received)
     own: list[Kind] = [http, CurlKind(http)]
     if agent is not None:
         own += _code_kinds(clock, rng, policy, agent, isolation or isolation_of(agent))

@@ -14,8 +14,16 @@ from typing import Any
 
 import pycurl
 
+from skep.archive.decode import (
+    STORED_CODING,
+    BadEncoding,
+    Decoder,
+    OverLimit,
+    codings,
+    unknown_codings,
+)
 from skep.archive.frames import Cut, Exchange
-from skep.downloaders.decode import BadEncoding, Decoder, OverLimit, codings, unknown_codings
+from skep.archive.long_heads import HEAD_ROOM
 from skep.downloaders.egress import EgressPolicy
 from skep.downloaders.exits import Proxy
 from skep.downloaders.flight import REDIRECTS, Flight
@@ -53,6 +61,8 @@ class SlotOptions:
     share: Any
     on_new_socket: Callable[[int, int], int]
     now: Callable[[], float]
+    #: Whether bodies are archived as they were received.
+    as_received: Callable[[], bool]
     cookies: bool = True
     proxy: Proxy | None = None
 
@@ -130,11 +140,20 @@ class Slot:
     def exchange(self, head: Head, address: str, cut: Cut | None, hop: int = 0) -> Exchange:
         """What was sent and what came, for the archive."""
         flight = self.flight
+        encoded = self._decoder is not None and cut is None and self._is_kept_encoded(head)
         return Exchange(
             flight.target.url, flight.method, flight.outgoing.shown, flight.body,
-            head.status, head.reason, head.headers, self.body(),
-            "" if self.proxied else address, cut, None, hop,
+            head.status, head.reason, head.headers,
+            b"".join(self._chunks) if encoded else self.body(),
+            "" if self.proxied else address, cut, None, hop, encoded,
         )  # fmt: skip
+
+    def _is_kept_encoded(self, head: Head) -> bool:
+        """Only what every reader can decode: a whole body with one coding that its header names,
+        in a head that is not cut."""
+        coding = (head.find("content-encoding") or "").strip().lower()
+        plain = self.trouble is None and coding == STORED_CODING and len(head.raw) < HEAD_ROOM
+        return plain and self._options.as_received()
 
     def finish_body(self) -> None:
         """Raises BadEncoding when the coding of a whole body has no proper end."""

@@ -5,8 +5,8 @@ Run by agents. A number that nobody has named yet is `network`, with libcurl's o
 
 from __future__ import annotations
 
+from skep.archive.decode import BadEncoding, OverLimit
 from skep.archive.frames import Cut
-from skep.downloaders.decode import BadEncoding, OverLimit
 from skep.model.states import Failure
 
 DETAIL_LIMIT = 300

@@ -166,7 +166,7 @@ class SitemapSource:
         return [page for page in pages if page] + _unusable(more, self._intake)
 
     def _body(self, frames: bytes) -> bytes:
-        return bytes(split_response(self._unpack(frames, READ_LIMIT))[2])
+        return bytes(split_response(self._unpack(frames, READ_LIMIT), READ_LIMIT).body)
 
 
 def _wanted(url: str, depth: int) -> NewRequest:

@@ -30,6 +30,8 @@ from skep.runtime.clock import Clock
 from skep.wire import codec
 from skep.wire.addresses import NETWORK_ERRORS, Addresses, words
 from skep.wire.messages import (
+    BODIES_HEADER,
+    ENCODED,
     PROTOCOL,
     PROTOCOL_HEADER,
     SESSION_HEADER,
@@ -301,6 +303,7 @@ class CenterClient:
 
     def _standing_headers(self) -> dict[str, str]:
         headers = {PROTOCOL_HEADER: str(PROTOCOL), "Accept-Encoding": codec.ZSTD}
+        headers[BODIES_HEADER] = ENCODED
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
         return headers

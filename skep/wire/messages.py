@@ -38,6 +38,9 @@ OLDEST_PROTOCOL = 1
 PROTOCOL_HEADER = "skep-protocol"
 #: Which process of an agent calls; an earlier one than the newest is refused.
 SESSION_HEADER = "skep-session"
+#: Says that the caller decodes archived bodies itself; others get records with decoded bodies.
+BODIES_HEADER = "skep-bodies"
+ENCODED = "encoded"
 
 #: Most blocks in one lease, and most seconds that a lease call may wait.
 LEASE_BLOCKS_MAX = 64
@@ -104,6 +107,8 @@ class Registered(msgspec.Struct):
     #: For what the agent keeps on its disk; it is never written there. Empty = nothing secret
     #: is kept.
     key: Annotated[bytes, Meta(max_length=64)] = b""
+    #: The center decodes bodies when it reads them: they may be stored as received.
+    encoded_bodies: bool = False
 
 
 class Join(msgspec.Struct):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import subprocess
 import sys
 from hashlib import sha256
@@ -11,6 +12,7 @@ from random import Random
 from time import perf_counter
 
 import aiohttp
+import brotli  # type: ignore[import-untyped]  # the package ships no types
 import psutil
 import pytest
 
@@ -32,19 +34,26 @@ MEGABYTE = 2**20
 HUGE = 250 * MEGABYTE
 
 
-def frames(body: bytes, uri: str = "http://127.0.0.1/x") -> bytes:
+ENCODE = {"": bytes, "gzip": gzip.compress, "br": brotli.compress}
+
+
+def frames(body: bytes, uri: str = "http://127.0.0.1/x", coding: str = "") -> bytes:
     maker = FrameMaker(SystemClock(), Random(1))
-    return maker.exchange_frames(Exchange(uri, status=200, body=body))
+    headers = [("Content-Encoding", coding)] if coding else []
+    body = ENCODE[coding](body)
+    return maker.exchange_frames(
+        Exchange(uri, status=200, response_headers=headers, body=body, encoded=bool(coding))
+    )
 
 
-async def reported(center: CenterProcess, admin: Caller, body_limit: int) -> HandAgent:
+async def reported(center: CenterProcess, admin: Caller, body_limit: int, coding: str) -> HandAgent:
     """An agent has reported a body of 250 MB as what request 1 brought."""
     run = {"settings": {"body_limit": body_limit}}
     assert (await admin.put("/api/v1/runs/r", run)).status == 200
     assert (await admin.post("/requestqueue/r", ["http://127.0.0.1:9/x"])).status == 202
     agent = HandAgent(admin, "a1")
     agent.caller = Caller(admin._session, center.url, center.agent_token.read_text().strip())
-    data = await asyncio.to_thread(frames, bytes(HUGE))
+    data = await asyncio.to_thread(frames, bytes(HUGE), coding=coding)
     await agent.register()
     (block,) = await agent.lease(wait=10.0)
     (work,) = works_of(block)
@@ -75,19 +84,24 @@ async def size_of(admin: Caller) -> int:
     return size
 
 
+@pytest.mark.parametrize("coding", list(ENCODE))
 @pytest.mark.parametrize("body_limit", [10 * MEGABYTE, 2**32])
-async def test_a_body_that_unpacks_to_250_megabytes(tmp_path: Path, body_limit: int) -> None:
-    """S9, fault 57: over the run's limit it is refused; below it is streamed, off the loop."""
+async def test_a_body_that_unpacks_to_250_megabytes(
+    tmp_path: Path, body_limit: int, coding: str
+) -> None:
+    """S9, H6, fault 57: over the run's limit it is refused; below it is streamed, off the loop;
+    the same with a coding on it."""
     with CenterProcess(tmp_path / "center") as center:
         process = psutil.Process(center.pid)
         async with aiohttp.ClientSession(auto_decompress=False) as session:
             admin = Caller(session, center.url, center.admin_token)
-            agent = await reported(center, admin, body_limit)
+            agent = await reported(center, admin, body_limit, coding)
             before = process.memory_info().rss
             if body_limit < HUGE:
                 answer = await admin.get("/api/v1/requests/1/body")
                 assert (answer.status, answer.problem().code) == (413, "too_large")
-                assert str(HUGE) in answer.problem().detail
+                assert str(body_limit) in answer.problem().detail
+                assert coding or str(HUGE) in answer.problem().detail
                 return
             reading = asyncio.create_task(size_of(admin))
             longest = await longest_beat(agent, reading)

@@ -7,6 +7,7 @@ shallow clone) there is nothing to compare with, and the tests are skipped.
 from __future__ import annotations
 
 import asyncio
+import gzip
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -15,7 +16,9 @@ from typing import Any
 
 import pytest
 
+from skep.archive.records import read_records, split_stored
 from skep.testing.fleet import Fleet, tell
+from skep.testing.hostile import HostileServer, says
 from skep.testing.needs import absent
 from skep.testing.private import NotPermitted
 from skep.testing.processes import AgentProcess, CenterProcess
@@ -111,6 +114,34 @@ async def test_centers_first_then_agents_and_nothing_is_lost(tmp_path: Path, old
                 balance = await fleet.check()
     tell("44", older=OLDER[:7], **balance.figures())
     assert (balance.acknowledged, balance.ledger.done) == (PAGES, PAGES)
+
+
+@pytest.mark.parametrize("center", ["older", "newer"])
+@pytest.mark.parametrize("agent", ["older", "newer"])
+async def test_bodies_with_a_coding_between_two_versions(
+    tmp_path: Path, older: Path, center: str, agent: str
+) -> None:
+    """H6: an older center does not decode what it has stored, so agents send it decoded bodies;
+    a newer one gets them as they came, and gives them out decoded. Each reads each."""
+    body = b"<p>some text</p>" * 500
+    zipped = says(gzip.compress(body), headers=[("Content-Encoding", "gzip")])
+    fleet = Fleet(tmp_path)
+    if center == "older":
+        fleet.center = before = OlderCenter(tmp_path / "center")
+        before.code = older
+    async with HostileServer({"/zipped": zipped}) as server, fleet:
+        url, token = fleet.center.url, fleet.center.agent_token
+        working = (OlderAgent if agent == "older" else AgentProcess)(tmp_path / "a", [url], token)
+        if isinstance(working, OlderAgent):
+            working.code = older
+        with working:
+            await fleet.client.offer([server.url("/zipped")])
+            await fleet.until_done(1)
+            call = fleet.client.api.call
+            assert await call("GET", "/api/v1/requests/1/body", None, bytes) == body
+            record = await call("GET", "/api/v1/requests/1/record", None, bytes)
+    stored = split_stored(read_records(record)[0]).body
+    assert (stored == body) is ("older" in {center, agent})
 
 
 def test_a_protocol_that_is_too_far_away_is_refused_with_advice(tmp_path: Path) -> None:

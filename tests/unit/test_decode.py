@@ -12,7 +12,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.downloaders.decode import (
+from skep.archive.decode import (
     PIECE,
     BadEncoding,
     Decoder,

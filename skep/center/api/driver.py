@@ -1,25 +1,36 @@
 """What the driver of a run calls: a spider's process takes a run over, reads pages, tells
 what came of them.
 
-The bytes of a page leave the archive as they lie there; the center unpacks nothing.
+The bytes of a page leave the archive as they lie there. Only for callers that do not decode
+bodies the center does, in a thread.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
+from skep.archive.decoded_records import decoded_records
 from skep.archive.ports import Archive
 from skep.archive.reading import without_secrets as without_secrets_in
 from skep.center.api.names import RUN_NAMES, run_name
 from skep.center.auth import LOOK_ONLY, Role
 from skep.center.control import BEGAN
 from skep.center.endpoint import Call, Endpoint
-from skep.errors import Conflict, DiskFull, InvalidInput, NotEnoughAgents, UnknownRun
+from skep.errors import (
+    Conflict,
+    DiskFull,
+    InvalidInput,
+    Malformed,
+    NotEnoughAgents,
+    TooLarge,
+    UnknownRun,
+)
 from skep.jobs.intake import NewRun
 from skep.model.places import is_place
 from skep.model.run import Run, without_secrets
@@ -28,6 +39,7 @@ from skep.runtime.bell import within
 from skep.runtime.masking import mask_text
 from skep.spiders.ports import FoundItem, Page, PageBlock, Reading, Turn, TurnDone
 from skep.store.facts import ItemRow, KeptItem, UnreadBlock, UnreadPage
+from skep.wire.messages import BODIES_HEADER, ENCODED
 
 READ_BLOCKS_MAX = 64
 READ_WAIT_MAX = 30.0
@@ -177,6 +189,7 @@ async def read(call: Call) -> Reading:
         await services.control.driver_knows(name, orders.state)
     fitting = _fitting(found) if message.bodies else found
     blocks = [await _with_bytes(services.archive, block, message.bodies) for block in fitting]
+    await _decode_for(call, blocks)
     return Reading(blocks, ledger.open, orders.state, ledger.delayed, orders.reason, orders.asked)
 
 
@@ -283,11 +296,25 @@ async def pages(call: Call) -> Pages:
     )
     fitting = _fitting(found)
     blocks = [await _with_bytes(call.services.archive, block, bodies=True) for block in fitting]
+    await _decode_for(call, blocks)
     if call.who.role in LOOK_ONLY:
         async with call.services.body_readers:
             await asyncio.to_thread(_without_requests, blocks)
     kept = await _items_of(call, name, fitting) if query.items else []
     return Pages(blocks, fitting[-1].id if fitting else query.after, kept)
+
+
+async def _decode_for(call: Call, blocks: list[PageBlock]) -> None:
+    """A caller that does not say that it decodes bodies gets them decoded."""
+    if call.headers.get(BODIES_HEADER) != ENCODED:
+        async with call.services.body_readers:
+            await asyncio.to_thread(_decode, blocks)
+
+
+def _decode(blocks: list[PageBlock]) -> None:
+    for page in (page for block in blocks for page in block.pages if page.frames):
+        with suppress(Malformed, TooLarge):  # the caller meets it when it reads the page
+            page.frames = decoded_records(page.frames)
 
 
 def _without_requests(blocks: list[PageBlock]) -> None:
@@ -350,8 +377,9 @@ ENDPOINTS = (
         errors=(InvalidInput, UnknownRun),
         tag="runs",
         parameters=RUN_NAMES,
-        notes="The bytes are WARC records as zstd frames; viewers get no `request` records. "
-        "Reading changes nothing.",
+        notes="The bytes are WARC records as zstd frames; viewers get `response` records only. "
+        "Bodies are decoded, unless the header `skep-bodies: encoded` asks for them as they are "
+        "stored. Reading changes nothing.",
         clear=(Item,),
     ),
 )

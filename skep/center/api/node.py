@@ -74,6 +74,7 @@ async def register(call: Call) -> Registered:
         SiteRules(sites.adaptive, sites.breaker_after, sites.crawl_delay_cap),
         await services.store.runs.over(message.runs) if message.runs else [],
         await services.agent_keys.of(agent),
+        encoded_bodies=True,
     )
 
 

@@ -81,11 +81,12 @@ def line_of(view: RequestView) -> RequestLine:
 
 
 async def show_body(call: Call) -> Streamed:
-    """The newest body that was kept for a request, as bytes."""
+    """The newest body that was kept for a request, decoded."""
     data, run = await _archived(call)
     limit = (await call.services.store.runs.get(run)).settings.body_limit
     try:
-        body, first = await asyncio.to_thread(_opened, data, limit)
+        async with call.services.body_readers:  # one with a coding is decoded to know its size
+            body, first = await asyncio.to_thread(_opened, data, limit)
     except Malformed as error:
         raise ArchiveDamaged(
             f"the archived record of request {call.path['request']} cannot be read: {error.detail}"
@@ -171,7 +172,8 @@ ENDPOINTS = (
         show_record,
         "The archived WARC records of a request",
         errors=(NotFound, InvalidInput, TooLarge),
-        notes="Viewers get no `request` records, which hold the headers that were sent.",
+        notes="As they lie in the archive: a body may have the coding that its `Content-Encoding` "
+        "names. Viewers get `response` records only; the others hold what was sent.",
         media="application/zstd",
         tag="requests",
         parameters=NUMBERS,

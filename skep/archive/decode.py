@@ -1,6 +1,7 @@
-"""Content codings undone while the bytes arrive, never beyond a limit. Runs on agents.
+"""Content codings undone piece by piece, never beyond a limit. Runs on agents while bytes
+arrive, and wherever a stored body is read.
 
-Every coding works in pieces of 64 KiB at most and hands each to the next, so that a bomb
+Every coding gives pieces of 64 KiB at most, made when they are asked for, so that a bomb
 costs one piece and one window of memory, whatever it would have become. Nothing here
 does I/O, and nothing is decoded that the limit has no room for.
 """
@@ -8,7 +9,7 @@ does I/O, and nothing is decoded that the limit has no room for.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from typing import IO, Protocol, cast
 
 import brotli  # type: ignore[import-untyped]  # the package ships no types
@@ -20,14 +21,15 @@ STACK_LIMIT = 3
 #: RFC 9659: the largest window that a client must accept for HTTP.
 ZSTD_WINDOW = 8 * 2**20
 
+#: Input of one step: a block of zstd has 4 bytes at least and gives 128 KiB at most.
+ZSTD_STEP = 256
+
 #: zlib's way to say "gzip header, largest window".
 GZIP_BITS = zlib.MAX_WBITS + 16
 #: RFC 1950: the upper half of the first byte, for a window of 32 KiB.
 LARGEST_WINDOW = 7
 
 ACCEPTED = "gzip, deflate, br, zstd"
-
-Sink = Callable[[bytes], None]
 
 
 class BadEncoding(Exception):
@@ -39,10 +41,10 @@ class OverLimit(Exception):
 
 
 class Stage(Protocol):
-    """One coding: takes encoded bytes, pushes decoded pieces into its sink."""
+    """One coding: takes encoded bytes, gives decoded pieces."""
 
-    def feed(self, data: bytes) -> None:
-        """Decode what can be decoded now."""
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """What can be decoded now; raises BadEncoding. Read it to its end before the next."""
 
     def finish(self) -> None:
         """Raises BadEncoding when the end of the stream has not come."""
@@ -51,15 +53,14 @@ class Stage(Protocol):
 class _Inflate:
     """gzip (several members, too) and deflate, with or without its zlib wrapper."""
 
-    __slots__ = ("_bits", "_inner", "_name", "_sink")
+    __slots__ = ("_bits", "_inner", "_name")
 
-    def __init__(self, name: str, sink: Sink) -> None:
+    def __init__(self, name: str) -> None:
         self._name = name
-        self._sink = sink
         self._bits = GZIP_BITS if name == "gzip" else 0
         self._inner = zlib.decompressobj(GZIP_BITS) if self._bits else None
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes) -> Iterator[bytes]:
         while data:
             inner = self._member(data)
             if inner is None:
@@ -69,10 +70,10 @@ class _Inflate:
             except zlib.error as error:
                 raise BadEncoding(f"the body is not {self._name}") from error
             if out:
-                self._sink(out)
+                yield out
             data = inner.unused_data if inner.eof else inner.unconsumed_tail
             if not data and len(out) == PIECE:
-                self._drain(inner)
+                yield from _drained(inner)
 
     def _member(self, data: bytes) -> zlib._Decompress | None:
         """gzip files may be glued together; anything else behind the end is padding."""
@@ -91,30 +92,30 @@ class _Inflate:
         self._inner = zlib.decompressobj(self._bits)
         return self._inner
 
-    def _drain(self, inner: zlib._Decompress) -> None:
-        """A full piece may have left decoded bytes behind although all input is taken."""
-        while not inner.eof and (out := inner.decompress(b"", PIECE)):
-            self._sink(out)
-
     def finish(self) -> None:
         if self._inner is not None and not self._inner.eof:
             raise BadEncoding(f"the {self._name} stream ends too early")
 
 
+def _drained(inner: zlib._Decompress) -> Iterator[bytes]:
+    """A full piece may have left decoded bytes behind although all input is taken."""
+    while not inner.eof and (out := inner.decompress(b"", PIECE)):
+        yield out
+
+
 class _Brotli:
-    __slots__ = ("_inner", "_sink")
+    __slots__ = ("_inner",)
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self) -> None:
         self._inner = brotli.Decompressor()
-        self._sink = sink
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes) -> Iterator[bytes]:
         inner = self._inner
         try:
             while not inner.is_finished():
                 out = inner.process(data, output_buffer_limit=PIECE)
                 if out:
-                    self._sink(out)
+                    yield out
                 data = b""
                 if len(out) < PIECE and inner.can_accept_more_data():
                     return
@@ -127,24 +128,28 @@ class _Brotli:
 
 
 class _Zstd:
-    """The push side of zstandard: it writes pieces of a fixed size into this object."""
+    """The push side of zstandard: it writes pieces of a fixed size into this object, those of
+    some input at once. So it gets little input at a time."""
 
-    __slots__ = ("_inner", "_sink")
+    __slots__ = ("_inner", "_out")
 
-    def __init__(self, sink: Sink) -> None:
-        self._sink = sink
+    def __init__(self) -> None:
+        self._out: list[bytes] = []
         engine = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW)
         self._inner = engine.stream_writer(cast("IO[bytes]", self), write_size=PIECE, closefd=False)
 
     def write(self, piece: bytes) -> int:
-        self._sink(bytes(piece))
+        self._out.append(bytes(piece))
         return len(piece)
 
-    def feed(self, data: bytes) -> None:
-        try:
-            self._inner.write(data)
-        except zstandard.ZstdError as error:
-            raise BadEncoding("the body is not zstd") from error
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        for start in range(0, len(data), ZSTD_STEP):
+            try:
+                self._inner.write(data[start : start + ZSTD_STEP])
+            except zstandard.ZstdError as error:
+                raise BadEncoding("the body is not zstd") from error
+            yield from self._out
+            self._out.clear()
 
     def finish(self) -> None:
         """Between two frames, and only there, bytes that begin no frame are called so."""
@@ -158,6 +163,9 @@ class _Zstd:
 
 _KNOWN = frozenset({"gzip", "deflate", "br", "zstd"})
 _NONE = frozenset({"", "identity"})
+#: With this coding a body is stored as received. The others are stored decoded: of FastWARC,
+#: warcio and pywb none reads all of br, zstd, x-gzip and both forms of deflate.
+STORED_CODING = "gzip"
 
 
 def codings(value: str) -> list[str]:
@@ -188,24 +196,29 @@ def _words(value: str) -> list[str]:
 class Decoder:
     """Undoes the codings of one body; `pieces` holds what came out, `limit` bytes at most."""
 
-    __slots__ = ("_fed", "_first", "_room", "_stages", "pieces")
+    __slots__ = ("_fed", "_room", "_stages", "pieces")
 
     def __init__(self, names: list[str], limit: int) -> None:
         self.pieces: list[bytes] = []
         self._room = limit
         self._fed = False
-        self._stages: list[Stage] = []
-        sink: Sink = self._keep
-        for name in reversed(names):
-            stage = _stage(name, sink)
-            self._stages.append(stage)
-            sink = stage.feed
-        self._first = sink
+        self._stages = [_stage(name) for name in names]
 
     def feed(self, data: bytes) -> None:
         """Raises BadEncoding or OverLimit; what fits is in `pieces` all the same."""
+        self.pieces.extend(self.decoded(data))
+
+    def decoded(self, data: bytes) -> Iterator[bytes]:
+        """The same for one who keeps nothing: pieces are made when they are asked for."""
         self._fed = True
-        self._first(data)
+        for piece in _through(self._stages, data):
+            self._room -= len(piece)
+            if self._room < 0:
+                if rest := piece[: self._room]:
+                    yield rest
+                self._room = 0
+                raise OverLimit
+            yield piece
 
     def finish(self) -> None:
         """Raises BadEncoding when a stream was cut. An empty body has no coding at all."""
@@ -213,19 +226,18 @@ class Decoder:
             for stage in self._stages:
                 stage.finish()
 
-    def _keep(self, piece: bytes) -> None:
-        self._room -= len(piece)
-        if self._room >= 0:
-            self.pieces.append(piece)
-            return
-        self.pieces.append(piece[: self._room])
-        self._room = 0
-        raise OverLimit
+
+def _through(stages: Sequence[Stage], data: bytes) -> Iterator[bytes]:
+    if len(stages) == 1:
+        yield from stages[0].feed(data)
+        return
+    for piece in stages[0].feed(data):
+        yield from _through(stages[1:], piece)
 
 
-def _stage(name: str, sink: Sink) -> Stage:
+def _stage(name: str) -> Stage:
     if name == "br":
-        return _Brotli(sink)
+        return _Brotli()
     if name == "zstd":
-        return _Zstd(sink)
-    return _Inflate(name, sink)
+        return _Zstd()
+    return _Inflate(name)
