@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from skep.store.sql.tables import Exact, LongText, Seconds, metadata, name_of
+from skep.store.sql.tables import Exact, LongText, Seconds, metadata, name_of, partial_index
 
 #: One row per job with a schedule, so that a center looks at few rows to know what is due.
 schedules = sa.Table(
@@ -50,10 +50,4 @@ fires = sa.Table(
 
 #: Questions must use these very words: engines do not see that a bound value would fit.
 OPEN = sa.text("state IN ('due', 'claimed', 'queued')")
-sa.Index(
-    "fires_open",
-    fires.c.state,
-    fires.c.job,
-    sqlite_where=OPEN,
-    postgresql_where=OPEN,
-)
+partial_index("fires_open", OPEN, fires.c.state, fires.c.job)

@@ -99,12 +99,24 @@ def _is_whole(*_: Any, dialect: sa.Dialect, **__: Any) -> bool:
     return dialect.name in MYSQL
 
 
+def partial_index(name: str, predicate: sa.TextClause, *columns: sa.Column[Any]) -> sa.Index:
+    """An index of the rows that fit, on engines that can. PostgreSQL's part is added when the
+    index is made: as an argument it would import that engine into every center."""
+    index = sa.Index(name, *columns, sqlite_where=predicate)
+
+    def add_predicate(_: sa.Index, connection: sa.Connection, **__: Any) -> None:
+        if connection.dialect.name == "postgresql":
+            index.dialect_options["postgresql"]["where"] = predicate
+
+    sa.event.listen(index, "before_create", add_predicate)
+    return index
+
+
 def _where(name: str, predicate: sa.TextClause, *columns: sa.Column[Any]) -> None:
     """An index of the requests that fit, without the state: PostgreSQL takes what a predicate
     says out of the search, and would then read an index that begins with it from end to end.
     MySQL has no partial indexes: there it begins with the state and holds every row."""
-    partial = sa.Index(name, *columns, sqlite_where=predicate, postgresql_where=predicate)
-    partial.ddl_if(callable_=_can_be_partial)
+    partial_index(name, predicate, *columns).ddl_if(callable_=_can_be_partial)
     sa.Index(name, requests.c.state, *columns).ddl_if(callable_=_is_whole)
 
 
@@ -114,26 +126,20 @@ _where("requests_mortal", _MORTAL, requests.c.expires_at)
 _where("requests_parked", _DELAYED, requests.c.host, requests.c.priority, requests.c.not_before)
 # What waits and has failed before, for dispatches of those alone; MySQL goes without, because
 # there it would hold every row once more.
-sa.Index(
-    "requests_again",
-    requests.c.run,
-    requests.c.priority,
-    requests.c.id,
-    sqlite_where=_AGAIN,
-    postgresql_where=_AGAIN,
-).ddl_if(callable_=_can_be_partial)
+partial_index("requests_again", _AGAIN, requests.c.run, requests.c.priority, requests.c.id).ddl_if(
+    callable_=_can_be_partial
+)
 
 # Everything that a list of failures needs, so that it never touches the rows. The state comes
 # last: PostgreSQL drops what the predicate says anyway, and could not begin with it.
-sa.Index(
+partial_index(
     "requests_dead",
+    _DEAD,
     requests.c.run,
     requests.c.fault,
     requests.c.host,
     requests.c.died_at,
     requests.c.state,
-    sqlite_where=_DEAD,
-    postgresql_where=_DEAD,
 )
 
 blocks = sa.Table(
@@ -164,28 +170,9 @@ _CLAIMABLE = sa.text("state IN (1, 16)")
 _USING = sa.text("state = 2")
 _FINISHED = sa.text("state IN (4, 8) AND collected = 0")
 
-sa.Index(
-    "blocks_claimable",
-    blocks.c.state,
-    blocks.c.id,
-    sqlite_where=_CLAIMABLE,
-    postgresql_where=_CLAIMABLE,
-)
-sa.Index(
-    "blocks_using",
-    blocks.c.state,
-    blocks.c.lease_until,
-    sqlite_where=_USING,
-    postgresql_where=_USING,
-)
-sa.Index(
-    "blocks_finished",
-    blocks.c.run,
-    blocks.c.collected,
-    blocks.c.id,
-    sqlite_where=_FINISHED,
-    postgresql_where=_FINISHED,
-)
+partial_index("blocks_claimable", _CLAIMABLE, blocks.c.state, blocks.c.id)
+partial_index("blocks_using", _USING, blocks.c.state, blocks.c.lease_until)
+partial_index("blocks_finished", _FINISHED, blocks.c.run, blocks.c.collected, blocks.c.id)
 
 block_bodies = sa.Table(
     "block_bodies",
