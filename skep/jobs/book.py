@@ -14,7 +14,6 @@ import msgspec
 
 from skep.errors import Conflict, InvalidJob, UnknownJob
 from skep.jobs.definition import Checker
-from skep.jobs.documents import difference
 from skep.jobs.generator_trial import Trials
 from skep.jobs.shape import Fault
 from skep.model.job import Job, KeptJob
@@ -156,3 +155,11 @@ def _named(job: Job, name: str) -> Job:
     if job.name != name:
         raise InvalidJob(f"name: is {job.name!r}, but it is put as {name!r}")
     return job
+
+
+def difference(before: Job | None, after: Job | None, names: tuple[str, str]) -> str:
+    """As `documents` has it, which is imported at the first change: a center starts without
+    YAML."""
+    from skep.jobs import documents
+
+    return documents.difference(before, after, names)

@@ -17,13 +17,11 @@ from email.message import EmailMessage
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import aiohttp
 import msgspec
 
 from skep.errors import ConfigurationError, Unavailable
 from skep.model.notice import Notice
 from skep.runtime.clock import Clock
-from skep.streams.checked_http import connector
 from skep.streams.host_rules import HostRules
 
 SECONDS = 30.0
@@ -58,6 +56,10 @@ class WebhookCourier:
         self._clock = clock
 
     async def deliver(self, notice: Notice, secret: bytes) -> None:
+        # Here and not at the top: most centers have nothing to tell when they start.
+        from skep.runtime.late_certificates import aiohttp
+        from skep.streams.checked_http import connector
+
         try:
             host = urlsplit(notice.target).hostname or ""
         except ValueError as error:

@@ -9,19 +9,19 @@ import asyncio
 import socket
 from typing import Any
 
-from aiohttp import TCPConnector
-from aiohttp.abc import AbstractResolver, ResolveResult
-
+from skep.runtime.late_certificates import aiohttp
 from skep.streams.host_rules import HostRules
 
 
-def connector(rules: HostRules) -> TCPConnector:
+def connector(rules: HostRules) -> aiohttp.TCPConnector:
     """For one session: it connects only to addresses that passed."""
     resolver = _CheckedResolver(rules)
-    return TCPConnector(resolver=resolver, socket_factory=resolver.socket_for, use_dns_cache=False)
+    return aiohttp.TCPConnector(
+        resolver=resolver, socket_factory=resolver.socket_for, use_dns_cache=False
+    )
 
 
-class _CheckedResolver(AbstractResolver):
+class _CheckedResolver(aiohttp.abc.AbstractResolver):
     """Gives aiohttp the addresses that passed; `socket_for` lets it connect to no others."""
 
     def __init__(self, rules: HostRules) -> None:
@@ -33,7 +33,7 @@ class _CheckedResolver(AbstractResolver):
         host: str,
         port: int = 0,
         family: socket.AddressFamily = socket.AF_UNSPEC,  # noqa: ARG002 - their contract
-    ) -> list[ResolveResult]:
+    ) -> list[aiohttp.abc.ResolveResult]:
         found = await asyncio.to_thread(self._rules.addresses, host, port)
         self._passed.update(found)
         return [_result(host, port, address) for address in found]
@@ -49,7 +49,7 @@ class _CheckedResolver(AbstractResolver):
         self._passed.clear()
 
 
-def _result(host: str, port: int, address: str) -> ResolveResult:
+def _result(host: str, port: int, address: str) -> aiohttp.abc.ResolveResult:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     return {
         "hostname": host,

@@ -11,10 +11,9 @@ import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
 
-import aiohttp
-
 from skep.errors import ConfigurationError, InvalidInput, Unavailable
 from skep.runtime.clock import Clock
+from skep.runtime.late_certificates import aiohttp
 from skep.streams.checked_http import connector
 from skep.streams.encode import as_json, sort_out
 from skep.streams.host_rules import JobLimits

@@ -13,9 +13,8 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
-import aiohttp
-
 from skep.errors import CenterUnreachable, SkepError, Unauthorized
+from skep.runtime.late_certificates import aiohttp
 
 T = TypeVar("T")
 Attempt = Callable[[str], Awaitable[T]]

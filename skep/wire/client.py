@@ -15,7 +15,6 @@ from random import Random
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
-import aiohttp
 import msgspec
 
 from skep.errors import (
@@ -27,6 +26,7 @@ from skep.errors import (
 )
 from skep.runtime.backoff import Backoff
 from skep.runtime.clock import Clock
+from skep.runtime.late_certificates import aiohttp
 from skep.wire import codec
 from skep.wire.addresses import NETWORK_ERRORS, Addresses, words
 from skep.wire.messages import (
