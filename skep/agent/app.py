@@ -240,6 +240,7 @@ class Agent:
         """The drain. Heartbeats go on meanwhile, so that no lease is lost in it."""
         log.info("draining: %d downloads are running", self.holding.active)
         self.apps.close()
+        returned = self.reporter.returned
         self.holding.closing = True
         self.holding.withdraw()
         self.downloaders.recall(None)
@@ -253,8 +254,9 @@ class Agent:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FLUSH_SECONDS):
                 await self.reporter.flush()
-                await self._hang_up()
-                await self.reporter.flush()
+                if self.reporter.returned > returned:
+                    await self._hang_up()
+                    await self.reporter.flush()
 
     async def _hang_up(self) -> None:
         """A lease call that waits at the center may be answered with the very blocks that

@@ -7,6 +7,7 @@ agent (any more) gets its registration again.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -109,6 +110,8 @@ class Heart:
         self._sent = -inf
         self._alive_since = inf
         self.beats = 0
+        #: Set with the first of them.
+        self.beaten = asyncio.Event()
         #: How many of the runs that we remember the last beats have named.
         self._named = 0
         #: The newest order that was obeyed, and the newest that a center knows of.
@@ -266,6 +269,7 @@ class Heart:
             self._lost_touch(error)
             return False
         self.beats += 1
+        self.beaten.set()
         self._told = max(self._told, obeyed)
         self._tickets = self._tickets[len(tickets) :]
         self._in_touch()

@@ -17,9 +17,10 @@ from skep.agent.app import Agent
 from skep.agent.apps.offer import look
 from skep.agent.vitals import describe
 from skep.agent.workspace import agent_id
+from skep.downloaders.code.isolation import Isolation, isolation_of
 from skep.downloaders.egress import EgressPolicy
 from skep.downloaders.refusal import offered
-from skep.downloaders.registry import isolation_of, kinds
+from skep.downloaders.registry import kinds
 from skep.errors import ConfigurationError
 from skep.model.places import is_loopback
 from skep.runtime.clock import Clock
@@ -42,10 +43,12 @@ class LaunchedAgent:
         labels: Mapping[str, str],
         clock: Clock,
         rng: Random,
+        isolation: Isolation | None = None,
     ) -> None:
+        """`isolation` is what `isolation_of` found, where somebody has looked already."""
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = _hold(folder)
-        isolation, centers = isolation_of(settings.agent), local_ports(urls)
+        isolation, centers = isolation or isolation_of(settings.agent), local_ports(urls)
         if settings.agent.code == "always" and not isolation.boxed:
             log.warning(
                 "user code runs here without a box and can read what this user can: %s",

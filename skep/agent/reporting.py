@@ -81,6 +81,8 @@ class Reporter:
         self.slow = _nothing
         #: Results that no center would take, for what they are.
         self.refused = 0
+        #: Blocks that were given back, all in all.
+        self.returned = 0
 
     def report_now(self) -> None:
         """A block ended, or something has to go back."""
@@ -102,12 +104,13 @@ class Reporter:
 
     async def _next(self) -> tuple[list[BlockReport], list[Held]]:
         while True:
-            if self._holding.active and not self._hurry:
+            if self._holding.ready and self._holding.active and not self._hurry:
                 await self._clock.sleep(LINGER)
             self._holding.ready = False
             returns = self._holding.take_returns()
             reports = self._holding.take_due(self._clock.monotonic(), self._patience())
             if reports or returns:
+                self.returned += len(returns)
                 return reports, returns
             await self._work.wait(self._until_due())
 

@@ -23,17 +23,48 @@ from skep.settings import CenterSettings
 
 #: Seconds that calls get to end when the server stops.
 GRACE = 5
+#: Between two looks whether they have ended.
+STEP = 0.005
 #: Seconds between pings to an agent that listens, and for its answer: a half-open connection
 #: is given up within 25 s from this side too.
 PING_SECONDS = 12.0
 
 
 class _Server(uvicorn.Server):
-    """Signals belong to the program that runs the center, not to its server."""
+    """Signals belong to the program that runs the center, not to its server. It ends when it is
+    told to: uvicorn's own looks every tenth of a second whether it shall."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._told = asyncio.Event()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    def end(self) -> None:
+        """Returns at once; `serve` ends soon."""
+        self.should_exit = True
+        self._told.set()
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)  # the headers of every answer
+        await self._told.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take no more calls; those that are there get a while to end."""
+        for server in self.servers:
+            server.close()
+        for one in sockets or []:
+            one.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GRACE):
+                while self.server_state.connections or self.server_state.tasks:  # noqa: ASYNC110 - uvicorn's sets
+                    await asyncio.sleep(STEP)
+        for task in self.server_state.tasks:
+            task.cancel()
 
 
 class CenterServer:
@@ -75,7 +106,6 @@ class CenterServer:
             date_header=False,
             proxy_headers=bool(self._settings.trusted_proxies),
             forwarded_allow_ips=list(self._settings.trusted_proxies),
-            timeout_graceful_shutdown=GRACE,
             timeout_keep_alive=75,
             ws_ping_interval=PING_SECONDS,
             ws_ping_timeout=PING_SECONDS,
@@ -84,7 +114,7 @@ class CenterServer:
         self._task = asyncio.create_task(self._server.serve([self._socket]))
         self._watch = asyncio.create_task(self._register.watch())
         while not self._server.started and not self._task.done():  # noqa: ASYNC110 - uvicorn's way
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(STEP)
         if self._task.done():
             await self._task
 
@@ -92,7 +122,7 @@ class CenterServer:
         """Let go of the callers, end the server, close the center."""
         self._center.let_go()
         if self._server is not None and self._task is not None:
-            self._server.should_exit = True
+            self._server.end()
             await self._task
         if self._watch is not None:
             self._watch.cancel()

@@ -50,6 +50,8 @@ async def _hold(settings: Settings, *, with_agent: bool) -> int:
     clock, rng = SystemClock(), Random()  # noqa: S311 - jitter and names, no secrets
     center = LocalCenter(settings, clock, rng)
     agent = LocalAgent(center, clock, rng)
+    if with_agent:
+        agent.prepare()
     with until_signalled() as stopping:
         if not await _started(center, stopping):
             log.info("stopped before the center was open")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from random import Random
 
-from skep.downloaders.code.isolation import Isolation, detect
+from skep.downloaders.code.isolation import Isolation, isolation_of
 from skep.downloaders.code.kinds import CodeKind
 from skep.downloaders.curl import CurlKind
 from skep.downloaders.egress import EgressPolicy
@@ -65,13 +65,6 @@ def _switched(kind: Kind, off: frozenset[str]) -> Kind:
         return kind
     reason = f"the downloader {kind.name!r} is switched off on this agent (agent.kinds_off)"
     return RefusedKind(kind.name, reason)
-
-
-def isolation_of(agent: AgentSettings) -> Isolation:
-    """How user code is kept apart, where any is allowed. Tries it."""
-    if agent.code == "never":
-        return Isolation("", "not looked for", own_user=False)
-    return detect()
 
 
 def _code_kinds(

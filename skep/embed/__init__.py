@@ -10,6 +10,8 @@ import asyncio
 import logging
 import os
 import sys
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -21,6 +23,7 @@ from skep.center.auth import Role, ensure_token
 from skep.center.folder import check_finished, leave_place, tell_copy
 from skep.center.identity import center_name
 from skep.center.server import CenterServer
+from skep.downloaders.code.isolation import Isolation, isolation_of
 from skep.errors import ConfigurationError, Revoked
 from skep.model.places import is_loopback
 from skep.runtime.clock import Clock
@@ -35,7 +38,6 @@ log = logging.getLogger(__name__)
 
 ADMIN_TOKEN = "admin.token"  # noqa: S105 - a file's name
 AGENT_TOKEN = "agent.token"  # noqa: S105 - a file's name
-STEP = 0.02
 #: Set by a command that starts a center as its child: which command, for error messages.
 STARTED_BY = "STARTED_BY_SKEP"
 LOCK_LIMIT = 300
@@ -126,25 +128,47 @@ class LocalAgent:
         self._rng = rng
         self._launched: LaunchedAgent | None = None
         self._task: asyncio.Task[None] | None = None
+        self._isolation: asyncio.Future[Isolation] | None = None
+
+    def prepare(self) -> None:
+        """Begin what needs no center: to try out the box of user code takes a tenth of a second,
+        in which the center can start."""
+        if self._isolation is None:
+            ask = partial(isolation_of, self._center.settings.agent)
+            self._isolation = asyncio.get_running_loop().run_in_executor(None, ask)
 
     async def start(self) -> str:
         """Returns the agent's name as soon as a center has taken it."""
-        launched = self._launched = await asyncio.to_thread(self._launch)
-        self._task = asyncio.create_task(launched.agent.run())
-        while not launched.agent.heart.beats and not self._task.done():
-            await self._clock.sleep(STEP)
-        if self._task.done():
-            self._task.result()
+        self.prepare()
+        launched = self._launched = await asyncio.to_thread(self._launch, await self._looked())
+        task = self._task = asyncio.create_task(launched.agent.run())
+        beaten = asyncio.create_task(launched.agent.heart.beaten.wait())
+        await asyncio.wait((task, beaten), return_when=asyncio.FIRST_COMPLETED)
+        beaten.cancel()
+        if task.done():
+            task.result()
         return launched.registration.name
 
-    def _launch(self) -> LaunchedAgent:
-        # Imported here and in a thread: the center answers while the agent is being loaded.
+    async def _looked(self) -> Isolation:
+        """Meanwhile the agent is loaded, in a thread: the center answers all the time."""
+        await asyncio.to_thread(import_module, "skep.agent.launch")
+        assert self._isolation is not None  # noqa: S101 - `start` prepares
+        found, self._isolation = await self._isolation, None
+        return found
+
+    def _launch(self, isolation: Isolation) -> LaunchedAgent:
         from skep.agent.launch import LaunchedAgent
 
         center = self._center
-        folder = center.folder / "agent"
         return LaunchedAgent(
-            center.settings, [center.url], center.agent_token, folder, {}, self._clock, self._rng
+            center.settings,
+            [center.url],
+            center.agent_token,
+            center.folder / "agent",
+            {},
+            self._clock,
+            self._rng,
+            isolation,
         )
 
     async def ended(self) -> None:

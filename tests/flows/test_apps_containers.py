@@ -14,8 +14,8 @@ from skep.agent.apps.container import Containers, Engine
 from skep.agent.apps.offer import look
 from skep.agent.apps.registries import registry_of
 from skep.agent.apps.running import CannotRun
+from skep.downloaders.code.isolation import isolation_of
 from skep.downloaders.egress import EgressPolicy
-from skep.downloaders.registry import isolation_of
 from skep.model.app import AppLimits, InstanceState
 from skep.settings import AgentSettings
 from skep.testing.apps_double import AppsDouble, apps_double, hosting_agent

@@ -15,8 +15,7 @@ from skep.agent.apps.orphans import marked
 from skep.agent.apps.packages import Packages
 from skep.agent.apps.running import CannotRun
 from skep.agent.apps.wheels import Installer
-from skep.downloaders.code.isolation import detect
-from skep.downloaders.registry import isolation_of
+from skep.downloaders.code.isolation import detect, isolation_of
 from skep.model.app import AppLimits, AppSpec, InstanceState
 from skep.runtime.clock import SystemClock
 from skep.settings import AgentSettings

@@ -14,6 +14,10 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from skep.settings import AgentSettings
 
 INSIDE = Path(__file__).parent / "inside"
 #: Where `INSIDE` is found in the box: on a path of its own, under its own name.
@@ -68,6 +72,13 @@ class Isolation:
         box = [*box_arguments(scratch, root=self.own_user), "--info-fd", str(info_fd)]
         box += [] if seccomp is None else ["--seccomp", str(seccomp)]
         return [self.bwrap, *box, sys.executable, "-I", "-c", _START.format(shelf=SHELF), *last]
+
+
+def isolation_of(agent: AgentSettings) -> Isolation:
+    """How user code is kept apart, where any is allowed. Tries it."""
+    if agent.code == "never":
+        return Isolation("", "not looked for", own_user=False)
+    return detect()
 
 
 def detect(program: str = "bwrap") -> Isolation:
