@@ -18,6 +18,7 @@ from skep.cli.exits import Exit, code_of
 from skep.cli.output import say
 from skep.cli.program import program, with_hints
 from skep.errors import SkepError
+from skep.runtime.leaving import Leaving
 
 #: Group: command: what it is for. The file of a command has its name, and its help begins so.
 GROUPS: dict[str, dict[str, str]] = {
@@ -131,7 +132,10 @@ def skep() -> None:
 
 def main() -> NoReturn:
     """The program."""
-    sys.exit(run(sys.argv[1:]))
+    leaving = Leaving()
+    leaving.prepare()
+    leaving.code = run(sys.argv[1:])
+    sys.exit(leaving.code)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -1,8 +1,9 @@
 """The center of a data folder for one command: the one that runs there, or a child.
 
 A child is `skep up` in a process of its own, so that the code of a spider and the code of a
-center never share one. It ends with its parent, however that ends. A center that dies in
-the middle comes back on the same port, and its callers go on.
+center never share one: a fork from before the spider was loaded, or a new Python. It ends with
+its parent, however that ends. A center that dies in the middle comes back on the same port, and
+its callers go on.
 """
 
 from __future__ import annotations
@@ -18,16 +19,17 @@ from random import Random
 from urllib.parse import urlsplit
 
 from skep.center.folder import copied_from
-from skep.cli.reach import Reach
+from skep.cli.forked_center import ForkedProcess
+from skep.cli.reach import Reach, find_token
 from skep.errors import CenterUnreachable, ConfigurationError, SkepError
 from skep.runtime.backoff import Backoff
 from skep.runtime.clock import Clock
 from skep.runtime.files import UnreadableFile, read_line
 from skep.runtime.orphans import death_signal
-from skep.wire.client import CenterClient
 
 LOOK_EVERY = 1.0
 LOOK_SECONDS = 5.0
+CONNECT_SECONDS = 2.0
 START_SECONDS = 60.0
 END_SECONDS = 20.0
 AGAIN = Backoff(first=0.2, cap=5.0)
@@ -37,20 +39,38 @@ JOINED = b"agent "
 #: See `skep.embed`, which is too large to import here.
 STARTED_BY = "STARTED_BY_SKEP"
 
+Child = Process | ForkedProcess
+
+
+def up_words(reach: Reach, folder: Path, port: int) -> list[str]:
+    """The command line of a child, after the name of the program."""
+    config = [] if reach.config is None else ["--config", str(reach.config)]
+    return ["up", "--data", str(folder), "--port", str(port), *config]
+
+
+def started_by(pid: int) -> str:
+    return f"center of skep run, process {pid}"
+
 
 class NearbyCenter:
     """`start` it, use its `url`, `stop` it: a center that was there before stays."""
 
     def __init__(
-        self, reach: Reach, clock: Clock, rng: Random, note: Callable[[str], None]
+        self,
+        reach: Reach,
+        folder: Path,
+        clock: Clock,
+        rng: Random,
+        note: Callable[[str], None],
     ) -> None:
         self._reach = reach
-        self._folder = Path(reach.settings().data)
+        self._folder = folder
         self._clock = clock
         self._rng = rng
         self._note = note
-        self._child: Process | None = None
+        self._child: Child | None = None
         self._watch: asyncio.Task[None] | None = None
+        self._meanwhile: Callable[[], None] | None = None
         self.url = ""
 
     @property
@@ -58,10 +78,20 @@ class NearbyCenter:
         """The child's; 0 when the center is somebody else's."""
         return self._child.pid if self._child else 0
 
-    async def start(self) -> None:
-        """Raises ConfigurationError when none could be started, with what it said."""
-        await asyncio.to_thread(self._folder.mkdir, 0o700, True, True)
-        await self._ensure(0)
+    def token(self) -> str:
+        """Of its administrator, or the one that was named."""
+        return find_token(self._reach.token_file, self._folder / "admin.token")
+
+    async def start(
+        self, begun: ForkedProcess | None = None, meanwhile: Callable[[], None] | None = None
+    ) -> None:
+        """Raises ConfigurationError when none could be started, with what it said. `begun` was
+        started before. A child takes a while to start: `meanwhile` is called once, when it is
+        under way."""
+        self._meanwhile = meanwhile
+        self._folder.mkdir(0o700, parents=True, exist_ok=True)
+        if begun is None or not await self._adopted(begun):
+            await self._ensure(0)
         self._watch = asyncio.create_task(self._keep())
 
     async def stop(self) -> None:
@@ -99,9 +129,14 @@ class NearbyCenter:
             return False
         try:
             url = read_line(self._folder / "center.url")
-            token = self._reach.token()
+            token = self.token()
         except (OSError, UnreadableFile, SkepError):
             return False
+        if not await _listens(url):
+            return False
+        # Not at the top: while a child starts there is time to import it, and not before.
+        from skep.wire.client import CenterClient
+
         async with CenterClient([url], token, self._clock, self._rng) as client:
             try:
                 await client.call("GET", "/api/v1/runs?limit=1", None, bytes, seconds=LOOK_SECONDS)
@@ -110,28 +145,37 @@ class NearbyCenter:
         self.url = url
         return True
 
+    async def _adopted(self, begun: ForkedProcess) -> bool:
+        """Take over the child that was begun; False when another center has the folder."""
+        await begun.attach()
+        return await self._taken(begun, 0)
+
     async def _spawned(self, port: int) -> bool:
         """Start a child; False when another center has the folder."""
         log = self._folder / LOG
-        began = log.stat().st_size if log.exists() else 0
-        place = ["--data", str(self._folder), "--port", str(port)]
-        if self._reach.config is not None:
-            place += ["--config", str(self._reach.config)]
+        written = log.stat().st_size if log.exists() else 0
         with log.open("ab") as errors:
             child = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "skep", "up", *place),
+                *(sys.executable, "-m", "skep", *up_words(self._reach, self._folder, port)),
                 stdin=DEVNULL,
                 stdout=PIPE,
                 stderr=errors,
-                env={**os.environ, STARTED_BY: f"center of skep run, process {os.getpid()}"},
+                env={**os.environ, STARTED_BY: started_by(os.getpid())},
                 preexec_fn=_child_begins(os.getpid()),
                 # Ctrl-C is for the spider: it pauses first, and ends its center then.
                 start_new_session=True,
             )
+        return await self._taken(child, written)
+
+    async def _taken(self, child: Child, written: int) -> bool:
+        """Wait until the child is ready. Its log had that many bytes before."""
+        if self._meanwhile is not None:
+            self._meanwhile()
+            self._meanwhile = None
         if await _joined(child):
             self._child, self.url = child, read_line(self._folder / "center.url")
             return True
-        said = log.read_bytes()[began:].decode(errors="replace").strip()
+        said = (self._folder / LOG).read_bytes()[written:].decode(errors="replace").strip()
         if "another center works in" in said:
             return False
         raise ConfigurationError(f"the center did not start: {said[-500:] or 'it said nothing'}")
@@ -158,6 +202,20 @@ class NearbyCenter:
                 await self._clock.sleep(LOOK_EVERY)
 
 
+async def _listens(url: str) -> bool:
+    """Whether anything takes connections there: most often the last center has ended, and no
+    HTTP client is needed to learn that."""
+    try:
+        address = urlsplit(url)
+        port = address.port or (443 if address.scheme == "https" else 80)
+        async with asyncio.timeout(CONNECT_SECONDS):
+            _, line = await asyncio.open_connection(address.hostname, port)
+    except (OSError, TimeoutError, ValueError):
+        return False
+    line.close()
+    return True
+
+
 def _child_begins(parent: int) -> Callable[[], None]:
     """Called in the child before it becomes a center: it ends with its parent, and the limit
     on the memory of a spider is not a center's."""
@@ -172,7 +230,7 @@ def _child_begins(parent: int) -> Callable[[], None]:
     return begin
 
 
-async def _joined(child: Process) -> bool:
+async def _joined(child: Child) -> bool:
     """Wait until its agent is there; False when it ended before."""
     if child.stdout is None:
         return False

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +19,9 @@ from skep.cli.outcome import AllowDead, allow_dead_option
 from skep.cli.program import program
 from skep.cli.reach import Reach, reaches_center
 from skep.cli.spider_options import arguments_option, make_spider, setting_pairs
+
+if TYPE_CHECKING:
+    from skep.spiders.spider import Spider
 
 
 @click.command("run")
@@ -87,8 +91,7 @@ def command(
     """
     import uvloop
 
-    from skep.cli.spider_session import Plan, Restart, drive
-    from skep.spiders.memory import limit_memory
+    from skep.cli.spider_start import Plan, Restart, center_begun, drive
 
     if run_name and resume is not None:
         raise click.UsageError("--resume takes the name itself: --resume NAME, without --run")
@@ -97,10 +100,13 @@ def command(
     settings = setting_pairs(chosen)
     settings |= _limits(pages, items)
     before, after = _words(spider, sys.argv[1:])
-    made = make_spider(spider, arguments, settings)
-    limit_memory(made.options.memory_limit)
+    folder = Path(reach.settings().data)
+    with center_begun(reach, folder) as begun:
+        made = make_spider(spider, arguments, settings)
+    _limit_memory(made)
     plan = Plan(
         reach=reach,
+        folder=folder,
         spider=made,
         outputs=(*outputs, *overwritten),
         overwritten=overwritten,
@@ -110,12 +116,19 @@ def command(
         as_json=as_json,
         verbose=verbose,
         allow_dead=allow_dead,
+        begun=begun,
     )
     try:
         return uvloop.run(drive(plan))
     except Restart as restart:
         _start_again(before, after, str(restart))
         raise  # never: the process is another by now
+
+
+def _limit_memory(spider: Spider) -> None:
+    from skep.spiders.memory import limit_memory
+
+    limit_memory(spider.options.memory_limit)
 
 
 def _limits(pages: int | None, items: int | None) -> dict[str, Any]:

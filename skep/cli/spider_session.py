@@ -1,4 +1,4 @@
-"""One spider driven to its end from a terminal: center, engine, outputs, signals, words.
+"""One spider driven to its end from a terminal: engine, outputs, signals, words.
 
 Runs in the process of `skep run`. It keeps nothing that matters: all of it is in the
 center and in the sinks, in that order.
@@ -7,38 +7,32 @@ center and in the sinks, in that order.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import re
 import signal
-import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager
 from random import Random
-from typing import Any, TextIO, cast
+from typing import Any
 
 from skep.cli.exits import Exit
 from skep.cli.following import ledger_of
-from skep.cli.nearby import NearbyCenter
-from skep.cli.outcome import NO_DEAD, AllowDead, exit_of
+from skep.cli.outcome import exit_of
 from skep.cli.outlets import Outlets, clear_files, filled_files
 from skep.cli.output import say
-from skep.cli.reach import Reach, run_path
+from skep.cli.reach import run_path
 from skep.cli.reasons import note_waits, say_failures
 from skep.cli.run_summary import Summary, tell
-from skep.cli.spider_progress import AboveBar, SpiderProgress, printing_above
+from skep.cli.spider_progress import SpiderProgress
+from skep.cli.spider_start import Plan, Restart
 from skep.errors import Conflict, NotFound, SkepError, UnknownRun
 from skep.model.ledger import Ledger
 from skep.runtime.backoff import Backoff
 from skep.runtime.clock import SystemClock
 from skep.runtime.ids import new_id
-from skep.runtime.logging import start_logging
 from skep.spiders import stats as ends
 from skep.spiders.engine import SpiderEngine
 from skep.spiders.http_queue import HttpQueue
-from skep.spiders.spider import Spider
 from skep.spiders.stats import Ending, Stats
 from skep.spiders.watchdog import watchdog
 from skep.wire.client import CenterClient
@@ -51,62 +45,6 @@ AGAIN = Backoff(first=0.2, cap=10.0)
 NAME_PART = 46
 
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What the command line asked for."""
-
-    reach: Reach
-    spider: Spider
-    outputs: tuple[str, ...]
-    run: str | None
-    resume: str | None
-    #: The command line that goes on with the run.
-    again: str
-    as_json: bool
-    verbose: bool
-    allow_dead: AllowDead = NO_DEAD
-    #: Outputs that are files and are begun anew.
-    overwritten: tuple[str, ...] = ()
-
-
-async def drive(plan: Plan) -> int:
-    """The whole of `skep run`; returns its exit code."""
-    clock, rng = SystemClock(), Random()  # noqa: S311 - jitter and names, no secrets
-    progress = SpiderProgress(sys.stderr, clock)
-    start_logging(
-        cast("TextIO", AboveBar(progress, sys.stderr)),
-        logging.DEBUG if plan.verbose else logging.INFO,
-        sentences=True,
-    )
-    logging.getLogger("skep.spiders").setLevel(logging.DEBUG if plan.verbose else logging.WARNING)
-    with printing_above(progress, sys.stdout):
-        async with _center(plan.reach, clock, rng, progress) as client:
-            session = Session(plan, client, clock, rng, progress)
-            return await session.run()
-
-
-@asynccontextmanager
-async def _center(
-    reach: Reach, clock: SystemClock, rng: Random, progress: SpiderProgress
-) -> AsyncIterator[CenterClient]:
-    """A client of the center that was named, or of the one in the data folder."""
-    if reach.center is not None:
-        async with reach.client() as client:
-            yield client
-        return
-    nearby = NearbyCenter(reach, clock, rng, progress.note)
-    try:
-        await nearby.start()
-        async with CenterClient([nearby.url], reach.token(), clock, rng) as client:
-            yield client
-    finally:
-        await nearby.stop()
-
-
-class Restart(Exception):
-    """Somebody asked for this process to start anew, with that run."""
 
 
 class Session:
@@ -129,8 +67,7 @@ class Session:
 
     async def run(self) -> int:
         name, is_finished = await self._choose_run()
-        folder = Path(self._plan.reach.settings().data)
-        outlets = Outlets(self._client, name, folder, self._clock, self._rng)
+        outlets = Outlets(self._client, name, self._plan.folder, self._clock, self._rng)
         clear_files(self._plan.overwritten)
         if self._plan.resume is None:
             for file in filled_files(self._plan.outputs):

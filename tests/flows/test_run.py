@@ -284,3 +284,49 @@ def test_progress_without_a_terminal_is_a_line_every_two_seconds() -> None:
     lines = stream.getvalue().splitlines()
     assert [line.partition(" · ")[0] for line in lines] == ["a log line", "200 pages", "400 pages"]
     assert lines[1].startswith("200 pages · 100 p/s · ")
+
+
+WHO = """
+import os
+from pathlib import Path
+
+import skep
+
+Path("loaded").open("a").write(f"{os.getpid()}\\n")
+
+
+class Who(skep.Spider):
+    url: str = ""
+
+    def start(self):
+        yield f"{self.url}/page/0"
+
+    def parse(self, response):
+        children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+        yield {"spider": os.getpid(), "children": [int(child) for child in children]}
+"""
+
+
+def test_the_spider_is_loaded_in_its_own_process_alone(tmp_path: Path, site: str) -> None:
+    """U15: the center is a fork of this process, from before the spider's code was loaded."""
+    (tmp_path / "who.py").write_text(WHO)
+    done = run(tmp_path, "who.py", "-a", f"url={site}", "-o", "items.jsonl")
+    assert done.returncode == 0, done.stderr
+    (item,) = items_of(tmp_path / "items.jsonl")
+    assert (tmp_path / "loaded").read_text().split() == [str(item["spider"])]
+    (center,) = item["children"]
+    assert not Path(f"/proc/{center}").exists(), "it ended with the run"
+
+
+def test_a_spider_that_cannot_be_loaded_leaves_nothing_behind(tmp_path: Path) -> None:
+    """U15: a center that was begun for it is gone, and its folder too."""
+    (tmp_path / "broken.py").write_text("import skep\n1 / 0\n")
+    done = run(tmp_path, "broken.py")
+    assert done.returncode != 0
+    assert "ZeroDivisionError" in done.stderr
+    assert not [
+        path for path in tmp_path.iterdir() if path.name not in {"broken.py", "__pycache__"}
+    ]
+    told = run(tmp_path, "missing.py")
+    assert told.returncode != 0
+    assert {path.name for path in tmp_path.iterdir()} <= {"broken.py", "__pycache__"}

@@ -1,0 +1,131 @@
+"""The beginning of `skep run`: its center first, then everything else.
+
+Runs in the process of `skep run`. A center takes longer to start than this process needs for
+its own modules, so they are imported meanwhile. Nothing large is imported at the top here.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, TextIO, cast
+
+from skep.cli.forked_center import ForkedProcess, clear_traces, fork_center
+from skep.cli.nearby import LOG, STARTED_BY, NearbyCenter, started_by, up_words
+from skep.cli.outcome import NO_DEAD, AllowDead
+from skep.cli.reach import Reach
+from skep.cli.spider_progress import AboveBar, SpiderProgress, printing_above
+from skep.runtime.clock import SystemClock
+from skep.runtime.logging import start_logging
+
+if TYPE_CHECKING:
+    from skep.spiders.spider import Spider
+    from skep.wire.client import CenterClient
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the command line asked for."""
+
+    reach: Reach
+    #: The data folder.
+    folder: Path
+    spider: Spider
+    outputs: tuple[str, ...]
+    run: str | None
+    resume: str | None
+    #: The command line that goes on with the run.
+    again: str
+    as_json: bool
+    verbose: bool
+    allow_dead: AllowDead = NO_DEAD
+    #: Outputs that are files and are begun anew.
+    overwritten: tuple[str, ...] = ()
+    #: A center that was started for this run already.
+    begun: ForkedProcess | None = None
+
+
+def begin_center(reach: Reach, folder: Path) -> ForkedProcess | None:
+    """Start a center before anything of the spider is loaded. None where one was named or is
+    there, or where that is not possible; `drive` finds or starts one then."""
+    if reach.center is not None:
+        return None
+    first = os.getpid()
+
+    def become_center() -> int:
+        from skep.cli.main import run
+
+        os.environ[STARTED_BY] = started_by(first)
+        return run(up_words(reach, folder, 0))
+
+    return fork_center(folder, folder / LOG, become_center)
+
+
+@contextmanager
+def center_begun(reach: Reach, folder: Path) -> Iterator[ForkedProcess | None]:
+    """As above; when the block raises, the center was not needed and leaves nothing empty."""
+    had = folder.exists()
+    begun = begin_center(reach, folder)
+    try:
+        yield begun
+    except BaseException:
+        if begun is not None:
+            begun.drop()
+            clear_traces([folder / LOG, *([] if had else [folder])])
+        raise
+
+
+class Restart(Exception):
+    """Somebody asked for this process to start anew, with that run."""
+
+
+async def drive(plan: Plan) -> int:
+    """The whole of `skep run`; returns its exit code."""
+    clock, rng = SystemClock(), Random()  # noqa: S311 - jitter and names, no secrets
+    progress = SpiderProgress(sys.stderr, clock)
+    start_logging(
+        cast("TextIO", AboveBar(progress, sys.stderr)),
+        logging.DEBUG if plan.verbose else logging.INFO,
+        sentences=True,
+    )
+    logging.getLogger("skep.spiders").setLevel(logging.DEBUG if plan.verbose else logging.WARNING)
+    with printing_above(progress, sys.stdout):
+        async with _center(plan, clock, rng, progress) as client:
+            from skep.cli.spider_session import Session
+
+            session = Session(plan, client, clock, rng, progress)
+            return await session.run()
+
+
+@asynccontextmanager
+async def _center(
+    plan: Plan, clock: SystemClock, rng: Random, progress: SpiderProgress
+) -> AsyncIterator[CenterClient]:
+    """A client of the center that was named, or of the one in the data folder."""
+    if plan.reach.center is not None:
+        async with plan.reach.client() as client:
+            yield client
+        return
+    nearby = NearbyCenter(plan.reach, plan.folder, clock, rng, progress.note)
+    try:
+        await nearby.start(plan.begun, meanwhile=load)
+        from skep.wire.client import CenterClient
+
+        async with CenterClient([nearby.url], nearby.token(), clock, rng) as client:
+            yield client
+    finally:
+        await nearby.stop()
+
+
+def load() -> None:
+    """Import what a run needs, parsers included: while the center starts this costs no time,
+    and at the first page it would."""
+    for name in ("parsel", "skep.center.auth", "skep.cli.spider_session"):
+        import_module(name)
