@@ -1,7 +1,8 @@
 """`start`: from nothing to the first answer, memory at rest, and how soon help appears.
 
 `skep up` with an empty data folder until /readyz says 200; the resident memory of center
-and agent (one process and its children) after five quiet seconds; `skep --help`.
+and agent (one process and its children) after five quiet seconds; `skep --help`; and one page
+by `skep run` beside one by `scrapy runspider` (`run_ratio`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from pathlib import Path
 import psutil
 
 from bench.centers import clean_environment
-from bench.figures import Result, Sample, Wrong, alternate, check
+from bench.crawl import SCRAPY
+from bench.figures import Figure, Result, Sample, Wrong, alternate, check, neat
+from bench.one_page import scrapy_runspider, served_page, skep_run
 from bench.options import Options
 from bench.processes import ROOT
 from skep.testing.private import free_port
@@ -24,6 +27,8 @@ from skep.testing.private import free_port
 REST_SECONDS = 5.0
 START_LIMIT = 30.0
 READY_BAR, MEMORY_BAR, HELP_BAR = 1.5, 150.0, 0.3
+#: `skep run` of one page / `scrapy runspider` of the same.
+RUN_RATIO_BAR = 1.4
 
 
 def program() -> list[str]:
@@ -93,17 +98,35 @@ def bare_python() -> Sample:
     return {"seconds": time.perf_counter() - begun}
 
 
-def warm_up() -> None:
+def warm_up(url: str) -> None:
     """Once without a clock: the bytecode is there afterwards, as after any first start."""
     show_help()
     up(rest=0.0)
+    skep_run(program(), url)
+    scrapy_runspider(url)
+
+
+def run_ratio(found: dict[str, dict[str, Figure]]) -> float:
+    """Of the medians; both took turns in the same rounds."""
+    return found["run"]["seconds"].median / found["scrapy"]["seconds"].median
 
 
 def run(options: Options) -> Result:
-    warm_up()
-    found = alternate({"up": up, "help": show_help, "python": bare_python}, options.rounds)
+    with served_page() as url:
+        warm_up(url)
+        found = alternate(
+            {
+                "up": up,
+                "help": show_help,
+                "python": bare_python,
+                "run": lambda: skep_run(program(), url),
+                "scrapy": lambda: scrapy_runspider(url),
+            },
+            options.rounds,
+        )
     ready, memory = found["up"]["ready"], found["up"]["memory"]
     helped = found["help"]["seconds"]
+    small = memory.median <= MEMORY_BAR and helped.median <= HELP_BAR
     return Result(
         name="start",
         unit="s",
@@ -112,7 +135,7 @@ def run(options: Options) -> Result:
         floor=found["python"]["seconds"].median,
         ratio=ready.median,
         bar=READY_BAR,
-        ok=ready.median <= READY_BAR and memory.median <= MEMORY_BAR and helped.median <= HELP_BAR,
+        ok=ready.median <= READY_BAR and small and run_ratio(found) <= RUN_RATIO_BAR,
         meaning="seconds from `skep up` to the first 200 of /readyz; less is better",
         more={
             "ready_seconds": ready.told(),
@@ -121,6 +144,13 @@ def run(options: Options) -> Result:
             "help_seconds": helped.told(),
             "help_bar": HELP_BAR,
             "bare_python_seconds": found["python"]["seconds"].told(),
+            "run_ratio": neat(run_ratio(found)),
+            "run_ratio_bar": RUN_RATIO_BAR,
+            "run_seconds": found["run"]["seconds"].told(),
+            "scrapy_seconds": found["scrapy"]["seconds"].told(),
+            "run_cpu": found["run"]["cpu"].told(),
+            "scrapy_cpu": found["scrapy"]["cpu"].told(),
+            "peer_version": SCRAPY.packages[0],
             "rounds": options.rounds,
         },
     )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bench import __main__ as command
-from bench import page
+from bench import page, start
 from bench.children import bulk
 from bench.children import drain as ours
 from bench.children.fetch import Crowd
@@ -176,3 +177,19 @@ def test_a_small_ordeal_loses_nothing() -> None:
     assert found["accepted"] == 200
     assert sum(found["kills"].values()) == 3
     assert found["repeated"] <= found["leased_at_kills"]
+
+
+@pytest.mark.parametrize(("seconds", "holds"), [(1.3, True), (1.5, False)])
+def test_the_start_holds_only_beside_scrapy(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, holds: bool
+) -> None:
+    """U15: `run_ratio` is part of the verdict, and comes from the medians of the same rounds."""
+    monkeypatch.setattr(start, "served_page", lambda: nullcontext("http://127.0.0.1/"))
+    monkeypatch.setattr(start, "up", lambda rest=0.0: {"ready": 0.5, "memory": 80.0})
+    monkeypatch.setattr(start, "show_help", lambda: {"seconds": 0.05})
+    monkeypatch.setattr(start, "skep_run", lambda *_: {"seconds": seconds, "cpu": 1.0})
+    monkeypatch.setattr(start, "scrapy_runspider", lambda _: {"seconds": 1.0, "cpu": 0.9})
+    told = start.run(Options(rounds=3)).told()
+    assert told["run_ratio"] == seconds
+    assert told["run_ratio_bar"] == 1.4
+    assert told["ok"] is holds
