@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from random import Random
 from typing import Protocol
@@ -75,9 +77,16 @@ def plug_ins(given: PlugIn) -> Iterator[Kind]:
             yield RefusedKind(point.name, f"{reason}: {error}")
 
 
-def _points() -> list[EntryPoint]:
+def _points() -> tuple[EntryPoint, ...]:
+    return _points_along(tuple(sys.path))
+
+
+@lru_cache(maxsize=1)
+def _points_along(_path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    """Looked for once: it reads a file of every installed package, and a process that starts
+    asks several times."""
     found = {point.name: point for point in entry_points(group=GROUP)}
-    return [point for name, point in sorted(found.items()) if name not in BUILT_IN]
+    return tuple(point for name, point in sorted(found.items()) if name not in BUILT_IN)
 
 
 def _load() -> Iterator[tuple[EntryPoint, PlugInKind | None]]:

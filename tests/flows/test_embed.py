@@ -13,6 +13,7 @@ from skep.embed import LocalAgent, LocalCenter, with_loopback
 from skep.errors import ConfigurationError, Unauthorized
 from skep.runtime.clock import SystemClock
 from skep.settings import Settings, load
+from skep.testing.site import DemoSite
 from skep.wire.client import CenterClient
 
 
@@ -68,3 +69,38 @@ async def test_an_agent_that_is_refused_says_why_and_leaves_nothing_open(
     with pytest.raises(Unauthorized):
         await again.start()
     await again.stop()
+
+
+class Noting(SystemClock):
+    """Notes for how long anybody wanted to sleep."""
+
+    def __init__(self) -> None:
+        self.asked: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.asked.append(seconds)
+        await super().sleep(seconds)
+
+
+async def test_one_page_and_the_end_wait_for_no_fixed_times(
+    center: LocalCenter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """U15: the only page does not wait for company, and an agent with nothing to give back does
+    not hear out its lease call."""
+    company, grace = 0.0201, 0.0202  # as long as they are, and no one else's
+    monkeypatch.setattr("skep.agent.reporting.LINGER", company)
+    monkeypatch.setattr("skep.agent.app.STEP", grace)
+    clock, rng = Noting(), Random(6)
+    agent = LocalAgent(center, clock, rng)
+    await agent.start()
+    async with (
+        DemoSite(pages=2) as site,
+        CenterClient([center.url], center.admin_token, SystemClock(), rng) as client,
+    ):
+        await client.call("PUT", "/api/v1/runs/one", {"settings": {}}, dict)
+        await client.call("POST", "/requestqueue/one", [{"uri": f"{site.url}/page/1"}], bytes)
+        async with asyncio.timeout(30):
+            while not (await client.call("GET", "/requestqueue/one?wait=5", None, dict))["blocks"]:
+                pass
+    await agent.stop()
+    assert not {company, grace} & set(clock.asked)

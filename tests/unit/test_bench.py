@@ -185,7 +185,7 @@ def test_the_start_holds_only_beside_scrapy(
 ) -> None:
     """U15: `run_ratio` is part of the verdict, and comes from the medians of the same rounds."""
     monkeypatch.setattr(start, "served_page", lambda: nullcontext("http://127.0.0.1/"))
-    monkeypatch.setattr(start, "up", lambda rest=0.0: {"ready": 0.5, "memory": 80.0})
+    monkeypatch.setattr(start, "up", lambda **_: {"ready": 0.5, "memory": 80.0})
     monkeypatch.setattr(start, "show_help", lambda: {"seconds": 0.05})
     monkeypatch.setattr(start, "skep_run", lambda *_: {"seconds": seconds, "cpu": 1.0})
     monkeypatch.setattr(start, "scrapy_runspider", lambda _: {"seconds": 1.0, "cpu": 0.9})
