@@ -7,6 +7,7 @@ it works in a closed network. The only style is allowed by its hash.
 from __future__ import annotations
 
 import hashlib
+import json
 from base64 import b64encode
 from collections.abc import Iterator
 from html import escape
@@ -17,7 +18,7 @@ _STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
     "table{border-collapse:collapse;width:100%}"
     "th,td{text-align:left;vertical-align:top;padding:.2rem .6rem;border-bottom:1px solid #ccc}"
-    "h3{margin-top:2.5rem}code{overflow-wrap:anywhere}"
+    "h3{margin-top:2.5rem}code{overflow-wrap:anywhere}pre{overflow-x:auto;background:#f4f4f4}"
 )
 _HASH = b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 #: Replaces the policy of other answers.
@@ -70,11 +71,22 @@ def _operation(called: str, operation: dict[str, Any]) -> Iterator[str]:
         yield _table("Parameter", [_parameter(one) for one in operation["parameters"]])
     if "requestBody" in operation:
         yield f"<p>Body: {_content(operation['requestBody'])}</p>"
+        yield _example("Example of a body", operation["requestBody"])
     yield "<table><tr><th>Status</th><th>Answer</th><th>Description</th></tr>"
     for status, answer in operation["responses"].items():
         text = escape(answer["description"])
         yield f"<tr><td>{escape(status)}</td><td>{_content(answer)}</td><td>{text}</td></tr>"
     yield "</table>"
+    yield _example("Example of an answer", next(iter(operation["responses"].values())))
+
+
+def _example(title: str, part: dict[str, Any]) -> str:
+    """What the first content shows; closed, since answers are long."""
+    for content in part.get("content", {}).values():
+        if "example" in content:
+            text = escape(json.dumps(content["example"], indent=2, ensure_ascii=False))
+            return f"<details><summary>{title}</summary><pre>{text}</pre></details>"
+    return ""
 
 
 def _parameter(one: dict[str, Any]) -> tuple[str, dict[str, Any], bool, str]:

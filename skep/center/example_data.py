@@ -36,6 +36,8 @@ QUERIES: dict[str, Any] = {
     "list_jobs.after": "authors",
     "list_requests.state": "dead",
     "list_failures.run": "books",
+    "compare_job_revisions.old": 0,
+    "compare_job_revisions.new": 1,
 }
 
 #: Bodies by operation id.
@@ -100,6 +102,7 @@ FIELDS: dict[str, Any] = {
     "at": NEW_YEAR,
     "attempts": 1,
     "center": "main",
+    "before": int(LATER),
     "changed_at": LATER,
     "created_at": NEW_YEAR,
     "detail": "no answer within 120 s",
@@ -135,6 +138,7 @@ FIELDS: dict[str, Any] = {
     "status": 200,
     "token": 1,
     "total": 2,
+    "until": LATER,
     "uri": URL,
     "version": "1.0",
     "Alerts.items": [{"at": NEW_YEAR, "kind": "disk", "subject": "main", "detail": "low space"}],

@@ -37,8 +37,10 @@ def of_query(operation: str, name: str, schema: Schema) -> Any:
     """A value of a query parameter: its default, where nothing else is written down."""
     if (found := QUERIES.get(f"{operation}.{name}")) is not None:
         return found
-    default = schema.get("default")
-    return default if default is not None else Examples({}).of(schema, name)
+    if (default := schema.get("default")) is not None:
+        return default
+    without = {key: value for key, value in schema.items() if key != "default"}
+    return Examples({}).of(without, name)
 
 
 def of_body(operation: str) -> Any:

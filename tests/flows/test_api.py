@@ -3,7 +3,9 @@ says what to do, nothing is stored and the ledger does not move."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,10 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from skep.center import app
+from skep.center.app import api_table
+from skep.center.endpoint import Endpoint
+from skep.center.openapi import describe
 from skep.testing.centers import RunningCenter
 from skep.testing.refusals import URL, center_with_one_request, refused
 from skep.wire import codec
@@ -172,6 +178,37 @@ async def test_a_path_and_a_method_that_are_none(center: RunningCenter) -> None:
     await refused(center, answer, 405, "method_not_allowed")
     allowed = {method.strip() for method in answer.headers["Allow"].split(",")}
     assert allowed == {"GET", "HEAD", "POST"}
+
+
+@pytest.mark.parametrize("method", ["OPTIONS", "PATCH", "TRACE"])
+async def test_no_path_takes_a_method_that_it_does_not_list(
+    center: RunningCenter, method: str
+) -> None:
+    """U1: a 405 with all methods of the path, whoever asks; HEAD is wherever GET is."""
+    by_path: dict[str, set[str]] = {}
+    for row in api_table():
+        both = {"GET", "HEAD"} if row.method == "GET" else {row.method}
+        by_path.setdefault(row.path, set()).update(both)
+    for path, methods in by_path.items():
+        answer = await center.anyone.send(method, re.sub(r"{\w+}", "1", path))
+        await refused(center, answer, 405, "method_not_allowed")
+        assert {one.strip() for one in answer.headers["Allow"].split(",")} == methods, path
+
+
+async def test_the_description_is_made_once(
+    fresh: RunningCenter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """U1: whoever asks again gets the same bytes, and nothing is made for it."""
+    made = Counter[str]()
+
+    def counted(table: Sequence[Endpoint], public_url: str = "") -> dict[str, Any]:
+        made[public_url] += 1
+        return describe(table, public_url)
+
+    monkeypatch.setattr(app, "describe", counted)
+    pages = {(await fresh.anyone.get("/openapi.json")).content for _ in range(3)}
+    assert (await fresh.anyone.get("/docs")).status == 200
+    assert (len(pages), made.total()) == (1, 1)
 
 
 async def test_an_idempotency_key_is_taken_and_a_batch_counts_once(fresh: RunningCenter) -> None:

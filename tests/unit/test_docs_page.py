@@ -37,6 +37,15 @@ def test_the_page_loads_nothing_and_its_policy_allows_its_style() -> None:
     assert "unsafe" not in POLICY
 
 
+def test_the_page_shows_an_example_of_every_body_and_answer() -> None:
+    """U1."""
+    operations = [one for verbs in DOCUMENT["paths"].values() for one in verbs.values()]
+    bodies = [one for one in operations if "requestBody" in one]
+    assert PAGE.count("<summary>Example of a body</summary>") == len(bodies) > 20
+    assert PAGE.count("<summary>Example of an answer</summary>") == len(operations)
+    assert "&quot;uri&quot;: &quot;https://example.org/a&quot;" in PAGE
+
+
 def test_text_of_the_document_is_escaped() -> None:
     """U1: a description cannot add markup."""
     evil = "<script>alert(1)</script>"
@@ -57,7 +66,8 @@ def _operation(text: str) -> dict[str, Any]:
         "description": text,
         "tags": [text],
         "parameters": [{"name": text, "schema": schema, "required": False, "description": text}],
-        "responses": {text: {"description": text, "content": {text: {}}}},
+        "requestBody": {"content": {text: {"schema": schema, "example": {text: [text]}}}},
+        "responses": {text: {"description": text, "content": {text: {"example": text}}}},
     }
 
 
