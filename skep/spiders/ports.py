@@ -14,10 +14,14 @@ from typing import Annotated, Any, Protocol
 import msgspec
 from msgspec import Meta
 
+from skep.model.bounds import LIST_LIMIT, Number, Numbers
 from skep.model.ledger import Ledger
 from skep.model.places import PLACE_LENGTH, PLACES_LIMIT
 from skep.model.request import NewRequest
 from skep.model.run import Run, RunSettings
+
+#: Most items of one turn: a page may be a table of many rows.
+ITEMS_LIMIT = 1_000_000
 
 
 class Page(msgspec.Struct):
@@ -60,18 +64,22 @@ class Reading(msgspec.Struct):
 class FoundItem(msgspec.Struct, array_like=True):
     """The `n`th item of the page of a request; told twice, it is kept once."""
 
-    request: int
-    n: int
-    data: dict[str, Any]
+    request: Number
+    n: Number
+    data: Annotated[dict[str, Any], Meta(max_length=LIST_LIMIT)]
 
 
 class Turn(msgspec.Struct):
     """Everything that came of some blocks."""
 
-    driver: int
-    blocks: list[int] = msgspec.field(default_factory=list)
-    items: list[FoundItem] = msgspec.field(default_factory=list)
-    requests: list[NewRequest] = msgspec.field(default_factory=list)
+    driver: Number
+    blocks: Numbers = msgspec.field(default_factory=list)
+    items: Annotated[list[FoundItem], Meta(max_length=ITEMS_LIMIT)] = msgspec.field(
+        default_factory=list
+    )
+    requests: Annotated[list[NewRequest], Meta(max_length=LIST_LIMIT)] = msgspec.field(
+        default_factory=list
+    )
     #: Loopback and private places (`host:port`) that start URLs name.
     named: Annotated[
         list[Annotated[str, Meta(max_length=PLACE_LENGTH)]], Meta(max_length=PLACES_LIMIT)

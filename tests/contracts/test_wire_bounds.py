@@ -11,6 +11,8 @@ import msgspec
 import pytest
 from msgspec import inspect
 
+from skep.center.app import api_table
+from skep.center.endpoint import Endpoint
 from skep.wire import messages
 
 #: What every store keeps as a number.
@@ -79,3 +81,23 @@ def _most(kind: inspect.IntType | inspect.FloatType) -> float:
 def test_everything_in_a_message_has_a_bound(message: type[msgspec.Struct]) -> None:
     """S8: what an agent (or a center) says cannot be larger than its receiver can take."""
     assert list(unbounded(inspect.type_info(message), "", set())) == []
+
+
+#: Judged by code with a sentence of its own: `jobs.validate` and `jobs.depth`.
+JUDGED = {
+    ("POST", "/requestqueue/{identity}"): ("takes: ListType", "NewRequest."),
+    ("POST", "/requestqueue/{identity}/turn"): ("NewRequest.", "FoundItem.data[]: AnyType"),
+    ("PUT", "/api/v1/jobs/{job}"): ("takes: DictType", "takes[]: AnyType"),
+}
+ROUTES = [(row, what) for row in api_table() for what in ("takes", "asks") if getattr(row, what)]
+
+
+@pytest.mark.parametrize(
+    ("row", "what"), ROUTES, ids=lambda value: getattr(value, "path", str(value))
+)
+def test_every_list_and_number_of_a_call_has_a_bound(row: Endpoint, what: str) -> None:
+    """S8: people, spiders and agents; a text is bounded by the body, or by the URL."""
+    found = unbounded(inspect.type_info(getattr(row, what)), what, set())
+    judged = JUDGED.get((row.method, row.path), ())
+    left = [one for one in found if not one.endswith(": StrType") and not one.startswith(judged)]
+    assert left == []

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from skep.center.auth import Role
 from skep.model.bounds import HELD_LIMIT
 from skep.testing.centers import RunningCenter, archived, running_center
 from skep.testing.refusals import center_with_one_request
@@ -83,3 +84,20 @@ async def test_bytes_of_blocks_that_an_agent_does_not_have_are_not_kept(tmp_path
         assert after > before
         assert await owner.report(good) == ["duplicate"]
         assert archive_bytes(center) == after
+
+
+@pytest.mark.parametrize("number", [2**63, 2**64 - 1, -(2**63) - 1, 2**200])
+async def test_numbers_of_a_driver_that_no_store_can_keep(tmp_path: Path, number: int) -> None:
+    """S8: the token of a spider is in the hands of user code."""
+    async with running_center(tmp_path / "center") as center:
+        driver = (await center.admin.post("/requestqueue/r/driver", {})).json()["driver"]
+        spider = await center.caller(Role.DRIVER, "r")
+        for path, message in (
+            ("turn", {"driver": number}),
+            ("turn", {"driver": driver, "blocks": [number]}),
+            ("turn", {"driver": driver, "items": [[number, 0, {}]]}),
+            ("turn", {"driver": driver, "items": [[1, number, {}]]}),
+            ("end", {"driver": number, "state": "failed"}),
+        ):
+            answer = await spider.post(f"/requestqueue/r/{path}", message)
+            assert answer.status == 400, (message, answer.content)

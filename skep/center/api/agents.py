@@ -17,7 +17,7 @@ from skep.center.endpoint import Call, Endpoint
 from skep.center.services import Services
 from skep.errors import Conflict, InvalidInput, NotFound, UnknownAgent
 from skep.model.agent import REVOKED, AgentView, Order, Vitals, machine_of
-from skep.model.bounds import PRINTABLE, exact, is_printable
+from skep.model.bounds import PRINTABLE, SHORT_LIST, exact, is_printable
 from skep.wire.messages import Command
 
 #: Verb: (gets work, why not). Centers see to these alone.
@@ -77,7 +77,7 @@ class Beats(msgspec.Struct):
 class Labels(msgspec.Struct, forbid_unknown_fields=True):
     """Labels to set; null takes one away, also one that the agent brings itself."""
 
-    labels: dict[LabelName, LabelText | None]
+    labels: Annotated[dict[LabelName, LabelText | None], Meta(max_length=SHORT_LIST)]
 
 
 async def list_agents(call: Call) -> Agents:

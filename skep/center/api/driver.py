@@ -32,6 +32,7 @@ from skep.errors import (
     UnknownRun,
 )
 from skep.jobs.intake import NewRun
+from skep.model.bounds import Number
 from skep.model.places import is_place
 from skep.model.run import Run, without_secrets
 from skep.model.states import RunState
@@ -83,7 +84,7 @@ class Read(msgspec.Struct, forbid_unknown_fields=True):
 class LastWord(msgspec.Struct, forbid_unknown_fields=True):
     """How a driver ended, and why."""
 
-    driver: int
+    driver: Number
     state: Literal["paused", "failed", "finished"]
     reason: Annotated[str, Meta(max_length=10_000)] = ""
 

@@ -14,7 +14,7 @@ from skep.center.api.agent_names import agent_or_new
 from skep.center.auth import Role, digest_of
 from skep.center.endpoint import Call, Endpoint
 from skep.errors import InvalidInput, NotFound
-from skep.model.bounds import PRINTABLE, exact, is_printable
+from skep.model.bounds import PRINTABLE, SHORT_LIST, exact, is_printable
 from skep.model.token import Grant, TokenView, token_id
 
 HOUR = 3600.0
@@ -40,7 +40,9 @@ class JoinToken(msgspec.Struct, forbid_unknown_fields=True):
 
     agent: str = ""
     group: Text = ""
-    labels: dict[Text, Text] = msgspec.field(default_factory=dict)
+    labels: Annotated[dict[Text, Text], Meta(max_length=SHORT_LIST)] = msgspec.field(
+        default_factory=dict
+    )
     name: Text = ""
     seconds: Lifetime = HOUR
 
