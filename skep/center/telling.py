@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 
 from skep.errors import ConfigurationError
+from skep.jobs.app_secrets import AppSecrets
 from skep.jobs.couriers import MailCourier, WebhookCourier
 from skep.jobs.job_limits import job_limits
 from skep.jobs.notices import Courier, Notifier, flaws_of, read_secret
@@ -29,7 +30,7 @@ def build_notifier(settings: Settings, store: Store, clock: Clock, rng: Random) 
     if said.mail_server:
         password = read_secret(secrets, said.mail_secret)
         couriers["mail"] = MailCourier(said.mail_server, said.mail_from, password)
-    return Notifier(said, store, couriers, secrets, clock, rng)
+    return Notifier(said, store, couriers, secrets, clock, rng, AppSecrets.of(settings).unsigned)
 
 
 def _check(settings: Settings) -> None:

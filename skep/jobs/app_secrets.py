@@ -21,18 +21,27 @@ class AppSecrets:
     """Reads them by name. `own` are names that settings use."""
 
     def __init__(
-        self, folder: Path, own: frozenset[str] = frozenset(), *, warn: bool = False
+        self,
+        folder: Path,
+        own: frozenset[str] = frozenset(),
+        *,
+        signing: str = "",
+        warn: bool = False,
     ) -> None:
-        """`warn`: log a line for each file that should be moved."""
+        """`signing` of them signs notices. `warn`: log a line for each file that should be
+        moved."""
         self._folder = folder
         self._own = own
+        #: Names that must not sign a notice.
+        self.unsigned = own - {signing}
         self._warn = warn
 
     @classmethod
     def of(cls, settings: Settings, *, warn: bool = False) -> AppSecrets:
         said = (settings.archive.secret, settings.notices.secret, settings.notices.mail_secret)
         names = frozenset(Path(name).name for name in said if name)
-        return cls(Path(settings.data).absolute() / "secrets", names, warn=warn)
+        folder, signing = Path(settings.data).absolute() / "secrets", settings.notices.secret
+        return cls(folder, names, signing=Path(signing).name, warn=warn)
 
     def text(self, name: str) -> str:
         """The value of a variable; raises ConfigurationError, which never says what was read."""

@@ -113,6 +113,9 @@ class Checker:
         for number, rule in _good(fields.get("notices", ())):
             if flaw := flaws_of(rule):
                 faults.append(Fault(f"notices[{number}]", flaw))
+            if self._secrets is not None and rule.secret in self._secrets.unsigned:
+                told = f"the secret {rule.secret!r} is one of the center's own"
+                faults.append(Fault(f"notices[{number}].secret", told))
         _schedule(fields.get("schedule"), fields.get("name", ""), faults)
         if isinstance(document, Mapping):
             _something_to_do(document, faults)

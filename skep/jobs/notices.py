@@ -21,6 +21,7 @@ from skep.errors import ConfigurationError, SkepError, Unavailable, UnknownJob, 
 from skep.model.notice import Ending, Notice, NoticeRule
 from skep.runtime.backoff import Backoff
 from skep.runtime.clock import Clock
+from skep.runtime.masking import mask_text
 from skep.settings import NoticeSettings
 from skep.store.ports import Store
 
@@ -54,7 +55,11 @@ class Notifier:
         secrets: Path,
         clock: Clock,
         rng: Random,
+        own: frozenset[str] = frozenset(),
     ) -> None:
+        """`own`: secrets that are for something else, such as the password of the mail server.
+        A signature would let its receiver try passwords without asking anyone."""
+        self._own = own
         self._settings = settings
         self._store = store
         self._couriers = couriers
@@ -101,7 +106,7 @@ class Notifier:
             "run": ending.run,
             "job": job,
             "state": ending.state,
-            "reason": ending.reason,
+            "reason": mask_text(ending.reason),
             "ledger": ledger,
         }
         return msgspec.json.encode(
@@ -117,7 +122,7 @@ class Notifier:
 
     async def _tell(self, notice: Notice) -> None:
         try:
-            secret = await asyncio.to_thread(read_secret, self._secrets, notice.secret)
+            secret = await asyncio.to_thread(self._secret_of, notice)
             await self._courier(notice.kind).deliver(notice, secret)
         except SkepError as error:
             await self._failed(notice, error)
@@ -126,6 +131,11 @@ class Notifier:
             await self._failed(notice, Unavailable("a bug; the center's log has it"))
         else:
             await self._store.notices.told(notice.id)
+
+    def _secret_of(self, notice: Notice) -> bytes:
+        if notice.secret in self._own:
+            raise ConfigurationError(f"the secret {notice.secret!r} is the center's own")
+        return read_secret(self._secrets, notice.secret)
 
     def _courier(self, kind: str) -> Courier:
         if kind not in self._couriers:

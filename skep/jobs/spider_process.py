@@ -87,8 +87,11 @@ class SpiderProcess:
     def tail(self) -> str:
         """The last lines of its log."""
         with suppress(OSError), self._log.open("rb") as log:
-            log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL))
-            return log.read().decode(errors="replace")
+            start = max(0, log.seek(0, os.SEEK_END) - TAIL)
+            log.seek(start)
+            last = log.read()
+            # The rest of a line that was cut could be the rest of a secret: it is not shown.
+            return (last.partition(b"\n")[2] if start else last).decode(errors="replace")
         return ""
 
     def _bound_log(self) -> None:

@@ -65,6 +65,11 @@ _AT = r"(?:@|%(?:25)*40)"
 _LOGIN = re.compile(
     rf"({_SLASH}{{2}}|(?<=:)/)(?:(?!{_SLASH}|%(?:25)*(?:3f|23))[^\s/?#])*{_AT}", re.IGNORECASE
 )
+#: The same in a text that was cut before the `@`; a host and a port are none.
+_CUT_LOGIN = re.compile(
+    rf"({_SLASH}{{2}})(?!\[)[^\s/?#@:]*(?::|%(?:25)*3a)(?!\d{{0,5}}(?:\s|\Z))[^\s/?#@]*(?=\s|\Z)",
+    re.IGNORECASE,
+)
 #: `user:password@host` without a scheme, as proxies are written.
 _BARE_LOGIN = re.compile(
     r"(?<![\w.%:/@-])(?!(?:mailto|xmpp|sips?|acct):)[\w.%+-]{1,64}:[^\s@/,\"'<>]{1,256}@(?=[\w\[])",
@@ -112,6 +117,7 @@ def mask_text(text: str) -> str:
     if _HINTS.search(text) is None:
         return text
     text = _LOGIN.sub(rf"\1{MASK}@", text)
+    text = _CUT_LOGIN.sub(rf"\1{MASK}", text)
     text = _USER_OPTION.sub(rf"\1{MASK}", text)
     text = _mask_values(text, _PAIR, _PAIR_VALUE)
     text = _mask_values(text, _LINE, _LINE_VALUE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 import subprocess
@@ -14,7 +15,7 @@ from skep.downloaders.code import seccomp
 from skep.downloaders.code.isolation import box_arguments, detect
 from skep.errors import ConfigurationError
 from skep.jobs.spider_box import SpiderBox, working_box
-from skep.jobs.spider_process import Spawner, SpiderOrder
+from skep.jobs.spider_process import TAIL, Spawner, SpiderOrder, SpiderProcess
 
 CANARY = "canary-4711"
 ESCAPE = """
@@ -145,3 +146,17 @@ async def test_without_a_box_a_center_runs_no_spider(
     while await child.ended_within(60.0) is None:
         pass
     assert "NoNewPrivs:\t1" in (data / "runs" / "r.log").read_text()
+
+
+async def test_the_end_of_a_log_begins_with_a_whole_line(tmp_path: Path) -> None:
+    """S4: a line that is cut in two may be a secret without the name in front of it."""
+    log = tmp_path / "r.log"
+    process = await asyncio.create_subprocess_exec("true")
+    child = SpiderProcess(process, log, boxed=False)
+    await process.wait()
+    log.write_text("Authorization: C4nary\nlast\n")
+    assert child.tail() == "Authorization: C4nary\nlast\n"
+    end = "\nlast\n"
+    for kept in range(1, 25):
+        log.write_text("Authorization: " + CANARY + "x" * (TAIL - kept - len(end)) + end)
+        assert child.tail() == "last\n"

@@ -17,6 +17,7 @@ from aiohttp import web
 
 from skep.jobs import notices
 from skep.jobs.couriers import signature
+from skep.model.notice import Ending
 from skep.model.run import Run, RunSettings
 from skep.model.states import RunState
 from skep.runtime.backoff import Backoff
@@ -235,6 +236,38 @@ async def test_an_end_that_no_center_saw_is_told_later(tmp_path: Path, hook: Hoo
         await told(center)
         assert await states(center) == [("told", 1)]
     assert [call["body"]["data"]["reason"] for call in hook.calls] == ["broke"]
+
+
+async def test_a_notice_holds_no_credential(tmp_path: Path, hook: Hook) -> None:
+    """S4: the reason of an end may name a URL with a login; notices leave the center."""
+    flags: dict[str, Any] = {"notices_webhooks": [hook.url]}
+    async with running_center(tmp_path, egress_allow=LOOPBACK, **flags) as center:
+        await center.open_run("r")
+        reason = "could not fetch http://u:C4nary@h/?token=C4nary"
+        await center.services.store.runs.move("r", RunState.FAILED, reason, 1.0)
+        await told(center)
+    (call,) = hook.calls
+    assert call["body"]["data"]["reason"] == "could not fetch http://***@h/?token=***"
+
+
+async def test_the_mail_password_signs_no_notice(tmp_path: Path, hook: Hook) -> None:
+    """S11: also where a job with such a rule was kept by an earlier version."""
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets" / "mail").write_text("short")
+    flags = {"notices_mail_secret": "mail"}
+    async with running_center(tmp_path, egress_allow=LOOPBACK, **flags) as center:
+        document = {"requests": ["http://127.0.0.1:9/"], "notices": [{"webhook": hook.url}]}
+        assert (await center.admin.put("/api/v1/jobs/j?test=false", document)).status == 200
+        kept = (await center.services.store.jobs.get("j")).job
+        (rule,) = kept.notices
+        notifier = center.services.notifier
+        ending = Ending(1, "r", "failed", "", 1.0)
+        stolen = msgspec.structs.replace(rule, secret="mail")
+        notice = notifier._notice(ending, "j", 0, stolen, b"{}")
+        await notifier._tell(notice)
+        assert (hook.calls, hook.forged) == ([], 0)
+        alerts = (await center.admin.get("/api/v1/alerts")).json()["items"]
+        assert "the secret 'mail' is the center's own" in str(alerts)
 
 
 def test_the_signature_is_the_one_of_the_standard() -> None:

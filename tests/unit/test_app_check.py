@@ -211,6 +211,19 @@ def test_every_secret_of_the_settings_is_the_centers_own(tmp_path: Path) -> None
     assert secrets.text("a") == "of the application", "the folder of its own comes first"
 
 
+def test_the_secrets_of_the_center_sign_no_notice_of_a_job(tmp_path: Path) -> None:
+    """S11: the receiver of a signature could try passwords; the key for notices may sign."""
+    flags = {"archive.secret": "a", "notices.secret": "b", "notices.mail_secret": "c"}
+    secrets = AppSecrets.of(load(flags={"data": str(tmp_path), **flags}))
+    checker = Checker(Validator(("http",), Random(1), ("http",)), ("http",), secrets=secrets)
+    found = {}
+    for name in ("a", "b", "c", "free"):
+        rule = {"webhook": "https://h.example/", "secret": name}
+        _, faults = checker.judge({"name": "j", "requests": ["http://h/"], "notices": [rule]})
+        found[name] = [fault.path for fault in faults]
+    assert found == {"a": ["notices[0].secret"], "b": [], "c": ["notices[0].secret"], "free": []}
+
+
 def test_secrets_are_named_and_never_shown(checker: Checker) -> None:
     assert told(checker, {**IMAGE, "secrets": {"KEY": "key"}}) == []
     faults = told(checker, {**IMAGE, "secrets": {"B": "bytes", "E": "empty"}})

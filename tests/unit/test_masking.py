@@ -66,6 +66,9 @@ auth=("u", "{SECRET}")
 <password>{SECRET}</password>
 app --password {SECRET} --port 80
 curl -u u:{SECRET} http://h/
+could not connect to http://u:{SECRET}
+could not connect to http://u:{SECRET}... (cut)
+http%3A%2F%2Fu%3A{SECRET}
 """
 
 
@@ -84,6 +87,9 @@ run spider: 3 pages, 2 passed: yes
 mailto: a@b.c
 author: zoe
 image: python:3.11
+could not connect to http://h:8080
+http://h:8080 is away, and http://[::1]:80 too
+//note: this is code
 {"a": "http://h/x", "b": [1, 2]}
 error: could not connect: port=80
 """
@@ -97,7 +103,22 @@ def test_other_text_stays(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["%3Fa%3D", "a: ", "//", "//a", " a", "&a=", "=@:", "%25", "&key=", "%3Fkey%3D", "?a", "'"],
+    [
+        "%3Fa%3D",
+        "a: ",
+        "//",
+        "//a",
+        " a",
+        "&a=",
+        "=@:",
+        "%25",
+        "&key=",
+        "%3Fkey%3D",
+        "?a",
+        "'",
+        "//a:",
+        ":a",
+    ],
 )
 def test_time_grows_with_the_text_only(text: str) -> None:
     """S4: a text that a caller chose costs little, whatever it is made of."""
