@@ -171,7 +171,8 @@ class Auth:
                 raise Revoked("the token was revoked; ask for a new one")
             raise Unauthorized(
                 "the token is not known here; commands take it from --token-file FILE or from "
-                "admin.token in --data FOLDER, and `skep token ls` lists tokens of this center"
+                "admin.token in --data FOLDER; an admin of this center makes one with "
+                "`skep token add NAME --role viewer`"
             )
         return found.identity(self._clock.now())
 

@@ -38,6 +38,7 @@ from skep.jobs.secrets import MASKS
 from skep.runtime.ids import new_id
 from skep.runtime.masked_answers import masked
 from skep.runtime.masking import mask_text
+from skep.runtime.wrong_values import explained
 from skep.wire import codec
 from skep.wire.messages import OLDEST_PROTOCOL, PROTOCOL, PROTOCOL_HEADER
 from skep.wire.problem import PROBLEM, problem_of
@@ -171,10 +172,12 @@ def check_protocol(text: str) -> None:
 
 
 def _query(request: Request, kind: type) -> Any:
+    given = dict(request.query_params)
     try:
-        return msgspec.convert(dict(request.query_params), kind, strict=False)
+        return msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise InvalidInput(f"the query is not valid: {error}") from error
+        text = explained(error, given, kind, "parameter")
+        raise InvalidInput(f"the query is not valid: {text}") from error
 
 
 async def _body(services: Services, row: Endpoint, request: Request) -> Any:

@@ -285,4 +285,4 @@ def _tell(looks: list[Look], joined: Any, folder: Path) -> None:
         show(line_of(look.finding, warns=not look.needed))
     if joined is not None:
         group = f" in group {joined.grant.group}" if joined.grant.group else ""
-        show(f"joined  as {joined.agent}{group}\nnext    skep agent --data {folder}")
+        show(f"joined  as {joined.agent}{group}\nnext    `skep agent --data {folder}`")

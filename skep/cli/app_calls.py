@@ -34,7 +34,9 @@ async def _newest(client: CenterClient, job: str) -> dict[str, Any]:
     try:
         runs = (await client.call("GET", job_path(job), None, dict))["runs"]
     except (UnknownJob, InvalidInput):
-        raise NotFound(f"there is no run and no job {job!r}") from None
+        raise NotFound(
+            f"there is no run and no job {job!r}; `skep app ls` lists applications"
+        ) from None
     if not runs:
         raise NotFound(f"job {job} was never run; start it with `skep job run {job}`")
     newest: dict[str, Any] = runs[0]

@@ -21,7 +21,7 @@ from skep.cli.exits import Exit, code_of
 from skep.cli.job_calls import author, document_of, job_path
 from skep.cli.output import say, show, show_exact, show_json
 from skep.cli.reach import Reach
-from skep.errors import ConfigurationError, SkepError
+from skep.errors import ConfigurationError, InvalidInput, SkepError
 from skep.jobs.definition import linter
 from skep.jobs.documents import read_documents
 
@@ -64,10 +64,18 @@ def read_files(files: Sequence[Path]) -> list[Document]:
     documents: list[Document] = []
     for file in files:
         shown = "stdin" if str(file) == "-" else str(file)
-        text = sys.stdin.read() if shown == "stdin" else file.read_text()
-        found = read_documents(text, shown)
+        found = read_documents(_text_of(file, shown), shown)
+        if not found:
+            raise InvalidInput(f"{shown} holds no document; see docs/reference/jobs.md")
         documents += [Document(shown, number, data) for number, data in enumerate(found, 1)]
     return documents
+
+
+def _text_of(file: Path, shown: str) -> str:
+    try:
+        return sys.stdin.read() if shown == "stdin" else file.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{shown} is not text (it is not UTF-8); write it as YAML") from error
 
 
 def lint_files(files: Sequence[Path], *, as_json: bool) -> int:

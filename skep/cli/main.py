@@ -143,7 +143,9 @@ def run(arguments: Sequence[str]) -> int:
     try:
         return int(skep.main(list(arguments), prog_name=program(), standalone_mode=False) or 0)
     except click.ClickException as error:
-        error.show()
+        from skep.cli.usage_errors import show_error
+
+        show_error(error)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         say("interrupted")

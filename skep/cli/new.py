@@ -45,7 +45,7 @@ def spider(name: str, url: str) -> None:
             file.write(text)
     except FileExistsError:
         raise click.UsageError(f"{path} is there already; choose another name") from None
-    show(f"{path} is written; next: skep run {path} -o {name}.jsonl")
+    show(f"{path} is written; next: `skep run {path} -o {name}.jsonl`")
 
 
 def spider_text(name: str, url: str, file: str) -> str:

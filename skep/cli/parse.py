@@ -49,17 +49,24 @@ def command(
     from skep.cli.config import read_settings
     from skep.errors import ConfigurationError
     from skep.runtime.logging import start_logging
+    from skep.runtime.wrong_values import choices
 
     start_logging(sys.stderr, logging.INFO, sentences=True)
     spider = make_spider(spider_name, arguments)
-    if callback and (callback.startswith("_") or not callable(getattr(spider, callback, None))):
-        raise ConfigurationError(f"{type(spider).__name__} has no method {callback!r}")
+    if callback and not _is_callback(spider, callback):
+        own = [name for name in vars(type(spider)) if _is_callback(spider, name)]
+        told = f"{type(spider).__name__} has no method {callback!r}"
+        raise ConfigurationError(f"{told}; {choices(callback, own or ['parse'])}")
     settings = read_settings(config, data)
     page, harvest, stats = asyncio.run(_parse(url, spider, callback or "", settings))
     show_json(_figures(page, callback or "parse", harvest))
     if page.failure:
         say(f"error: {page.detail} ({page.failure})")
     return Exit.FAILED if page.failure or stats.callback_errors else Exit.OK
+
+
+def _is_callback(spider: Spider, name: str) -> bool:
+    return not name.startswith("_") and callable(getattr(spider, name, None))
 
 
 async def _parse(

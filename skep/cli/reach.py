@@ -11,7 +11,7 @@ from functools import update_wrapper
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import click
 
@@ -74,7 +74,7 @@ class Reach:
 def addresses(given: str | None, folder: Path) -> list[str]:
     """Every address of the center."""
     if given:
-        return [url if "://" in url else f"http://{url}" for url in given.split(",") if url]
+        return [_address(url) for url in given.split(",") if url]
     kept = folder / "center.url"
     if not kept.exists():
         raise CenterUnreachable(
@@ -92,6 +92,21 @@ def addresses(given: str | None, folder: Path) -> list[str]:
         raise ConfigurationError(
             f"{error}; start the center again, or say where it is with --center URL"
         ) from error
+
+
+def _address(text: str) -> str:
+    """As a URL; raises ConfigurationError for what cannot be an address."""
+    url = text if "://" in text else f"http://{text}"
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0:
+            return url
+    except ValueError:  # a port that is not a number, or over 65535
+        pass
+    raise ConfigurationError(
+        f"--center: {text!r} is not the address of a center; write it as http://HOST:PORT or "
+        "https://HOST, such as http://127.0.0.1:8420"
+    )
 
 
 def run_path(run: str, verb: str = "") -> str:
@@ -118,7 +133,8 @@ def reaches_center(function: Function) -> Function:
         own = Reach(**{name: given.pop(name) for name in Reach.__slots__})
         reach = _with_outer(own)
         remember_place(reach.typed())
-        return _with_latest_run(function, args, reach, _with_full_ids(reach, given))
+        given = _with_known_names(reach, _with_full_ids(reach, given))
+        return _with_latest_run(function, args, reach, given)
 
     # update_wrapper carries over the options that stand below this decorator.
     update_wrapper(gathered, function)
@@ -131,19 +147,54 @@ def _with_latest_run(
     """A name that no run has may be that of a job: its latest run is meant."""
     try:
         return function(*args, reach=reach, **given)
+    except CenterUnreachable as error:
+        raise CenterUnreachable(_with_advice(error.detail)) from error
     except UnknownRun:
         name = given.get("run")
-        if not isinstance(name, str) or click.get_current_context().info_name in _FILLS_RUNS:
+        if not isinstance(name, str):
             raise
+        if click.get_current_context().info_name in _FILLS_RUNS:
+            told = f"there is no run {name!r}; `skep runs` lists runs, and --new opens one"
+            raise UnknownRun(told) from None
     import asyncio
 
     found = asyncio.run(latest_run_at(reach, name))
     if not found:
-        raise UnknownRun(
-            f"there is no run {name!r}, and no job of that name with a run; `skep runs` lists runs"
-        )
+        from skep.cli.filters import no_run
+
+        raise UnknownRun(no_run(name))
     say(f"{found} is the latest run of {name}")
     return function(*args, reach=reach, **{**given, "run": found})
+
+
+def _with_known_names(reach: Reach, given: dict[str, Any]) -> dict[str, Any]:
+    """Options `--run` and `--job` name what is there, or the command ends with an error."""
+    options = [
+        one.name
+        for one in click.get_current_context().command.params
+        if isinstance(one, click.Option) and one.name in {"run", "job"} and given.get(one.name)
+    ]
+    if not options:
+        return given
+    import asyncio
+
+    from skep.cli.filters import checked
+
+    try:
+        named = asyncio.run(checked(reach, {str(name): given[str(name)] for name in options}))
+    except CenterUnreachable as error:
+        raise CenterUnreachable(_with_advice(error.detail)) from error
+    return {**given, **named}
+
+
+def _with_advice(text: str) -> str:
+    """What to do about a center that does not answer; a text that says it is left alone."""
+    if not text.startswith("no center answers at "):
+        return text
+    return (
+        f"{text}; start it with `skep up`, or say where it is with --center URL, such as "
+        "http://127.0.0.1:8420"
+    )
 
 
 def _with_full_ids(reach: Reach, given: dict[str, Any]) -> dict[str, Any]:

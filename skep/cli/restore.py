@@ -45,4 +45,4 @@ def command(
         show_json({"data": settings.data, "bytes": found.size, "manifest": found})
         return
     show(f"restored center {found.center} into {settings.data}: {len(found.files)} files")
-    show(f"next     skep up --data {settings.data}")
+    show(f"next     `skep up --data {settings.data}`")

@@ -24,9 +24,9 @@ def in_words(view: dict[str, Any], now: float) -> str:
     if run["reason"]:
         lines.append(f"reason    {run['reason']}")
     if view.get("waits_for"):
-        lines.append(f"waits     {view['waits_for']}  (skep why run:{run['id']})")
+        lines.append(f"waits     {view['waits_for']}  (`skep why run:{run['id']}`)")
     if view.get("chosen"):
-        lines.append(f"chosen    {_chosen(view['chosen'])}  (skep placement show {run['id']})")
+        lines.append(f"chosen    {_chosen(view['chosen'])}  (`skep placement show {run['id']}`)")
     ended = {"success": "done", "failed": "dead", "cancelled": "cancelled", "expired": "expired"}
     ends = (f"{ledger[state]:,} {word}" for word, state in ended.items() if ledger[state])
     counts = "".join(f", {one}" for one in ends)

@@ -82,8 +82,11 @@ def following(reach: Reach, job: str, count: int, as_json: bool) -> None:
     """Show a job's next due times."""
     path = f"/api/v1/schedules?job={quote(job, safe='')}&count={count}"
     items = asyncio.run(_get(reach, path))["items"]
-    if not items:
-        raise click.ClickException(f"job {job} has no schedule, or is off")
+    if not items:  # raises UnknownJob for a job that is not there
+        asyncio.run(_get(reach, f"/api/v1/jobs/{quote(job, safe='')}"))
+        raise click.ClickException(
+            f"job {job} has no schedule, or is off; `skep job show {job}` shows its document"
+        )
     show_json(items[0]) if as_json else show("\n".join(items[0]["next"]) or "never by the clock")
 
 
@@ -158,5 +161,7 @@ def _instant(text: str) -> float:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise click.ClickException(f"{text!r} is no ISO 8601 moment: {error}") from error
+        raise click.ClickException(
+            f"--from: {text!r} is not a moment; write it as 2026-12-24T18:00"
+        ) from error
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -98,7 +98,7 @@ def _run_settings(given: dict[str, Any], chosen: tuple[str, ...]) -> dict[str, A
     import msgspec
 
     from skep.cli.config import split_pair
-    from skep.model.run import RunSettings
+    from skep.model.run import AskedSettings
     from skep.runtime.wrong_values import explained
 
     settings = {name: value for name, value in given.items() if value is not None}
@@ -106,9 +106,9 @@ def _run_settings(given: dict[str, Any], chosen: tuple[str, ...]) -> dict[str, A
         name, value = split_pair(text, "--set")
         settings[name] = _value(value)
     try:
-        msgspec.convert(settings, RunSettings, strict=False)
+        msgspec.convert(settings, AskedSettings, strict=False)
     except msgspec.ValidationError as error:
-        raise click.UsageError(f"--set: {explained(error, settings, RunSettings)}") from error
+        raise click.UsageError(f"--set: {explained(error, settings, AskedSettings)}") from error
     return settings
 
 
@@ -159,6 +159,8 @@ async def send(client: CenterClient, sent: Sent, source: IO[bytes]) -> None:
         sent.accepted += answer["new"]
         sent.known += answer["known"]
         sent.batches += 1
+    if not sent.batches:  # nothing to send; raises UnknownRun for a run that is not there
+        await client.call("GET", run_path(sent.run), None, dict)
 
 
 def _stopped(error: SkepError, sent: Sent) -> int:

@@ -38,7 +38,7 @@ def command(reach: Reach, thing: str, as_json: bool) -> None:
     """
     found = asyncio.run(_ask(reach, thing))
     for other in found[1:]:
-        say(f"{thing} is also a {other['kind']}: skep why {other['kind']}:{other['id']}")
+        say(f"{thing} is also a {other['kind']}: `skep why {other['kind']}:{other['id']}`")
     show_json(found[0]) if as_json else show(in_words(found[0]))
 
 

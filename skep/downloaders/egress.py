@@ -220,4 +220,6 @@ def _networks(texts: tuple[str, ...], setting: str) -> list[Network]:
     try:
         return [ip_network(text, strict=False) for text in texts]
     except ValueError as error:
-        raise ConfigurationError(f"{setting}: {error}") from error
+        raise ConfigurationError(
+            f"{setting}: {error}; write networks such as 10.0.0.0/8, or one address"
+        ) from error

@@ -153,7 +153,9 @@ class JobBook:
 
 def _named(job: Job, name: str) -> Job:
     if job.name != name:
-        raise InvalidJob(f"name: is {job.name!r}, but it is put as {name!r}")
+        raise InvalidJob(
+            f"name: is {job.name!r}, but the address says {name!r}; write one name in both"
+        )
     return job
 
 

@@ -216,7 +216,8 @@ class Checker:
                 return file.read(most)
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
-            faults.append(Fault(path, f"cannot read {name!r} in the folder for jobs: {why}"))
+            told = f"cannot read {name!r} in the folder for jobs, {self._folder}: {why}"
+            faults.append(Fault(path, f"{told}; put it there, or set jobs.folder of the center"))
         return ""
 
 
@@ -269,8 +270,9 @@ def _something_to_do(document: Mapping[str, Any], faults: list[Fault]) -> None:
     if document.get("spider") and requested:
         faults.append(Fault("spider", "a job has a spider, or requests and generators, not both"))
     if not document.get("spider") and not requested:
+        told = "is empty" if document.get("requests") == [] else "is missing"
         faults.append(
-            Fault("requests", "is missing; a job has requests, generators, a spider or an app")
+            Fault("requests", f"{told}; a job has requests, generators, a spider or an app")
         )
 
 

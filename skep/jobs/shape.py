@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
-from difflib import get_close_matches
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
+
+from skep.runtime.wrong_values import allowed_values, choices, in_words
 
 _PLACE = re.compile(r" - at `\$(.*)`$")
 SHOWN = 200
@@ -70,20 +71,29 @@ def convert(data: Any, kind: Any, path: str, faults: list[Fault]) -> Any:
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
-        faults.append(_fault(str(error), path, data, _meta(kind, "description")))
+        faults.append(_fault(str(error), path, data, kind))
     return None
 
 
-def _fault(text: str, path: str, data: Any, meant: str | None) -> Fault:
+def _fault(text: str, path: str, data: Any, kind: Any) -> Fault:
     place = _PLACE.search(text)
     inner = place[1].replace("[...]", "") if place else ""
-    message = _PLACE.sub("", text)
-    if meant and "regex" in message:
-        message = f"must be {meant}"
+    message = _demand(_PLACE.sub("", text), None if inner else kind)
     shown = f"{data!r}"
     if not inner and isinstance(data, str | int | float) and len(shown) <= SHOWN:
         message = f"{message}; it is {shown}"
+    elif not inner and isinstance(data, list | tuple | Mapping):
+        message = f"{message}, not {_kind_word(data)}"
     return Fault(f"{path}{inner}", message)
+
+
+def _demand(message: str, kind: Any) -> str:
+    """What the value must be, in words; validation names types of the program."""
+    meant = _meta(kind, "description")
+    if meant and "regex" in message:
+        return f"must be {meant}"
+    allowed = allowed_values(kind)
+    return f"must be {allowed}" if allowed else in_words(message).removeprefix("it ")
 
 
 def _bare(kind: Any) -> Any:
@@ -128,11 +138,9 @@ def _below(path: str, name: object) -> str:
 
 
 def _unknown(name: object, known: Mapping[str, Any]) -> str:
-    near = get_close_matches(str(name), known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
-    return f"there is no such field; {hint}"
+    return f"there is no such field; {choices(name, known)}"
 
 
 def _kind_word(data: Any) -> str:
-    words = {NoneType: "nothing", str: "text", list: "a list", bool: "yes or no"}
+    words = {NoneType: "nothing", str: "text", list: "a list", bool: "yes or no", dict: "a mapping"}
     return words.get(type(data), "a number")

@@ -63,5 +63,8 @@ def parse_group(name: str) -> tuple[int, str | None]:
     """(fault, host); host None = at every host. Raises ValueError."""
     digits, at, host = name.partition("@")
     if not re.fullmatch(_FAULT, digits):
-        raise ValueError(f"{name[:60]!r} is no group; they look like 0a1b2c3d4e5f@example.com")
+        raise ValueError(
+            f"{name[:60]!r} is not a group; `skep failures` lists groups, "
+            "such as 0a1b2c3d4e5f@example.com"
+        )
     return int(digits, 16), host if at else None

@@ -32,6 +32,16 @@ MACROS = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
 }
+#: What may stand in the fields of a cron line; the first one is optional.
+_CRON_FIELDS = {
+    "second": "0 to 59",
+    "minute": "0 to 59",
+    "hour": "0 to 23",
+    "day of the month": "1 to 31 or L",
+    "month": "1 to 12 or jan to dec",
+    "day of the week": "0 to 7 or sun to sat",
+}
+_LONGEST_MONTH = 31
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
@@ -104,10 +114,26 @@ def cron_fields(line: str) -> str:
     try:
         next(CronSim(spelled, _SOME_DAY))
     except (CronSimError, AssertionError) as error:
-        raise ValueError(f"{line!r} is not a cron line: {error or 'bad step'}") from error
+        told = _wrong_field(spelled.split(), str(error))
+        raise ValueError(f"{line!r} is not a cron line: {told}") from error
     except StopIteration as error:
-        raise ValueError(f"{line!r} never comes true") from error
+        raise ValueError(f"{line!r} never comes due; choose a day that exists") from error
     return spelled
+
+
+def _wrong_field(fields: list[str], told: str) -> str:
+    """Which field is wrong, and what it may be. cronsim says `Bad minute`."""
+    names = list(_CRON_FIELDS)[-len(fields) :]
+    name = told.removeprefix("Bad ").replace("-of-", " of the ")
+    if len(fields) not in {5, 6} or name not in names:
+        return f"it has {len(fields)} fields; write minute, hour, day, month and weekday"
+    value = fields[names.index(name)]
+    if name == "day of the month" and value.isdecimal() and 1 <= int(value) <= _LONGEST_MONTH:
+        return f"month {fields[-2]} has no day {value}"
+    return (
+        f"its {name} is {value!r}; it must be {_CRON_FIELDS[name]}, "
+        "or `*`, a range `1-5`, a list `1,3` or a step `*/2`"
+    )
 
 
 class Days(NamedTuple):
@@ -138,8 +164,9 @@ def days_of(entry: str) -> Days:
         first, _, last = text.partition("/")
         return _from_to(date.fromisoformat(first), date.fromisoformat(last or first))
     except ValueError as error:
+        why = "" if "isoformat" in str(error) else f" ({error})"
         raise ValueError(
-            f"{entry!r} is no day ({error}); write sat, 12-25, 2026-12-24 or 2026-12-24/2027-01-02"
+            f"{entry!r} is not a day{why}; write sat, 12-25, 2026-12-24 or 2026-12-24/2027-01-02"
         ) from error
 
 

@@ -21,6 +21,8 @@ def read_toml(file: Path) -> dict[str, Any]:
         return tomllib.loads(file.read_text())
     except OSError as error:
         raise BadSource(f"cannot read {file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise BadSource(f"{file} is not text (it is not UTF-8); write it as TOML") from error
     except tomllib.TOMLDecodeError as error:
         raise BadSource(f"{file} is not TOML: {error}") from error
 
@@ -39,6 +41,8 @@ def from_environment(
 def _read_secret(path: str, variable: str) -> str:
     try:
         return Path(path).read_text().strip()
+    except UnicodeDecodeError as error:
+        raise BadSource(f"{variable}: {path} is not text (it is not UTF-8)") from error
     except OSError as error:
         raise BadSource(f"{variable}: cannot read {path}: {error.strerror}") from error
 

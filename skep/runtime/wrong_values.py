@@ -1,14 +1,16 @@
 """What is wrong with a value, as a sentence: its name, the value and what is allowed.
 
 Validation names types and paths (`$.lanes.mid_limit`), which is for programmers. Pure; it must
-never show a secret, so values of settings that may hold one are left out.
+never show a secret, so values of fields that may hold one are left out.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from enum import Enum
+from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -17,15 +19,33 @@ from msgspec import Meta
 SHOWN = 60
 _PLACE = re.compile(r" - at `(?:key in )?\$\.?([^`]*)`$")
 _UNKNOWN = re.compile(r"Object contains unknown field `([^`]*)`")
-_SECRET = re.compile(r"url|token|secret|password|key|proxy|proxies", re.IGNORECASE)
+_MISSING = re.compile(r"Object missing required field `([^`]*)`")
+_EXPECTED = re.compile(r"Expected `([^`]*)`(.*)")
+_STEP = re.compile(r"[^.\[\]]+|\[(\d+|\.\.\.)\]")
+_SECRET = re.compile(
+    r"url|token|secret|password|key|proxy|proxies|cookie|authorization", re.IGNORECASE
+)
 _KINDS = {
     int: "a whole number",
     float: "a number",
     bool: "true or false",
     str: "text",
+    bytes: "bytes",
     tuple: "a list",
     list: "a list",
     dict: "a table of names and values",
+    NoneType: "null",
+}
+#: Names of validation for kinds of values -> words.
+_WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "str": "text",
+    "bytes": "bytes",
+    "array": "a list",
+    "object": "a table of names and values",
+    "null": "null",
 }
 _BOUNDS = (
     ("ge", "at least {}"),
@@ -35,23 +55,24 @@ _BOUNDS = (
     ("min_length", "of length {} or more"),
     ("max_length", "of length {} or less"),
 )
+#: A value that is not known: it is below a key that validation does not name.
+_UNSEEN = object()
 
 
-def explained(error: msgspec.ValidationError, data: Any, kind: Any) -> str:
+def explained(error: msgspec.ValidationError, data: Any, kind: Any, noun: str = "setting") -> str:
     """`lanes.mid_limit is 'abc'; it must be a whole number, at least 1`."""
     text = str(error)
     place = _PLACE.search(text)
-    path = place[1] if place else ""
+    path = place[1].replace("[...]", "") if place else ""
     message = _PLACE.sub("", text)
-    hint, value = _follow(path, data, kind)
+    hint, value = _follow(place[1] if place else "", data, kind)
     if unknown := _UNKNOWN.fullmatch(message):
-        name = f"{path}.{unknown[1]}" if path else unknown[1]
-        return no_setting(name, _fields(path, hint))
+        return _no_name(_below(path, unknown[1]), _fields(path, hint), noun)
+    if missing := _MISSING.fullmatch(message):
+        return f"{_below(path, missing[1])} is missing"
     allowed = allowed_values(hint)
-    if hint is None or not allowed:
-        return f"{path}: {message}" if path else message
-    shown = "" if _SECRET.search(path) or len(repr(value)) > SHOWN else f" is {value!r}"
-    return f"{path}{shown or ' is not valid'}; it must be {allowed}"
+    demand = f"it must be {allowed}" if allowed else in_words(message)
+    return f"{path or 'it'}{_shown(path, value)}; {demand}"
 
 
 def no_setting(name: str, known: Iterable[str]) -> str:
@@ -60,13 +81,31 @@ def no_setting(name: str, known: Iterable[str]) -> str:
     return f"there is no setting {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
 
 
+def choices(given: object, known: Iterable[str]) -> str:
+    """The name that is probably meant, else all of them: `did you mean 'priority'?`"""
+    names = list(known)
+    begins = [name for name in names if name.startswith(str(given) or " ")]
+    near = begins or get_close_matches(str(given), names, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}"
+
+
+def in_words(message: str) -> str:
+    """A message of validation without its names of types, where no type is at hand."""
+    if not (expected := _EXPECTED.fullmatch(message)):
+        return message[:1].lower() + message[1:]
+    kind = " or ".join(_WORDS.get(one, one) for one in expected[1].split(" | "))
+    bound = expected[2].split(", got")[0].replace(">=", "at least").replace("<=", "at most")
+    return f"it must be {kind}{bound}"
+
+
 def allowed_values(hint: Any) -> str:
     """A type in words, with its bounds; "" for one that has no short name."""
+    if get_origin(hint) in {Union, UnionType}:
+        kinds = [allowed_values(one) for one in get_args(hint) if one is not NoneType]
+        return " or ".join(kinds) if all(kinds) else ""
     metas = [one for one in getattr(hint, "__metadata__", ()) if isinstance(one, Meta)]
     bare = hint.__origin__ if metas else hint
-    if get_origin(bare) is Literal:
-        return "one of " + ", ".join(str(one) or "''" for one in get_args(bare))
-    kind = _KINDS.get(get_origin(bare) or bare, "")
+    kind = _kind_in_words(bare)
     bounds = [
         words.format(limit)
         for name, words in _BOUNDS
@@ -77,30 +116,90 @@ def allowed_values(hint: Any) -> str:
     return ", ".join([kind, *bounds, *meant]) if kind else ""
 
 
+def _kind_in_words(bare: Any) -> str:
+    if get_origin(bare) is Literal:
+        return "one of " + ", ".join(str(one) or "''" for one in get_args(bare))
+    if isinstance(bare, type) and issubclass(bare, Enum):
+        return "one of " + ", ".join(str(one.value) for one in bare)
+    if hasattr(bare, "__struct_fields__"):
+        return f"a table with the fields {', '.join(bare.__struct_encode_fields__)}"
+    return _KINDS.get(get_origin(bare) or bare, "")
+
+
+def _no_name(name: str, known: Sequence[str], noun: str) -> str:
+    if noun == "setting" or not known:
+        return no_setting(name, known).replace("setting", noun, 1)
+    return f"there is no {noun} {name!r}; {choices(name, known)}"
+
+
+def _shown(path: str, value: Any) -> str:
+    text = _in_short(value) if path else _KINDS.get(type(value), "not valid")
+    unseen = value is _UNSEEN or _SECRET.search(path) or len(text) > SHOWN
+    return " is not valid" if unseen else f" is {text}"
+
+
+def _in_short(value: Any) -> str:
+    return str(msgspec.json.encode(value).decode()) if _is_word(value) else repr(value)
+
+
+def _is_word(value: Any) -> bool:
+    return value is None or isinstance(value, bool)
+
+
+def _below(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
 def _fields(path: str, hint: Any) -> list[str]:
-    names = getattr(hint, "__struct_fields__", ())
-    return [f"{path}.{name}" if path else name for name in names]
+    names = getattr(_struct(hint), "__struct_encode_fields__", ())
+    return [_below(path, name) for name in names]
 
 
 def _follow(path: str, data: Any, kind: Any) -> tuple[Any, Any]:
-    """(type, value) at a path of names; (None, None) where it leaves structs."""
+    """(type, value) at a path; None and the unseen value where it cannot be followed."""
     hint, value = kind, data
-    for name in path.split(".") if path else []:
-        hints = _hints(_without_none(hint))
-        if name not in hints or not isinstance(value, Mapping):
-            return None, None
-        hint, value = _without_none(hints[name]), value.get(name)
+    for step in _STEP.finditer(path):
+        inside = step[1]
+        hint = _without_none(_part(hint, step[0]) if inside is None else _element(hint))
+        value = _value_at(value, step[0] if inside is None else inside)
     return hint, value
 
 
-def _hints(kind: Any) -> dict[str, Any]:
-    if not hasattr(kind, "__struct_fields__"):
-        return {}
-    return get_type_hints(kind, include_extras=True)
+def _value_at(value: Any, step: str) -> Any:
+    if isinstance(value, Mapping):
+        return value.get(step, _UNSEEN)
+    if isinstance(value, list | tuple) and step.isdecimal() and int(step) < len(value):
+        return value[int(step)]
+    return _UNSEEN
+
+
+def _part(hint: Any, name: str) -> Any:
+    struct = _struct(hint)
+    if struct is None:
+        return None
+    names = dict(zip(struct.__struct_encode_fields__, struct.__struct_fields__, strict=True))
+    return get_type_hints(struct, include_extras=True).get(names.get(name, name))
+
+
+def _element(hint: Any) -> Any:
+    """What a list is made of, or the values of a table."""
+    bare = hint.__origin__ if hasattr(hint, "__metadata__") else hint
+    inner = get_args(bare)
+    if get_origin(bare) is dict:
+        return inner[1]
+    return inner[0] if get_origin(bare) in {list, tuple} else None
+
+
+def _struct(hint: Any) -> Any:
+    """The struct that a type is, or the only one that it may be."""
+    among = get_args(hint) if get_origin(hint) in {Union, UnionType} else (hint,)
+    bare = [one.__origin__ if hasattr(one, "__metadata__") else one for one in among]
+    structs = [one for one in bare if hasattr(one, "__struct_fields__")]
+    return structs[0] if len(structs) == 1 else None
 
 
 def _without_none(hint: Any) -> Any:
-    if get_origin(hint) is Union:
-        kinds = [one for one in get_args(hint) if one is not type(None)]
+    if get_origin(hint) in {Union, UnionType}:
+        kinds = [one for one in get_args(hint) if one is not NoneType]
         return kinds[0] if len(kinds) == 1 else hint
     return hint

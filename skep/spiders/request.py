@@ -69,7 +69,10 @@ class Request:
         session: str = "",
     ) -> None:
         if "://" not in url:
-            raise NotAUrl(f"{url[:200]!r} is not a whole URL; response.follow() takes parts of one")
+            raise NotAUrl(
+                f"{url[:200]!r} is not a whole URL; write it as scheme://host/path "
+                "(response.follow() takes parts of one)"
+            )
         self.url = url
         self.callback = callback_name(callback)
         self.errback = callback_name(errback)

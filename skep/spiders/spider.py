@@ -13,6 +13,7 @@ from typing import Any, ClassVar, get_type_hints
 import msgspec
 
 from skep.errors import ConfigurationError
+from skep.runtime.wrong_values import allowed_values
 from skep.spiders import sources
 from skep.spiders.links import Patterns, Rule, compiled
 from skep.spiders.options import split_settings
@@ -135,7 +136,8 @@ def _converted(name: str, value: Any, hint: Any) -> Any:
             value = value.split(",")
         return msgspec.convert(value, hint, strict=False)
     except msgspec.ValidationError as error:
-        raise ConfigurationError(f"argument {name}={value!r}: {error}") from error
+        allowed = f"it must be {allowed_values(hint)}" if allowed_values(hint) else str(error)
+        raise ConfigurationError(f"argument {name}={value!r}: {allowed}") from error
     except TypeError:  # a hint that is no data type
         return value
 

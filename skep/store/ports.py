@@ -283,6 +283,9 @@ class Blocks(Protocol):
     async def finished(self, run_id: str, limit: int) -> list[FinishedBlock]:
         """Blocks that ended and were not collected, oldest first. Raises UnknownRun."""
 
+    async def strange(self, run_id: str, block_ids: Sequence[int]) -> list[int]:
+        """Those of these numbers that no block of the run has. Raises UnknownRun."""
+
     async def collect(self, run_id: str, block_ids: Sequence[int]) -> int:
         """The run has read these; returns how many were marked now."""
 

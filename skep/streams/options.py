@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from skep.errors import ConfigurationError
+from skep.runtime.wrong_values import explained
 
 Key = Annotated[
     str, Meta(description="Field that names a record: the same key again is an update.")
@@ -120,4 +121,5 @@ def read_options(kind: type[SinkOptions], given: dict[str, Any], of: str) -> Sin
         return msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as error:
         known = ", ".join(kind.__struct_fields__) or "none"
-        raise ConfigurationError(f"{of} sink: {error}. Its options: {known}.") from error
+        text = explained(error, given, kind, "option")
+        raise ConfigurationError(f"{of} sink: {text}. Its options: {known}.") from error

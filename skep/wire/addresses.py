@@ -9,6 +9,9 @@ because of a center that is merely slower than usual: the first answer decides.
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
+import ssl
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
@@ -48,7 +51,8 @@ class Addresses:
                     with self._noted(at, scope):
                         return await attempt(self.urls[at] + path)
             except NETWORK_ERRORS as error:
-                failure = failure or CenterUnreachable(f"{self.urls[at]}{path}: {words(error)}")
+                told = f"no center answers at {self.urls[at]}: {words(error)}"
+                failure = failure or CenterUnreachable(told)
             except SkepError as error:
                 if isinstance(error, Unauthorized):
                     # Perhaps another center stands behind this address: the next call goes
@@ -124,5 +128,11 @@ async def _end(*calls: asyncio.Future[T] | None) -> None:
 
 
 def words(error: BaseException) -> str:
-    """For people: some of these errors have no text."""
+    """For people: some of these errors have no text, others name parts of a program."""
+    if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(error, ssl.SSLError):
+        cause = error.os_error
+        if isinstance(cause, socket.gaierror):
+            return f"the name {error.host!r} has no address ({cause.strerror})"
+        if cause.errno:
+            return os.strerror(cause.errno)
     return str(error) or ("it took too long" if isinstance(error, TimeoutError) else repr(error))

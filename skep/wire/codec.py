@@ -12,6 +12,7 @@ import msgspec
 import zstandard
 
 from skep.errors import Malformed, TooLarge
+from skep.runtime.wrong_values import explained
 
 MSGPACK = "application/msgpack"
 JSON = "application/json"
@@ -24,6 +25,8 @@ WHOLE_LIMIT = 2**20
 WHOLE_MAX = 2.0**53
 #: Windows of up to this size are always taken; every common compressor stays below it.
 SMALLEST_WINDOW = 2**23
+#: Bytes of a message that is read again to say which value is wrong.
+EXPLAINED_UP_TO = 2**20
 
 T = TypeVar("T")
 
@@ -97,6 +100,15 @@ def decode(data: bytes, kind: type[T], content_type: str = MSGPACK) -> T:
         if content_type.partition(";")[0].strip().lower() == JSON:
             return _from_json(data, kind)
         return msgspec.msgpack.decode(data, type=kind)
+    except msgspec.ValidationError as error:
+        text = explained(error, _as_sent(data, content_type), kind, "field")
+        raise Malformed(f"the body is not valid: {text}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        name = getattr(kind, "__name__", "message")
-        raise Malformed(f"the body is not a valid {name}: {error}") from error
+        raise Malformed(f"the body is not valid: {error}") from error
+
+
+def _as_sent(data: bytes, content_type: str) -> Any:
+    """What a message that does not fit its type holds, for the sentence that says so."""
+    if len(data) > EXPLAINED_UP_TO:
+        return None
+    return decode(data, Any, content_type)

@@ -69,7 +69,8 @@ async def test_the_settings_of_a_run_travel_with_its_blocks(center: RunningCente
 
 
 async def test_reading_changes_nothing_and_collecting_does(center: RunningCenter) -> None:
-    """C8: finished blocks stay until their run says that it has them."""
+    """C8: finished blocks stay until their run says that it has them. U11: a block that the run
+    does not have is an error."""
     await fill(center, "r", 30, block_size=10)
     agent = center.hand_agent()
     await agent.register()
@@ -79,7 +80,13 @@ async def test_reading_changes_nothing_and_collecting_does(center: RunningCenter
     for _ in range(2):
         found = (await center.admin.get("/requestqueue/r?limit=2")).json()["blocks"]
         assert [block["id"] for block in found] == [blocks[0].id, blocks[1].id]
-    collect = {"blocks": [blocks[0].id, blocks[1].id, 999]}
+    strange = {"blocks": [blocks[0].id, 999]}
+    refused = await center.admin.post("/requestqueue/r/collected", strange)
+    assert (refused.status, "run r has no block 999; nothing" in refused.problem().detail) == (
+        404,
+        True,
+    )
+    collect = {"blocks": [blocks[0].id, blocks[1].id]}
     answer = await center.admin.post("/requestqueue/r/collected", collect)
     assert answer.json() == {"blocks": 2}
     again = await center.admin.post("/requestqueue/r/collected", collect)

@@ -156,5 +156,5 @@ def test_preview_asks_nobody() -> None:
     assert shown.output.split() == ["2026-03-29T03:00:00+02:00", "2026-03-30T02:30:00+02:00"]
     bad = runner.invoke(command, ["preview", "99 * * * *", "--tz", "Nowhere"])
     assert bad.exit_code == 1
-    assert "Bad minute" in bad.output
+    assert "its minute is " in bad.output
     assert "Nowhere" in bad.output

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -173,8 +174,9 @@ def test_ctrl_c_ends_the_command_and_not_the_run(
     ) as process:
         said = interrupted(process, url)
     assert process.returncode == 130
-    assert " goes on: `skep runs show " in said, said
-    run = said.split("`skep runs cancel ")[1].split("`")[0]
+    shown = re.search(r" goes on: `.* runs show (\S+)` shows it, `.* runs cancel \1` ends", said)
+    assert shown is not None, said
+    run = shown[1]
     state = json.loads(typed(center, "runs", "show", run, "--json").stdout)
     assert (state["run"]["state"], state["ledger"]["accepted"]) == ("running", 1)
     assert typed(center, "runs", "cancel", run).returncode == 0

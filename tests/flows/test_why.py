@@ -247,21 +247,21 @@ async def test_the_command_line_says_why_and_what_it_took(
     assert code == 0
     assert out.startswith("request 1 of run web is queued (http://127.0.0.1/a)\n 1. no agent has")
     assert "    $ skep agent --center URL\n" in out
-    assert err == "1 is also a run: skep why run:1\n"
+    assert err.startswith("1 is also a run: `skep why run:1 ")
     assert (await skep("why", "run:1"))[1].startswith("run 1 is running (job ")
     assert (await skep("why", "block:1"))[1].startswith("block 1 of run web is ready\n")
     code, out, err = await skep("why", "web", "--json")
     found = msgspec.json.decode(out)
     assert (found["kind"], codes(found)[0], err) == ("run", "no_agent", "")
     await center.admin.put("/api/v1/sites/web", {"rate": 1})
-    assert "web is also a site: skep why site:web" in (await skep("why", "web"))[2]
+    assert "web is also a site: `skep why site:web" in (await skep("why", "web"))[2]
     assert (await skep("why", "nobody"))[0] == 3
     assert (await skep("why", "block:99"))[0] == 3
     listed = (await skep("runs"))[1]
     assert "WAITS FOR" in listed
     assert "no agent has ever registered with this center" in listed
     shown = (await skep("runs", "show", "web"))[1]
-    assert "waits     no agent has ever registered with this center  (skep why run:web)" in shown
+    assert "waits     no agent has ever registered with this center  (`skep why run:web " in shown
 
 
 async def test_no_live_agent_with_the_label_of_a_run(center: RunningCenter) -> None:

@@ -89,7 +89,7 @@ def test_any_bytes_are_a_message_or_malformed(
 
 
 def test_the_error_names_the_field() -> None:
-    with pytest.raises(Malformed, match=r"\$\.want"):
+    with pytest.raises(Malformed, match=r"want is 'x'; it must be a whole number, at least 1"):
         codec.decode(b'{"agent":"a","want":"x"}', LeaseAsk, codec.JSON)
 
 

@@ -57,7 +57,7 @@ def test_names_of_groups_lead_back() -> None:
     assert parse_group(group_name(0xABC, "host.example")) == (0xABC, "host.example")
     assert parse_group("abc") == (0xABC, None)
     for wrong in ("", "@host", "xyz@host", "0" * 13):
-        with pytest.raises(ValueError, match="is no group"):
+        with pytest.raises(ValueError, match="is not a group"):
             parse_group(wrong)
 
 

@@ -52,12 +52,12 @@ class TestWhatIsAccepted:
         ("cron", "said"),
         [
             ("", "say when"),
-            ("* * * *", "Wrong number of fields"),
-            ("*/0 * * * *", "Bad minute"),
-            ("0 24 * * *", "Bad hour"),
-            ("0 0 31 2 *", "Bad day-of-month"),
+            ("* * * *", "it has 4 fields; write minute, hour, day, month and weekday"),
+            ("*/0 * * * *", "its minute is '*/0'; it must be 0 to 59"),
+            ("0 24 * * *", "its hour is '24'; it must be 0 to 23"),
+            ("0 0 31 2 *", "month 2 has no day 31"),
             ("@reboot", "is not known"),
-            ("0 0 * * MOON", "Bad day-of-week"),
+            ("0 0 * * MOON", "its day of the week is 'MOON'; it must be 0 to 7 or sun to sat"),
         ],
     )
     def test_a_bad_cron_line_is_refused(self, cron: str, said: str) -> None:

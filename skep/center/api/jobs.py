@@ -155,10 +155,11 @@ class Moved(msgspec.Struct):
 
 def job_name(call: Call) -> str:
     """A name that a job can have; raises InvalidInput."""
+    name = call.path["job"]
     try:
-        return msgspec.convert(call.path["job"], JobName)
+        return msgspec.convert(name, JobName)
     except msgspec.ValidationError:
-        raise InvalidInput(f"a job's name has {NAME_WORDS}") from None
+        raise InvalidInput(f"{name[:70]!r} is not a job's name; it has {NAME_WORDS}") from None
 
 
 def author_of(who: Identity, said: str) -> str:

@@ -14,10 +14,12 @@ from msgspec import Meta
 from skep.center.api.names import RUN_NAMES, run_name
 from skep.center.auth import Role
 from skep.center.endpoint import Call, Endpoint
-from skep.errors import Conflict, DiskFull, InvalidInput, UnknownRun
+from skep.errors import Conflict, DiskFull, InvalidInput, UnknownBlock, UnknownRun
 from skep.jobs.validate import Offered
 from skep.store.facts import Accepted, FinishedBlock
 
+#: Unknown blocks that an error names.
+NAMED = 5
 BlockId = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
@@ -63,7 +65,14 @@ async def collected(call: Call) -> Collected:
     """Mark blocks as read."""
     message: Collect = call.body
     run = run_name(call.path["identity"])
-    return Collected(await call.services.store.blocks.collect(run, message.blocks))
+    blocks = call.services.store.blocks
+    if strange := await blocks.strange(run, message.blocks):
+        numbers = ", ".join(map(str, strange[:NAMED])) + (" and more" if strange[NAMED:] else "")
+        raise UnknownBlock(
+            f"run {run} has no block {numbers}; nothing was marked. GET /requestqueue/{run} lists "
+            "the blocks that can be collected"
+        )
+    return Collected(await blocks.collect(run, message.blocks))
 
 
 ENDPOINTS = (
@@ -104,7 +113,7 @@ ENDPOINTS = (
         "Mark finished blocks as read",
         Collect,
         Collected,
-        errors=(InvalidInput, UnknownRun),
+        errors=(InvalidInput, UnknownRun, UnknownBlock),
         tag="runs",
         parameters=RUN_NAMES,
     ),

@@ -162,6 +162,15 @@ class SqlBlocks:
 
         return await self._database.read(work)
 
+    async def strange(self, run_id: str, block_ids: Sequence[int]) -> list[int]:
+        def read(connection: sa.Connection) -> list[int]:
+            run = number_of(connection, run_id)
+            wanted = sa.and_(blocks.c.run == run, blocks.c.id.in_(block_ids))
+            known = set(connection.execute(sa.select(blocks.c.id).where(wanted)).scalars())
+            return [block for block in block_ids if block not in known]
+
+        return await self._database.read(read)
+
     async def collect(self, run_id: str, block_ids: Sequence[int]) -> int:
         def work(tx: Tx) -> int:
             run = number_of(tx.connection, run_id)

@@ -149,4 +149,6 @@ def _found(row: Any, name: str) -> Any:
 
 
 def _unknown(name: str) -> UnknownJob:
-    return UnknownJob(f"there is no job {name!r}; `skep job apply FILE` makes one")
+    return UnknownJob(
+        f"there is no job {name!r}; `skep job ls` lists jobs, `skep job apply FILE` makes one"
+    )

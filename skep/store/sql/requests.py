@@ -129,7 +129,7 @@ class SqlRequests:
         )
         row = await self._database.read(lambda c: c.execute(query).first())
         if row is None:
-            raise NotFound(f"there is no request {request_id}")
+            raise NotFound(f"there is no request {request_id}; `skep request ls` lists requests")
         return view_of(row)
 
     async def retry_facts(self, request_ids: Sequence[int]) -> dict[int, RetryFacts]:

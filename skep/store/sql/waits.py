@@ -72,7 +72,7 @@ class SqlWaits:
 def _request(connection: sa.Connection, request_id: int) -> RequestWait:
     row = connection.execute(sa.select(requests).where(requests.c.id == request_id)).first()
     if row is None:
-        raise NotFound(f"there is no request {request_id}")
+        raise NotFound(f"there is no request {request_id}; `skep request ls` lists requests")
     state = RequestState(row.state)
     in_block = row.block is not None and state is RequestState.QUEUED
     return RequestWait(

@@ -78,6 +78,7 @@ class RunPromises:
             store.requests.pack([PackPlan("none", 5, 1, 1)], NOW),
             store.blocks.finished("none", 1),
             store.blocks.collect("none", [1]),
+            store.blocks.strange("none", [1]),
             store.ledgers.read("none"),
             store.ledgers.audit("none"),
         ]

@@ -159,6 +159,7 @@ class WaitPromises:
         assert found.delayed == [Delayed(n, "host", 1, at) for n, at in again.items()]
         assert list(found.hosts) == ["host"]
         assert (found.driver, found.unread) == (None, first.size - len(again))
+        assert await store.blocks.strange("run", [10**9, first.id, 7_777]) == [10**9, 7_777]
         assert await store.blocks.collect("run", [first.id]) == 1
         await store.turns.take_over("run", 60.0, NOW + 5)
         found = await store.waits.run("run")
