@@ -12,8 +12,8 @@ import asyncio
 import os
 import signal
 import socket
-import sys
 import threading
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 from skep.center.folder import copied_from
 from skep.runtime.files import UnreadableFile, read_line
+from skep.runtime.leaving import flush_output
 from skep.runtime.orphans import death_signal
 
 CONNECT_SECONDS = 2.0
@@ -32,8 +33,7 @@ def fork_center(folder: Path, log: Path, start: Callable[[], int]) -> ForkedProc
     if not _can_fork() or _is_taken(folder):
         return None
     folder.mkdir(0o700, parents=True, exist_ok=True)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    flush_output()
     output, told = os.pipe()
     ask_for_the_end = death_signal(os.getpid())
     pid = os.fork()
@@ -75,13 +75,10 @@ def _become(
         _lay(told, 1)
         _lay(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), 2)
         code = start()
-        sys.stdout.flush()
+        flush_output()
     except BaseException:  # noqa: BLE001 - it must not return into the code of the first one
-        import traceback
-
         traceback.print_exc()
     finally:
-        sys.stderr.flush()
         os._exit(code)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from typing import TextIO
 
 
 class Leaving:
@@ -26,8 +27,15 @@ class Leaving:
         if self.code is None:  # an error that Python shows, and ends with
             return
         try:
-            sys.stdout.flush()
-            sys.stderr.flush()
+            flush_output()
         except (OSError, ValueError):  # a closed pipe: Python has its own way with it
             return
         os._exit(self.code)
+
+
+def flush_output() -> None:
+    """Write what waits to be written; a program may be started without these files."""
+    streams: list[TextIO | None] = [sys.stdout, sys.stderr]
+    for stream in streams:
+        if stream is not None:
+            stream.flush()

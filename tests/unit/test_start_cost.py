@@ -123,3 +123,12 @@ def test_a_process_that_fails_ends_as_ever() -> None:
     assert done.returncode == 1
     assert "ZeroDivisionError" in done.stderr
     assert "taken apart" in done.stdout
+
+
+def test_a_process_without_standard_output_keeps_its_exit_code() -> None:
+    """U15: a service may be started with both files closed."""
+    code = "from skep.runtime.leaving import Leaving as L; a = L(); a.prepare(); a.code = 3"
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$0" -c "$1" >&- 2>&-', sys.executable, code], check=False, timeout=60
+    )
+    assert done.returncode == 3
