@@ -1,7 +1,7 @@
 """The beginning of `skep run`: its center first, then everything else.
 
 Runs in the process of `skep run`. A center takes longer to start than this process needs for
-its own modules, so they are imported meanwhile. Nothing large is imported at the top here.
+its own modules, so they are imported meanwhile. Nothing large may be imported at the top here.
 """
 
 from __future__ import annotations
@@ -28,6 +28,13 @@ from skep.runtime.logging import start_logging
 if TYPE_CHECKING:
     from skep.spiders.spider import Spider
     from skep.wire.client import CenterClient
+
+
+#: Large modules that this process and its center both need: before the fork, one import does
+#: for two.
+SHARED = ("skep.wire.client", "skep.center.auth")
+#: What only this process needs, parsers included.
+OWN = ("parsel", "skep.cli.spider_session")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +65,8 @@ def begin_center(reach: Reach, folder: Path) -> ForkedProcess | None:
     if reach.center is not None:
         return None
     first = os.getpid()
+    for name in SHARED:
+        import_module(name)
 
     def become_center() -> int:
         from skep.cli.main import run
@@ -125,7 +134,7 @@ async def _center(
 
 
 def load() -> None:
-    """Import what a run needs, parsers included: while the center starts this costs no time,
-    and at the first page it would."""
-    for name in ("parsel", "skep.center.auth", "skep.cli.spider_session"):
+    """Import what a run needs: while the center starts this costs no time, and at the first page
+    it would."""
+    for name in (*SHARED, *OWN):
         import_module(name)
