@@ -60,6 +60,9 @@ class Untouched:
     async def usage(self) -> tuple[int, int]:
         raise AssertionError("the archive was asked")
 
+    async def sizes(self, _segments: Sequence[str]) -> dict[str, int]:
+        raise AssertionError("the archive was asked")
+
     async def check(self) -> None:
         """Nothing is there that could go away."""
 

@@ -157,6 +157,17 @@ class FolderArchive:
         self._segments.check()
         return _usage(self._folder)
 
+    async def sizes(self, segments: Sequence[str]) -> dict[str, int]:
+        return await asyncio.to_thread(self._sizes, segments)
+
+    def _sizes(self, segments: Sequence[str]) -> dict[str, int]:
+        self._segments.check()  # without its folder all of them would seem to be lost
+        found = {}
+        for name in filter(is_segment, segments):
+            with suppress(FileNotFoundError):
+                found[name] = self._segments.size_of(name)
+        return found
+
     async def check(self) -> None:
         await asyncio.to_thread(self._segments.check)
 

@@ -65,6 +65,9 @@ class Archive(Protocol):
     async def usage(self) -> tuple[int, int]:
         """(segments, bytes)."""
 
+    async def sizes(self, segments: Sequence[str]) -> dict[str, int]:
+        """The bytes of those of these segments that are there."""
+
     async def check(self) -> None:
         """Cheap, called every second; raises ArchiveDown when what was opened is gone."""
 

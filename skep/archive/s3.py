@@ -187,6 +187,10 @@ class S3Archive:
         self._counted = now, counted
         return counted
 
+    async def sizes(self, segments: Sequence[str]) -> dict[str, int]:
+        found = {name: (await self._shelf.look(name)).end for name in segments}
+        return {name: end for name, end in found.items() if end}
+
     async def check(self) -> None:
         """Nothing that is cheap: a bucket that is away is noticed by the next append."""
 

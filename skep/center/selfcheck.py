@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import get_args
 
+from skep.center.archive_check import ArchiveCheck
 from skep.runtime.clock import Clock
 from skep.runtime.repairs import Repairs
 from skep.store.check_ports import StoreCheck
@@ -18,6 +19,8 @@ from skep.store.ports import Store
 
 #: Rows of each kind that one step looks at.
 STEP_LIMIT = 1000
+#: Seconds between two looks, at least: what centers do by themselves takes less.
+APART = 3.0
 #: Differences that one line of the log names.
 NAMED = 5
 KINDS: tuple[StoreCheck, ...] = get_args(StoreCheck)
@@ -34,24 +37,38 @@ class SelfCheck:
         repairs: Repairs,
         withdraw: Callable[[list[str]], Awaitable[None]],
         limit: int = STEP_LIMIT,
+        archive: ArchiveCheck | None = None,
+        apart: float = APART,
     ) -> None:
         self._store = store
         self._clock = clock
         self._repairs = repairs
         self._withdraw = withdraw
         self._limit = limit
+        self._archive = archive
+        self._apart = apart
         self._after: dict[StoreCheck, str] = dict.fromkeys(KINDS, "")
         self._seen: dict[StoreCheck, list[str]] = {kind: [] for kind in KINDS}
+        self._seen_at: dict[StoreCheck, float] = {}
 
     async def step(self) -> None:
         """Repair what the step before has seen and is still wrong; look at the next rows."""
         for kind in KINDS:
-            await self._repair(kind)
-            found, self._after[kind] = await self._store.checks.find(
-                kind, self._after[kind], self._limit
-            )
-            self._seen[kind] = found
-            self._repairs.seen(kind, len(found))
+            if not self._too_soon(kind):
+                await self._repair(kind)
+                await self._look(kind)
+        if self._archive is not None:
+            await self._archive.step()
+
+    def _too_soon(self, kind: StoreCheck) -> bool:
+        since = self._clock.monotonic() - self._seen_at.get(kind, 0.0)
+        return bool(self._seen[kind]) and since < self._apart
+
+    async def _look(self, kind: StoreCheck) -> None:
+        after = self._after[kind]
+        found, self._after[kind] = await self._store.checks.find(kind, after, self._limit)
+        self._seen[kind], self._seen_at[kind] = found, self._clock.monotonic()
+        self._repairs.seen(kind, len(found))
 
     async def _repair(self, kind: StoreCheck) -> None:
         seen = self._seen[kind]

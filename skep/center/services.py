@@ -11,6 +11,7 @@ from random import Random
 from skep.archive.ports import Archive
 from skep.bus.ports import Bus
 from skep.center.agent_keys import AgentKeys
+from skep.center.archive_check import ArchiveCheck
 from skep.center.auth import Auth
 from skep.center.control import Control
 from skep.center.disk import DiskGuard, disk_guard
@@ -246,7 +247,13 @@ def build(
         metrics=metrics,
         gauges=Gauges(store, bus, roster, metrics, clock),
         repairs=repairs,
-        self_check=SelfCheck(store, clock, repairs, withdraw),
+        self_check=SelfCheck(
+            store,
+            clock,
+            repairs,
+            withdraw,
+            archive=ArchiveCheck(name, store, archive, clock, repairs),
+        ),
         agent_keys=AgentKeys(store),
         ended_runs=EndedRuns(store.runs),
         roster=roster,

@@ -41,6 +41,8 @@ class LaneCheck:
         self._limit = limit
         self._cursor = ""
         self._after = 0
+        #: The next look is the second one at the same page.
+        self._again = False
         #: Entries that the store did not have as claimable at the last look.
         self.surplus: set[int] = set()
         #: Claimable blocks that were in no lane when their page was looked at last.
@@ -82,11 +84,11 @@ class LaneCheck:
         ready = await self._blocks.claimable(self._limit, after)
         more = len(ready) == self._limit
         until = ready[-1].id if more else inf
-        self._after = ready[-1].id if more else 0
         there = await self._lanes.present([ref.id for ref in ready])
         absent = {ref.id for ref in ready} - there
         due = absent if at_once else absent & self.missing
         self.missing = {one for one in self.missing if not after < one <= until} | absent - due
+        self._move_on(after, ready[-1].id if more else 0, again=bool(absent) and not at_once)
         explained = due if at_once else due & self._outside
         waiting = self._outside & (absent - due)
         self._outside = {one for one in self._outside if not after < one <= until} | waiting
@@ -97,6 +99,17 @@ class LaneCheck:
             after,
             until,
         )
+
+    def _move_on(self, after: int, following: int, *, again: bool) -> None:
+        """A page in which something is missing is looked at twice, so that no more than a page
+        is remembered. With one page alone every look is the second one of the look before."""
+        self._again = again and not self._again
+        if self._again:
+            self._after = after
+            return
+        self._after = following
+        if after or following:
+            self.missing.clear()
 
 
 async def remove_runs(lanes: Lanes, run_ids: Collection[str]) -> int:

@@ -27,6 +27,7 @@ from skep.model.request import Outcome, Work
 from skep.runtime.clock import SystemClock
 from skep.settings import load
 from skep.testing.isolation import code_setting
+from skep.testing.wholeness import assert_whole
 from skep.wire import codec
 from skep.wire.messages import (
     GiveBack,
@@ -218,10 +219,10 @@ class RunningCenter:
         #: A test that plants differences for the self-check says so here.
         self.planted = False
 
-    def assert_whole(self) -> None:
+    async def assert_whole(self) -> None:
         """A test that ends well needed no repair, unless it has planted a difference itself."""
-        repairs = self.services.repairs
-        assert self.planted or not repairs.done, f"repaired: {repairs.last}"
+        if not self.planted:
+            await assert_whole(self.services)
 
     @property
     def services(self) -> Services:
@@ -308,7 +309,7 @@ async def running_center(folder: Path, **flags: Any) -> AsyncIterator[RunningCen
         ) as session:
             running = RunningCenter(local, session)
             yield running
-            running.assert_whole()
+            await running.assert_whole()
     finally:
         await local.stop()
 

@@ -29,6 +29,7 @@ import sqlalchemy as sa
 
 from skep.agent.app import Agent
 from skep.agent.launch import LaunchedAgent
+from skep.lanes.dispatch import LANES
 from skep.model.ledger import Ledger
 from skep.model.states import BlockState
 from skep.runtime.clock import SystemClock
@@ -215,7 +216,15 @@ class Fleet:
         )
         wrong = (balance.lost, balance.doubled, balance.unseen, balance.damaged)
         assert wrong == (0, 0, 0, 0), balance
+        assert not (repaired := await self.repaired()), repaired
         return balance
+
+    async def repaired(self) -> dict[str, str]:
+        """What the self-check of the center had to repair, by kind. Not the lanes: a center that
+        is killed while it leases takes entries along."""
+        answer = await self.client.api.call("GET", "/api/v1/repairs", None, dict)
+        lines = [line for line in answer["items"] if line["repaired"]]
+        return {line["kind"]: line["last"] for line in lines if line["kind"] != LANES}
 
     async def _damaged(self, sample: Mapping[str, int]) -> int:
         """How many of these are not in the archive as the site sent them."""

@@ -75,7 +75,7 @@ async def test_what_is_seen_once_is_work_in_flight(tmp_path: Path) -> None:
         async def withdraw(numbers: list[str]) -> None:
             moments.append(numbers)
 
-        check = SelfCheck(store, ManualClock(), repairs, withdraw, limit=2)
+        check = SelfCheck(store, ManualClock(), repairs, withdraw, limit=2, apart=0.0)
         await check.step()
         assert not repairs.done
         name = await plant(store, "allocations")

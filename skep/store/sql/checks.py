@@ -11,14 +11,16 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from skep.model.delivery import DeliveryState
 from skep.model.states import CLAIMABLE, BlockState
-from skep.store.check_ports import StoreCheck
+from skep.store.check_ports import CommittedSegment, StoreCheck
 from skep.store.sql.database import Database, Tx
+from skep.store.sql.delivery_tables import deliveries
 from skep.store.sql.job_tables import job_runs
 from skep.store.sql.placement_tables import allocations
-from skep.store.sql.record_tables import segment_runs
+from skep.store.sql.record_tables import deletions, segment_runs
 from skep.store.sql.runs import OVER
-from skep.store.sql.tables import blocks, runs, site_holds, tokens
+from skep.store.sql.tables import blocks, items, runs, segments, site_holds, tokens
 
 _OPEN_BLOCKS = [int(state) for state in (*CLAIMABLE, BlockState.USING)]
 _OVER = [str(state) for state in OVER]
@@ -47,6 +49,8 @@ def _kind(kind: StoreCheck, now: float) -> _Kind:
             needed = sa.exists(run.where(runs.c.state.not_in(_OVER)))
             closed = {"released_at": now}
             return _Kind(allocations.c.run, allocations.c.released_at.is_(None), ~needed, closed)
+        case "positions":
+            return _positions()
         case "tokens":
             run = sa.select(runs.c.no).where(runs.c.id == tokens.c.subject)
             goes_on = sa.exists(run.where(runs.c.state.not_in(_OVER)))
@@ -57,6 +61,31 @@ def _kind(kind: StoreCheck, now: float) -> _Kind:
         case "segments":
             there = sa.exists(sa.select(runs.c.no).where(runs.c.no == segment_runs.c.run))
             return _Kind(segment_runs.c.run, sa.true(), ~there, None)
+
+
+def _positions() -> _Kind:
+    """Repaired to what loses no item: those behind the position are delivered again, or for the
+    first time. The lease is raised, so that a center that delivers just now is fenced out."""
+    c = deliveries.c
+    number = sa.select(runs.c.no).where(runs.c.id == c.run).correlate(deliveries)
+    mine = items.c.run == number.scalar_subquery()
+    last = sa.select(sa.func.max(items.c.id)).where(mine).correlate(deliveries).scalar_subquery()
+    left = sa.exists(sa.select(items.c.id).where(mine, items.c.id > c.position))
+    goes_on = sa.exists(number.where(runs.c.state.not_in(_OVER)))
+    was_cut = sa.exists(
+        sa.select(deletions.c.run).where(deletions.c.run == number.scalar_subquery())
+    )
+    ahead = sa.and_(goes_on, ~was_cut, c.position > sa.func.coalesce(last, 0))
+    wrong = sa.or_(sa.and_(c.state == str(DeliveryState.DONE), left.correlate(deliveries)), ahead)
+    values = {
+        "state": str(DeliveryState.OPEN),
+        "position": sa.case((ahead, sa.func.coalesce(last, 0)), else_=c.position),
+        "lease": c.lease + 1,
+        "holder": "",
+        "held_until": 0.0,
+        "again_at": 0.0,
+    }
+    return _Kind(c.run, c.state != str(DeliveryState.GIVEN_UP), wrong, values)
 
 
 class SqlChecks:
@@ -82,6 +111,17 @@ class SqlChecks:
             return [_name(key) for key in wrong.scalars()], more
 
         return await self._database.read(work)
+
+    async def segments(self, writer: str, after: str, limit: int) -> list[CommittedSegment]:
+        name = segments.c.name
+        query = sa.select(name, segments.c.committed, segments.c.deleted_at, segments.c.gone)
+        query = query.where(name.startswith(f"{writer}-", autoescape=True), name > after)
+        query = query.order_by(name).limit(limit)
+        rows = await self._database.read(lambda c: c.execute(query).all())
+        return [
+            CommittedSegment(row.name, row.committed, row.deleted_at is not None, bool(row.gone))
+            for row in rows
+        ]
 
     async def repair(self, kind: StoreCheck, names: Sequence[str], now: float) -> list[str]:
         if not names:
@@ -109,7 +149,7 @@ def _name(key: Any) -> str:
 
 def _read(kind: StoreCheck, name: str) -> Any:
     match kind:
-        case "holds":
+        case "holds" | "positions":
             return name
         case "tokens":
             return bytes.fromhex(name)

@@ -180,6 +180,14 @@ class ArchiveConformance:
         assert place.segment > places[2].segment
         await again.close()
 
+    async def test_sizes_of_what_is_there(self, archive: Archive) -> None:
+        """Self-check: how long a segment is; what is not there has no size."""
+        [blob] = pages(1)
+        [place] = await archive.append([blob])
+        sizes = await archive.sizes([place.segment, "nobody-00000009.warc.zst"])
+        assert sizes.keys() == {place.segment}
+        assert sizes[place.segment] >= place.offset + len(blob)
+
     async def test_it_goes_on_after_a_restart(self, backend: ArchiveBackend) -> None:
         blobs = pages(4)
         archive = backend.make()

@@ -6,6 +6,8 @@ from typing import Any, get_args
 
 import pytest
 
+from skep.errors import LostLease
+from skep.model.delivery import Delivery, DeliveryState
 from skep.model.states import RunState
 from skep.store.check_ports import StoreCheck
 from skep.testing.conformance.store_ground import NOW, new_run
@@ -22,6 +24,8 @@ async def plant(store: Any, kind: StoreCheck) -> str:
         row = "INSERT INTO segment_runs (segment, run, n) VALUES ('s', 424242, 7)"
         await store.database.write(lambda tx: tx.sql(row))
         return "424242"
+    if kind == "positions":
+        return await _plant_position(store)
     await new_run(store, "ended")
     if kind == "tokens":
         await store.tokens.add(DIGEST, "driver", "ended", NOW)
@@ -37,6 +41,21 @@ async def _plant_hold(store: Any) -> str:
     row = "INSERT INTO site_holds (host, block, until, spacing) VALUES ('h', 424242, 9e9, 1)"
     await store.database.write(lambda tx: tx.sql(row))
     return "h"
+
+
+async def _plant_position(store: Any, position: int = 0, *, done: bool = True) -> str:
+    """An item that no sink got, of a delivery that counts as done."""
+    await new_run(store, "given")
+    number = "(SELECT no FROM runs WHERE id = 'given')"
+    row = f"INSERT INTO items (run, request, n, data, at) VALUES ({number}, 1, 0, '{{}}', 1)"  # noqa: S608
+    await store.database.write(lambda tx: tx.sql(row))
+    delivery = Delivery("given", "s", "j", "jsonl:x", position=position)
+    await store.deliveries.open([delivery], NOW)
+    if done:
+        await store.runs.move("given", RunState.FINISHED, "", NOW)
+        [held] = await store.deliveries.claim("c", NOW, NOW + 60, 10)
+        assert await store.deliveries.done(held.proof, NOW)
+    return "given"
 
 
 class CheckPromises:
@@ -65,6 +84,28 @@ class CheckPromises:
         assert await store.checks.repair("allocations", [str(made.number)], NOW) == []
         assert await store.tokens.find(DIGEST) is not None
         assert [one.run for one in await store.allocations.open()] == ["going"]
+
+    async def test_a_delivery_that_is_not_done_is_opened_again(self, store: Any) -> None:
+        """Self-check: the item is delivered after all, by any center."""
+        await _plant_position(store)
+        assert await store.checks.repair("positions", ["given"], NOW) == ["given"]
+        [held] = await store.deliveries.claim("other", NOW, NOW + 60, 10)
+        assert (held.run, held.position) == ("given", 0)
+
+    async def test_a_position_behind_every_item_comes_back(self, store: Any) -> None:
+        """Self-check: items that follow would be passed over. The center that delivers is
+        fenced out; what a person gave up is left alone."""
+        await _plant_position(store, 424242, done=False)
+        [held] = await store.deliveries.claim("c", NOW, NOW + 60, 10)
+        assert (await store.checks.find("positions", "", 10))[0] == ["given"]
+        assert await store.checks.repair("positions", ["given"], NOW) == ["given"]
+        with pytest.raises(LostLease):
+            await store.deliveries.save(held.proof, 424242, 1, NOW)
+        [view] = await store.deliveries.of("given")
+        last = (await store.turns.items("given", 0, 10))[-1].id
+        assert (view.delivery.position, view.pending) == (last, 0)
+        await store.deliveries.decide("given", "s", DeliveryState.GIVEN_UP, NOW)
+        assert (await store.checks.find("positions", "", 10))[0] == []
 
     async def test_a_walk_is_cut_into_steps(self, store: Any) -> None:
         """Self-check: no step reads more rows than it is told to."""

@@ -57,6 +57,9 @@ class MemoryArchive:
     async def usage(self) -> tuple[int, int]:
         return 1, self.size
 
+    async def sizes(self, segments: Sequence[str]) -> dict[str, int]:
+        raise NotImplementedError
+
     async def check(self) -> None:
         """It cannot go away."""
 
