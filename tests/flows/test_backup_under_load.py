@@ -245,6 +245,33 @@ def packed(backup: Path, target: Path, twice: bool = False, link: bool = False) 
     return target
 
 
+def gzipped(backup: Path, target: Path) -> None:
+    with tarfile.open(target, "w:gz") as tar:
+        tar.add(backup, "")
+
+
+def sparse(_: Path, target: Path) -> None:
+    """A terabyte in one block, as GNU tar writes a file of holes."""
+    made = tarfile.TarInfo("archive/x-00000001.warc.zst")
+    made.type, made.size = tarfile.GNUTYPE_SPARSE, 0
+    head = bytearray(made.tobuf(tarfile.GNU_FORMAT))
+    head[483:495] = b"16000000000\0"
+    head[148:156] = b" " * 8
+    head[148:156] = f"{sum(head):06o}\0 ".encode()
+    target.write_bytes(bytes(head) + bytes(1024))
+
+
+@pytest.mark.parametrize(("make", "says"), [(gzipped, "no .tar file"), (sparse, "else than files")])
+async def test_a_tar_that_unpacks_to_more_than_it_has_is_refused(
+    tmp_path: Path, backup: Path, make: Callable[[Path, Path], None], says: str
+) -> None:
+    """U9: neither compressed nor with holes: a small file cannot fill the disk."""
+    make(backup, tmp_path / "b.tar")
+    with pytest.raises(ConfigurationError, match=says) as raised:
+        await restore(settings_of(tmp_path / "new"), tmp_path / "b.tar", SystemClock(), quiet)
+    assert "\n" not in raised.value.detail
+
+
 @pytest.mark.parametrize(("how", "says"), [("twice", "exists"), ("link", "else than files")])
 async def test_names_twice_and_links_in_a_tar_are_refused(
     tmp_path: Path, backup: Path, how: str, says: str

@@ -134,18 +134,23 @@ def _unpacked(source: Path, folder: Path) -> Path:
     place = folder / _UNPACKED
     place.mkdir(mode=0o700)
     try:
-        with tarfile.open(source) as tar:
+        # Not compressed: so it unpacks to no more bytes than it has.
+        with tarfile.open(source, "r:") as tar:
             for member in tar:
                 _unpack(tar, member, place)
     except (tarfile.TarError, EOFError) as error:
-        raise ConfigurationError(f"{source} is not a whole backup: {error}") from error
+        raise ConfigurationError(
+            f"{source} is not a whole backup: it is no .tar file of `skep backup`, or was cut "
+            f"short ({error})"
+        ) from error
     return place
 
 
 def _unpack(tar: tarfile.TarFile, member: tarfile.TarInfo, place: Path) -> None:
     if member.name != NAME:
         check_path(member.name)
-    data = tar.extractfile(member) if member.isfile() else None
+    plain = member.isfile() and not member.issparse()
+    data = tar.extractfile(member) if plain else None
     if data is None:
         raise ConfigurationError(f"the backup holds something else than files: {member.name!r}")
     target = place / member.name
