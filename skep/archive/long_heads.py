@@ -15,6 +15,11 @@ Headers = Sequence[tuple[str, str]]
 HEAD_ROOM = 24 * 1024
 #: Characters of one line in a head that has to be cut.
 LINE_ROOM = 2 * 1024
+#: Bytes of a line beside a name and a value: a colon, a space, the end of the line, and what
+#: the name of a coding gets in front of it (`X-Archive-Orig-`).
+_BESIDE = 20
+#: Bytes of a character at most.
+_MOST_BYTES = 4
 #: The header that says so.
 LINES_CUT = "X-Archive-Cut-Headers"
 #: Headers without which the body cannot be understood: they are kept whatever is cut.
@@ -23,7 +28,15 @@ _NEEDED = frozenset({"content-type", "content-encoding", "content-length", "loca
 
 def is_long(reason: str, headers: Headers) -> bool:
     """Whether a head is longer than readers take; seldom true, and asked for every page."""
-    return len(reason) + sum([len(name) + len(value) + 4 for name, value in headers]) > HEAD_ROOM
+    size = len(reason) + sum([len(name) + len(value) + _BESIDE for name, value in headers])
+    if size > HEAD_ROOM or size * _MOST_BYTES <= HEAD_ROOM:
+        return size > HEAD_ROOM
+    return _bytes(reason) + sum(_bytes(name, value) for name, value in headers) > HEAD_ROOM
+
+
+def _bytes(*parts: str) -> int:
+    """In a record, with what stands between them: characters may have several bytes."""
+    return sum(len(part.encode("utf-8", "replace")) for part in parts) + _BESIDE
 
 
 def header_lines(headers: Headers) -> list[str]:
@@ -36,7 +49,7 @@ def cut_head(reason: str, headers: Headers) -> tuple[str, list[tuple[str, str]]]
     rooms = {False: HEAD_ROOM // 2, True: HEAD_ROOM // 4}
     kept: list[tuple[str, str]] = []
     for name, value in short:
-        needed, size = name.lower() in _NEEDED, len(name) + len(value) + 4
+        needed, size = name.lower() in _NEEDED, _bytes(name, value)
         if size <= rooms[needed]:
             rooms[needed] -= size
             kept.append((name, value))

@@ -40,6 +40,13 @@ ODD = [
         body=b"7",
     ),
     Exchange("http://h/" + "8" * 7990, status=200, response_headers=[("A", LONG)] * 5, body=b"8"),
+    # Three bytes each, and lines that get longer because a body was decoded.
+    Exchange("http://h/9", status=200, response_headers=[("A", "\u20ac" * 16_000)], body=b"9"),
+    Exchange("http://h/10", status=200, request_headers=[("A", "\u20ac" * 16_000)], body=b"10"),
+    Exchange("http://h/11", status=200, reason="\u20ac" * 16_000, body=b"11"),
+    Exchange(
+        "http://h/12", status=200, response_headers=[("Transfer-Encoding", "=")] * 1000, body=b"12"
+    ),
 ]
 
 
