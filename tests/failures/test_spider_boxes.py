@@ -81,8 +81,7 @@ def test_a_spider_cannot_leave_its_box(folders: tuple[Path, Path]) -> None:
     assert os.listdir(jobs) == []  # noqa: PTH208 - names are enough
 
 
-@pytest.mark.needs("bwrap")
-@pytest.mark.skipif(os.geteuid() != 0, reason="another user needs root")
+@pytest.mark.needs("bwrap", "root")
 def test_a_spider_of_root_has_another_user(folders: tuple[Path, Path]) -> None:
     """S7: where that user can read Python and the folder for jobs."""
     data, jobs = folders

@@ -13,6 +13,7 @@ from sqlalchemy.pool import StaticPool
 
 from skep.store.sql.sessions import prepare_sqlite
 from skep.store.sql.store import SqlStore
+from skep.testing import power_cut
 from skep.testing.conformance.store_ground import (
     NOW,
     assert_accounted,
@@ -26,9 +27,6 @@ from skep.testing.conformance.store_ground import (
     settlement,
 )
 from skep.testing.fleet import tell
-
-pytest.importorskip("apsw")
-from skep.testing import power_cut
 
 
 def store_on(disk: power_cut.Disk, path: Path, *pragmas: str) -> SqlStore:

@@ -5,6 +5,7 @@ tests of isolation are skipped and listed."""
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,6 +27,11 @@ SAMPLE = (
     "tests/flows/test_jobs.py::test_a_spider_sees_no_secret_of_its_center",
     "tests/failures/test_archive_crash.py::test_a_full_volume_keeps_what_it_took",
     "tests/unit/test_engines.py::test_the_podman_of_this_machine",
+)
+#: They count processes; they start a server.
+SIDE_BY_SIDE = (
+    "tests/flows/test_content_rules.py",
+    "tests/flows/test_redial.py",
 )
 
 
@@ -65,6 +71,59 @@ def test_the_suite_passes_where_the_kernel_permits_little(bare_path: Path, tmp_p
     listed = done.stdout.partition("not tried on this machine: 3 tests")[2]
     for reason in (REFUSAL, "podman is not installed", "unshare is not installed"):
         assert reason in listed, listed
+
+
+def test_ci_demands_everything() -> None:
+    """U14: `.ci/run` sets CI=true, under which nothing is skipped; and `needs` is the only place
+    that skips, so that no test is left out without its line at the end."""
+    assert "export CI=true" in (ROOT / ".ci" / "run").read_text()
+    itself = {
+        "skep/testing/needs.py",
+        "tests/unit/test_figures.py",
+        "tests/flows/test_bare_machine.py",
+    }
+    direct = [
+        str(file.relative_to(ROOT))
+        for folder in ("tests", "skep/testing")
+        for file in (ROOT / folder).rglob("*.py")
+        if re.search(r"pytest\.(skip\(|importorskip)|mark\.skip|unittest", file.read_text())
+    ]
+    assert set(direct) - itself == set()
+
+
+def test_ci_fails_what_the_machine_withholds(bare_path: Path, tmp_path: Path) -> None:
+    """U14: with CI=true the isolation test fails where it would be skipped at a desk."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("SKEP_")}
+    test = "tests/failures/test_spider_boxes.py::test_a_spider_cannot_leave_its_box"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test]
+    done = subprocess.run(
+        [*command, f"--basetemp={tmp_path / 'inner'}"],
+        cwd=ROOT,
+        env={**kept, "PATH": str(bare_path), "CI": "true"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, REFUSAL in done.stdout) == (1, True), done.stdout[-2000:]
+
+
+def test_two_runs_side_by_side(tmp_path: Path) -> None:
+    """U14: tests that count processes and start servers do not notice those of another run."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("SKEP_", "PYTEST_"))}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *SIDE_BY_SIDE]
+    runs = [
+        subprocess.Popen(
+            [*command, f"--basetemp={tmp_path / name}"],
+            cwd=ROOT,
+            env=kept,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for name in ("one", "other")
+    ]
+    for run in runs:
+        said, _ = run.communicate()
+        assert run.returncode == 0, said[-4000:]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from skep.testing.needs import absent
+from skep.testing.private import ServerMissing
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 PATIENCE = 300.0
@@ -23,7 +26,7 @@ def uv() -> str:
     ours = ROOT / ".setup" / "bin" / "uv"
     found = str(ours) if ours.exists() else shutil.which("uv")
     if found is None:
-        pytest.skip("uv is not installed; `make setup` brings it")
+        absent(ServerMissing("uv", "uv"))
     return found
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from skep.testing.namespaces import Namespace
-from skep.testing.private import NotPermitted, ServerMissing
+from skep.testing.needs import unless_absent
 
 PUBLIC = "93.184.216.34"
 SITE, SECRET, CENTER = 8001, 8002, 8003
@@ -108,21 +108,18 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[Machine]:
-    try:
-        with Namespace() as home:
-            add = [home.prefix[0], "-n", home.name, "address", "add", f"{PUBLIC}/32", "dev", "lo"]
-            subprocess.run(add, check=True)
-            machine = Machine(home, tmp_path)
-            servers = machine.popen("-c", SERVERS, str(machine.log))
-            assert servers.stdout is not None
-            assert servers.stdout.readline() == "ready\n"
-            try:
-                yield machine
-            finally:
-                servers.kill()
-                servers.communicate()
-    except (NotPermitted, ServerMissing) as reason:
-        pytest.skip(str(reason))
+    with unless_absent(), Namespace() as home:
+        add = [home.prefix[0], "-n", home.name, "address", "add", f"{PUBLIC}/32", "dev", "lo"]
+        subprocess.run(add, check=True)
+        machine = Machine(home, tmp_path)
+        servers = machine.popen("-c", SERVERS, str(machine.log))
+        assert servers.stdout is not None
+        assert servers.stdout.readline() == "ready\n"
+        try:
+            yield machine
+        finally:
+            servers.kill()
+            servers.communicate()
 
 
 def test_fetch_follows_no_redirect_to_loopback_that_nobody_named(machine: Machine) -> None:

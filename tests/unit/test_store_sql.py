@@ -156,13 +156,11 @@ def test_an_unknown_database_is_named() -> None:
 
 
 def test_a_password_is_not_described() -> None:
-    pytest.importorskip("psycopg")
     store = SqlStore("postgresql://skep:secret@127.0.0.1:1/db")
     assert store.describe() == "postgresql://skep:***@127.0.0.1:1/db"
 
 
 async def test_a_database_that_is_not_there() -> None:
-    pytest.importorskip("psycopg")
     store = SqlStore("postgresql://skep@127.0.0.1:1/db")
     with pytest.raises(StoreDown, match="does not answer"):
         await store.open()
