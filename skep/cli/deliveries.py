@@ -14,6 +14,8 @@ import click
 from skep.cli.options import json_option
 from skep.cli.output import age, show, show_json, table
 from skep.cli.reach import Reach, reaches_center, run_path
+from skep.cli.short_ids import Id
+from skep.cli.terminal import wide_option
 from skep.runtime.clock import SystemClock
 
 HEAD = ("RUN", "SINK", "STATE", "DELIVERED", "PENDING", "REJECTED", "PLACE", "LAST ERROR")
@@ -22,6 +24,7 @@ sink_option = click.option("--sink", default="", help="Key of one sink; else eve
 
 @click.command("deliveries")
 @click.argument("run", required=False)
+@wide_option
 @json_option
 @reaches_center
 def deliveries(reach: Reach, run: str | None, as_json: bool) -> None:
@@ -56,6 +59,7 @@ def give_up(reach: Reach, run: str, sink: str, as_json: bool) -> None:
 @click.argument("run")
 @click.option("--after", type=click.IntRange(0), default=0, help="Only higher numbers.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=100, help="How many.")
+@wide_option
 @json_option
 @reaches_center
 def rejected(reach: Reach, run: str, after: int, limit: int, as_json: bool) -> None:
@@ -98,7 +102,8 @@ def _row(line: dict[str, Any], now: float) -> tuple[object, ...]:
     since = f" ({age(now - line['error_at'])} ago)" if line["error"] else ""
     counts = (line["delivered"], line["pending"], line["rejected"])
     error = f"{line['error']}{since}"
-    return line["run"], line["sink"], line["state"], *counts, line["place"], error
+    run = Id(line["run"])
+    return run, line["sink"], line["state"], *counts, line["place"], error
 
 
 def _rejected_table(answer: dict[str, Any]) -> str:

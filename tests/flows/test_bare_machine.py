@@ -28,7 +28,7 @@ SAMPLE = (
     "tests/failures/test_archive_crash.py::test_a_full_volume_keeps_what_it_took",
     "tests/unit/test_engines.py::test_the_podman_of_this_machine",
 )
-#: They count processes; they start a server.
+#: Tests that count processes, and tests that start servers of their own.
 SIDE_BY_SIDE = (
     "tests/flows/test_content_rules.py",
     "tests/flows/test_redial.py",

@@ -39,6 +39,8 @@ LISTINGS: dict[str, list[str]] = {
     "agents": ["agents"],
     "agents show": ["agents", "show", "AGENT"],
     "app ls": ["app", "ls"],
+    "data deliveries": ["data", "deliveries", "CRAWL"],
+    "data rejected": ["data", "rejected", "CRAWL"],
     "dispatch": ["dispatch", "--log"],
     "doctor": ["doctor"],
     "failures": ["failures"],
@@ -89,6 +91,7 @@ def center(tmp_path_factory: pytest.TempPathFactory, site: str) -> Iterator[Cent
         assert typed(running, "submit", "pages", "-", "--new", "--wait", text=pages).returncode == 0
         assert typed(running, "submit", "pages", "-", "--wait", text=dead).returncode == 7
         assert typed(running, "job", "run", "demo-list", "--wait").returncode in {0, 1, 7}
+        assert typed(running, "job", "run", "demo-crawl", "--wait").returncode in {0, 1, 7}
         yield running
 
 
@@ -140,7 +143,8 @@ def listings(center: CenterProcess, *more: str) -> list[list[str]]:
     agents = json.loads(typed(center, "agents", "--json").stdout)["items"]
     agent = agents[0]["agent"]["registration"]["id"]
     group = json.loads(typed(center, "failures", "--json").stdout)["items"][0]["group"]
-    named = {"RUN": run, "AGENT": agent, "GROUP": group}
+    crawl = next(view["run"]["id"] for view in runs if view["run"]["id"].startswith("demo-crawl-"))
+    named = {"CRAWL": crawl, "RUN": run, "AGENT": agent, "GROUP": group}
     return [[*(named.get(word, word) for word in words), *more] for words in LISTINGS.values()]
 
 
@@ -149,14 +153,26 @@ def widest(text: str) -> str:
 
 
 def test_every_command_with_a_table_is_listed_here() -> None:
-    found: set[str] = set()
+    """U7: by the tree of commands: `--wide` marks a table; what lists a number of rows, or is
+    named `ls`, has one."""
+    found, rows = set(), set()
+    for full, options in options_of_commands().items():
+        found |= {full} if "wide" in options else set()
+        rows |= {full} if "limit" in options or full.endswith(" ls") else set()
+    assert found - ELSEWHERE == set(LISTINGS)
+    assert rows - found == set()
+
+
+def options_of_commands() -> dict[str, set[str | None]]:
+    """Full name of each command -> its options."""
+    found: dict[str, set[str | None]] = {}
     for name in COMMANDS:
         command = skep.get_command(click.Context(skep), name)
         assert command is not None
         below = command.commands if isinstance(command, click.Group) else {}
         all_of = {name: command, **{f"{name} {sub}": one for sub, one in below.items()}}
-        found |= {full for full, one in all_of.items() if any(p.name == "wide" for p in one.params)}
-    assert found - ELSEWHERE == set(LISTINGS)
+        found |= {full: {p.name for p in one.params} for full, one in all_of.items()}
+    return found
 
 
 @pytest.mark.parametrize("width", [80, 140])
@@ -174,6 +190,28 @@ def test_every_listing_fits(center: CenterProcess, width: int) -> None:
     assert width == 140 or ": --wide)" in plain, "columns that do not fit are named"
     assert re.search(r"^demo-list\.\.[0-9a-v]{4} ", plain, re.MULTILINE), "ids are short"
     assert "0 waiting" not in plain
+
+
+def test_no_listing_is_colored_where_color_is_not_wanted(center: CenterProcess) -> None:
+    """U7: neither with NO_COLOR on a terminal nor in a pipe."""
+    command = [sys.executable, "-c", ALL_OF_THEM, json.dumps(listings(center))]
+    _, said = in_terminal(command, 80, {**environment(center), "NO_COLOR": "1"})
+    assert "\x1b[" not in said
+    piped = subprocess.run(
+        command, env=environment(center), capture_output=True, text=True, check=False
+    )
+    assert piped.stdout.count("=" * 10) == len(LISTINGS)
+    assert "\x1b[" not in piped.stdout + piped.stderr
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_errors_fit_too(center: CenterProcess, width: int) -> None:
+    """U7: an error of the command line is wrapped between words."""
+    wrong = [["up", "--store"], ["schedule", "preview", "61 * * * *"], ["runs", "show", "nosuch"]]
+    command = [sys.executable, "-c", ALL_OF_THEM, json.dumps(wrong)]
+    _, said = in_terminal(command, width, environment(center))
+    assert "--set store.url=VALUE" in " ".join(said.split())
+    assert len(widest(said)) <= width, widest(said)
 
 
 def test_wide_shows_everything(center: CenterProcess) -> None:
