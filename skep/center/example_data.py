@@ -27,7 +27,7 @@ PATHS: dict[str, Any] = {
     "no": 0,
     "request": 1,
     "run": "books",
-    "token": "0123456789abcdef",
+    "token_id": "0123456789abcdef",
 }
 
 #: Query parameters by "operation id.name"; others show their default.

@@ -90,7 +90,7 @@ OPERATION_IDS = {
     "POST /api/v1/agents/{agent}/{verb}": "command_agent",
     "GET /api/v1/tokens": "list_tokens",
     "POST /api/v1/tokens": "create_token",
-    "DELETE /api/v1/tokens/{token}": "revoke_token",
+    "DELETE /api/v1/tokens/{token_id}": "revoke_token",
     "POST /api/v1/join-tokens": "create_join_token",
     "POST /api/v1/agent-tokens": "create_agent_token",
     "GET /api/v1/sites": "list_sites",
@@ -138,6 +138,6 @@ PATH_PARAMETERS = {
     "no": "Number of the instance, from 0.",
     "request": "Id of the request.",
     "run": "Name of the run.",
-    "token": "Id of the token.",
+    "token_id": "Id of the token, as the list of tokens gives it; not the token itself.",
     "verb": "What to do.",
 }

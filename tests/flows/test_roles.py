@@ -70,7 +70,7 @@ CHANGES = {
     ("POST", "/api/v1/agent-tokens"): Role.ADMIN,
     ("POST", "/api/v1/join-tokens"): Role.ADMIN,
     ("POST", "/api/v1/tokens"): Role.ADMIN,
-    ("DELETE", "/api/v1/tokens/{token}"): Role.ADMIN,
+    ("DELETE", "/api/v1/tokens/{token_id}"): Role.ADMIN,
 }
 
 

@@ -126,7 +126,7 @@ async def list_tokens(call: Call) -> Tokens:
 
 async def revoke_token(call: Call) -> TokenLine:
     """Out on every center within seconds."""
-    view = await call.services.store.tokens.revoke_one(call.path["token"])
+    view = await call.services.store.tokens.revoke_one(call.path["token_id"])
     call.services.auth.forget()
     return TokenLine(view, view.state(call.services.clock.now()))
 
@@ -171,7 +171,7 @@ ENDPOINTS = (
     _make("/api/v1/tokens", issue_token, "Make a token for a person or a program", NewToken),
     Endpoint(
         "DELETE",
-        "/api/v1/tokens/{token}",
+        "/api/v1/tokens/{token_id}",
         Role.ADMIN,
         revoke_token,
         "Revoke a token",
