@@ -6,4 +6,7 @@ their work, freezes and kills agents, flushes the bus and loses, doubles and del
 messages. After every step the ledger must add up, twice. A seed replays exactly:
 
     python -m skep.testing.simulation --seed 42
+
+`simulation.runs` does the same for runs of jobs with spiders, allocations and sinks, on an event
+loop with virtual time; `simulation.schedules` for due times.
 """

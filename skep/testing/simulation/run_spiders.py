@@ -1,0 +1,213 @@
+"""Simulated spiders of jobs and the sink of their items.
+
+A spider drives its run through the real handlers of the center that started it, with its real
+token: it offers pages, reads ended ones, keeps an item for each, and ends the run. The sink is
+outside: it keeps what it was told, and notices when more than a batch is told again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from skep.center.api import driver as api
+from skep.errors import Conflict, Unauthorized, Unavailable
+from skep.jobs import sink_writer
+from skep.jobs.spider_process import SpiderOrder
+from skep.model.request import NewRequest
+from skep.model.run import RunSettings
+from skep.spiders.ports import FoundItem, Reading, Turn
+from skep.streams import registry
+from skep.streams.options import SinkOptions
+from skep.streams.ports import Record, Refused
+from skep.testing.simulation.gates import Gate, GatedClock, NoAnswer
+
+if TYPE_CHECKING:
+    from skep.testing.simulation.run_centers import RunCenter
+
+DRIVE, READ, TURN, END = api.ENDPOINTS[:4]
+#: Of records, while a simulation runs.
+BATCH = 5
+#: Exit codes of a spider: as it should, refused or broken, asked to end.
+WELL, REFUSED, ASKED = 0, 1, -15
+#: Places: the arguments of a spider.
+COUNT, END_AT, FAIL_AT = "count", "end_at", "fail_at"
+
+
+class SimSpider:
+    """One process, as the supervisor of runs handles it."""
+
+    def __init__(self, center: RunCenter, order: SpiderOrder) -> None:
+        self._center = center
+        self._order = order
+        self._asked = False
+        self._ended = asyncio.Event()
+        self._code = WELL
+        self.pid = id(self)
+        self._said = ""
+        # In an empty context: it is no task of its center's.
+        loop = asyncio.get_running_loop()
+        self._task = loop.create_task(self._live(), context=contextvars.Context())
+
+    async def ended_within(self, seconds: float) -> int | None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._ended.wait()
+        except TimeoutError:
+            return None
+        return self._code
+
+    def ask_to_end(self) -> None:
+        self._asked = True
+
+    async def kill(self) -> None:
+        self.end()
+
+    def end(self) -> None:
+        if not self._ended.is_set():
+            self._code = -9
+            self._ended.set()
+        self._task.cancel()
+
+    def tail(self) -> str:
+        return self._said
+
+    # -- what it does
+
+    async def _live(self) -> None:
+        try:
+            self._code = await self._drive()
+        except Unauthorized as error:
+            self._code, self._said = REFUSED, error.detail
+        except Conflict as error:  # another driver, or the run has ended
+            self._said = error.detail
+        finally:
+            self._ended.set()
+
+    async def _drive(self) -> int:
+        said = self._order.arguments
+        settings = RunSettings(block_size=5, retries=3)
+        driver = (await self._ask(DRIVE, api.NewDriver(settings=settings))).driver
+        pages = [
+            NewRequest(f"http://127.0.0.1/{self._order.run}/{n}") for n in range(int(said[COUNT]))
+        ]
+        await self._ask(TURN, Turn(driver, requests=pages))
+        read = 0
+        while True:
+            if self._asked:
+                return ASKED
+            reading: Reading = await self._ask(READ, api.Read(bodies=False, wait=1.0))
+            if reading.state != "running":
+                return WELL
+            for block in reading.blocks:
+                items = [FoundItem(page.id, 0, {"uri": page.uri}) for page in block.pages]
+                await self._ask(TURN, Turn(driver, [block.id], items))
+                read += len(items)
+            if said[FAIL_AT] and read >= int(said[FAIL_AT]):
+                self._said = "broken on purpose"
+                return REFUSED
+            enough = bool(said[END_AT]) and read >= int(said[END_AT])
+            if enough or not (reading.blocks or reading.open):
+                reason = "page_limit" if enough else ""
+                await self._ask(END, api.LastWord(driver, "finished", reason))
+                return WELL
+
+    async def _ask(self, row: Any, body: Any) -> Any:
+        """Until its center answers."""
+        while True:
+            try:
+                path = {"identity": self._order.run}
+                return await self._center.call(row, body, path=path, token=self._order.token)
+            except (NoAnswer, Unavailable):
+                await asyncio.sleep(0.5)
+
+
+class SimSpawner:
+    """Starts spiders beside one center."""
+
+    def __init__(self, center: RunCenter) -> None:
+        self._center = center
+        self._spiders: list[SimSpider] = []
+
+    async def start(self, order: SpiderOrder) -> SimSpider:
+        await self._center.gate.passing()
+        spider = SimSpider(self._center, order)
+        self._spiders.append(spider)
+        return spider
+
+    def end_all(self) -> None:
+        for spider in self._spiders:
+            spider.end()
+        self._spiders = []
+
+
+class Outlet:
+    """The other end of all sinks: positions by run, in the order in which they came."""
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+        self.records: dict[str, list[int]] = {}
+        #: How often it is away.
+        self.away = 0.0
+        self.repeated = 0
+        self.broken = ""
+
+
+class SimSink:
+    """What one center opened. Keeps no position; is away at times."""
+
+    def __init__(self, outlet: Outlet, run: str, gate: Gate) -> None:
+        self._outlet = outlet
+        self._run = run
+        self._gate = gate
+        self._repeated = 0
+
+    async def open(self) -> int:
+        await self._gate.passing()
+        return 0
+
+    async def write(self, records: Sequence[Record]) -> list[Refused]:
+        await self._gate.passing()
+        if self._outlet.rng.random() < self._outlet.away:
+            raise Unavailable("the sink is away")
+        self._keep([record.position for record in records])
+        await self._gate.passing()
+        return []
+
+    def _keep(self, positions: Sequence[int]) -> None:
+        """One writer may repeat the batch whose position was not stored, and nothing more."""
+        outlet = self._outlet
+        kept = outlet.records.setdefault(self._run, [])
+        again = len(set(positions) & set(kept))
+        self._repeated += again
+        outlet.repeated += again
+        if self._repeated > BATCH:
+            outlet.broken = f"the sink of {self._run} was told {self._repeated} records again"
+        kept += positions
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+    def describe(self) -> str:
+        return "simulated"
+
+
+@contextmanager
+def simulated_sinks(outlet: Outlet) -> Iterator[None]:
+    """`simulated://` is a kind of sink, and batches are small."""
+
+    def make(_place: Any, _options: Any, around: registry.Surroundings) -> Any:
+        assert isinstance(around.clock, GatedClock)
+        return SimSink(outlet, around.name, around.clock.gate)
+
+    kinds, batch = registry.KINDS, sink_writer.BATCH
+    kind = registry.SinkKind("simulated", ("simulated",), SinkOptions, make, registry.AGAIN, "")
+    registry.KINDS, sink_writer.BATCH = (*kinds, kind), BATCH
+    try:
+        yield
+    finally:
+        registry.KINDS, sink_writer.BATCH = kinds, batch
