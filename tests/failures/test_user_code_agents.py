@@ -16,6 +16,7 @@ from skep.embed import LocalAgent, LocalCenter
 from skep.errors import InvalidInput
 from skep.runtime.clock import SystemClock
 from skep.settings import AgentSettings, CenterSettings, Settings
+from skep.testing.wholeness import assert_whole
 from skep.wire.client import CenterClient
 
 pytestmark = pytest.mark.needs("bwrap")
@@ -116,6 +117,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
     place = Place(tmp_path)
     await place.open()
     yield place
+    await assert_whole(place.center.center.services)
     await place.close()
 
 

@@ -19,6 +19,7 @@ from skep.runtime.clock import SystemClock
 from skep.settings import AgentSettings, CenterSettings, EgressSettings, Settings
 from skep.testing.site import DemoSite
 from skep.testing.toy_agent import running_agent
+from skep.testing.wholeness import assert_whole
 from skep.wire.client import CenterClient
 
 LOOPBACK = EgressSettings(allow=("127.0.0.0/8",))
@@ -96,6 +97,8 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
         await bench.open()
         try:
             yield bench
+            if bench.center is not None:
+                await assert_whole(bench.center.center.services)
         finally:
             await bench.close()
 

@@ -15,6 +15,7 @@ from skep.errors import InvalidInput
 from skep.runtime.clock import SystemClock
 from skep.settings import load
 from skep.testing.hostile import HostileServer, says
+from skep.testing.wholeness import assert_whole
 from skep.wire.client import CenterClient
 
 HTML = [("Content-Type", "text/html; charset=utf-8")]
@@ -30,6 +31,7 @@ async def api(tmp_path: Path) -> AsyncIterator[CenterClient]:
     await agent.start()
     async with CenterClient([center.url], center.admin_token, SystemClock(), Random(3)) as client:
         yield client
+    await assert_whole(center.center.services)
     await agent.stop()
     await center.stop()
 

@@ -11,6 +11,7 @@ from skep.embed import LocalAgent, LocalCenter, with_loopback
 from skep.runtime.clock import SystemClock
 from skep.settings import load
 from skep.testing.site import DemoSite
+from skep.testing.wholeness import assert_whole
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -39,6 +40,7 @@ async def test_the_http_api_from_any_language(tmp_path: Path) -> None:
             token = str(tmp_path / "admin.token")
             said = await output_of("http_api.py", center.url, token, *pages)
             again = await output_of("http_api.py", center.url, token, *pages)
+        await assert_whole(center.center.services)
     finally:
         await agent.stop()
         await center.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from skep.testing.hands import PLACING, Hand, fill, open_run, until
 
 QUICK = {**PLACING, "center_self_check_every": 0.1, "lanes_reconcile_every": 0.1}
 GROUP = {"strategy": "any", "group": "default"}
+#: Two kinds plant a run of the same name.
+APART = [kind for kind in KINDS if kind != "allocations"]
 #: The center's own loop would release the allocation before the self-check sees it.
 SLOW_SWEEP = {**QUICK, "center_sweep_every": 60.0}
 
@@ -62,6 +65,35 @@ async def test_two_centers_that_start_one_after_the_other_repair_nothing_that_is
         await other.die()
         assert await repaired(one) == await repaired(two) == {}
         await one.ledger()
+
+
+async def test_two_centers_repair_every_kind_once(tmp_path: Path, shared: dict[str, str]) -> None:
+    """Issue 10, point 3: on PostgreSQL and Redis, with one difference of each kind: both centers
+    look, and each difference is counted by one of them."""
+    async with two_centers(tmp_path, shared, **SLOW_SWEEP) as (one, two):
+        one.planted = two.planted = True
+        planted = [await plant(one.services.store, kind) for kind in APART]
+        assert all(planted)
+
+        async def done() -> bool:
+            counts = Counter(await repaired(one))
+            counts.update(await repaired(two))
+            assert max(counts.values(), default=0) <= 1, counts
+            return set(counts) == set(APART)
+
+        await until(done, 30.0)
+        for kind in KINDS:
+            assert (await one.services.store.checks.find(kind, "", 10))[0] == []
+
+
+async def test_a_test_that_leaves_a_difference_fails(tmp_path: Path) -> None:
+    """Issue 10, point 3: every fixture with a center ends with these questions."""
+    with pytest.raises(AssertionError, match=r"records that differ: .*holds"):
+        async with running_center(tmp_path / "left", center_self_check_every=600.0) as center:
+            await plant(center.services.store, "holds")
+    with pytest.raises(AssertionError, match=r"repaired: .*lanes"):
+        async with running_center(tmp_path / "repaired") as center:
+            center.services.repairs.repaired("lanes", 1, "an entry")
 
 
 async def test_what_is_seen_once_is_work_in_flight(tmp_path: Path) -> None:
