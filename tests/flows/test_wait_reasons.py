@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -15,6 +16,7 @@ from skep.testing.processes import QUICK, CenterProcess
 pytestmark = pytest.mark.xdist_group("cli")
 
 SKEP = [sys.executable, "-m", "skep"]
+PATIENCE = 60.0
 SPIDER = """
 import skep
 
@@ -92,3 +94,15 @@ def test_run_names_what_it_waits_for_and_the_failure(center: CenterProcess) -> N
     assert_named(done, "run.invalid")
     assert done.stderr.count("waiting: ") == 1, done.stderr
     assert "run.invalid" in one_line(done.stderr.partition("waiting: ")[2])[:80]
+
+
+def test_why_names_the_failure_behind_robots_txt(center: CenterProcess) -> None:
+    """U5: a request that waits for robots.txt of a host without an address says so."""
+    arguments = ("submit", "robots", "-", "--new", "--set", "retries=5")
+    assert typed(center, *arguments, text="http://why.invalid/a\n").returncode == 0
+    deadline = time.monotonic() + PATIENCE
+    said = ""
+    while "robots.txt could not be fetched" not in said:
+        assert time.monotonic() < deadline, said
+        said = one_line(typed(center, "why", "robots").stdout)
+    assert "Could not resolve host: why.invalid" in said
