@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -11,8 +12,10 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import click
 import pytest
 
+from skep.cli.main import COMMANDS, skep
 from skep.testing.processes import QUICK, CenterProcess
 
 pytestmark = pytest.mark.xdist_group("cli")
@@ -73,6 +76,78 @@ def test_a_job_stands_for_its_latest_run(center: CenterProcess) -> None:
     assert typed(center.folder, "why", "ticker").returncode == 0
     filled = typed(center.folder, "submit", "ticker", "-", text="http://ticker.invalid/b\n")
     assert filled.returncode != 0
+
+
+#: What a command needs beside the run.
+MORE: dict[str, list[str]] = {
+    "replay": ["--spider", "spider.py"],
+    "dispatch": ["--log"],
+    "failures show": ["0a1b2c3d4e5f@ticker.invalid"],
+    "failures retry": ["--dry-run"],
+    "failures cancel": ["--dry-run"],
+    "failures forget": ["--dry-run"],
+    "request cancel": ["--dry-run"],
+    "placement preview": ["--remove", "nosuch"],
+}
+#: They put something into a run or give it its name; `app` has tests of its own.
+NAMES_A_RUN = {"submit", "run", "app ls", "app logs", "app restart", "app stop"}
+EACH = """
+import contextlib, io, json, sys
+from skep.cli.main import run
+said = {}
+for name, arguments in json.loads(sys.argv[1]).items():
+    text = io.TextIOWrapper(io.BytesIO(), write_through=True)
+    with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
+        run(arguments)
+    said[name] = text.buffer.getvalue().decode()
+print(json.dumps(said))
+"""
+
+
+def commands_with_a_run(name: str) -> dict[str, list[str]]:
+    """From the tree of commands: each that takes a run, with that name in its place."""
+    found: dict[str, list[str]] = {}
+    for top in COMMANDS:
+        command = skep.get_command(click.Context(skep), top)
+        below = command.commands if isinstance(command, click.Group) else {}
+        for full, one in {top: command, **{f"{top} {sub}": c for sub, c in below.items()}}.items():
+            for param in one.params if one and full not in NAMES_A_RUN else ():
+                if param.name in {"run", "thing"}:
+                    place = ["--run", name] if isinstance(param, click.Option) else [name]
+                    found[full] = [*full.split(), *place, *MORE.get(full, [])]
+    return found
+
+
+def test_every_command_takes_a_job_for_its_latest_run(center: CenterProcess) -> None:
+    """U11: not some of them; and a name that fits nothing is an error for each."""
+    (center.folder / "spider.py").write_text("import skep\nclass S(skep.Spider): pass\n")
+    document = {"name": "latest", "requests": ["http://ticker.invalid/"]}
+    assert typed(center.folder, "job", "apply", "-", text=json.dumps(document)).returncode == 0
+    assert typed(center.folder, "job", "run", "latest").returncode == 0
+    lines = commands_with_a_run("latest")
+    assert len(lines) > 20
+    for command, said in each(center, lines).items():
+        assert not re.search("there is no .*'latest'|Usage:|Traceback", said), (command, said)
+    for command, said in each(center, commands_with_a_run("nosuch")).items():
+        assert re.search("no .*'nosuch'", said), (command, said)
+
+
+def each(center: CenterProcess, lines: dict[str, list[str]]) -> dict[str, str]:
+    """What each command says."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SKEP_")}
+    done = subprocess.run(
+        [sys.executable, "-c", EACH, json.dumps(lines)],
+        cwd=center.folder,
+        env={**kept, **QUICK, "SKEP_DATA": str(center.folder), "NO_COLOR": "1"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 def test_an_agent_before_joining_is_told_how_to_join(tmp_path: Path) -> None:
