@@ -283,7 +283,7 @@ class Heart:
         return True
 
     def _some_runs(self) -> list[str]:
-        """The runs that we remember, so many at a time, in turn."""
+        """The runs that we remember, a bounded number at a time, in turn."""
         names = self._pulse.runs()
         start = self._named if self._named < len(names) else 0
         self._named = start + HEARTBEAT_RUNS_MAX

@@ -45,7 +45,7 @@ class LaunchedAgent:
         rng: Random,
         isolation: Isolation | None = None,
     ) -> None:
-        """`isolation` is what `isolation_of` found, where somebody has looked already."""
+        """`isolation` is what `isolation_of` found, where the caller has looked already."""
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = _hold(folder)
         isolation, centers = isolation or isolation_of(settings.agent), local_ports(urls)

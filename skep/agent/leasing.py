@@ -200,4 +200,4 @@ class Leaser:
 
 
 def _nothing() -> None:
-    """Nobody listens."""
+    """No listener."""

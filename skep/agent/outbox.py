@@ -235,7 +235,7 @@ class Outbox:
         self._rename(path, TORN)
 
     def _set_foreign_aside(self, path: Path, maker: str, results: int) -> None:
-        """A center would refuse it from us, for ever; its requests are done again."""
+        """A center would always refuse it from this agent; its requests are done again."""
         self.foreign += results
         log.warning(
             "outbox: set aside %s with %d results: agent %s made it, and this is agent %s",

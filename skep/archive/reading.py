@@ -91,7 +91,7 @@ class _Payload:
             yield piece
 
     def decoded(self, limit: int) -> Iterator[bytes]:
-        """Raises TooLarge behind so many bytes."""
+        """Raises TooLarge after that number of bytes."""
         decoder = Decoder(self.codings, limit)
         try:
             for piece in self.pieces():

@@ -30,7 +30,7 @@ class Tries:
         self._failures: dict[str, deque[float]] = {}
 
     def over(self, origin: str) -> bool:
-        """Whether so many wrong tokens came from there that others have to wait their turn."""
+        """Whether look-ups of unknown tokens from there have to wait, after too many wrong ones."""
         failures = self._failures.get(household(origin))
         if not origin or failures is None or len(failures) < self._limit:
             return False

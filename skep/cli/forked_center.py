@@ -117,7 +117,7 @@ class ForkedProcess:
         os.kill(self.pid, signal.SIGKILL)
 
     def drop(self) -> None:
-        """Without a loop: nobody needs it after all."""
+        """Without an event loop: it is not needed after all."""
         self.kill()
         os.waitpid(self.pid, 0)
         os.close(self._output)

@@ -92,7 +92,7 @@ def center_begun(reach: Reach, folder: Path) -> Iterator[ForkedProcess | None]:
 
 
 class Restart(Exception):
-    """Somebody asked for this process to start anew, with that run."""
+    """A restart of this process was asked for, with that run."""
 
 
 async def drive(plan: Plan) -> int:

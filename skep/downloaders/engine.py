@@ -239,7 +239,7 @@ class Engine(Line):
         """Whether the request goes on."""
         head = slot.head
         if number and not is_whole(slot.lines):
-            head = NO_HEAD  # cut off inside its headers: nobody knows what it would have said
+            head = NO_HEAD  # cut off inside its headers: what it would have said is unknown
         flight.sent += slot.curl.getinfo(pycurl.REQUEST_SIZE) + len(flight.body)
         flight.received += len(head.raw) + slot.wire
         followed = False

@@ -37,10 +37,10 @@ def kinds(
     as_received: Callable[[], bool] = lambda: True,
 ) -> Mapping[str, Kind]:
     """The kinds that an agent offers; `connections` is the most that one run may hold, and
-    `isolation` what `isolation_of` found, where somebody has looked already.
+    `isolation` what `isolation_of` found, where the caller has looked already.
 
-    Without the settings of an agent there is no user code: whoever asks is none. `places` were
-    named by a person, `centers` are ports of centers on this machine. `as_received`: whether
+    Without the settings of an agent there is no user code. `places` were named by a person,
+    `centers` are ports of centers on this machine. `as_received`: whether
     those who read the bodies decode them.
     """
     policy = EgressPolicy.of(egress, places=places, centers=centers)

@@ -39,8 +39,8 @@ LOOK = 10_000
 PATIENCE = 15.0
 #: A schedule that cannot be read (a zone that is gone) is looked at again after so long.
 UNREADABLE_AGAIN = 300.0
-#: A plan that is so many seconds ahead was made by a wrong clock: by our own, which was ahead and
-#: was put right just now; or by another center's, for which we look from time to time.
+#: A plan that is so far ahead, in seconds, was made by a wrong clock: by our own, which was ahead
+#: and was put right just now; or by another center's, for which we look from time to time.
 AHEAD, FAR_AHEAD = 60.0, 3600.0
 LOOK_AHEAD_EVERY = 60.0
 

@@ -1,7 +1,7 @@
 """Results: bytes to the archive, then facts to the store, then the answer. Run by centers.
 
 Bytes are kept only of blocks that the agent has at that moment; a report of any other block
-changes nothing, so its bytes would lie in the archive for nobody.
+changes nothing, so its bytes would stay in the archive unused.
 
 This order is the only safe one: rows that are committed point at bytes that are synced. A
 crash after the first step leaves bytes that no row knows, and the agent sends again.

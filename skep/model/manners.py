@@ -73,7 +73,7 @@ class Manners:
         return max(1, int(self._settings.window / pace.spacing))
 
     def probe_rest(self, probes: int, cool: float | None, *, gone: bool) -> float:
-        """Seconds before robots.txt is asked for again, after so many probes of a run."""
+        """Seconds before robots.txt is asked for again, after `probes` tries of a run."""
         rest = self.rest(probes, cool)
         return min(rest, self._settings.cooling_first / GONE_SOONER) if gone else rest
 

@@ -33,7 +33,7 @@ class Overseer:
     """One step after the other, in a loop of the center.
 
     `forget` takes blocks out of the lanes, `withdraw` everything of some runs, `on_change`
-    wakes the dispatcher and the drivers, `moved` tells everybody who works for a run that has
+    wakes the dispatcher and the drivers, `moved` tells every process that works for a run that has
     failed.
     """
 

@@ -1,6 +1,6 @@
 """A MySQL server that asks its clients for their files, written packet by packet.
 
-It lets everybody in and answers queries with a LOCAL INFILE request. It runs inside a test,
+It accepts every login and answers queries with a LOCAL INFILE request. It runs inside a test,
 on loopback only, and remembers what clients sent it instead of refusing.
 """
 

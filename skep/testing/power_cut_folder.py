@@ -30,7 +30,7 @@ class FolderImages:
     folder: Path
     place: Path
     rng: Random
-    #: One sync in so many is followed by a cut.
+    #: One sync in this number is followed by a cut.
     every: int = 1
     images: list[Path] = field(default_factory=list)
     _safe: dict[tuple[int, int], bytes] = field(default_factory=dict)

@@ -35,7 +35,7 @@ async def applied(center: CenterProcess, **job: Any) -> None:
 
 
 async def until_fired(center: CenterProcess, count: int) -> list[dict[str, Any]]:
-    """At least so many fires that have a run."""
+    """At least `count` fires that have a run."""
     async with asyncio.timeout(SECONDS):
         while True:
             fires = await fires_of(center)

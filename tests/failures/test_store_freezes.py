@@ -1,4 +1,4 @@
-"""R4: a center that freezes inside a transaction stops nobody else.
+"""R4: a center that freezes inside a transaction stops no other center.
 
 A child process settles reports and stops itself (SIGSTOP) before a statement; this process
 works on the same run meanwhile. Real PostgreSQL and MariaDB.
@@ -97,7 +97,7 @@ async def main():
         try:
             verdicts = await settle(store, reported(block, "child"))
         except StoreDown:
-            # As an agent would: nobody knows, so it reports again.
+            # As an agent would: the outcome is unknown, so it reports again.
             verdicts = ["told", *await settle(store, reported(block, "child"))]
         print(state["seen"], *verdicts, flush=True)
     await store.close()

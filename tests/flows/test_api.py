@@ -184,7 +184,7 @@ async def test_a_path_and_a_method_that_are_none(center: RunningCenter) -> None:
 async def test_no_path_takes_a_method_that_it_does_not_list(
     center: RunningCenter, method: str
 ) -> None:
-    """U1: a 405 with all methods of the path, whoever asks; HEAD is wherever GET is."""
+    """U1: a 405 with all methods of the path, for every caller; HEAD is wherever GET is."""
     by_path: dict[str, set[str]] = {}
     for row in api_table():
         both = {"GET", "HEAD"} if row.method == "GET" else {row.method}
@@ -198,7 +198,7 @@ async def test_no_path_takes_a_method_that_it_does_not_list(
 async def test_the_description_is_made_once(
     fresh: RunningCenter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """U1: whoever asks again gets the same bytes, and nothing is made for it."""
+    """U1: a caller that asks again gets the same bytes, and nothing is made for it."""
     made = Counter[str]()
 
     def counted(table: Sequence[Endpoint], public_url: str = "") -> dict[str, Any]:

@@ -43,7 +43,7 @@ FAST = AgentSettings(concurrency=4, report_every=0.1, lease_wait=1.0, drain_seco
 @pytest.fixture(scope="module")
 def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The name of the package, which can be imported meanwhile. Warnings are failures: an
-    operation that the generator leaves out is one that nobody can call."""
+    operation that the generator leaves out is one that no client can call."""
     folder = tmp_path_factory.mktemp("client")
     (folder / "openapi.json").write_bytes(msgspec.json.encode(describe(TABLE)))
     (folder / "config.yaml").write_text(CONFIGURATION)

@@ -1,7 +1,7 @@
 """Loopback and private addresses are reached only where a person named the host and the port.
 
 Each test runs in a network namespace with a public address on its `lo`: a public site there
-links and redirects to a server on loopback that nobody named.
+links and redirects to a server on loopback that no person named.
 """
 
 from __future__ import annotations

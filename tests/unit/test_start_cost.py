@@ -67,7 +67,7 @@ def imports_of(file: Path) -> set[str]:
 
 
 def test_aiohttp_is_imported_in_one_place() -> None:
-    """U15: whoever imports it first decides whether all certificates are read."""
+    """U15: the first import decides whether all certificates are read."""
     files = [file for file in ROOT.rglob("*.py") if "testing" not in file.parts]
     users = [file.name for file in files if "aiohttp" in imports_of(file)]
     assert users == ["late_certificates.py"]
@@ -118,7 +118,7 @@ def test_a_process_that_is_done_ends_at_once() -> None:
 
 
 def test_a_process_that_fails_ends_as_ever() -> None:
-    """U15: an error that nobody expected keeps its traceback and its exit code."""
+    """U15: an unexpected error keeps its traceback and its exit code."""
     done = python(LEAVING.format(code="1 / 0"))
     assert done.returncode == 1
     assert "ZeroDivisionError" in done.stderr

@@ -271,7 +271,7 @@ def _copy(source: Path, target: Path, mode: int) -> None:
 
 
 async def _give_back(store: Store, clock: Clock) -> None:
-    """Whoever held work when the backup was made does not know this store."""
+    """Agents that held work when the backup was made do not know this store."""
     while leased := await store.blocks.leased(BATCH):
         by_agent: dict[str, list[Held]] = defaultdict(list)
         for agent, held in leased:

@@ -38,7 +38,7 @@ class _AtOnce(ThreadPoolExecutor):
         future: Future[Any] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001 - it belongs to whoever waits
+        except Exception as error:  # noqa: BLE001 - it belongs to the task that waits
             future.set_exception(error)
         return future
 
