@@ -192,7 +192,8 @@ class SiteSettings(_Room, frozen=True):
         Meta(
             ge=1,
             le=1000,
-            description="Tries for robots.txt by one run; then its requests to the host fail.",
+            description="Tries of one run at a host that does not answer, or for its robots.txt; "
+            "then its requests to the host fail.",
         ),
     ] = 3
     adaptive: Annotated[bool, Meta(description="Slow down when a host is slow or refuses.")] = True

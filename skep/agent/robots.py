@@ -155,8 +155,13 @@ def judge(fetched: Fetched) -> Text | Silence:
         return Silence(str(status), Failure.STATUS, detail, outcome.retry_after)
     if _REDIRECT <= status < _SERVER_ERROR:
         return Text(b"")
-    gone = outcome.failure == Failure.NETWORK and _GONE.search(detail) is not None
+    gone = is_gone(outcome.failure, detail)
     return Silence("robots", outcome.failure or Failure.STATUS, detail, gone=gone)
+
+
+def is_gone(failure: str, detail: str) -> bool:
+    """Whether the host refuses connections, or its name cannot be resolved."""
+    return failure == Failure.NETWORK and _GONE.search(detail) is not None
 
 
 def _unpacked(fetched: Fetched) -> Text | Silence:

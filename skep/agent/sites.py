@@ -15,7 +15,7 @@ from math import inf
 from typing import Generic, TypeVar
 
 from skep.model.request import Outcome
-from skep.model.site import Pace, site_of
+from skep.model.site import FAILING, Pace, site_of
 from skep.model.states import Failure
 
 Item = TypeVar("Item")
@@ -203,7 +203,7 @@ class SiteGate(Generic[Item]):
             outcome.failure and outcome.status >= _FIRST_SERVER_ERROR
         ):
             site.failures += 1
-            trouble = "failing" if site.failures >= self._breaker_after else ""
+            trouble = FAILING if site.failures >= self._breaker_after else ""
         else:
             site.failures = 0
             if not outcome.failure and self._adaptive:

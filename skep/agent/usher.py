@@ -19,6 +19,7 @@ from skep.agent.robots import (
     Robots,
     Rules,
     Silence,
+    is_gone,
     judge,
     place_of,
     product_token,
@@ -30,6 +31,7 @@ from skep.agent.sites import Site, SiteGate
 from skep.downloaders.ports import Downloader, Fetched, Paced
 from skep.model.request import Outcome, Work
 from skep.model.run import RunSettings
+from skep.model.site import FAILING, NO_ROBOTS, SiteNote
 from skep.model.states import Failure
 from skep.settings import SiteSettings
 
@@ -106,6 +108,8 @@ class Usher:
         if outcome.failure != Failure.LOST:
             if trouble := self._gate.hear(site, outcome):
                 self._leave_alone(site, trouble, outcome.retry_after, block)
+                if trouble == FAILING and not outcome.status and not block.gone:
+                    _no_answer(block.notes.of(site.host), outcome)
             if not block.gone:
                 block.ended_at(site.host)
         block.done(fetched)
@@ -178,13 +182,19 @@ class Usher:
             if said.failure != Failure.LOST and not block.gone:
                 note = block.notes.of(site.host)
                 note.failure, note.gone = said.failure, said.gone
-                note.detail = f"robots.txt could not be fetched ({origin}): {said.detail}"
+                note.detail = f"{NO_ROBOTS} ({origin}): {said.detail}"
         self._holding.changed()
 
     def _give_up(self, site: Site[Gated]) -> None:
         """The center has had enough of tries for robots.txt: what waits fails together."""
         while site.waiting:
             self._end(site, site.failure, site.detail)
+
+
+def _no_answer(note: SiteNote, outcome: Outcome) -> None:
+    """A dead host: the center counts the tries of the run, and says when they are enough."""
+    note.failure, note.gone = outcome.failure, is_gone(outcome.failure, outcome.detail)
+    note.detail = f"the host does not answer: {outcome.detail}"
 
 
 def _start(

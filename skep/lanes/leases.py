@@ -16,7 +16,7 @@ from skep.lanes.order import STRICT, floor_lane
 from skep.model.block import BlockRef, Held, Leased
 from skep.model.manners import Manners
 from skep.model.run import RunSettings
-from skep.model.site import Pace
+from skep.model.site import NO_ROBOTS, Pace
 from skep.runtime.clock import Clock
 from skep.runtime.together import Together
 from skep.settings import LaneSettings
@@ -98,7 +98,7 @@ class Leases:
         if pace is not None and block.token > 1:
             # Nobody knows when the one before has asked last.
             pace = msgspec.structs.replace(pace, wait=max(pace.wait, pace.spacing))
-        if pace is not None and pace.robots and item.failure:
+        if pace is not None and item.failure and (pace.robots or not _for_robots(item)):
             pace = msgspec.structs.replace(pace, failure=item.failure, detail=item.detail)
         return pace
 
@@ -135,3 +135,8 @@ class Leases:
         freed = await self._store.blocks.reap(now, dead_agents, limit, REAP_LIMIT)
         await try_offer(self._dispatcher, [item.ref for item in freed if item.ref is not None])
         return freed
+
+
+def _for_robots(item: HeldSite) -> bool:
+    """Tries for robots.txt mean nothing to a run that does not ask for it any more."""
+    return item.detail.startswith(NO_ROBOTS)

@@ -18,6 +18,10 @@ from skep.model.bounds import Name, Number, Numbers, Real, Text
 
 #: Why a host rests whose robots.txt could not be fetched; a cause may follow after a colon.
 ROBOTS = "robots"
+#: How the sentence about a robots.txt that did not come begins.
+NO_ROBOTS = "robots.txt could not be fetched"
+#: What a host is in trouble for that gave no answer several times in a row.
+FAILING = "failing"
 #: Starts are spaced a little wider than the rate asks, so that no second holds one more.
 MARGIN = 1.05
 
@@ -49,8 +53,9 @@ class Pace(msgspec.Struct, frozen=True, array_like=True):
     delay: Real = 0.0
     #: Coolings in a row: this is a probe, and one more failure ends it.
     strikes: Number = 0
-    #: robots.txt could not be fetched as often as `sites.robots_probes` says: every request of
-    #: the host fails with this class and this sentence, without being sent. "" = ask.
+    #: The host did not answer, or robots.txt could not be fetched, as often as
+    #: `sites.robots_probes` says: every request of the host fails with this class and this
+    #: sentence, without being sent. "" = ask.
     failure: Name = ""
     detail: Text = ""
 
@@ -82,7 +87,8 @@ class SiteNote(msgspec.Struct, array_like=True, omit_defaults=True):
     trouble: Text = ""
     #: Seconds that the host asked for (Retry-After); None = it did not.
     cool: Real | None = None
-    #: robots.txt could not be fetched: the class of the failure, and what went wrong.
+    #: robots.txt could not be fetched, or a probe got no answer: the class of the failure, and
+    #: what went wrong.
     failure: Name = ""
     detail: Text = ""
     #: The host refuses connections or its name cannot be resolved: fewer probes will do.

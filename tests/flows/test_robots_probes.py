@@ -157,6 +157,28 @@ async def test_why_names_the_cause_and_a_new_run_does_not_wait_for_the_pause(
             assert (await ground.ended("b")).done == 1
 
 
+@pytest.mark.parametrize("url", [f"http://{REFUSING}:9", "http://nosuch.invalid"])
+async def test_a_dead_host_ends_a_run_without_robots_txt_too(ground: Ground, url: str) -> None:
+    """H3: 30 links to a host that does not answer, robots.txt switched off or read before: a
+    few fail one by one, the others together, and the next run begins with a try."""
+    host = url.removeprefix("http://").partition(":")[0]
+    rule = {"rate": 20, "robots": False, "concurrency": 1}
+    assert (await ground.center.admin.put(f"/api/v1/sites/{host}", rule)).status == 200
+    loop = asyncio.get_running_loop()
+    for run in ("a", "b"):
+        began = loop.time()
+        await ground.submit(run, [f"{url}/{n}" for n in range(30)])
+        ledger = await ground.ended(run)
+        assert (ledger.dead, ledger.accepted) == (30, 30)
+        assert loop.time() - began < 10.0
+        groups = (await ground.center.admin.get(f"/api/v1/failures?run={run}")).json()["items"]
+        assert sum(g["requests"] for g in groups) == 30
+        together = [g["requests"] for g in groups if "the host does not answer" in g["text"]]
+        assert sum(together) >= 20, groups
+    site = (await ground.center.admin.get(f"/api/v1/sites/{host}")).json()
+    assert (site["strikes"], site["cooling_until"]) == (0, 0)
+
+
 async def test_code_and_invented_schemes_have_no_robots_txt_and_no_rate(ground: Ground) -> None:
     """E9: only what our own downloaders fetch over the network waits for robots.txt and for
     the default rate; the true reason of the failure is told."""

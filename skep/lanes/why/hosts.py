@@ -7,7 +7,7 @@ import msgspec
 from skep.lanes.why.words import duration, moment, rate, up_to
 from skep.model.manners import Manners, Site
 from skep.model.run import RunSettings
-from skep.model.site import ROBOTS, Pace
+from skep.model.site import FAILING, ROBOTS, Pace
 from skep.model.states import BlockState
 from skep.model.why import Reason, Why
 from skep.store.wait_facts import Hold, HostFacts
@@ -17,7 +17,7 @@ _USUAL = RunSettings()
 _TROUBLES = {
     "429": "429, too many requests",
     "503": "503, it has no time",
-    "failing": "downloads failed in a row",
+    FAILING: "downloads failed in a row",
     ROBOTS: "its robots.txt could not be fetched",
 }
 
@@ -63,7 +63,7 @@ def cooling(host: HostFacts, now: float) -> Reason:
 
 def _trouble(site: Site) -> str:
     kind, _, cause = site.reason.partition(": ")
-    if kind == ROBOTS and cause:
+    if kind in {ROBOTS, FAILING} and cause:
         return cause
     return _TROUBLES.get(site.reason, site.reason or "it was in trouble")
 

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from skep.model.manners import Manners, Site
 from skep.model.request import Outcome
-from skep.model.site import ROBOTS, SiteNote
+from skep.model.site import FAILING, ROBOTS, SiteNote
 from skep.model.states import Failure
 from skep.store.sql.database import Tx
 from skep.store.sql.dialect import id_list
@@ -111,7 +111,7 @@ class Notebook:
         return self._sites.get(host) or Site(host)
 
     def _probes(self, run: int, note: SiteNote) -> Probes | None:
-        """The tries of a run for robots.txt, when another one has failed."""
+        """The tries of a run for a host or its robots.txt, when another one has failed."""
         if note.failure:
             return note_probe(self._tx, run, note, self._manners, self._now)
         if note.requests > note.failed:
@@ -146,7 +146,8 @@ class Notebook:
         if probes.given_up:
             return {"strikes": 0, "cooling_until": 0.0, "reason": ""}
         rest = self._manners.probe_rest(probes.tries, note.cool, gone=note.gone)
-        reason = f"{ROBOTS}: {note.detail}"[:REASON_LIMIT]
+        word = FAILING if note.trouble == FAILING else ROBOTS
+        reason = f"{word}: {note.detail}"[:REASON_LIMIT]
         until = self._now + rest
         return {"strikes": site.strikes + 1, "cooling_until": until, "reason": reason}
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from skep.model.manners import Manners, Site
-from skep.model.site import ROBOTS, Pace
+from skep.model.site import FAILING, ROBOTS, Pace
 from skep.model.states import RequestState
 from skep.store.facts import PackPlan
 from skep.store.sql.database import Tx
@@ -95,8 +95,9 @@ def take_seats(
 
 
 def _first_try(site: Site, probes: Mapping[str, Probes]) -> bool:
-    """A run that has not tried robots.txt of the host does not wait for the tries of others."""
-    return site.reason.startswith(ROBOTS) and site.host not in probes
+    """A run that has not tried the host, or its robots.txt, does not wait for the tries of
+    others."""
+    return site.reason.startswith((ROBOTS, f"{FAILING}:")) and site.host not in probes
 
 
 def _window(manners: Manners, pace: Pace, probes: Probes | None, size: int) -> int:
