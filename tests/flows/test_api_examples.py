@@ -84,7 +84,7 @@ def in_order() -> list[str]:
 async def test_every_example_is_accepted(tmp_path: Path) -> None:
     """U1: an example that a reader copies works; 0 are refused as input."""
     async with running_center(tmp_path / "center") as center:
-        await center.archive_pages(1)
+        await center.archive_pages(1, "books")
         by_role = await callers(center)
         for name in in_order():
             row = TABLE[name]
