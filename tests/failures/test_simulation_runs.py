@@ -25,7 +25,7 @@ CALM = Plan(runs=0, storm_seconds=1.0, calm_runs=6, pages=60, freeze_every=1e6, 
 
 
 @pytest.mark.parametrize(
-    "seed", [2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (3, 4, 5, 6))]
+    "seed", [2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (3, 4))]
 )
 def test_runs_end_and_leave_nothing_behind(seed: int) -> None:
     """Faults 15, 26, 27, 30, 76, E1, E2, E4, E5, E7: every end of a run, on every placement, while

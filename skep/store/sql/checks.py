@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from skep.model.delivery import DeliveryState
-from skep.model.states import CLAIMABLE, BlockState
+from skep.model.states import CLAIMABLE, BlockState, RunState
 from skep.store.check_ports import CommittedSegment, StoreCheck
 from skep.store.sql.database import Database, Tx
 from skep.store.sql.delivery_tables import deliveries
@@ -55,7 +55,11 @@ def _kind(kind: StoreCheck, now: float) -> _Kind:
             run = sa.select(runs.c.no).where(runs.c.id == tokens.c.subject)
             goes_on = sa.exists(run.where(runs.c.state.not_in(_OVER)))
             care = sa.select(job_runs.c.run).where(job_runs.c.run == tokens.c.subject)
-            kept = sa.exists(care.where(job_runs.c.open == 1))
+            # A failed run rests until a person continues it. Without a holder it has no driver:
+            # its token was issued by a center that died before it could withdraw it.
+            failed = sa.exists(run.where(runs.c.state == str(RunState.FAILED)))
+            driven = sa.or_(job_runs.c.holder != "", ~failed)
+            kept = sa.exists(care.where(job_runs.c.open == 1, driven))
             good = sa.and_(tokens.c.role == _DRIVER, tokens.c.revoked == 0)
             return _Kind(tokens.c.digest, good, ~goes_on & ~kept, {"revoked": 1})
         case "segments":

@@ -8,6 +8,7 @@ import pytest
 
 from skep.errors import LostLease
 from skep.model.delivery import Delivery, DeliveryState
+from skep.model.job import JobRun
 from skep.model.states import RunState
 from skep.store.check_ports import StoreCheck
 from skep.testing.conformance.store_ground import NOW, new_run
@@ -105,6 +106,23 @@ class CheckPromises:
         assert (view.delivery.position, view.pending) == (last, 0)
         await store.deliveries.decide("given", "s", DeliveryState.GIVEN_UP, NOW)
         assert (await store.checks.find("positions", "", 10))[0] == []
+
+    async def test_a_token_of_a_failed_run_is_wrong_once_no_center_holds_it(
+        self, store: Any
+    ) -> None:
+        """Self-check, E2: a center that died has not withdrawn it; one that lives still may."""
+        await new_run(store, "r")
+        begun = JobRun("r", "job", "k", 1, NOW, holder="c", held_until=NOW + 9, lease=1)
+        await store.job_runs.begin(begun)
+        await store.tokens.add(DIGEST, "driver", "r", NOW)
+        await store.runs.move("r", RunState.FAILED, "", NOW)
+        assert (await store.checks.find("tokens", "", 10))[0] == []
+        await store.job_runs.release("c")
+        assert (await store.checks.find("tokens", "", 10))[0] == [DIGEST.hex()]
+        await store.runs.move("r", RunState.RUNNING, "", NOW)
+        assert await store.checks.repair("tokens", [DIGEST.hex()], NOW) == []
+        await store.runs.move("r", RunState.FAILED, "", NOW)
+        assert await store.checks.repair("tokens", [DIGEST.hex()], NOW) == [DIGEST.hex()]
 
     async def test_a_walk_is_cut_into_steps(self, store: Any) -> None:
         """Self-check: no step reads more rows than it is told to."""
