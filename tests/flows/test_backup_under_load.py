@@ -24,6 +24,9 @@ from skep.model.block import BlockReport
 from skep.model.request import Outcome
 from skep.runtime.clock import SystemClock
 from skep.settings import Settings, load
+from skep.store.dump import schema_of
+from skep.store.sql.migrate import HEAD, upgrade
+from skep.store.sql.store import SqlStore
 from skep.testing import servers
 from skep.testing.centers import RunningCenter, running_center, works_of
 from skep.testing.hands import until
@@ -323,3 +326,31 @@ async def test_a_kill_just_before_the_end_does_not_block_the_next_try(
     settings = settings_of(whole.parent / "live")
     await asyncio.to_thread(back_up, settings, tmp_path / "x", SystemClock(), quiet)
     assert not (tmp_path / "x.partial").exists()
+
+
+def older_center(folder: Path) -> None:
+    """A data folder as an earlier version left it: schema 0014, one run."""
+    folder.mkdir(mode=0o700)
+    (folder / "center.name").write_text("older\n")
+    store = SqlStore(f"sqlite:///{folder / 'skep.db'}")
+    with store.database.engine.connect() as connection:
+        upgrade(store.database, connection, "0014")
+        connection.exec_driver_sql(
+            "INSERT INTO runs (id, job, state, settings, created_at)"
+            " VALUES ('r', 'j', 'running', x'80', 1)"
+        )
+        connection.commit()
+    store.database.engine.dispose()
+
+
+async def test_a_backup_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path) -> None:
+    """U9: the way back of an upgrade, and a backup of another version that can be read."""
+    older_center(tmp_path / "live")
+    live, new = settings_of(tmp_path / "live"), settings_of(tmp_path / "new")
+    made = await asyncio.to_thread(back_up, live, tmp_path / "b", SystemClock(), quiet)
+    assert made.schema == "0014"
+    await restore(new, tmp_path / "b", SystemClock(), quiet)
+    assert await asyncio.to_thread(schema_of, new.store_url) == HEAD
+    async with running_center(tmp_path / "new") as center:
+        assert (await center.admin.get("/api/v1/runs/r")).json()["run"]["state"] == "running"
+        assert (await center.ledger()).accepted == 0
