@@ -1,5 +1,6 @@
 """The agent's download path around a list of pages. Arguments: base URL, pages, at a time,
-and `bare` to leave the WARC frames out, which shows what they cost.
+`bare` to leave the WARC frames out, which shows what they cost, and `gzip` to check that
+bodies were stored as they came and decode to whole pages.
 
 As in an agent: one downloader for one run on uvloop, with a new download begun for each
 that ended. Frames are made and thrown away here; sending them is another bench's matter.
@@ -18,6 +19,7 @@ from random import Random
 import uvloop
 
 from bench.figures import check
+from skep.archive.records import read_records, split_response, split_stored
 from skep.downloaders.egress import EgressPolicy
 from skep.downloaders.http import HttpKind
 from skep.downloaders.ports import Downloader, Fetched, Kind
@@ -26,6 +28,7 @@ from skep.model.request import Work
 from skep.model.run import RunSettings
 from skep.runtime.clock import SystemClock
 from skep.settings import EgressSettings
+from skep.testing.pages import PAGE_BYTES
 
 LOOPBACK = ("127.0.0.0/8",)
 
@@ -42,6 +45,7 @@ class Crowd:
         self.good = 0
         self.received = 0
         self.frame_bytes = 0
+        self.last = b""
         self.faults: list[str] = []
 
     async def run(self) -> None:
@@ -67,6 +71,7 @@ class Crowd:
             self.good += 1
             self.received += outcome.received
             self.frame_bytes += len(fetched.frames)
+            self.last = fetched.frames
         self._next()
 
 
@@ -83,7 +88,14 @@ def kind(*, bare: bool) -> Kind:
     return kinds(SystemClock(), Random(1), EgressSettings(allow=LOOPBACK))["http"]
 
 
-async def measure(base: str, pages: int, width: int, *, bare: bool) -> dict[str, float]:
+def check_stored(frames: bytes) -> None:
+    """A body is as it came, and decodes to a whole page."""
+    record = read_records(frames)[0]
+    stored, page = split_stored(record).body, split_response(record).body
+    check(True, len(stored) < len(page) and len(page) > PAGE_BYTES * 0.95, "stored as received")
+
+
+async def measure(base: str, pages: int, width: int, *, bare: bool, gzip: bool) -> dict[str, float]:
     downloader = kind(bare=bare).open("bench", RunSettings(host_concurrency=width))
     warm = Crowd(downloader, [Work(n, f"{base}{n}") for n in range(width)], width)
     await warm.run()
@@ -93,6 +105,8 @@ async def measure(base: str, pages: int, width: int, *, bare: bool) -> dict[str,
     used, seconds = cpu() - used, time.perf_counter() - begun
     await downloader.close()
     check([], crowd.faults[:3], "downloads that failed")
+    if gzip:
+        check_stored(crowd.last)
     return {
         "cpu": used,
         "seconds": seconds,
@@ -104,5 +118,6 @@ async def measure(base: str, pages: int, width: int, *, bare: bool) -> dict[str,
 
 if __name__ == "__main__":
     place, count, at_a_time = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    asked = measure(place, count, at_a_time, bare="bare" in sys.argv[4:])
+    flags = {name: name in sys.argv[4:] for name in ("bare", "gzip")}
+    asked = measure(place, count, at_a_time, **flags)
     print(json.dumps(uvloop.run(asked)))

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 from zstandard import ZstdCompressor
 
-from skep.archive.long_heads import LINE_ROOM, Headers, cut_head, header_lines, is_long
+from skep.archive.long_heads import HEAD_ROOM, LINE_ROOM, Headers, cut_head, header_lines
 from skep.archive.message import fitting_headers
 from skep.archive.records import (
     CUT_BY,
@@ -55,6 +55,9 @@ __all__ = [
 #: On 10 KB pages level 3 is at most 5 % smaller and up to 40 % slower, by the kind of page;
 #: level -1 takes a quarter less time and 11 to 50 % more bytes.
 LEVEL = 1
+#: For requests, and for bodies that keep their coding: a level that leaves alone what does not
+#: get smaller. At level 1 such a record takes three times as long and is no smaller.
+QUICK_LEVEL = -2
 Bytes = bytes | bytearray | memoryview
 
 _END_OF_RECORD = b"\r\n\r\n"
@@ -123,28 +126,26 @@ class FrameMaker:
         self._rng = rng
         # The checksum costs 1 us per 10 KB and finds a flipped bit when it is read.
         self._compress = ZstdCompressor(level=level, write_checksum=True).compress
+        self._compress_quickly = ZstdCompressor(level=QUICK_LEVEL, write_checksum=True).compress
         self._second = -1
         self._date = ""
+        self._address = self._address_line = ""
+        #: Request headers of the last record, and their lines. A run sends the same tuple again.
+        self._sent: Headers = ()
+        self._sent_lines: str | None = ""
 
     def exchange_frames(self, exchange: Exchange) -> bytes:
         """The frames of a `response` and of its `request`; the latter alone without answer."""
-        uri = _NOT_IN_A_URI.sub(_percent, exchange.uri)
+        uri = exchange.uri
+        if not _is_plain(uri) or " " in uri:
+            uri = _NOT_IN_A_URI.sub(_percent, uri)
         shared = self._shared_lines(uri, exchange)
         response_id, request_id = self._new_ids()
         if not exchange.status:
             return self._request(exchange, uri, request_id, shared)
-        whole = b""
-        if is_long(exchange.reason, exchange.response_headers):
-            lines = [
-                f"{exchange.status} {exchange.reason}",
-                *header_lines(exchange.response_headers),
-            ]
-            whole = self._whole_head(lines, response_id, shared)
-            reason, headers = cut_head(exchange.reason, exchange.response_headers)
-            exchange = msgspec.structs.replace(exchange, reason=reason, response_headers=headers)
         response = self._response(exchange, response_id, shared)
         shared += f"WARC-Concurrent-To: {response_id}\r\n"
-        return response + whole + self._request(exchange, uri, request_id, shared)
+        return response + self._request(exchange, uri, request_id, shared)
 
     def _whole_head(self, lines: list[str], of: str, shared: str) -> bytes:
         """A `metadata` record with every line of a head, however long."""
@@ -170,43 +171,54 @@ class FrameMaker:
         return self._compress(b"".join((head.encode(), block, _END_OF_RECORD)))
 
     def _response(self, exchange: Exchange, record_id: str, shared: str) -> bytes:
-        body = exchange.body
-        http = _http_head(
-            f"HTTP/1.1 {exchange.status} {exchange.reason}",
-            fitting_headers(exchange.response_headers, len(body), encoded=exchange.encoded),
-        )
+        """With the `metadata` record of a head that had to be cut behind it."""
+        body, whole = exchange.body, b""
+        http = _answer_head(exchange)
+        if len(http) > HEAD_ROOM:
+            start = f"{exchange.status} {exchange.reason}"
+            lines = [start, *header_lines(exchange.response_headers)]
+            whole = self._whole_head(lines, record_id, shared)
+            reason, headers = cut_head(exchange.reason, exchange.response_headers)
+            short = msgspec.structs.replace(exchange, reason=reason, response_headers=headers)
+            http = _answer_head(short)
         # Of the bytes that are there, which is what `warcio check` computes again.
-        lines = f"{shared}WARC-Payload-Digest: sha256:{sha256(body).hexdigest()}\r\n"
+        about = f"{shared}WARC-Payload-Digest: sha256:{sha256(body).hexdigest()}\r\n"
         if exchange.cut:
-            lines += f"WARC-Truncated: {exchange.cut}\r\n"
+            about += f"WARC-Truncated: {exchange.cut}\r\n"
         if exchange.extract:
-            lines += exchange.extract.lines()
-        return self._frame("response", record_id, lines, http, body)
+            about += exchange.extract.lines()
+        text = _record_text("response", record_id, about, http, body)
+        pack = self._compress_quickly if exchange.encoded else self._compress
+        return pack(text) + whole
 
     def _request(self, exchange: Exchange, uri: str, record_id: str, shared: str) -> bytes:
         target, host = _target_and_host(uri)
         start = f"{exchange.method} {target} HTTP/1.1"
-        headers, whole = exchange.request_headers, b""
-        if is_long(start, headers):
-            whole = self._whole_head([start, *header_lines(headers)], record_id, shared)
-            headers = cut_head("", headers)[1]
-        http = _http_head(start, headers)
-        if b"\r\nhost:" not in http.lower():
-            http = _http_head(start, (("Host", host), *headers))
-        return self._frame("request", record_id, shared, http, exchange.request_body) + whole
+        whole = b""
+        sent = self._usual_lines(exchange.request_headers)
+        if sent is not None and _is_plain(start) and _is_plain(host):
+            http = f"{start}\r\nHost: {host}\r\n{sent}\r\n".encode("ascii")
+        else:
+            http, is_cut = _request_head(start, host, exchange.request_headers)
+            if is_cut:
+                lines = [start, *header_lines(exchange.request_headers)]
+                whole = self._whole_head(lines, record_id, shared)
+        text = _record_text("request", record_id, shared, http, exchange.request_body)
+        return self._compress_quickly(text) + whole
 
-    def _frame(self, kind: str, record_id: str, lines: str, http: bytes, body: Bytes) -> bytes:
-        head = (
-            f"WARC/1.1\r\nWARC-Type: {kind}\r\nWARC-Record-ID: {record_id}\r\n{lines}"
-            f"Content-Type: application/http;msgtype={kind}\r\n"
-            f"Content-Length: {len(http) + len(body)}\r\n\r\n"
-        )
-        return self._compress(b"".join((_encoded(head), http, body, _END_OF_RECORD)))
+    def _usual_lines(self, headers: Headers) -> str | None:
+        """Header lines that need no care: plain, short and without Host. None = they do."""
+        if headers is not self._sent or not isinstance(headers, tuple):
+            self._sent, self._sent_lines = headers, _plain_lines(headers)
+        return self._sent_lines
 
     def _shared_lines(self, uri: str, exchange: Exchange) -> str:
         lines = f"WARC-Date: {self._today()}\r\nWARC-Target-URI: {uri}\r\n"
         if exchange.address:
-            lines += f"WARC-IP-Address: {_NOT_IN_A_URI.sub('', exchange.address)}\r\n"
+            if exchange.address != self._address:
+                self._address = exchange.address
+                self._address_line = f"WARC-IP-Address: {_NOT_IN_A_URI.sub('', self._address)}\r\n"
+            lines += self._address_line
         if exchange.hop:
             lines += f"{HOP}: {exchange.hop}\r\n"
         return lines
@@ -224,6 +236,51 @@ class FrameMaker:
         front = f"<urn:uuid:{text[:8]}-{text[8:12]}-4{text[13:16]}"
         back = f"{text[17:20]}-{text[20:]}>"
         return f"{front}-a{back}", f"{front}-b{back}"
+
+
+def _record_text(kind: str, record_id: str, lines: str, http: bytes, body: Bytes) -> bytes:
+    head = (
+        f"WARC/1.1\r\nWARC-Type: {kind}\r\nWARC-Record-ID: {record_id}\r\n{lines}"
+        f"Content-Type: application/http;msgtype={kind}\r\n"
+        f"Content-Length: {len(http) + len(body)}\r\n\r\n"
+    )
+    return b"".join((_encoded(head), http, body, _END_OF_RECORD))
+
+
+def _answer_head(exchange: Exchange) -> bytes:
+    return _http_head(
+        f"HTTP/1.1 {exchange.status} {exchange.reason}",
+        fitting_headers(exchange.response_headers, len(exchange.body), encoded=exchange.encoded),
+    )
+
+
+def _request_head(start: str, host: str, headers: Headers) -> tuple[bytes, bool]:
+    """The head, and whether it had to be cut."""
+    http = _http_head(start, headers)
+    is_cut = len(http) > HEAD_ROOM
+    if is_cut:
+        headers = cut_head("", headers)[1]
+        http = _http_head(start, headers)
+    if b"\r\nhost:" not in http.lower():
+        http = _http_head(start, (("Host", host), *headers))
+    return http, is_cut
+
+
+def _plain_lines(headers: Headers) -> str | None:
+    lines = [": ".join(header) for header in headers]
+    short = sum(map(len, lines)) < LINE_ROOM
+    if not short or not all(map(_is_plain, lines)) or any(map(_begins_oddly, lines)):
+        return None
+    return "".join([f"{line}\r\n" for line in lines])
+
+
+def _begins_oddly(line: str) -> bool:
+    return line.startswith(" ") or line[:5].lower() == "host:"
+
+
+def _is_plain(text: str) -> bool:
+    """Nothing but printable ASCII."""
+    return text.isascii() and text.isprintable()
 
 
 def _http_head(start: str, headers: Headers) -> bytes:

@@ -18,20 +18,10 @@ LINE_ROOM = 2 * 1024
 #: Bytes of a line beside a name and a value: a colon, a space, the end of the line, and what
 #: the name of a coding gets in front of it (`X-Archive-Orig-`).
 _BESIDE = 20
-#: Bytes of a character at most.
-_MOST_BYTES = 4
 #: The header that says so.
 LINES_CUT = "X-Archive-Cut-Headers"
 #: Headers without which the body cannot be understood: they are kept whatever is cut.
 _NEEDED = frozenset({"content-type", "content-encoding", "content-length", "location", "host"})
-
-
-def is_long(reason: str, headers: Headers) -> bool:
-    """Whether a head is longer than readers take; seldom true, and asked for every page."""
-    size = len(reason) + sum([len(name) + len(value) + _BESIDE for name, value in headers])
-    if size > HEAD_ROOM or size * _MOST_BYTES <= HEAD_ROOM:
-        return size > HEAD_ROOM
-    return _bytes(reason) + sum(_bytes(name, value) for name, value in headers) > HEAD_ROOM
 
 
 def _bytes(*parts: str) -> int:

@@ -20,6 +20,8 @@ _OF_THE_WIRE = {
     "content-encoding": "X-Archive-Orig-Content-Encoding",
     "transfer-encoding": "X-Archive-Orig-Transfer-Encoding",
 }
+#: Most names are shorter than the shortest of these.
+_SHORTEST = min(map(len, _OF_THE_WIRE))
 
 
 def fitting_headers(headers: Headers, length: int, *, encoded: bool) -> list[tuple[str, str]]:
@@ -27,6 +29,9 @@ def fitting_headers(headers: Headers, length: int, *, encoded: bool) -> list[tup
     fitting = []
     size = str(length)
     for header in headers:
+        if len(header[0]) < _SHORTEST:
+            fitting.append(header)
+            continue
         name = header[0].strip().lower()
         renamed = _OF_THE_WIRE.get(name)
         if renamed is None or (encoded and name == "content-encoding"):

@@ -36,7 +36,7 @@ class Outgoing(NamedTuple):
     #: For libcurl.
     lines: list[bytes]
     #: For the archive, without secrets.
-    shown: list[tuple[str, str]]
+    shown: tuple[tuple[str, str], ...]
 
 
 def run_headers(headers: Mapping[str, str]) -> Outgoing:
@@ -80,7 +80,7 @@ def _ready(fields: Fields) -> Outgoing:
     if "content-type" not in fields:
         # Else libcurl calls every body a web form.
         lines.append(b"Content-Type:")
-    shown = [pair for key, pair in fields.items() if not is_secret_name(key)]
+    shown = tuple(pair for key, pair in fields.items() if not is_secret_name(key))
     return Outgoing(fields, lines, shown)
 
 

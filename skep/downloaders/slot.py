@@ -152,7 +152,7 @@ class Slot:
         """Only what every reader can decode: a whole body with one coding that its header names,
         in a head that is not cut."""
         coding = (head.find("content-encoding") or "").strip().lower()
-        plain = self.trouble is None and coding == STORED_CODING and len(head.raw) < HEAD_ROOM
+        plain = self.trouble is None and coding == STORED_CODING and len(head.raw) < HEAD_ROOM // 2
         return plain and self._options.as_received()
 
     def finish_body(self) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import re
 from random import Random
 
+import msgspec
 import pytest
 import zstandard
 from hypothesis import given
@@ -344,3 +345,34 @@ def test_every_response_has_the_digest_of_its_payload(body: bytes, cut: Cut | No
     digest = hashlib.sha256(body).hexdigest()
     assert response.headers["WARC-Payload-Digest"] == f"sha256:{digest}"
     assert "WARC-Payload-Digest" not in request.headers
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        (),
+        (("Accept", "*/*"), ("A", "b")),
+        (("host", "other"), ("A", "b")),
+        (("A", "tab\there"),),
+        (("A", "ü"),),
+        (("A", "€"),),
+        (("A", "line\r\nEvil: 1"),),
+        (("A", "x" * 5000),),
+    ],
+)
+def test_what_a_run_sends_again_and_again_is_written_as_before(
+    headers: tuple[tuple[str, str], ...],
+) -> None:
+    """H6: lines of the same tuple are made once; a list, or another tuple, gets its own."""
+    maker = new_maker()
+    for uri, sent in (("http://h/1", headers), ("http://g/2", headers), ("http://h/3", ())):
+        exchange = Exchange(uri, request_headers=sent)
+        quick, slow = (
+            maker.exchange_frames(exchange),
+            msgspec.structs.replace(exchange, request_headers=list(sent)),
+        )
+        (one,), (other,) = read_records(quick), read_records(maker.exchange_frames(slow))
+        assert one.block == other.block
+        hosts = [value for name, value in split_request(one).headers if name.lower() == "host"]
+        assert hosts == ["other" if sent[:1] == (("host", "other"),) else uri[7:8]]
+        assert b"\r\nEvil" not in one.block
