@@ -6,7 +6,8 @@ more than one piece, and no frame may need a larger window than ours do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Iterator
 from io import BytesIO
 
 from zstandard import ZstdCompressor, ZstdDecompressor, ZstdError
@@ -17,6 +18,7 @@ from skep.archive.message import codings_on, damaged, too_large
 from skep.archive.records import READ_LIMIT, header_pairs
 from skep.archive.walk import content_size, frame_end
 from skep.errors import Malformed, NotFound, TooLarge
+from skep.runtime.masking import mask_header, mask_text
 
 #: Bytes of one piece.
 PIECE = 64 * 1024
@@ -25,7 +27,9 @@ HEAD_LIMIT = 512 * 1024
 WINDOW_LIMIT = 8 * 2**20
 _END_OF_HEAD = b"\r\n\r\n"
 _TYPE, _TARGET = b"\r\nwarc-type:", b"\r\nwarc-target-uri:"
-_LENGTH, _LOCATION = b"\r\ncontent-length:", b"\r\nlocation:"
+_LENGTH = b"\r\ncontent-length:"
+#: A header, with the lines that continue it; the first line of a message has no colon there.
+_HEADER = re.compile(rb"(?<=\n)([^\s:]+):[ \t]*([^\r\n]*(?:\r?\n[ \t][^\r\n]*)*)")
 
 
 class _Reader:
@@ -136,28 +140,35 @@ def frames_of(data: bytes) -> Iterator[bytes]:
         start = end
 
 
-def without_secrets(data: bytes, mask: Callable[[str], str]) -> bytes:
-    """The `response` frames alone: the others hold what was sent. URIs are masked, those that
-    redirects lead to as well."""
-    return b"".join(_masked_frames(data, mask))
+def without_secrets(data: bytes) -> bytes:
+    """The `response` frames alone: the others hold what was sent. URIs are masked, and the values
+    of headers that are not known to be harmless: a cookie is a login."""
+    return b"".join(_masked_frames(data))
 
 
-def _masked_frames(data: bytes, mask: Callable[[str], str]) -> Iterator[bytes]:
+def _masked_frames(data: bytes) -> Iterator[bytes]:
     for frame in frames_of(data):
         reader = _Reader(frame)
         head = reader.head()
         if _value(head, _TYPE) != b"response":
             continue  # `metadata` holds the whole head of a request that was cut
         http = reader.head()
-        shown = _masked_line(head, _TARGET, mask), _masked_line(http, _LOCATION, mask)
+        shown = _masked_target(head), _HEADER.sub(_masked_header, http)
         yield frame if shown == (head, http) else _rewritten(frame, head, http, *shown)
 
 
-def _masked_line(head: bytes, name: bytes, mask: Callable[[str], str]) -> bytes:
-    start, end = _span(head, name)
+def _masked_target(head: bytes) -> bytes:
+    start, end = _span(head, _TARGET)
     value = head[start:end]
-    shown = mask(value.decode(errors="replace")).encode()
+    shown = mask_text(value.decode(errors="replace")).encode()
     return head if shown == value else head[:start] + shown + head[end:]
+
+
+def _masked_header(line: re.Match[bytes]) -> bytes:
+    """Bytes that are not UTF-8 stay as they are in values that are shown."""
+    name, value = (part.decode(errors="surrogateescape") for part in line.groups())
+    shown = mask_header(name, value)
+    return line[0] if shown == value else f"{name}: {shown}".encode(errors="surrogateescape")
 
 
 def _rewritten(frame: bytes, head: bytes, http: bytes, new_head: bytes, new_http: bytes) -> bytes:

@@ -17,13 +17,17 @@ MASK = "***"
 #: Headers whose values are shown.
 HARMLESS_HEADERS = frozenset(
     """
-    accept accept-charset accept-encoding accept-language age allow cache-control connection
-    content-encoding content-language content-length content-range content-type date dnt etag
+    accept accept-charset accept-encoding accept-language accept-ranges age allow alt-svc
+    cache-control connection content-disposition content-encoding content-language content-length
+    content-location content-range content-security-policy content-type date dnt etag
     expect expires host if-match if-modified-since if-none-match if-range if-unmodified-since
-    last-modified origin pragma priority range referer referrer-policy retry-after save-data
+    keep-alive last-modified location origin permissions-policy pragma priority range referer
+    referrer-policy retry-after save-data
     sec-ch-ua sec-ch-ua-mobile sec-ch-ua-platform sec-fetch-dest sec-fetch-mode sec-fetch-site
-    sec-fetch-user te trailer transfer-encoding upgrade upgrade-insecure-requests user-agent vary
-    via x-requested-with
+    sec-fetch-user server strict-transport-security te trailer transfer-encoding upgrade
+    upgrade-insecure-requests user-agent vary via x-archive-cut-headers
+    x-archive-orig-content-encoding x-archive-orig-content-length x-archive-orig-transfer-encoding
+    x-cache x-content-type-options x-frame-options x-powered-by x-requested-with x-robots-tag
     """.split()  # noqa: SIM905 - a list of words
 )
 #: Options of curl whose values are shown, and those whose value is a header.

@@ -37,7 +37,6 @@ from skep.model.places import is_place
 from skep.model.run import Run, without_secrets
 from skep.model.states import RunState
 from skep.runtime.bell import within
-from skep.runtime.masking import mask_text
 from skep.spiders.ports import FoundItem, Page, PageBlock, Reading, Turn, TurnDone
 from skep.store.facts import ItemRow, KeptItem, UnreadBlock, UnreadPage
 from skep.wire.messages import BODIES_HEADER, ENCODED
@@ -321,7 +320,7 @@ def _decode(blocks: list[PageBlock]) -> None:
 def _without_requests(blocks: list[PageBlock]) -> None:
     for block in blocks:
         for page in block.pages:
-            page.frames = without_secrets_in(page.frames, mask_text)
+            page.frames = without_secrets_in(page.frames)
 
 
 async def _items_of(call: Call, run: str, blocks: list[UnreadBlock]) -> list[Item]:

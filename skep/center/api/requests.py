@@ -26,7 +26,6 @@ from skep.errors import (
 )
 from skep.model.attempt import Attempt
 from skep.model.block import BlockChange, BlockView
-from skep.runtime.masking import mask_text
 from skep.store.facts import RequestView
 
 #: Seconds that one body may take to be read.
@@ -116,7 +115,7 @@ async def show_record(call: Call) -> Raw:
     data, _ = await _archived(call)
     if call.who.role in LOOK_ONLY:
         async with call.services.body_readers:
-            data = await asyncio.to_thread(without_secrets, data, mask_text)
+            data = await asyncio.to_thread(without_secrets, data)
     return Raw(data, "application/zstd", _attached("record.warc.zst"))
 
 
