@@ -58,6 +58,8 @@ LEVEL = 1
 #: For requests, and for bodies that keep their coding: a level that leaves alone what does not
 #: get smaller. At level 1 such a record takes three times as long and is no smaller.
 QUICK_LEVEL = -2
+#: Bodies up to this size are hashed in pieces so small that hashlib keeps the interpreter.
+HASHED_AT_ONCE, HASHED_PIECE = 64 * 1024, 2047
 Bytes = bytes | bytearray | memoryview
 
 _END_OF_RECORD = b"\r\n\r\n"
@@ -182,7 +184,7 @@ class FrameMaker:
             short = msgspec.structs.replace(exchange, reason=reason, response_headers=headers)
             http = _answer_head(short)
         # Of the bytes that are there, which is what `warcio check` computes again.
-        about = f"{shared}WARC-Payload-Digest: sha256:{sha256(body).hexdigest()}\r\n"
+        about = f"{shared}WARC-Payload-Digest: sha256:{_hex_digest(body)}\r\n"
         if exchange.cut:
             about += f"WARC-Truncated: {exchange.cut}\r\n"
         if exchange.extract:
@@ -245,6 +247,17 @@ def _record_text(kind: str, record_id: str, lines: str, http: bytes, body: Bytes
         f"Content-Length: {len(http) + len(body)}\r\n\r\n"
     )
     return b"".join((_encoded(head), http, body, _END_OF_RECORD))
+
+
+def _hex_digest(body: Bytes) -> str:
+    """In small pieces: for each larger one hashlib lets another thread run, and getting the
+    interpreter back takes longer than the hashing of a usual page."""
+    if len(body) > HASHED_AT_ONCE:
+        return sha256(body).hexdigest()
+    digest, view = sha256(), memoryview(body)
+    for start in range(0, len(body), HASHED_PIECE):
+        digest.update(view[start : start + HASHED_PIECE])
+    return digest.hexdigest()
 
 
 def _answer_head(exchange: Exchange) -> bytes:

@@ -336,10 +336,11 @@ def test_what_is_no_message_is_refused(block: bytes) -> None:
             split_request(Record("request", {}, block))
 
 
-@pytest.mark.parametrize("body", [b"", b"<p>\xff</p>", bytes(100_000)])
+@pytest.mark.parametrize("size", [0, 9, 2047, 2048, 10_007, 65_536, 65_537, 100_000])
 @pytest.mark.parametrize("cut", [None, Cut.LENGTH])
-def test_every_response_has_the_digest_of_its_payload(body: bytes, cut: Cut | None) -> None:
+def test_every_response_has_the_digest_of_its_payload(size: int, cut: Cut | None) -> None:
     """H6: of the bytes that are there; a request has none."""
+    body = Random(size).randbytes(size)
     exchange = Exchange("http://h/", status=200, body=body, cut=cut)
     response, request = both(exchange)
     digest = hashlib.sha256(body).hexdigest()
