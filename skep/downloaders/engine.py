@@ -34,6 +34,8 @@ from skep.model.states import Failure
 log = logging.getLogger(__name__)
 
 LONGEST_SLEEP = 30.0
+#: Failures of the connection, not of what came over it.
+BROKEN_OFF = frozenset({Failure.NETWORK, Failure.TIMEOUT})
 #: While sockets are busy, results are handed over by so many.
 BATCH = 100
 #: ... but not for longer than this many rounds: one long body must not hold up the rest.
@@ -235,11 +237,17 @@ class Engine(Line):
         else:
             slot.home.append(slot)
 
+    def _head_of(self, slot: Slot, number: int, message: str) -> Head:
+        """NO_HEAD when the connection broke inside the headers: what the rest would have said
+        is unknown. An answer that libcurl refused has said what it did."""
+        if not number or is_whole(slot.lines):
+            return slot.head
+        failure, _ = classify(number, message, self._settings.time_limit)
+        return NO_HEAD if failure in BROKEN_OFF else slot.head
+
     def _conclude(self, slot: Slot, flight: Flight, number: int, message: str) -> bool:
         """Whether the request goes on."""
-        head = slot.head
-        if number and not is_whole(slot.lines):
-            head = NO_HEAD  # cut off inside its headers: what it would have said is unknown
+        head = self._head_of(slot, number, message)
         flight.sent += slot.curl.getinfo(pycurl.REQUEST_SIZE) + len(flight.body)
         flight.received += len(head.raw) + slot.wire
         followed = False

@@ -220,7 +220,6 @@ CODINGS: dict[str, tuple[str, bytes]] = {
     "says br, is gzip": ("br", gzip.compress(PAGE)),
     "says zstd, is plain": ("zstd", PAGE),
     "gzip with a wrong sum": ("gzip", gzip.compress(PAGE)[:-8] + b"\0" * 8),
-    "unknown": ("rot13", PAGE),
 }
 
 
