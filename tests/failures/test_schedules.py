@@ -31,9 +31,11 @@ def test_a_thousand_jobs_each_minute_for_ten_hours() -> None:
     """Fault 32, E11: in full, as `python -m skep.testing.simulation.schedules` runs it."""
     result = simulate(1, Plan())
     figures = {"missed": result.missed, "doubled": result.doubled}
-    tell("32", kills=result.kills, due=result.due, taken_over=result.taken_over, **figures)
+    figures |= {"taken_over": result.taken_over, "passed_over": result.passed_over}
+    tell("32", kills=result.kills, due=result.due, **figures)
     assert (result.missed, result.doubled) == (0, 0)
-    assert result.ran == result.due == 1000 * 600
+    assert result.ran + result.passed_over == result.due == 1000 * 600
+    assert result.passed_over < 10, "seldom: a late take-over, and a long run after it"
     assert result.kills == 1200
 
 

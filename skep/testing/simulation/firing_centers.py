@@ -52,6 +52,8 @@ class SimRuns:
         self._last: dict[str, Run] = {}
         self.opened: Counter[tuple[str, str]] = Counter()
         self._known: set[tuple[str, str]] = set()
+        #: When each run begins and ends.
+        self._times: dict[str, tuple[float, float]] = {}
         self.again = 0
 
     async def start_run(self, job: str, fire_key: str) -> str:
@@ -65,7 +67,14 @@ class SimRuns:
         self._known.add((job, fire_key))
         self.opened[job, fire_key] += 1
         until = self._world.time + self._world.rng.uniform(1.0, 20.0)
-        self._last[job] = Run(f"{job}-{fire_key}", until)
+        run = f"{job}-{fire_key}"
+        self._times[run] = (self._world.time, until)
+        self._last[job] = Run(run, until)
+
+    def was_going(self, run: str, at: float) -> bool:
+        """Whether a run was going at a moment of the world's time."""
+        begin, end = self._times.get(run, (at, at))
+        return begin <= at < end
 
     async def going(self, jobs: Sequence[str]) -> dict[str, list[str]]:
         found = ((job, self._last.get(job)) for job in jobs)
