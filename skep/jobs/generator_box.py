@@ -11,7 +11,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncIterator, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -99,8 +99,8 @@ class Boxes:
         try:
             child = await asyncio.shield(birth)
         except asyncio.CancelledError:
-            # Whoever starts a process must see to its end.
-            birth.add_done_callback(_unwanted)
+            # It is ended before the caller goes on, which may close the event loop.
+            await asyncio.shield(_end_unwanted(birth))
             raise
         except NotStarted as error:
             raise GeneratorCrashed(str(error)) from error
@@ -181,10 +181,10 @@ def _load(order: Order, uid: int, isolation: Isolation) -> Load:
     )  # fmt: skip
 
 
-def _unwanted(birth: asyncio.Future[Child]) -> None:
-    """It came up after its center had lost interest."""
-    if not birth.cancelled() and birth.exception() is None:
-        asyncio.get_running_loop().run_in_executor(None, _end, birth.result())
+async def _end_unwanted(birth: asyncio.Future[Child]) -> None:
+    """A process that was started after its generator had been stopped."""
+    with suppress(NotStarted):
+        await asyncio.to_thread(_end, await birth)
 
 
 def _end(child: Child) -> None:

@@ -35,6 +35,7 @@ PROGRAMS = {
     "openssl": "openssl",
     "podman": "podman",
     "redis-server": "redis-server",
+    "ssh": "openssh-client",
     "systemd-analyze": "systemd",
 }
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from random import Random
 from types import TracebackType
@@ -72,7 +73,7 @@ PING_SECONDS = 16.0
 KEEPALIVE_SECONDS = 4.0
 #: Largest answer that is read.
 ANSWER_LIMIT = 256 * 2**20
-#: Of a file that is read piece by piece.
+#: Of files and large bodies, which travel piece by piece.
 PIECE = 1024 * 1024
 #: A command connection that lasted so long was a good one.
 STEADY_SECONDS = 30.0
@@ -281,8 +282,10 @@ class CenterClient:
         seconds: float,
     ) -> T:
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
+        # aiohttp would write raw bytes in one go, and the event loop would wait for that.
+        body = BytesIO(data) if data and len(data) > PIECE else data
         async with self._open_session().request(
-            method, url, data=data, headers=headers, timeout=timeout, allow_redirects=False
+            method, url, data=body, headers=headers, timeout=timeout, allow_redirects=False
         ) as response:
             content = await _content(response)
             kind = response.headers.get("Content-Type", "")

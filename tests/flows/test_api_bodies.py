@@ -222,14 +222,20 @@ async def test_meta_that_could_not_be_given_back(center: RunningCenter) -> None:
 
 
 @pytest.mark.parametrize(
-    "item",
-    [[1, 0, {"x": 10**30}], [10**30, 0, {}], [1, 10**30, {}], [-1, 0, {}], [1, -1, {}]],
+    ("item", "code"),
+    [
+        ([1, 0, {"x": 10**30}], "invalid_input"),
+        ([10**30, 0, {}], "malformed"),
+        ([1, 10**30, {}], "malformed"),
+        ([-1, 0, {}], "invalid_input"),
+        ([1, -1, {}], "invalid_input"),
+    ],
     ids=str,
 )
-async def test_items_that_no_store_could_keep(center: RunningCenter, item: Any) -> None:
+async def test_items_that_no_store_could_keep(center: RunningCenter, item: Any, code: str) -> None:
     """S6: a turn is refused whole, not half kept and not with a bug."""
     driver = (await center.admin.post("/requestqueue/r/driver", {})).json()["driver"]
     turn = {"driver": driver, "items": [item], "requests": [{"uri": f"{URL}new"}]}
     answer = await center.admin.post("/requestqueue/r/turn", turn)
-    await refused(center, answer, 400, "invalid_input")
+    await refused(center, answer, 400, code)
     assert (await center.admin.get("/api/v1/runs/r/items")).json()["items"] == []

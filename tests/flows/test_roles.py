@@ -82,7 +82,9 @@ async def center(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Runn
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def callers(center: RunningCenter) -> dict[Role, Caller]:
-    return {role: await center.caller(role) for role in REACH}
+    await center.open_run("driven")
+    subjects = {Role.DRIVER: "driven"}
+    return {role: await center.caller(role, subjects.get(role, "")) for role in REACH}
 
 
 def named(row: Endpoint) -> str:

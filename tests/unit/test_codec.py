@@ -127,7 +127,7 @@ def test_a_content_type_may_carry_a_charset() -> None:
 def test_a_whole_number_may_be_written_as_a_float(body: bytes, taken: LeaseAsk | None) -> None:
     """S13: JSON Schema counts 5.0 among the integers, so the center does."""
     if taken is None:
-        with pytest.raises(Malformed, match=r"\$\.want"):
+        with pytest.raises(Malformed, match="want is "):
             codec.decode(body, LeaseAsk, codec.JSON)
     else:
         assert codec.decode(body, LeaseAsk, codec.JSON) == taken
@@ -136,5 +136,5 @@ def test_a_whole_number_may_be_written_as_a_float(body: bytes, taken: LeaseAsk |
 def test_large_bodies_are_not_searched_for_whole_floats() -> None:
     """S13: the search is bounded, and the error stays the first one."""
     body = b'{"agent":"a","want":5.0,"kinds":["' + b"x" * codec.WHOLE_LIMIT + b'"]}'
-    with pytest.raises(Malformed, match=r"\$\.want"):
+    with pytest.raises(Malformed, match="want is "):
         codec.decode(body, LeaseAsk, codec.JSON)
