@@ -52,12 +52,18 @@ class Intake:
         self.has_room = has_room
 
     async def open_run(
-        self, run_id: RunId, new: NewRun, wait: float | None = 0.0, *, checked: bool = False
+        self,
+        run_id: RunId,
+        new: NewRun,
+        wait: float | None = 0.0,
+        *,
+        checked: bool = False,
+        chosen: list[str] | None = None,
     ) -> tuple[Run, bool]:
         """(run, whether it is new). Opening a run twice gives the one that is there.
 
         A run that needs agents gets them now, after `wait` seconds at most; raises
-        NotEnoughAgents, and then there is no run.
+        NotEnoughAgents, and then there is no run. `chosen` are what `await_agents` found.
         """
         if checked:  # of an application: no downloader could follow them
             pass
@@ -68,20 +74,23 @@ class Intake:
         job = new.job or run_id
         check_job(job)
         run = Run(run_id, job, RunState.RUNNING, new.settings, self._clock.now())
-        agents: list[str] = []
-        if self._allocator is not None:
-            agents = await self._allocator.choose(run_id, new.settings, wait)
+        agents = chosen
+        if agents is None:
+            agents = await self.await_agents(run_id, new.settings, wait)
         is_new = await self._store.runs.create(run)
         kept = run if is_new else await self._store.runs.get(run_id)
         if self._allocator is not None and kept.settings == new.settings:
             await self._allocator.keep(kept, agents)
         return kept, is_new
 
-    async def await_agents(self, run_id: str, settings: RunSettings, wait: float | None) -> None:
-        """Wait until a run that is about to start can have its agents; raises NotEnoughAgents
-        after `wait` seconds, None = at once. Nothing is kept."""
-        if self._allocator is not None:
-            await self._allocator.choose(run_id, settings, wait)
+    async def await_agents(
+        self, run_id: str, settings: RunSettings, wait: float | None
+    ) -> list[str]:
+        """Wait until a run that is about to start can have its agents, and choose them; raises
+        NotEnoughAgents after `wait` seconds, None = at once. Nothing is kept."""
+        if self._allocator is None:
+            return []
+        return await self._allocator.choose(run_id, settings, wait)
 
     async def allocate(self, run: Run) -> None:
         """Agents for a run whose settings were changed after it was opened."""

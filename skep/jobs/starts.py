@@ -74,7 +74,7 @@ class JobStarts:
         told = _arguments_of(kept.job, arguments or {})
         settings = kept.job.run_settings(RunSettings())
         try:
-            await self._intake.await_agents(run, settings, wait)
+            agents = await self._intake.await_agents(run, settings, wait)
         except NotEnoughAgents as error:
             if not fire_key:  # started by hand: the job's list of runs says why
                 await self._store.job_runs.begin(_not_started(run, kept, now, error))
@@ -95,16 +95,17 @@ class JobStarts:
             )
         )
         if begun.run == run:
-            await self.prepare(begun)
+            await self.prepare(begun, agents)
         return begun.run
 
-    async def prepare(self, begun: JobRun) -> None:
-        """Open the run and put its requests in; told again it changes nothing."""
+    async def prepare(self, begun: JobRun, agents: list[str] | None = None) -> None:
+        """Open the run and put its requests in; told again it changes nothing. `agents` were
+        chosen for it before: a store that stalls meanwhile does not undo the choice."""
         job = (await self._store.jobs.revision(begun.job, begun.revision)).job
         try:
             new = NewRun(job.name, job.run_settings(RunSettings()))
             app = job.app is not None
-            run, _ = await self._intake.open_run(begun.run, new, None, checked=app)
+            run, _ = await self._intake.open_run(begun.run, new, None, checked=app, chosen=agents)
             if run.state in ENDED:  # a center died between its end and the end of the job's run
                 return
             if not begun.fed and job.spider is None and job.app is None:

@@ -158,7 +158,7 @@ class Work:
         await until(lambda: self._fires_ended(act))
         fires = await self._fires(act, 1)
         bad = [fire for fire in fires if fire["state"] not in {"fired", "late"}]
-        assert not bad, bad
+        assert not bad, json.dumps(bad)
         due = sorted(fire["due_at"] for fire in fires)
         assert due == list(range(due[0], due[-1] + 1, 2)), "a due time is missing"
         for fire in fires:
