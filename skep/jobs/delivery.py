@@ -141,7 +141,9 @@ class Deliverer:
         claimed = await self._store.deliveries.claim(self._center, now, until, limit)
         mine = {(one.run, one.sink): one for one in claimed}
         for key, task in self._tasks.items():
-            if key not in mine or mine[key].lease != task.lease:
+            lost = key not in mine or mine[key].lease != task.lease
+            # Once: a second time would interrupt the closing of the sink.
+            if lost and not task.task.cancelling():
                 task.task.cancel()
         for key, held in mine.items():
             if key not in self._tasks:

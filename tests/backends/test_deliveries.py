@@ -24,6 +24,7 @@ from skep.runtime.clock import SystemClock
 from skep.settings import JobsSettings
 from skep.store.facts import ItemRow
 from skep.store.sql.store import SqlStore
+from skep.streams.pump import SinkPump
 from skep.testing import servers
 
 SETTINGS = JobsSettings(deliver_first=0.05, deliver_cap=0.2, deliver_wait=0.5, lease_seconds=1.0)
@@ -203,6 +204,28 @@ async def test_a_delivery_that_is_given_up_stops_on_every_center(
     await ground.store.deliveries.decide("r", "", DeliveryState.OPEN, ground.clock.now())
     await ground.until_state(DeliveryState.DONE)
     assert await in_list(own_redis.url) == list(range(15))
+
+
+async def test_a_delivery_that_is_lost_closes_its_sink(
+    ground: Ground, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """E4: steps of the center that follow do not interrupt it, however long it takes."""
+    close, closed = SinkPump.close, []
+
+    async def slow(pump: SinkPump) -> None:
+        await asyncio.sleep(0.3)  # several steps of the center
+        await close(pump)
+        closed.append(pump)
+
+    monkeypatch.setattr(SinkPump, "close", slow)
+    held = await ground.begin(f"{redis_url}?list=items")
+    await ground.center("a").open(held, ground.sinks)
+    await ground.add(10)
+    await ground.until(lambda view: view.delivery.delivered == 10)
+    await ground.store.deliveries.decide("r", "", DeliveryState.GIVEN_UP, ground.clock.now())
+    async with asyncio.timeout(SECONDS):
+        while not closed:  # noqa: ASYNC110 - it has no event
+            await asyncio.sleep(0.02)
 
 
 async def test_a_paused_run_gives_its_sink_what_it_has(ground: Ground, redis_url: str) -> None:

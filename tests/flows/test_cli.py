@@ -243,7 +243,7 @@ def test_info_is_one_screen_or_one_document(up: Path) -> None:
     assert [lane["lane"] for lane in view["lanes"]] == ["super", "high", "mid", "low"]
     assert True in [agent["alive"] for agent in view["agents"]]
     text = skep(up, "info").stdout
-    assert " accepted = " in text
+    assert re.search(r"^[\d,]+ accepted( = |$)", text, re.MULTILINE), text
     assert "LAST BEAT" in text
     assert "\x1b" not in text
 
