@@ -363,7 +363,7 @@ def test_public_hosts_may_be_asked_for(host: str) -> None:
     ],
 )  # fmt: skip
 def test_inner_hosts_may_not(host: str) -> None:
-    """Fault 54: in any spelling that somebody's resolver would understand."""
+    """Fault 54: in any spelling that a resolver would understand."""
     assert EgressPolicy().check_name(host) is not None
 
 
