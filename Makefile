@@ -16,7 +16,7 @@ ARGS ?=
 PYTEST := SKEP_TESTS_NEED_SERVERS=1 $(BIN)/pytest -q -n $(WORKERS) --dist loadgroup \
 	-o faulthandler_timeout=180
 
-.PHONY: help setup run check test test-all faults bench docs requirements servers clean
+.PHONY: help setup run check test test-all coverage faults bench docs requirements servers clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,12 @@ test: setup servers ## Every test but the slow ones, on real servers
 test-all: setup servers ## Every test
 	@$(PYTEST) $(ARGS)
 
+# Only some tests: make coverage ARGS="tests/unit"
+coverage: setup servers ## Line coverage of skep/ with its child processes, in total and per room
+	@.setup/bin/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/coverage.txt
+	@SKEP_TESTS_NEED_SERVERS=1 $(BIN)/python tools/measure_coverage.py -n $(WORKERS) --dist loadgroup \
+		-m "not slow" $(ARGS)
+
 # Only some rows: make faults ROWS=1-21. Figures show in their true size on an idle machine.
 ROWS ?=
 faults: setup servers ## Every test of a fault, slow ones too, and the table with their figures
@@ -56,13 +62,14 @@ faults: setup servers ## Every test of a fault, slow ones too, and the table wit
 bench: setup servers ## Measure, and compare with peers in the same run
 	@$(BIN)/python -m bench $(ARGS)
 
-docs: setup ## Write the reference pages that are made from the code
+docs: setup ## Write the reference pages and the drawing that are made from the code
 	@$(BIN)/python tools/reference.py write
+	@$(BIN)/python -m tools.drawing write
 
 requirements: ## Pin all versions again; UPGRADE=--upgrade takes newer ones
 	@tools/setup.sh uv-only
 	@python3 tools/requirements.py write .setup/bin/uv $(UPGRADE)
 
 clean: ## Remove everything that make made
-	@rm -rf .venv .setup dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@rm -rf .venv .setup .coverage dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	@find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +

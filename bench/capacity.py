@@ -26,8 +26,8 @@ import sqlalchemy as sa
 from bench.figures import Result, check, neat, percentile
 from bench.fleet import BEAT_EVERY, BLOCKS_PER_AGENT, P99_BAR
 from bench.options import Options
-from skep.center.services import BEATS_EVERY
-from skep.model.agent import Registration, Vitals
+from skep.center.services import HEARTBEATS_EVERY
+from skep.model.fleet.agent import Registration, Vitals
 from skep.settings import CenterSettings, StoreSettings
 from skep.store.ports import Store
 from skep.store.registry import open_store
@@ -122,7 +122,7 @@ async def _median(store: Any, names: Sequence[str]) -> float:
     took = []
     for number in range(ROUNDS):
         begun = time.perf_counter()
-        await store.agents.beat([(name, Vitals(load=1.0)) for name in names], float(number))
+        await store.agents.heartbeat([(name, Vitals(load=1.0)) for name in names], float(number))
         took.append(time.perf_counter() - begun)
     return percentile(took, 0.5)
 
@@ -171,9 +171,9 @@ def _written(
 ) -> tuple[list[float], int]:
     """(how long each beat took from its arrival to its answer, how many writes there were)."""
     waits: list[float] = []
-    writes, began, ended, at = 0, -BEATS_EVERY, 0.0, 0
+    writes, began, ended, at = 0, -HEARTBEATS_EVERY, 0.0, 0
     while at < len(heard):
-        began = max(began + BEATS_EVERY, ended, heard[at][1])
+        began = max(began + HEARTBEATS_EVERY, ended, heard[at][1])
         last = at
         while last < len(heard) and heard[last][1] <= began:
             last += 1

@@ -16,7 +16,7 @@ import msgspec
 from bench.centers import clean_environment
 from bench.figures import Result, check, neat
 from bench.options import Options
-from skep.testing.failover import Figures, Load
+from skep.testing.faults.failover_clients import Figures, Load
 from skep.testing.fleet import Balance, Fleet
 from skep.testing.servers import postgres, redis
 

@@ -22,8 +22,8 @@ from pathlib import Path
 from bench.figures import Result, Sample, alternate, check, neat
 from bench.options import Options
 from bench.processes import Peer, own, versions
-from skep.testing.pages import PAGE_BYTES, Pages
 from skep.testing.servers import Nginx
+from skep.testing.site_pages import PAGE_BYTES, Pages
 
 PAGES = 10_000
 CONNECTIONS = 64

@@ -28,7 +28,7 @@ from bench.children.fleet import RUN, Plan
 from bench.figures import Figure, Result, Wrong, check, neat
 from bench.options import Options
 from bench.processes import ROOT
-from skep.center.auth import digest_of
+from skep.center.http.authentication import digest_of
 from skep.runtime.ids import new_secret
 from skep.settings import StoreSettings
 from skep.store.registry import open_store

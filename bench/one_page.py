@@ -22,7 +22,7 @@ from bench.crawl import SCRAPY
 from bench.fetch import TwoWorkers
 from bench.figures import Sample, Wrong, check
 from bench.processes import ROOT
-from skep.testing.pages import Pages
+from skep.testing.site_pages import Pages
 
 OURS = ROOT / "bench" / "children" / "one_page.py"
 PEER = ROOT / "bench" / "peers" / "scrapy_one_page.py"

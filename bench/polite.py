@@ -26,7 +26,7 @@ from bench.options import Options
 from bench.processes import ROOT
 from skep.settings import Settings
 from skep.testing.processes import AgentProcess, CenterProcess
-from skep.testing.recorder import most_in_a_second
+from skep.testing.servers.recording_sites import most_in_a_second
 
 HOSTS, AGENTS, RATE = 100, 4, 2.0
 STEADY_SECONDS, KILLED_SECONDS, WARM_SECONDS = 20.0, 25.0, 40.0
@@ -55,7 +55,7 @@ def environment() -> dict[str, str]:
 @contextmanager
 def recorder(hosts: int) -> Iterator[str]:
     """The servers, in a process of their own; yields the address of the first."""
-    command = [sys.executable, "-m", "skep.testing.recorder", "--hosts", str(hosts)]
+    command = [sys.executable, "-m", "skep.testing.servers.recording_sites", "--hosts", str(hosts)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as child:
         try:
             assert child.stdout is not None

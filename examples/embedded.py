@@ -12,7 +12,7 @@ import sys
 from random import Random
 
 from skep.embed import LocalAgent, LocalCenter, with_loopback
-from skep.jobs.intake import NewRun
+from skep.model.run import NewRun
 from skep.runtime.clock import SystemClock
 from skep.settings import load
 

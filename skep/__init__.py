@@ -1,12 +1,13 @@
 """Skep: one program that lets a team collect data with machines of its own.
 
-One of the `spiders`, a generator, a mirror or a person asks for work; `jobs` checks it and
-cuts it into requests, `lanes` pack the requests into blocks and put them in order under
-limits, `placement` chooses who, `wire` carries a block to an agent, its `downloaders` fetch
-it, `archive` keeps the bytes and `store` the facts, and `streams` carry out what was found.
+One of the `spiders`, a generator or a person asks for work; `jobs` check it, cut it into
+requests and decide when it is due; `lanes` pack the requests into blocks and order them under
+limits; `placement` chooses an agent from the `fleet`; `wire` carries the block to it and its
+`downloaders` fetch it; `results` put the bytes into the `archive` and the facts into the
+`store`; `streams` carry out what was found; and `why` explains what anything waits for.
 
-Each noun in that sentence is a folder of this package, and a folder imports only the
-folders further down the sentence. `docs/why/architecture.md` draws it.
+Each name in that sentence is a folder of this package. `docs/why/architecture.md` lists the
+folders from top to bottom; a folder imports only folders below it.
 
 What spiders are written with is here too, and is loaded when it is first asked for.
 """
@@ -17,11 +18,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from skep.spiders.item import Item
-    from skep.spiders.links import Links, Rule
-    from skep.spiders.request import Request
-    from skep.spiders.response import Failure, Response
-    from skep.spiders.spider import Spider
+    from skep.spiders.authoring.item import Item
+    from skep.spiders.authoring.links import Links, Rule
+    from skep.spiders.authoring.request import Request
+    from skep.spiders.authoring.response import Failure, Response
+    from skep.spiders.authoring.spider import Spider
 
 __version__ = "0.1.0"
 
@@ -42,7 +43,7 @@ def __getattr__(name: str) -> Any:
     """Load a public name when it is used: `skep --help` must not pay for parsers."""
     if name not in _HOMES:
         raise AttributeError(f"module 'skep' has no attribute {name!r}")
-    found = getattr(import_module(f"skep.spiders.{_HOMES[name]}"), name)
+    found = getattr(import_module(f"skep.spiders.authoring.{_HOMES[name]}"), name)
     globals()[name] = found
     return found
 

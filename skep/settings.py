@@ -15,18 +15,18 @@ import msgspec
 from msgspec import Meta
 
 from skep.errors import ConfigurationError
-from skep.runtime.sources import BadSource, from_environment, put, read_toml
-from skep.runtime.wrong_values import explained
+from skep.runtime.settings_sources import BadSource, from_environment, put, read_toml
+from skep.runtime.value_errors import explained
 
 PREFIX = "SKEP"
 _URL = r"^(https?://[^/?#\s@]+(/[A-Za-z0-9._~-]+)*/?)?$"
 
 
-class _Room(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One group of settings; a field's documentation is the `description` of its type."""
 
 
-class CenterSettings(_Room, frozen=True):
+class CenterSettings(_Section, frozen=True):
     """The HTTP server of a center."""
 
     host: Annotated[str, Meta(description="Address to bind; anything but loopback needs auth.")] = (
@@ -40,9 +40,12 @@ class CenterSettings(_Room, frozen=True):
     body_limit: Annotated[
         int, Meta(gt=0, description="Largest body of one call, in bytes, after decompression.")
     ] = 64 * 2**20
-    heartbeat_every: Annotated[float, Meta(gt=0, description="Seconds between two beats.")] = 3.0
+    heartbeat_every: Annotated[float, Meta(gt=0, description="Seconds between two heartbeats.")] = (
+        3.0
+    )
     alive_after: Annotated[
-        float, Meta(gt=0, description="An agent is dead when its last beat is older, in seconds.")
+        float,
+        Meta(gt=0, description="An agent is dead when its last heartbeat is older, in seconds."),
     ] = 11.0
     sweep_every: Annotated[
         float, Meta(gt=0, description="Seconds between looks for dead agents and lost leases.")
@@ -98,7 +101,7 @@ class CenterSettings(_Room, frozen=True):
     ] = 256
 
 
-class StoreSettings(_Room, frozen=True):
+class StoreSettings(_Section, frozen=True):
     """Where facts are kept."""
 
     url: Annotated[
@@ -112,7 +115,7 @@ class StoreSettings(_Room, frozen=True):
     group_limit: Annotated[int, Meta(ge=1, description="Most writes that share one commit.")] = 256
 
 
-class BusSettings(_Room, frozen=True):
+class BusSettings(_Section, frozen=True):
     """Lanes and signals."""
 
     url: Annotated[
@@ -121,7 +124,7 @@ class BusSettings(_Room, frozen=True):
     ] = "memory://"
 
 
-class ArchiveSettings(_Room, frozen=True):
+class ArchiveSettings(_Section, frozen=True):
     """Where bodies are kept."""
 
     url: Annotated[
@@ -136,7 +139,7 @@ class ArchiveSettings(_Room, frozen=True):
     ] = 256 * 2**20
 
 
-class LaneSettings(_Room, frozen=True):
+class LaneSettings(_Section, frozen=True):
     """Order and limits of what waits, and how leases are kept."""
 
     super_limit: Annotated[int, Meta(ge=1, description="Requests in lane super.")] = 1000
@@ -178,7 +181,7 @@ class LaneSettings(_Room, frozen=True):
     ] = 5.0
 
 
-class SiteSettings(_Room, frozen=True):
+class SiteSettings(_Section, frozen=True):
     """How hosts are treated, over all agents and runs. Loopback and private addresses are
     one's own: they get a pace and robots.txt only by a rule of their own (`skep sites`)."""
 
@@ -214,7 +217,7 @@ class SiteSettings(_Room, frozen=True):
     ] = 5
 
 
-class AgentSettings(_Room, frozen=True):
+class AgentSettings(_Section, frozen=True):
     """An agent."""
 
     name: Annotated[str, Meta(description="Name shown to people; empty takes the host's.")] = ""
@@ -301,7 +304,7 @@ class AgentSettings(_Room, frozen=True):
     ] = 2 * 2**30
 
 
-class EgressSettings(_Room, frozen=True):
+class EgressSettings(_Section, frozen=True):
     """Which addresses downloads may connect to."""
 
     allow: Annotated[
@@ -319,7 +322,7 @@ class EgressSettings(_Room, frozen=True):
     ] = False
 
 
-class JobsSettings(_Room, frozen=True):
+class JobsSettings(_Section, frozen=True):
     """Runs of jobs, and the processes of their spiders."""
 
     folder: Annotated[
@@ -391,7 +394,7 @@ class JobsSettings(_Room, frozen=True):
     ] = 10.0
 
 
-class KeepSettings(_Room, frozen=True):
+class KeepSettings(_Section, frozen=True):
     """How long records of ended runs are kept, and how many; a job may say otherwise. Bodies
     are archived bytes; logs attempts and histories; rows requests, blocks and items."""
 
@@ -405,7 +408,7 @@ class KeepSettings(_Room, frozen=True):
     free_bytes: Annotated[int, Meta(ge=0, description="Room that the disk needs.")] = 64 * 2**20
 
 
-class NoticeSettings(_Room, frozen=True):
+class NoticeSettings(_Section, frozen=True):
     """Who is told when a run ends or fails, beside those whom its job names."""
 
     webhooks: Annotated[tuple[str, ...], Meta(description="Addresses that take a POST.")] = ()
@@ -444,13 +447,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.archive.url or str(Path(self.data) / "archive")
 
 
-ROOMS = tuple(name for name in Settings.__struct_fields__ if name != "data")
+SECTIONS = tuple(name for name in Settings.__struct_fields__ if name != "data")
 
 
 def documented() -> Iterator[tuple[str, str, object, str]]:
     """(room, field, default, description) of every setting, for docs, flags and tests."""
     defaults = Settings()
-    for room in ROOMS:
+    for room in SECTIONS:
         struct = getattr(defaults, room)
         hints = get_type_hints(type(struct), include_extras=True)
         for field in struct.__struct_fields__:

@@ -17,9 +17,10 @@ from typing import TypeVar
 import hypothesis
 import pytest
 
-from skep.testing import object_store, servers
+from skep.testing import servers
 from skep.testing.clock import ManualClock
 from skep.testing.needs import needs, servers_are_needed, unless_absent
+from skep.testing.servers import object_store
 from skep.testing.skew import find_library
 
 #: The table of faults (`make faults`); what a machine does not have.

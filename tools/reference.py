@@ -17,13 +17,14 @@ import click
 import msgspec
 
 from skep import errors, settings
-from skep.cli.exits import MEANINGS
 from skep.cli.main import COMMANDS, skep
-from skep.jobs.definition import ELSEWHERE
-from skep.model import job
-from skep.model.app import AppLimits, AppPart
-from skep.model.code import CodeLimits
-from skep.model.schedule import Schedule
+from skep.cli.terminal.exit_codes import MEANINGS
+from skep.jobs.definitions.job_check import ELSEWHERE
+from skep.model.jobs import job
+from skep.model.jobs.app import AppLimits, AppPart
+from skep.model.jobs.schedule import Schedule
+from skep.model.user_code import CodeLimits
+from tools import requirement_ids
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
 #: A default that is longer is not shown: the part has a table of its own.
@@ -35,7 +36,7 @@ def settings_page() -> str:
     lines = ["# Settings", "", MADE, "", *_paragraphs(settings.__doc__), ""]
     lines += ["In a TOML file a room is a table: `[center]`, then `port = 8420`.", ""]
     lines += ["`data` (`SKEP_DATA`): the folder for everything that Skep keeps.", ""]
-    for room in settings.ROOMS:
+    for room in settings.SECTIONS:
         struct = getattr(settings.Settings(), room)
         lines += [f"## {room}", "", *_paragraphs(type(struct).__doc__), ""]
         lines += ["| setting | environment | default | meaning |", "|---|---|---|---|"]
@@ -117,6 +118,10 @@ def jobs_page() -> str:
     return "\n".join(lines)
 
 
+def requirements_page() -> str:
+    return requirement_ids.page(MADE)
+
+
 def _fields(part: type[msgspec.Struct]) -> Iterator[str]:
     words = _comments(part)
     for field in msgspec.structs.fields(part):
@@ -186,6 +191,7 @@ PAGES = {
     "errors.md": errors_page,
     "cli.md": cli_page,
     "jobs.md": jobs_page,
+    "requirements.md": requirements_page,
 }
 
 

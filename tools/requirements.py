@@ -21,6 +21,7 @@ SERVER = ("mysql", "postgres", "redis", "s3")
 SOURCES = {
     "uv": ("requirements/uv.in",),
     "build": ("requirements/build.in",),
+    "coverage": ("requirements/coverage.in",),
     "core": ("pyproject.toml",),
     "server": (
         "pyproject.toml",
@@ -33,7 +34,7 @@ SOURCES = {
 
 def fingerprint(name: str) -> str:
     """A hash over everything that decides what a file must hold."""
-    if name in {"uv", "build"}:
+    if name in {"uv", "build", "coverage"}:
         asked: object = (FOLDER / f"{name}.in").read_text()
     else:
         project = tomllib.loads(Path("pyproject.toml").read_text())

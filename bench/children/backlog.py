@@ -22,8 +22,8 @@ from bench.children.drain import Untouched
 from bench.figures import check
 from skep.bus.registry import open_bus
 from skep.center.services import Services, build
-from skep.jobs.intake import NewRun
 from skep.lanes.dispatch import SWEEP_LIMIT, lane_limits
+from skep.model.run import NewRun
 from skep.runtime.clock import SystemClock
 from skep.settings import load
 from skep.store.registry import open_store
@@ -140,7 +140,7 @@ async def measure(services: Services, _count: int) -> dict[str, Any]:
     calls: dict[str, Callable[[], Awaitable[Any]]] = {
         "backlog": store.requests.backlog,
         "wake": lambda: store.requests.wake(now, SWEEP_LIMIT),
-        "wake hosts": lambda: store.sites.wake(now, services.manners, SWEEP_LIMIT),
+        "wake hosts": lambda: store.hosts.wake(now, services.politeness, SWEEP_LIMIT),
         "expire": lambda: store.requests.expire(now, SWEEP_LIMIT),
         "ledger of a run": lambda: store.ledgers.read("run-7"),
         "figures of a run": lambda: store.figures.read("run-7", now),

@@ -11,8 +11,9 @@ import uvloop
 
 from bench.enqueue import urls
 from skep.center.services import SCHEMES
-from skep.jobs.intake import Intake, NewRun
-from skep.jobs.validate import Validator
+from skep.jobs.intake import Intake
+from skep.jobs.request_validation import Validator
+from skep.model.run import NewRun
 from skep.runtime.clock import SystemClock
 from skep.settings import StoreSettings
 from skep.store.registry import open_store

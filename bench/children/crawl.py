@@ -25,8 +25,8 @@ from bench.figures import check
 from bench.processes import ROOT
 from skep import Request, Response, Spider
 from skep.runtime.clock import SystemClock
-from skep.spiders.engine import SpiderEngine
-from skep.spiders.http_queue import HttpQueue
+from skep.spiders.driving.engine import SpiderEngine
+from skep.spiders.driving.http_queue import HttpQueue
 from skep.wire.client import CenterClient
 
 RUN = "bench"

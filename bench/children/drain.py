@@ -17,13 +17,13 @@ import uvloop
 from bench.enqueue import urls
 from bench.figures import check
 from bench.stopwatch import Stopwatch
-from skep.archive.ports import CommittedEnd, Place, SetAside
+from skep.archive.ports import CommittedEnd, RecordLocation, SetAside
 from skep.bus.registry import open_bus
 from skep.center.services import Services, build
-from skep.jobs.intake import NewRun
 from skep.lanes.dispatch import lane_limits
 from skep.model.block import BlockReport, Leased
 from skep.model.request import Outcome, Work
+from skep.model.run import NewRun
 from skep.runtime.clock import SystemClock
 from skep.settings import Settings, load
 from skep.store.registry import open_store
@@ -45,7 +45,7 @@ class Untouched:
     ) -> list[SetAside]:
         raise AssertionError("the archive was opened")
 
-    async def append(self, _blobs: Sequence[bytes]) -> list[Place]:
+    async def append(self, _blobs: Sequence[bytes]) -> list[RecordLocation]:
         raise AssertionError("the archive was written to")
 
     async def read(self, _segment: str, _offset: int, _length: int) -> bytes:

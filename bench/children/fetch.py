@@ -20,7 +20,7 @@ import uvloop
 
 from bench.figures import check
 from skep.archive.records import read_records, split_response, split_stored
-from skep.downloaders.egress import EgressPolicy
+from skep.downloaders.egress_policy import EgressPolicy
 from skep.downloaders.http import HttpKind
 from skep.downloaders.ports import Downloader, Fetched, Kind
 from skep.downloaders.registry import kinds
@@ -28,7 +28,7 @@ from skep.model.request import Work
 from skep.model.run import RunSettings
 from skep.runtime.clock import SystemClock
 from skep.settings import EgressSettings
-from skep.testing.pages import PAGE_BYTES
+from skep.testing.site_pages import PAGE_BYTES
 
 LOOPBACK = ("127.0.0.0/8",)
 

@@ -19,8 +19,8 @@ import uvloop
 
 from bench.children.fleet_lines import Busy, CommandLine, HttpLine
 from bench.figures import Wrong, percentile
-from skep.model.agent import Registration, Vitals
 from skep.model.block import BlockReport, Leased
+from skep.model.fleet.agent import Registration, Vitals
 from skep.model.request import Outcome, Work
 from skep.wire import codec
 from skep.wire.messages import (
@@ -95,6 +95,7 @@ class SimAgent:
         self._holding: list[Leased] = []
         self._session = 0
         self.socket: CommandLine | None = None
+        self._lines: list[HttpLine] = []
 
     def _headers(self) -> str:
         session = f"skep-session: {self._session}\r\n" if self._session else ""
@@ -105,7 +106,8 @@ class SimAgent:
         )
 
     async def arrive(self) -> None:
-        """Register, then open what stays open."""
+        """Register, then open what stays open. Other connections are opened when something is
+        sent on them, as real agents do: a center closes those that stay without a token."""
         about = Registration(
             self.id, self.id, "sim", {"zone": "a"}, "", "Linux 6.1 x86_64", 2, 2**31, "0"
         )
@@ -113,16 +115,15 @@ class SimAgent:
         answer = codec.decode(await _post(line, "register", Register(about)), Registered)
         line.close()
         self._session = answer.session
-        headers = self._headers()
         self.socket = await CommandLine.open(
-            *self.place, f"/node/commands?agent={self.id}", headers
+            *self.place, f"/node/commands?agent={self.id}", self._headers()
         )
-        self._pulse = await HttpLine.open(*self.place, headers)
-        self._hands = await HttpLine.open(*self.place, headers)
 
     async def beat(self, first: float) -> None:
         """On time, from the moment `first` on."""
-        fleet, line, due = self.fleet, self._pulse, first
+        fleet, due = self.fleet, first
+        await asyncio.sleep(max(0.0, due - time.perf_counter()))
+        line = await self._open()
         while True:
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
             vitals = Vitals(0.25, 2**30, 20, len(self._holding), 10.0, free_disk=2**34, load=0.5)
@@ -140,7 +141,7 @@ class SimAgent:
 
     async def work(self) -> None:
         """Wait for blocks, report each after a moment."""
-        line = self._hands
+        line = await self._open()
         while True:
             try:
                 reply = await _post(line, "lease", LeaseAsk(self.id, 1, LEASE_WAIT))
@@ -170,8 +171,13 @@ class SimAgent:
         fleet.blocks += fleet.measuring
         fleet.done += len(works)
 
+    async def _open(self) -> HttpLine:
+        line = await HttpLine.open(*self.place, self._headers())
+        self._lines.append(line)
+        return line
+
     def leave(self) -> None:
-        for line in (self.socket, self._pulse, self._hands):
+        for line in (self.socket, *self._lines):
             if line is not None:
                 line.close()
 

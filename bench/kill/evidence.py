@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from bench.figures import check
 from bench.kill.fleet import Fleet
-from skep.testing.pages import Pages
+from skep.testing.site_pages import Pages
 
 DONE = 4
 QUERY = "SELECT id, uri, state FROM requests"

@@ -18,7 +18,7 @@ from skep.downloaders.ports import Downloader, Fetched
 from skep.downloaders.schemes import PlugIn
 from skep.model.request import Outcome, Work
 from skep.model.run import RunSettings
-from skep.model.states import Failure
+from skep.model.states import FailureClass
 
 Done = Callable[[Fetched], None]
 
@@ -74,7 +74,7 @@ class EnterpriseDownloader:
             done(Fetched(failed.outcome))
         except (ValueError, KeyError, TypeError) as error:
             detail = f"the registry answered with something else: {error}"
-            done(Fetched(Outcome(work.id, Failure.CONTENT, detail=detail)))
+            done(Fetched(Outcome(work.id, FailureClass.CONTENT, detail=detail)))
         else:
             done(self._kept(work, company))
 
@@ -84,7 +84,7 @@ class EnterpriseDownloader:
         hits = await self._json(work, f"{site}/search?number={quote(number)}")
         if not hits:
             detail = f"the registry knows no company {number!r}"
-            raise Failed(Outcome(work.id, Failure.STATUS, 404, detail))
+            raise Failed(Outcome(work.id, FailureClass.STATUS, 404, detail))
         about, filings = await asyncio.gather(
             self._json(work, f"{site}/companies/{hits[0]['id']}"),
             self._json(work, f"{site}/companies/{hits[0]['id']}/filings"),

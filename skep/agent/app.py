@@ -16,25 +16,25 @@ from random import Random
 
 import msgspec
 
-from skep.agent.apps.host import AppHost
-from skep.agent.apps.offer import NOTHING, Offer
-from skep.agent.heart import FINAL, Heart, Pulse
-from skep.agent.holding import Holding
-from skep.agent.jars import Jars
-from skep.agent.leasing import Leaser
-from skep.agent.outbox import Outbox
-from skep.agent.pump import Pump
+from skep.agent.agent_folder import AgentFolder
+from skep.agent.agent_session import AgentSession
+from skep.agent.apps.capabilities import NOTHING, Offer
+from skep.agent.apps.instances import AppRunner
+from skep.agent.heartbeat import FINAL, HeartbeatHooks, HeartbeatLoop
+from skep.agent.hosts.host_scheduler import HostScheduler, gate_of
+from skep.agent.machine_figures import MachineFigures
 from skep.agent.redial import Redialer
-from skep.agent.reporting import Reporter
-from skep.agent.runs import Downloaders
-from skep.agent.session import Session
-from skep.agent.usher import Usher, gate_of
-from skep.agent.vitals import Gauge
-from skep.agent.workspace import Workspace
-from skep.downloaders.ports import Kind, LineKind
+from skep.agent.work.download_starter import DownloadStarter
+from skep.agent.work.held_blocks import HeldBlocks
+from skep.agent.work.leasing import Leaser
+from skep.agent.work.outbox import Outbox
+from skep.agent.work.reporting import Reporter
+from skep.agent.work.run_downloaders import RunDownloaders
+from skep.agent.work.run_session_files import RunSessionFiles
+from skep.downloaders.ports import Kind, RedialKind
 from skep.errors import Fenced, Revoked
-from skep.model.agent import Registration, Vitals
 from skep.model.block import Held
+from skep.model.fleet.agent import Registration, Vitals
 from skep.model.run import RunSettings
 from skep.runtime.clock import Clock
 from skep.settings import Settings
@@ -48,7 +48,7 @@ ABORT_SECONDS = 2.0
 FLUSH_SECONDS = 5.0
 LEASE_GRACE = 0.25
 #: Seconds between two looks at the cookies of runs.
-JARS_EVERY = 5.0
+SESSION_FILES_EVERY = 5.0
 STEP = 0.02
 
 
@@ -77,14 +77,14 @@ class Agent:
         self._over: Fenced | Revoked | None = None
         #: Whoever runs it shall run it again when it has ended.
         self.restarting = False
-        self._gauge = Gauge(folder=folder)
-        self.workspace = Workspace(folder)
-        self.session = Session(folder)
+        self._gauge = MachineFigures(folder=folder)
+        self.workspace = AgentFolder(folder)
+        self.session = AgentSession(folder)
         self.outbox = Outbox(folder / "outbox", self._settings.outbox_bytes, self.id)
-        self.holding = Holding(clock.monotonic, gate_of(settings.sites))
-        self.jars = Jars(folder, self.workspace.remembers)
-        self.downloaders = Downloaders(kinds, clock.monotonic, self.jars)
-        pulse = Pulse(
+        self.holding = HeldBlocks(clock.monotonic, gate_of(settings.sites))
+        self.session_files = RunSessionFiles(folder, self.workspace.remembers)
+        self.downloaders = RunDownloaders(kinds, clock.monotonic, self.session_files)
+        pulse = HeartbeatHooks(
             self.vitals,
             self._held,
             self._answered,
@@ -92,18 +92,18 @@ class Agent:
             self.workspace.names,
             self._taken,
         )
-        self.heart = Heart(client, registration, pulse, clock, rng, self.session)
-        self.downloaders.on_trouble = self.heart.note_trouble
+        self.heartbeats = HeartbeatLoop(client, registration, pulse, clock, rng, self.session)
+        self.downloaders.on_trouble = self.heartbeats.note_trouble
         self.reporter = Reporter(
             self.id, client, self.holding, self.outbox, self._settings, clock, rng
         )
-        self.usher = Usher(
-            self.holding, self.downloaders, self.workspace.settings_of, self.heart.alive
+        self.host_scheduler = HostScheduler(
+            self.holding, self.downloaders, self.workspace.settings_of, self.heartbeats.alive
         )
-        self.pump = Pump(
+        self.pump = DownloadStarter(
             self.holding,
             self.downloaders,
-            self.usher,
+            self.host_scheduler,
             self.workspace.settings_of,
             self._settings.concurrency,
             self._after_round,
@@ -116,16 +116,16 @@ class Agent:
             self.workspace,
             self._settings,
             self._blocks_came,
-            self.heart.alive_since,
+            self.heartbeats.alive_since,
             clock,
             rng,
         )
-        self.apps = AppHost(self.id, self._settings, offer, client, clock, rng, folder / "apps")
-        self.reporter.relieved = self.pump.poke
+        self.apps = AppRunner(self.id, self._settings, offer, client, clock, rng, folder / "apps")
+        self.reporter.relieved = self.pump.wake
         if client.alternatives:
-            self.reporter.slow = self.leaser.slow = self.heart.beat_now
-        self.redialer = Redialer(self._settings, self.downloaders, clock, self.pump.poke)
-        self._line_kinds = [kind for kind in kinds.values() if isinstance(kind, LineKind)]
+            self.reporter.slow = self.leaser.slow = self.heartbeats.send_now
+        self.redialer = Redialer(self._settings, self.downloaders, clock, self.pump.wake)
+        self._line_kinds = [kind for kind in kinds.values() if isinstance(kind, RedialKind)]
         for kind in self._line_kinds:
             kind.redial = self.redialer.ask if self.redialer.able else None
 
@@ -167,7 +167,7 @@ class Agent:
             dropped=self.outbox.dropped + self.reporter.refused,
         )
         counts = [kind.tally.counts for kind in self._line_kinds]
-        trouble, trouble_age = self.heart.trouble
+        trouble, trouble_age = self.heartbeats.trouble
         return msgspec.structs.replace(
             vitals,
             trouble=trouble,
@@ -182,13 +182,13 @@ class Agent:
 
     def _open(self) -> None:
         self.workspace.open()
-        self.jars.open()
+        self.session_files.open()
         self.outbox.open()
         self.session.open()
 
     async def _registered(self) -> bool:
         """False when the agent was stopped before a center took it."""
-        register = asyncio.ensure_future(self.heart.register())
+        register = asyncio.ensure_future(self.heartbeats.register())
         stopped = asyncio.ensure_future(self._stop.wait())
         try:
             await asyncio.wait((register, stopped), return_when=asyncio.FIRST_COMPLETED)
@@ -200,12 +200,12 @@ class Agent:
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as group:
             loops = [
-                group.create_task(self._beat()),
+                group.create_task(self._heartbeats()),
                 group.create_task(self.leaser.run()),
                 group.create_task(self.reporter.run()),
                 group.create_task(self._listen()),
                 group.create_task(self._close_idle()),
-                group.create_task(self._keep_jars()),
+                group.create_task(self._save_session_files()),
                 group.create_task(self.apps.run()),
             ]
             self.reporter.center_is_back()
@@ -219,22 +219,22 @@ class Agent:
         self.reporter.save_rest()
         if self._over is not None:
             raise self._over
-        await self._last_words()
+        await self._final_heartbeat()
 
-    async def _beat(self) -> None:
+    async def _heartbeats(self) -> None:
         try:
-            await self.heart.run()
+            await self.heartbeats.run()
         except FINAL as error:
             # Nothing is given back or reported: by now all of it is the other one's, or
             # nobody would listen.
             self._over = error
             self.stop()
 
-    async def _last_words(self) -> None:
+    async def _final_heartbeat(self) -> None:
         with contextlib.suppress(*FINAL):
-            await self.heart.last_word()
+            await self.heartbeats.final_heartbeat()
         if self.leaser.asking:
-            await self.heart.take_leave()
+            await self.heartbeats.sign_off()
 
     async def _let_go(self) -> None:
         """The drain. Heartbeats go on meanwhile, so that no lease is lost in it."""
@@ -247,7 +247,7 @@ class Agent:
         self.reporter.report_now()
         await self._until_idle(self._settings.drain_seconds)
         await self.downloaders.close_all()
-        await asyncio.to_thread(self.jars.save)
+        await asyncio.to_thread(self.session_files.save)
         if not await self._until_idle(ABORT_SECONDS):
             self.holding.abandon_running()
         await self.apps.closed()
@@ -272,7 +272,7 @@ class Agent:
         return not self.holding.active
 
     def _blocks_came(self) -> None:
-        self.pump.poke()
+        self.pump.wake()
         self.reporter.report_now()
 
     def _after_round(self) -> None:
@@ -294,11 +294,11 @@ class Agent:
             if count := self.holding.lose(gone):
                 log.warning("the center took %d blocks from us", count)
             self.outbox.forget_leases(gone)
-            self.pump.poke()
-        self.apps.beat()
+            self.pump.wake()
+        self.apps.heartbeat()
         await self._forget(reply.released)
         for command in reply.commands:
-            await self.obey(command)
+            await self.execute(command)
         if reply.lease is not None:
             await self.leaser.take(reply.lease, self._clock.monotonic())
 
@@ -312,7 +312,7 @@ class Agent:
                 breaker_after=rules.sites.breaker_after,
                 crawl_delay_cap=rules.sites.crawl_delay_cap,
             )
-        await asyncio.to_thread(self.jars.unlock, rules.key)
+        await asyncio.to_thread(self.session_files.unlock, rules.key)
         await self._forget(rules.released)
 
     def _center_is_back(self) -> None:
@@ -322,11 +322,11 @@ class Agent:
 
     async def _listen(self) -> None:
         async for command in self._client.commands(self.id):
-            await self.obey(command)
+            await self.execute(command)
 
-    async def obey(self, command: Command) -> None:
+    async def execute(self, command: Command) -> None:
         """Do what a center says. Saying it twice changes nothing."""
-        if command.order and not self.heart.obeyed(command.order):
+        if command.order and not self.heartbeats.acknowledge(command.order):
             return
         match command.name:
             case "wake" | "resume":
@@ -349,7 +349,7 @@ class Agent:
             case _:
                 log.warning("the center sent a command that is not known: %r", command.name)
         if command.ticket:
-            self.heart.answer(command.ticket)
+            self.heartbeats.answer(command.ticket)
 
     async def _allocate(self, command: Command) -> None:
         """With settings in `detail` they are remembered; without, they come with a block."""
@@ -369,14 +369,14 @@ class Agent:
         self.holding.withdraw(run)
         self.downloaders.recall(run)
         self.reporter.report_now()
-        self.pump.poke()
+        self.pump.wake()
 
     async def _forget(self, runs: Sequence[str]) -> None:
         """These are over. Downloads that are under way may end well; the files go at once."""
         for run in runs:
             if self.holding.has(run):
                 await asyncio.to_thread(self.workspace.hide, run)
-                await asyncio.to_thread(self.jars.hide, run)
+                await asyncio.to_thread(self.session_files.hide, run)
             else:
                 await self._release(run)
 
@@ -384,7 +384,7 @@ class Agent:
         self._hand_over(run)
         await self.downloaders.close(run)
         await asyncio.to_thread(self.workspace.release, run)
-        await asyncio.to_thread(self.jars.drop, run)
+        await asyncio.to_thread(self.session_files.drop, run)
 
     async def _close_idle(self) -> None:
         idle = self._settings.idle_close
@@ -392,9 +392,9 @@ class Agent:
             await self._clock.sleep(max(min(idle / 4, 2.0), STEP))
             await self.downloaders.close_idle(idle)
 
-    async def _keep_jars(self) -> None:
+    async def _save_session_files(self) -> None:
         """So that a killed agent comes back as who it was, some seconds ago."""
         while True:
-            await self._clock.sleep(JARS_EVERY)
+            await self._clock.sleep(SESSION_FILES_EVERY)
             await self.downloaders.note()
-            await asyncio.to_thread(self.jars.save)
+            await asyncio.to_thread(self.session_files.save)

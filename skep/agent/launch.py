@@ -13,18 +13,18 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from skep.agent.agent_folder import agent_id
 from skep.agent.app import Agent
-from skep.agent.apps.offer import look
-from skep.agent.vitals import describe
-from skep.agent.workspace import agent_id
+from skep.agent.apps.capabilities import look
+from skep.agent.machine_figures import describe
 from skep.downloaders.code.isolation import Isolation, isolation_of
-from skep.downloaders.egress import EgressPolicy
-from skep.downloaders.refusal import offered
+from skep.downloaders.egress_policy import EgressPolicy
+from skep.downloaders.refused_kind import offered
 from skep.downloaders.registry import kinds
 from skep.errors import ConfigurationError
-from skep.model.places import is_loopback
+from skep.model.hosts.named_places import is_loopback
 from skep.runtime.clock import Clock
-from skep.runtime.lock import try_lock
+from skep.runtime.file_lock import try_lock
 from skep.settings import Settings
 from skep.wire.client import CenterClient
 
@@ -56,7 +56,7 @@ class LaunchedAgent:
             )
         known = kinds(
             clock, rng, settings.egress, agent=settings.agent, isolation=isolation,
-            centers=centers, as_received=lambda: self.agent.heart.center_decodes,
+            centers=centers, as_received=lambda: self.agent.heartbeats.center_decodes,
         )  # fmt: skip
         agent = agent_id(folder, clock, rng)
         egress = EgressPolicy.of(settings.egress, centers=centers)

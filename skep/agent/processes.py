@@ -16,8 +16,8 @@ from collections.abc import Callable
 from random import Random
 
 from skep.runtime.backoff import Backoff
+from skep.runtime.child_processes import death_signal
 from skep.runtime.clock import Clock
-from skep.runtime.orphans import death_signal
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ async def supervise(
 
     A child that ends with 0, or with a code that a restart cannot mend, is left ended.
     """
-    crew = _Crew(make_argv, clock, rng, hopeless)
+    crew = _AgentProcesses(make_argv, clock, rng, hopeless)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, crew.signalled)
@@ -55,7 +55,7 @@ async def supervise(
     return max(codes)
 
 
-class _Crew:
+class _AgentProcesses:
     """The children that run now, and whether they should."""
 
     def __init__(

@@ -24,11 +24,11 @@ log = logging.getLogger(__name__)
 STEP = 0.02
 
 
-class Lines(Protocol):
+class RedialTargets(Protocol):
     """What is needed of the agent's downloaders."""
 
     @property
-    def on_line(self) -> int:
+    def open_connections(self) -> int:
         """Downloads that use the line now."""
 
     def hold(self) -> None:
@@ -42,7 +42,11 @@ class Redialer:
     """`ask` it; whoever asks while it dials is served by the same call."""
 
     def __init__(
-        self, settings: AgentSettings, lines: Lines, clock: Clock, resumed: Callable[[], None]
+        self,
+        settings: AgentSettings,
+        lines: RedialTargets,
+        clock: Clock,
+        resumed: Callable[[], None],
     ) -> None:
         self._settings = settings
         self._lines = lines
@@ -84,9 +88,9 @@ class Redialer:
     async def _drained(self) -> None:
         """Until nothing runs, or it has been waited for long enough."""
         deadline = self._clock.monotonic() + self._settings.redial_drain
-        while self._lines.on_line and self._clock.monotonic() < deadline:
+        while self._lines.open_connections and self._clock.monotonic() < deadline:
             await self._clock.sleep(STEP)
-        if left := self._lines.on_line:
+        if left := self._lines.open_connections:
             log.warning("redial: %d downloads are cut off", left)
 
     async def _dial(self) -> str:

@@ -17,7 +17,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError
 from obstore.store import S3Store
 
-from skep.archive.pieces import Found
+from skep.archive.segment_objects import Found
 from skep.errors import ArchiveDown, ConfigurationError
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from hashlib import sha256
 from zstandard import ZstdCompressor
 
 from skep.archive.frames import LEVEL
-from skep.archive.message import codings_on
-from skep.archive.reading import frames_of
-from skep.archive.records import Record, read_records, split_response, split_stored
+from skep.archive.http_headers import codings_on
+from skep.archive.record_reader import frames_of
+from skep.archive.records import WarcRecord, read_records, split_response, split_stored
 
 
 def decoded_records(data: bytes) -> bytes:
@@ -29,7 +29,7 @@ def _decoded_frame(frame: bytes) -> bytes:
     return ZstdCompressor(level=LEVEL, write_checksum=True).compress(text)
 
 
-def _text(record: Record) -> bytes:
+def _text(record: WarcRecord) -> bytes:
     _, headers, body = split_response(record)
     start = record.block.partition(b"\r\n")[0]
     lines = [": ".join(header).encode("latin-1") for header in headers]

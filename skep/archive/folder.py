@@ -19,7 +19,7 @@ from threading import Thread
 from typing import NamedTuple
 
 from skep.archive.frames import FrameMaker
-from skep.archive.ports import CommittedEnd, Place, SetAside
+from skep.archive.ports import CommittedEnd, RecordLocation, SetAside
 from skep.archive.segments import (
     SegmentWriter,
     delete_segment,
@@ -34,19 +34,19 @@ from skep.runtime.clock import SystemClock
 GROUP_BYTES = 32 * 2**20
 
 
-class _Ticket(NamedTuple):
+class _PendingAppend(NamedTuple):
     """One caller's blobs and where it waits."""
 
     blobs: Sequence[bytes]
     size: int
-    places: asyncio.Future[list[Place]]
+    places: asyncio.Future[list[RecordLocation]]
 
 
 class _Settled(NamedTuple):
     """What became of a ticket."""
 
-    ticket: _Ticket
-    places: list[Place]
+    ticket: _PendingAppend
+    places: list[RecordLocation]
     error: Exception | None
 
 
@@ -60,7 +60,7 @@ class FolderArchive:
         self._writer = writer
         maker = maker or FrameMaker(SystemClock(), Random())  # noqa: S311 - record ids, no secrets
         self._segments = SegmentWriter(folder, writer, segment_bytes, maker)
-        self._tickets: SimpleQueue[_Ticket | None] = SimpleQueue()
+        self._tickets: SimpleQueue[_PendingAppend | None] = SimpleQueue()
         self._thread: Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -112,14 +112,14 @@ class FolderArchive:
             if name != newest and not await committed_end(name)
         ]
 
-    async def append(self, blobs: Sequence[bytes]) -> list[Place]:
+    async def append(self, blobs: Sequence[bytes]) -> list[RecordLocation]:
         """Put and sync; the places are in the order of the blobs."""
         if self._thread is None or self._loop is None:
             raise Unavailable("the archive is not open")
         if not blobs:
             return []
-        places: asyncio.Future[list[Place]] = self._loop.create_future()
-        self._tickets.put(_Ticket(tuple(blobs), sum(map(len, blobs)), places))
+        places: asyncio.Future[list[RecordLocation]] = self._loop.create_future()
+        self._tickets.put(_PendingAppend(tuple(blobs), sum(map(len, blobs)), places))
         return await places
 
     async def read(self, segment: str, offset: int, length: int) -> bytes:
@@ -182,9 +182,9 @@ class FolderArchive:
             if group:
                 self._settle(self._written(group))
 
-    def _next_group(self) -> tuple[list[_Ticket], bool]:
+    def _next_group(self) -> tuple[list[_PendingAppend], bool]:
         """Wait for a ticket, then take all that came in the meantime: (group, closing)."""
-        group: list[_Ticket] = []
+        group: list[_PendingAppend] = []
         size = 0
         ticket = self._tickets.get()
         while ticket is not None:
@@ -198,7 +198,7 @@ class FolderArchive:
                 return group, False
         return group, True
 
-    def _written(self, group: list[_Ticket]) -> list[_Settled]:
+    def _written(self, group: list[_PendingAppend]) -> list[_Settled]:
         try:
             every = self._segments.append([blob for ticket in group for blob in ticket.blobs])
         except Exception as error:  # noqa: BLE001 - a caller must hear of it, or it waits for ever

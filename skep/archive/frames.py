@@ -17,8 +17,9 @@ from typing import NamedTuple
 import msgspec
 from zstandard import ZstdCompressor
 
+from skep.archive.http_headers import fitting_headers
 from skep.archive.long_heads import HEAD_ROOM, LINE_ROOM, Headers, cut_head, header_lines
-from skep.archive.message import fitting_headers
+from skep.archive.received_headers import ReceivedHeaders
 from skep.archive.records import (
     CUT_BY,
     HOP,
@@ -26,7 +27,7 @@ from skep.archive.records import (
     ArchivedRequest,
     ArchivedResponse,
     FirstRecords,
-    Record,
+    WarcRecord,
     read_records,
     split_request,
     split_response,
@@ -46,7 +47,7 @@ __all__ = [
     "Extract",
     "FirstRecords",
     "FrameMaker",
-    "Record",
+    "WarcRecord",
     "read_records",
     "split_request",
     "split_response",
@@ -261,10 +262,13 @@ def _hex_digest(body: Bytes) -> str:
 
 
 def _answer_head(exchange: Exchange) -> bytes:
-    return _http_head(
-        f"HTTP/1.1 {exchange.status} {exchange.reason}",
-        fitting_headers(exchange.response_headers, len(exchange.body), encoded=exchange.encoded),
-    )
+    start = f"HTTP/1.1 {exchange.status} {exchange.reason}"
+    headers, length = exchange.response_headers, len(exchange.body)
+    if isinstance(headers, ReceivedHeaders) and _is_plain(start):
+        lines = headers.lines_for(length, encoded=exchange.encoded)
+        if lines is not None:
+            return b"%s\r\n%s" % (start.encode("ascii"), lines)
+    return _http_head(start, fitting_headers(headers, length, encoded=exchange.encoded))
 
 
 def _request_head(start: str, host: str, headers: Headers) -> tuple[bytes, bool]:
@@ -335,7 +339,7 @@ def _encoded(text: str) -> bytes:
 
 
 def _target_and_host(uri: str) -> tuple[str, str]:
-    """What stands in the request line and in `Host`, without the cost of a URL parser."""
+    """What stands in the request line and in `QueuedHost`, without the cost of a URL parser."""
     _, _, rest = uri.partition("#")[0].partition("://")
     slash, question = rest.find("/"), rest.find("?")
     if slash < 0 or 0 <= question < slash:

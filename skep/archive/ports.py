@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 
 
-class Place(msgspec.Struct, frozen=True):
+class RecordLocation(msgspec.Struct, frozen=True):
     """Where something was put."""
 
     segment: str
@@ -43,7 +43,7 @@ class Archive(Protocol):
         Raises ConfigurationError for an empty store beside segments of this writer.
         """
 
-    async def append(self, blobs: Sequence[bytes]) -> list[Place]:
+    async def append(self, blobs: Sequence[bytes]) -> list[RecordLocation]:
         """Put each blob (one or more frames) and sync; raises DiskFull and keeps nothing.
 
         Calls made at the same time share one sync.

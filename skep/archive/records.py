@@ -11,8 +11,8 @@ from typing import NamedTuple
 import msgspec
 from zstandard import ZstdDecompressor, ZstdError
 
-from skep.archive.message import codings_on, decoded, fitting_headers
-from skep.archive.walk import content_size, frame_end
+from skep.archive.frame_boundaries import content_size, frame_end
+from skep.archive.http_headers import codings_on, decoded, fitting_headers
 from skep.errors import Malformed, TooLarge
 
 #: Most decompressed bytes that one call of `read_records` gives back.
@@ -25,7 +25,7 @@ HOP = "Skep-Redirect-Hop"
 _END_OF_RECORD = b"\r\n\r\n"
 
 
-class Record(msgspec.Struct, frozen=True):
+class WarcRecord(msgspec.Struct, frozen=True):
     """A record as it was archived. Header names are as written; `type` is `WARC-Type`."""
 
     type: str
@@ -50,7 +50,7 @@ class ArchivedRequest(NamedTuple):
     body: bytes
 
 
-def read_records(data: bytes, limit: int = READ_LIMIT) -> list[Record]:
+def read_records(data: bytes, limit: int = READ_LIMIT) -> list[WarcRecord]:
     """The records of whole frames, in order; raises Malformed, or TooLarge over `limit`."""
     decompress = ZstdDecompressor().decompress
     records = []
@@ -78,7 +78,7 @@ class FirstRecords:
     def __init__(self) -> None:
         self._decompress = ZstdDecompressor().decompress
 
-    def read(self, data: bytes, limit: int = READ_LIMIT) -> Record:
+    def read(self, data: bytes, limit: int = READ_LIMIT) -> WarcRecord:
         """The record in front, and nothing of what follows; raises Malformed or TooLarge."""
         if content_size(data) > limit:
             raise TooLarge("the archived record unpacks to more than can be shown at once")
@@ -88,7 +88,7 @@ class FirstRecords:
             raise Malformed(f"a zstd frame of the archive is damaged: {error}") from error
 
 
-def _record(text: bytes) -> Record:
+def _record(text: bytes) -> WarcRecord:
     head, found, rest = text.partition(b"\r\n\r\n")
     version, _, lines = head.partition(b"\r\n")
     if not found or not version.startswith(b"WARC/1."):
@@ -97,10 +97,10 @@ def _record(text: bytes) -> Record:
     length = headers.get("Content-Length", "")
     if not (length.isascii() and length.isdigit()) or rest[int(length) :] != _END_OF_RECORD:
         raise Malformed("a WARC record has another length than it says")
-    return Record(headers.get("WARC-Type", ""), headers, rest[: int(length)])
+    return WarcRecord(headers.get("WARC-Type", ""), headers, rest[: int(length)])
 
 
-def split_response(record: Record, limit: int = READ_LIMIT) -> ArchivedResponse:
+def split_response(record: WarcRecord, limit: int = READ_LIMIT) -> ArchivedResponse:
     """(status, headers, body) of a `response` record, the body decoded and the headers as they
     fit it; raises Malformed, or TooLarge when it decodes to more than `limit` bytes."""
     status, headers, body = split_stored(record)
@@ -111,7 +111,7 @@ def split_response(record: Record, limit: int = READ_LIMIT) -> ArchivedResponse:
     return ArchivedResponse(status, fitting_headers(headers, len(body), encoded=False), body)
 
 
-def split_stored(record: Record) -> ArchivedResponse:
+def split_stored(record: WarcRecord) -> ArchivedResponse:
     """The same as it was stored: whatever `Content-Encoding` says is still on the body."""
     start, headers, body = _split(record.block)
     parts = start.split(" ", 2)
@@ -120,7 +120,7 @@ def split_stored(record: Record) -> ArchivedResponse:
     return ArchivedResponse(int(parts[1]), headers, body)
 
 
-def split_request(record: Record) -> ArchivedRequest:
+def split_request(record: WarcRecord) -> ArchivedRequest:
     """(method, target, headers, body) of a `request` record; raises Malformed."""
     start, headers, body = _split(record.block)
     method, _, rest = start.partition(" ")

@@ -19,17 +19,17 @@ from typing import NamedTuple
 
 from skep import __version__
 from skep.archive.bucket import Bucket
+from skep.archive.bucket_segments import BucketSegments
 from skep.archive.frames import FrameMaker
-from skep.archive.pieces import Layout, number_of
-from skep.archive.ports import CommittedEnd, Place, SetAside
+from skep.archive.ports import CommittedEnd, RecordLocation, SetAside
+from skep.archive.segment_objects import Layout, number_of
 from skep.archive.segments import check_writer, empty_store, segment_name
-from skep.archive.shelf import Shelf
 from skep.errors import ArchiveDown, ConfigurationError, SkepError, Unavailable
 from skep.runtime.backoff import Backoff
 from skep.runtime.clock import Clock, SystemClock
-from skep.runtime.lock import try_lock
+from skep.runtime.file_lock import try_lock
 
-log = logging.getLogger("skep.archive")
+log = logging.getLogger(__name__)
 
 #: Bytes that one PUT carries at most, so that no caller waits for all the others.
 GROUP_BYTES = 16 * 2**20
@@ -44,11 +44,11 @@ COUNT_ALWAYS, COUNT_EVERY = 100, 60.0
 _AGAIN = Backoff(first=1.0, cap=60.0)
 
 
-class _Ticket(NamedTuple):
+class _PendingAppend(NamedTuple):
     """One caller's blobs and where it waits."""
 
     blobs: Sequence[bytes]
-    places: asyncio.Future[list[Place]]
+    places: asyncio.Future[list[RecordLocation]]
 
 
 class S3Archive:
@@ -71,9 +71,9 @@ class S3Archive:
         self._clock = clock or SystemClock()
         self._rng = Random()  # noqa: S311 - jitter and record ids, no secrets
         self._maker = maker or FrameMaker(self._clock, self._rng)
-        self._shelf = Shelf(bucket)
+        self._bucket_segments = BucketSegments(bucket)
         self._lock: int | None = None
-        self._tickets: asyncio.Queue[_Ticket | None] = asyncio.Queue()
+        self._tickets: asyncio.Queue[_PendingAppend | None] = asyncio.Queue()
         self._full: asyncio.Queue[str] = asyncio.Queue()
         self._writing: asyncio.Task[None] | None = None
         self._sealing: asyncio.Task[None] | None = None
@@ -108,7 +108,7 @@ class S3Archive:
         return unknown
 
     async def _resume(self, committed_end: CommittedEnd, *, refuse: bool) -> list[SetAside]:
-        found = await self._shelf.all(self._writer)
+        found = await self._bucket_segments.all(self._writer)
         if refuse and found:
             raise empty_store(self._writer, len(found), self.describe())
         self._number = max(map(number_of, found), default=0)
@@ -134,19 +134,19 @@ class S3Archive:
         if layout.whole is None or len(layout.beyond_whole()) < len(layout.parts):
             self._full.put_nowait(name)
 
-    async def append(self, blobs: Sequence[bytes]) -> list[Place]:
+    async def append(self, blobs: Sequence[bytes]) -> list[RecordLocation]:
         """PUT; the places are in the order of the blobs. Raises ArchiveDown."""
         if self._writing is None or self._writing.done():
             raise Unavailable("the archive is not open")
         if not blobs:
             return []
-        places: asyncio.Future[list[Place]] = asyncio.get_running_loop().create_future()
-        self._tickets.put_nowait(_Ticket(tuple(blobs), places))
+        places: asyncio.Future[list[RecordLocation]] = asyncio.get_running_loop().create_future()
+        self._tickets.put_nowait(_PendingAppend(tuple(blobs), places))
         return await places
 
     async def read(self, segment: str, offset: int, length: int) -> bytes:
         """The bytes of a place, of any writer's segment; raises NotFound."""
-        return await self._shelf.read(segment, offset, length)
+        return await self._bucket_segments.read(segment, offset, length)
 
     async def close(self) -> None:
         """Finish what was handed in; what is not sealed is sealed by the next life."""
@@ -168,7 +168,7 @@ class S3Archive:
 
     async def delete(self, segment: str) -> int | None:
         self._counted = None
-        return await self._shelf.delete(segment, self._writer)
+        return await self._bucket_segments.delete(segment, self._writer)
 
     async def usage(self) -> tuple[int, int]:
         """(segments, bytes) of all writers; it has written to the bucket when it returns."""
@@ -182,13 +182,13 @@ class S3Archive:
             at, known = self._counted
             if now - at < COUNT_EVERY:
                 return known
-        found = await self._shelf.all()
+        found = await self._bucket_segments.all()
         counted = len(found), sum(layout.size for layout in found.values())
         self._counted = now, counted
         return counted
 
     async def sizes(self, segments: Sequence[str]) -> dict[str, int]:
-        found = {name: (await self._shelf.look(name)).end for name in segments}
+        found = {name: (await self._bucket_segments.look(name)).end for name in segments}
         return {name: end for name, end in found.items() if end}
 
     async def check(self) -> None:
@@ -211,9 +211,9 @@ class S3Archive:
             if group:
                 await self._settle(group)
 
-    async def _next_group(self) -> tuple[list[_Ticket], bool]:
+    async def _next_group(self) -> tuple[list[_PendingAppend], bool]:
         """Wait for a ticket, then take all that came in the meantime: (group, closing)."""
-        group: list[_Ticket] = []
+        group: list[_PendingAppend] = []
         size = 0
         ticket = await self._tickets.get()
         while ticket is not None:
@@ -224,7 +224,7 @@ class S3Archive:
             ticket = self._tickets.get_nowait()
         return group, True
 
-    async def _settle(self, group: list[_Ticket]) -> None:
+    async def _settle(self, group: list[_PendingAppend]) -> None:
         try:
             places = iter(await self._put([blob for ticket in group for blob in ticket.blobs]))
         except Exception as error:  # noqa: BLE001 - a caller must hear of it, or it waits for ever
@@ -237,7 +237,7 @@ class S3Archive:
             if not ticket.places.done():
                 ticket.places.set_result(own)
 
-    async def _put(self, blobs: Sequence[bytes]) -> list[Place]:
+    async def _put(self, blobs: Sequence[bytes]) -> list[RecordLocation]:
         if self._down:
             await self._sign()
             self._down = False
@@ -249,7 +249,7 @@ class S3Archive:
             if await self._added(name, b"".join((first, *blobs))):
                 starts = [*accumulate(map(len, blobs), initial=self._end + len(first))]
                 self._end = starts.pop()
-                return [Place(name, start) for start in starts]
+                return [RecordLocation(name, start) for start in starts]
         raise ArchiveDown(
             f"the names of {self._writer}'s segments are taken: does another center use a copy "
             "of this data folder? Give it a folder of its own."
@@ -259,7 +259,7 @@ class S3Archive:
         """After an error the PUT may still happen, and a name that is taken may be our own,
         of a PUT whose answer was lost: in both cases nothing is put behind it any more."""
         try:
-            added = await self._shelf.add(name, self._end, data)
+            added = await self._bucket_segments.add(name, self._end, data)
         except BaseException:
             self._spent = self._down = True
             raise
@@ -282,7 +282,7 @@ class S3Archive:
         while True:
             name = await self._full.get()
             try:
-                await self._shelf.seal(name)
+                await self._bucket_segments.seal(name)
                 failures = 0
             except SkepError as error:
                 failures += 1

@@ -19,10 +19,10 @@ from pathlib import Path
 from threading import Lock
 
 from skep import __version__
+from skep.archive.frame_boundaries import frame_end
 from skep.archive.frames import FrameMaker
-from skep.archive.ports import Place, SetAside
-from skep.archive.scan import whole_frames
-from skep.archive.walk import frame_end
+from skep.archive.ports import RecordLocation, SetAside
+from skep.archive.segment_scan import whole_frames
 from skep.errors import ArchiveDown, ConfigurationError, DiskFull, Malformed, Unavailable
 from skep.runtime.files import sync_folder
 
@@ -207,12 +207,12 @@ class SegmentWriter:
                 "from a backup, or move it away, before this center starts."
             ) from error
 
-    def append(self, blobs: Sequence[bytes]) -> list[Place]:
+    def append(self, blobs: Sequence[bytes]) -> list[RecordLocation]:
         """Write and sync all; raises DiskFull or ArchiveDown, and then keeps nothing."""
         with self._mutex:
             return self._append(blobs)
 
-    def _append(self, blobs: Sequence[bytes]) -> list[Place]:
+    def _append(self, blobs: Sequence[bytes]) -> list[RecordLocation]:
         self._check()
         try:
             self._make_ready()
@@ -224,7 +224,7 @@ class SegmentWriter:
         self._torn = False
         name = segment_name(self._writer, self._number)
         starts = accumulate(map(len, blobs), initial=self._end)
-        places = [Place(name, start) for start, _ in zip(starts, blobs, strict=False)]
+        places = [RecordLocation(name, start) for start, _ in zip(starts, blobs, strict=False)]
         self._end += sum(map(len, blobs))
         return places
 

@@ -13,8 +13,8 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from itertools import count, islice
 
+from skep.bus.log_position import parse_position
 from skep.bus.ports import Lanes, LogStream, Signals
-from skep.bus.position import parse_position
 from skep.model.block import BlockRef
 from skep.model.lane import Lane
 from skep.runtime.clock import Clock, SystemClock
@@ -219,7 +219,7 @@ class MemoryBus:
     async def epoch(self) -> str:
         return f"memory-{self._lanes.generation}"
 
-    async def turn(self, name: str, holder: str, seconds: float) -> bool:
+    async def lead(self, name: str, holder: str, seconds: float) -> bool:
         now = self._clock.monotonic()
         current, until = self._turns.get(name, (holder, now))
         if current != holder and now < until:

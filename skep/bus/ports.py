@@ -2,7 +2,7 @@
 
 A method raises `BusDown` when the engine does not answer; nothing durable depends on it.
 Blocks may be offered twice or vanish: `Blocks.lease` of the store decides, the lanes only
-say in which order to try. `testing/conformance/bus.py` runs on every backend.
+say in which order to try. `testing/conformance/bus/suite.py` runs on every backend.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Bus(Protocol):
     async def epoch(self) -> str:
         """Changes whenever the engine has lost its memory, so that lanes are rebuilt."""
 
-    async def turn(self, name: str, holder: str, seconds: float) -> bool:
+    async def lead(self, name: str, holder: str, seconds: float) -> bool:
         """True when `holder` has the turn called `name` for some seconds. A hint to avoid
         doing work twice, not a lock: correctness never rests on it."""
 

@@ -23,9 +23,9 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as ConnectionLost
 from redis.exceptions import RedisError
 
-from skep.bus import scripts
+from skep.bus import redis_scripts
+from skep.bus.log_position import parse_position
 from skep.bus.ports import Lanes, LogStream, Signals
-from skep.bus.position import parse_position
 from skep.errors import BusDown, ConfigurationError
 from skep.model.block import BlockRef
 from skep.model.lane import Lane
@@ -127,7 +127,13 @@ class RedisLanes:
         self._link = link
         self._limits = dict(limits)
         self._rng = rng
-        texts = (scripts.PUSH, scripts.POP, scripts.REMOVE, scripts.CLEAR, scripts.PRESENT)
+        texts = (
+            redis_scripts.PUSH,
+            redis_scripts.POP,
+            redis_scripts.REMOVE,
+            redis_scripts.CLEAR,
+            redis_scripts.PRESENT,
+        )
         self._push, self._pop, self._remove, self._clear, self._present = (
             link.client.register_script(text) for text in texts
         )
@@ -310,7 +316,7 @@ class RedisBus:
         self.lanes: Lanes = RedisLanes(self._link, limits, self._rng)
         self.signals: Signals = RedisSignals(self._link, clock or SystemClock(), self._rng)
         self.logs: LogStream = RedisLogs(self._link)
-        self._turn = self._link.client.register_script(scripts.TURN)
+        self._turn = self._link.client.register_script(redis_scripts.TURN)
 
     async def open(self) -> None:
         """Connect; raises BusDown, after which it may be used all the same."""
@@ -339,7 +345,7 @@ class RedisBus:
         found, server = await self._link.ask(pipe.execute())
         return f"{found.decode() if found else mark}@{server['run_id']}"
 
-    async def turn(self, name: str, holder: str, seconds: float) -> bool:
+    async def lead(self, name: str, holder: str, seconds: float) -> bool:
         milliseconds = max(1, round(seconds * 1000))
         call = self._turn(keys=[f"skep:turn:{name}"], args=[holder, milliseconds])
         return bool(await self._link.ask(call))

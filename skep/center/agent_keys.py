@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 
-from skep.runtime.seal import KEY_BYTES, derived
+from skep.runtime.file_encryption import KEY_BYTES, derived
 from skep.store.ports import Store
 
 

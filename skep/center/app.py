@@ -23,51 +23,51 @@ from skep.archive.ports import Archive, SetAside
 from skep.archive.registry import login_of, open_archive
 from skep.bus.ports import Bus
 from skep.bus.registry import open_bus
-from skep.center import docs_page
+from skep.center.agent_socket import commands_socket
 from skep.center.api import (
-    agents,
+    agent_administration,
     apps,
     deliveries,
     dispatches,
     driver,
     failures,
-    fleet,
     generators,
     health,
+    hosts,
     job_switch,
     jobs,
-    joining,
-    node,
-    node_apps,
+    lanes_and_alerts,
     placement,
-    queue,
-    request_acts,
+    request_queue,
     requests,
+    requests_by_filter,
     runs,
     schedules,
-    sites,
     storage,
     tokens,
     why,
 )
-from skep.center.auth import Role
-from skep.center.commands import commands_socket
-from skep.center.direct import Direct
-from skep.center.endpoint import Call, Endpoint, Raw
-from skep.center.guard import App, Guard
-from skep.center.http import no_such_route, routes, ways
+from skep.center.api.agents import apps as node_apps
+from skep.center.api.agents import joining, work
+from skep.center.http import docs_page
+from skep.center.http.asgi import no_such_route, routes, ways
+from skep.center.http.authentication import Role
+from skep.center.http.endpoint import Call, Endpoint, Raw
+from skep.center.http.fast_path import FastPath
+from skep.center.http.openapi import describe
+from skep.center.http.origin_check import App, OriginCheck
+from skep.center.http.path_prefix import Prefix, host_of, root_of
 from skep.center.loops import Loops
-from skep.center.openapi import describe
-from skep.center.opening import Opening
-from skep.center.prefix import Prefix, host_of, root_of
+from skep.center.open_backends import Opening
 from skep.center.services import Services, build
 from skep.lanes.dispatch import lane_limits
 from skep.runtime.clock import Clock
 from skep.settings import Settings
 from skep.store.ports import Store
 from skep.store.registry import open_store
+from skep.wire.api.health import GET_DOCS, GET_OPENAPI
 
-log = logging.getLogger("skep.center")
+log = logging.getLogger(__name__)
 
 #: Segments that an alert names.
 NAMED = 5
@@ -94,20 +94,16 @@ def api_table() -> tuple[Endpoint, ...]:
         policy = {"content-security-policy": docs_page.POLICY}
         return Raw(content, docs_page.MEDIA, policy)
 
-    page = Endpoint("GET", "/openapi.json", Role.PUBLIC, openapi, "This description", tag="health")
-    html = Endpoint(
-        *("GET", "/docs", Role.PUBLIC, docs, "This description as a page"),
-        media="text/html",
-        tag="health",
-    )
+    page = Endpoint(GET_OPENAPI, Role.PUBLIC, openapi, "This description", tag="health")
+    html = Endpoint(GET_DOCS, Role.PUBLIC, docs, "This description as a page", tag="health")
     described += [
         *health.ENDPOINTS,
         page,
         html,
-        *node.ENDPOINTS,
+        *work.ENDPOINTS,
         *node_apps.ENDPOINTS,
         *joining.ENDPOINTS,
-        *queue.ENDPOINTS,
+        *request_queue.ENDPOINTS,
         *driver.ENDPOINTS,
         *runs.ENDPOINTS,
         *deliveries.ENDPOINTS,
@@ -117,14 +113,14 @@ def api_table() -> tuple[Endpoint, ...]:
         *jobs.ENDPOINTS,
         *schedules.ENDPOINTS,
         *requests.ENDPOINTS,
-        *request_acts.ENDPOINTS,
+        *requests_by_filter.ENDPOINTS,
         *failures.ENDPOINTS,
         *storage.ENDPOINTS,
         *dispatches.ENDPOINTS,
-        *fleet.ENDPOINTS,
-        *agents.ENDPOINTS,
+        *lanes_and_alerts.ENDPOINTS,
+        *agent_administration.ENDPOINTS,
         *tokens.ENDPOINTS,
-        *sites.ENDPOINTS,
+        *hosts.ENDPOINTS,
         *placement.ENDPOINTS,
         *why.ENDPOINTS,
     ]
@@ -149,8 +145,10 @@ class Center:
         self._opened = AsyncExitStack()
         public = settings.center.public_url
         table = api_table()
-        inner = Prefix(Direct(self._starlette(table), ways(self.services, table)), root_of(public))
-        self.app: App = Guard(inner, settings.center.host, host_of(public))
+        inner = Prefix(
+            FastPath(self._starlette(table), ways(self.services, table)), root_of(public)
+        )
+        self.app: App = OriginCheck(inner, settings.center.host, host_of(public))
 
     @classmethod
     def from_settings(cls, name: str, settings: Settings, clock: Clock, rng: Random) -> Center:
@@ -197,7 +195,7 @@ class Center:
         await start.ready("bus", services.bus.open)
         await start.ready("store", self._reconcile)
         closing.push_async_callback(services.jobs.deliverer.stop)
-        closing.push_async_callback(services.jobs.keeper.stop)
+        closing.push_async_callback(services.jobs.supervisor.stop)
         closing.push_async_callback(self._loops.stop)
         self._loops.start()
 
@@ -228,13 +226,13 @@ class Center:
     async def _reconcile(self) -> None:
         await self.services.dispatcher.reconcile()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Answer the long polls now, so that the server can stop."""
         self.services.closing.set()
         self.services.work.wake_all()
-        self.services.pages.ring()
+        self.services.pages.notify()
 
     async def close(self) -> None:
         """In reverse; what was answered is on disk already. May be called twice."""
-        self.let_go()
+        self.release()
         await self._opened.aclose()

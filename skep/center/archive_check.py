@@ -13,7 +13,7 @@ from typing import NamedTuple
 from skep.archive.ports import Archive
 from skep.archive.segments import writer_of
 from skep.runtime.clock import Clock
-from skep.runtime.repairs import Repairs
+from skep.runtime.repair_counts import Repairs
 from skep.store.ports import Store
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from skep.store.ports import Runs
+from skep.store.ports.runs import Runs
 
 #: Names that one look-up asks the store about.
 LOOK_LIMIT = 2000
@@ -25,7 +25,7 @@ class EndedRuns:
         self._asked: dict[str, None] = {}
         self._over: dict[str, None] = {}
 
-    def among(self, names: Iterable[str]) -> list[str]:
+    def ended_in(self, names: Iterable[str]) -> list[str]:
         """Those that are known to be over; the others are looked up by the next `look`."""
         found = []
         for name in names:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from skep.bus.ports import Bus
 from skep.center.metrics import Metrics
-from skep.placement.roster import Roster
+from skep.fleet.roster import Roster
 from skep.runtime.clock import Clock
 from skep.store.ports import Store
 

@@ -13,14 +13,14 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from skep.center.control import CHANNEL as RUNS
-from skep.center.errand import CHANNEL as ERRANDS
-from skep.center.live import CHANNEL, WORK, Addressed
+from skep.center.agent_commands import CHANNEL, WORK, Addressed
+from skep.center.dispatcher_tasks import CHANNEL as ERRANDS
+from skep.center.run_control import CHANNEL as RUNS
 from skep.center.services import Services
 from skep.errors import SkepError, Unavailable
 from skep.lanes.dispatch import dispatch_in_time
 
-log = logging.getLogger("skep.center")
+log = logging.getLogger(__name__)
 
 #: The dispatcher looks by itself that often, for requests whose time has come.
 DISPATCH_EVERY = 0.5
@@ -139,7 +139,7 @@ class Loops:
             log.info("block %d is free again: %s", item.block, item.reason)
 
     async def _placement(self) -> None:
-        await self._services.placement.overseer.step()
+        await self._services.placement.gone_agents.step()
 
     async def _reconcile(self) -> None:
         found = await self._services.dispatcher.reconcile()
@@ -151,7 +151,7 @@ class Loops:
         pause: after a restart of the center they have had no chance to speak."""
         services = self._services
         await services.clock.sleep(DRIVERS_EVERY)
-        for run in await services.store.turns.give_up_silent(services.clock.now()):
+        for run in await services.store.checkpoints.give_up_silent(services.clock.now()):
             log.warning("run %s has failed: its driver was not heard of any more", run)
             await services.control.moved(await services.store.runs.get(run))
 
@@ -196,9 +196,9 @@ class Loops:
             pass
 
     async def _jobs(self) -> None:
-        keeper = self._services.jobs.keeper
-        await keeper.step()
-        await keeper.nudge.wait(self._services.settings.jobs.keep_every)
+        supervisor = self._services.jobs.supervisor
+        await supervisor.step()
+        await supervisor.nudge.wait(self._services.settings.jobs.keep_every)
 
     async def _deliveries(self) -> None:
         deliverer = self._services.jobs.deliverer
@@ -212,7 +212,7 @@ class Loops:
         services = self._services
         async for channel, payload in services.bus.signals.listen(CHANNEL, WORK, RUNS, ERRANDS):
             if channel == WORK:
-                services.work.ring()
+                services.work.notify()
                 continue
             if channel == ERRANDS:
                 services.nudge.hear()

@@ -10,42 +10,42 @@ from random import Random
 
 from skep.archive.ports import Archive
 from skep.bus.ports import Bus
+from skep.center.agent_commands import Hub
 from skep.center.agent_keys import AgentKeys
 from skep.center.archive_check import ArchiveCheck
-from skep.center.auth import Auth
-from skep.center.control import Control
-from skep.center.disk import DiskGuard, disk_guard
+from skep.center.disk_space import DiskSpace, disk_space
+from skep.center.dispatcher_tasks import DispatcherTask
 from skep.center.ended_runs import EndedRuns
-from skep.center.errand import Errand
 from skep.center.gauges import Gauges
-from skep.center.job_rooms import JobRooms, build_jobs
-from skep.center.live import Hub
+from skep.center.http.authentication import Auth
+from skep.center.job_assembly import JobAssembly, build_jobs
+from skep.center.long_poll import LongPolls
 from skep.center.metrics import Metrics
-from skep.center.placement_rooms import PlacementRooms, build_placement
-from skep.center.selfcheck import SelfCheck
-from skep.center.telling import build_notifier
+from skep.center.notifier import build_notifier
+from skep.center.placement_assembly import PlacementAssembly, build_placement
+from skep.center.run_control import RunControl
+from skep.center.self_check import SelfCheck
 from skep.center.unsent_results import UnsentResults
-from skep.center.waiting import WaitingRoom
 from skep.downloaders.schemes import known_kinds, known_schemes
+from skep.fleet.roster import Roster
+from skep.jobs.endings.notices import Notifier
+from skep.jobs.endings.retention import Retention
 from skep.jobs.intake import Intake
-from skep.jobs.notices import Notifier
-from skep.jobs.retention import Retention
-from skep.jobs.validate import Validator
+from skep.jobs.request_validation import Validator
 from skep.lanes.dispatch import Dispatcher, follow_run
-from skep.lanes.ingest import Ingest
 from skep.lanes.lane_check import remove_targets
 from skep.lanes.leases import Leases
-from skep.lanes.why.desk import WhyDesk
 from skep.model.block import Leased
-from skep.model.manners import Manners
-from skep.model.placement import run_target
+from skep.model.fleet.placement import run_target
+from skep.model.hosts.politeness import Politeness
 from skep.model.run import Run
-from skep.placement.roster import Roster
-from skep.runtime.bell import Bell, Nudge
+from skep.results.ingest import Ingest
 from skep.runtime.clock import Clock
-from skep.runtime.repairs import Repairs
+from skep.runtime.repair_counts import Repairs
+from skep.runtime.signals import Signal, WakeUp
 from skep.settings import Settings
 from skep.store.ports import Store
+from skep.why.explainer import Explainer
 
 #: Schemes that the agents of this version can download.
 SCHEMES = ("http", "https")
@@ -53,7 +53,7 @@ SCHEMES = ("http", "https")
 BODY_READERS = 8
 #: Seconds from one writing of heartbeats to the next: all that came meanwhile share it, so
 #: that a thousand agents are some transactions a second, and no beat waits to be noticed.
-BEATS_EVERY = 0.06
+HEARTBEATS_EVERY = 0.06
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class Services:
     auth: Auth
     hub: Hub
     #: Words to the processes of runs.
-    control: Control
+    control: RunControl
     unsent: UnsentResults
     metrics: Metrics
     #: What /metrics shows of store and bus.
@@ -84,38 +84,38 @@ class Services:
     ended_runs: EndedRuns
     roster: Roster
     #: Who may take what.
-    placement: PlacementRooms
+    placement: PlacementAssembly
     intake: Intake
     dispatcher: Dispatcher
     leases: Leases
     ingest: Ingest
     #: How hosts are treated.
-    manners: Manners
+    politeness: Politeness
     #: Rings when a block may have become leasable.
-    work: WaitingRoom
+    work: LongPolls
     #: Rings when a run may have ended requests to read.
-    pages: Bell
+    pages: Signal
     #: Rings when the dispatcher may have something to do, here or at another center.
-    nudge: Errand
+    nudge: DispatcherTask
     #: Rings when other centers should hear that there is work.
-    announce: Nudge
+    announce: WakeUp
     #: Set while the center lets go of its callers.
     closing: asyncio.Event
-    jobs: JobRooms
+    jobs: JobAssembly
     #: Whether there is room for more.
-    disk: DiskGuard
+    disk: DiskSpace
     #: Deletes what has had its time.
     retention: Retention
     #: Tells of ends of runs.
     notifier: Notifier
     #: Says what things wait for.
-    why: WhyDesk
+    why: Explainer
     #: Stored bodies that are being read; others wait.
     body_readers: asyncio.Semaphore
 
     async def may_work(self, agent: str) -> bool:
         """Registered, and not put aside by a person; a cordoned one, for the runs it has."""
-        return await self.roster.may_work(agent) or self.placement.placer.keeps_seats(agent)
+        return await self.roster.may_work(agent) or self.placement.placer.keeps_slots(agent)
 
     async def lease(
         self,
@@ -144,7 +144,7 @@ class Services:
                 place.looked()
                 if blocks:
                     # Room in the lanes: the dispatcher may go on.
-                    self.nudge.ring()
+                    self.nudge.request()
                     self.metrics.leased.inc(len(blocks))
                     return blocks
                 left = deadline - self.clock.monotonic()
@@ -163,20 +163,20 @@ def build(
     rng: Random,
 ) -> Services:
     """Put a center together from its borders. Nothing is opened yet."""
-    work = WaitingRoom(bus.lanes.targets)
-    nudge, announce = Errand(clock), Nudge(clock)
+    work = LongPolls(bus.lanes.targets)
+    nudge, announce = DispatcherTask(clock), WakeUp(clock)
 
     def there_is_work() -> None:
-        work.ring()
-        announce.ring()
+        work.notify()
+        announce.notify()
 
     def look_again() -> None:
-        nudge.ring()
-        pages.ring()
+        nudge.request()
+        pages.notify()
 
     def wake_run(run: str) -> None:
-        pages.ring()
-        jobs.keeper.poke(run)
+        pages.notify()
+        jobs.supervisor.wake(run)
 
     async def lanes_follow(run: Run) -> None:
         await follow_run(dispatcher, run)
@@ -187,10 +187,10 @@ def build(
 
     metrics = Metrics()
     repairs = Repairs(metrics.count_repairs)
-    manners = Manners(settings.sites)
-    hub, pages = Hub(bus, clock, name), Bell()
-    roster = Roster(settings.center, store, clock, known_kinds(), beats_every=BEATS_EVERY)
-    control = Control(name, store, bus, hub, roster, clock, rng, wake_run, lanes_follow)
+    politeness = Politeness(settings.sites)
+    hub, pages = Hub(bus, clock, name), Signal()
+    roster = Roster(settings.center, store, clock, known_kinds(), beats_every=HEARTBEATS_EVERY)
+    control = RunControl(name, store, bus, hub, roster, clock, rng, wake_run, lanes_follow)
     placement = build_placement(
         settings, store, bus, hub, roster, clock, rng, there_is_work, look_again, control.moved
     )
@@ -201,7 +201,7 @@ def build(
         clock,
         name,
         there_is_work,
-        manners,
+        politeness,
         host=platform.node(),
         placer=placement.placer,
         repairs=repairs,
@@ -209,9 +209,9 @@ def build(
     wrong_tokens = settings.center.wrong_tokens
     auth = Auth(store, clock, enabled=settings.center.auth, wrong_tokens=wrong_tokens)
     validator = Validator((*SCHEMES, *known_schemes()), rng, known_kinds())
-    guard = disk_guard(name, settings, store, archive, clock)
+    guard = disk_space(name, settings, store, archive, clock)
     intake = Intake(
-        store, validator, clock, nudge.ring, guard.check, placement.allocator, control.moved
+        store, validator, clock, nudge.request, guard.check, placement.allocator, control.moved
     )
     jobs = build_jobs(
         name,
@@ -226,8 +226,8 @@ def build(
         clock,
         rng,
     )
-    jobs.keeper.obeyed = control.obeyed
-    restart_at = jobs.keeper.restarts.get
+    jobs.supervisor.obeyed = control.acknowledged
+    restart_at = jobs.supervisor.restarts.get
 
     def disk_trouble() -> str:
         return guard.stops_leasing
@@ -261,10 +261,10 @@ def build(
         intake=intake,
         dispatcher=dispatcher,
         leases=Leases(
-            settings.lanes, store, bus, clock, dispatcher, manners, renew_every=BEATS_EVERY
+            settings.lanes, store, bus, clock, dispatcher, politeness, renew_every=HEARTBEATS_EVERY
         ),
-        manners=manners,
-        ingest=Ingest(settings.lanes, store, archive, clock, rng, manners, together=True),
+        politeness=politeness,
+        ingest=Ingest(settings.lanes, store, archive, clock, rng, politeness, together=True),
         work=work,
         pages=pages,
         nudge=nudge,
@@ -274,6 +274,6 @@ def build(
         notifier=build_notifier(settings, store, clock, rng),
         closing=asyncio.Event(),
         jobs=jobs,
-        why=WhyDesk(settings, store, bus, manners, clock, restart_at, disk_trouble),
+        why=Explainer(settings, store, bus, politeness, clock, restart_at, disk_trouble),
         body_readers=asyncio.Semaphore(BODY_READERS),
     )

@@ -5,7 +5,7 @@ It only tells: the agent goes on trying, and each kind is told once in a while f
 
 from __future__ import annotations
 
-from skep.model.agent import Vitals
+from skep.model.fleet.agent import Vitals
 from skep.runtime.clock import Clock
 from skep.store.ports import Store
 

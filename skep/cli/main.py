@@ -14,13 +14,14 @@ from typing import NoReturn
 import click
 
 from skep import __version__
-from skep.cli.exits import Exit, code_of
-from skep.cli.output import say
-from skep.cli.program import program, with_hints
+from skep.cli.terminal.exit_codes import ExitCode, code_of
+from skep.cli.terminal.output import say
+from skep.cli.terminal.program_name import program, with_hints
 from skep.errors import SkepError
-from skep.runtime.leaving import Leaving
+from skep.runtime.process_exit import Leaving
 
-#: Group: command: what it is for. The file of a command has its name, and its help begins so.
+#: Group: command: what it is for. A command's file is `commands/GROUP/NAME.py`, and its help
+#: begins so.
 GROUPS: dict[str, dict[str, str]] = {
     "Crawl": {
         "up": "Start a center and an agent on this machine.",
@@ -70,6 +71,8 @@ GROUPS: dict[str, dict[str, str]] = {
     },
 }
 COMMANDS: dict[str, str] = {name: text for group in GROUPS.values() for name, text in group.items()}
+#: Command: the folder of its group.
+FOLDERS = {name: group.lower() for group, names in GROUPS.items() for name in names}
 #: Longer lines are hard to read, however wide the terminal is.
 WIDEST_HELP = 200
 
@@ -83,7 +86,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"skep.cli.{cmd_name}")
+        module = importlib.import_module(f"skep.cli.commands.{FOLDERS[cmd_name]}.{cmd_name}")
         found: click.Command = module.command
         return found
 
@@ -143,13 +146,13 @@ def run(arguments: Sequence[str]) -> int:
     try:
         return int(skep.main(list(arguments), prog_name=program(), standalone_mode=False) or 0)
     except click.ClickException as error:
-        from skep.cli.usage_errors import show_error
+        from skep.cli.terminal.usage_errors import show_error
 
         show_error(error)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         say("interrupted")
-        return Exit.INTERRUPTED
+        return ExitCode.INTERRUPTED
     except SkepError as error:
         say(f"error: {error.detail} ({error.code})")
         return code_of(error)
@@ -157,4 +160,4 @@ def run(arguments: Sequence[str]) -> int:
         if error.filename is None:  # not about a file of the user's: a bug, shown as one
             raise
         say(f"error: {error.filename}: {error.strerror}")
-        return Exit.FAILED
+        return ExitCode.FAILED

@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from skep.downloaders.belongings import Belongings
 from skep.downloaders.curl_options import CurlPlan, parse
 from skep.downloaders.http import HttpDownloader, HttpKind
 from skep.downloaders.ports import Fetched
+from skep.downloaders.session_state import SessionState
 from skep.model.request import Work
 from skep.model.run import RunSettings
 
@@ -85,14 +85,14 @@ class CurlDownloader:
         self._http.resume(trouble)
 
     @property
-    def belongings(self) -> Belongings:
-        return self._http.belongings
+    def session_state(self) -> SessionState:
+        return self._http.session_state
 
-    def inherit(self, belongings: Belongings) -> None:
-        self._http.inherit(belongings)
+    def inherit(self, session_state: SessionState) -> None:
+        self._http.inherit(session_state)
 
-    async def note_belongings(self) -> None:
-        await self._http.note_belongings()
+    async def note_session_state(self) -> None:
+        await self._http.note_session_state()
 
     async def close(self) -> None:
         await self._http.close()

@@ -15,17 +15,17 @@ from functools import partial
 from random import Random
 
 from skep.archive.frames import FrameMaker
-from skep.downloaders.belongings import Belongings
-from skep.downloaders.cutter import Cutter, Finish
-from skep.downloaders.desk import lost_outcome
-from skep.downloaders.egress import EgressPolicy
-from skep.downloaders.engine import Engine
-from skep.downloaders.exits import parse_proxy
-from skep.downloaders.flight import Done
-from skep.downloaders.line import EngineOptions, Keep
+from skep.downloaders.content_children import ContentChildren, Finish
+from skep.downloaders.egress_policy import EgressPolicy
+from skep.downloaders.libcurl.connections import EngineOptions, Keep
+from skep.downloaders.libcurl.engine import CurlEngine
+from skep.downloaders.libcurl.request_queue import lost_outcome
+from skep.downloaders.libcurl.transfer import Done
 from skep.downloaders.ports import Fetched
-from skep.downloaders.tally import Tally
-from skep.model.content import ContentRules
+from skep.downloaders.proxies import parse_proxy
+from skep.downloaders.proxy_counts import Tally
+from skep.downloaders.session_state import SessionState
+from skep.model.content_rules import ContentRules
 from skep.model.request import Work
 from skep.model.run import RunSettings
 from skep.runtime.clock import Clock
@@ -46,13 +46,13 @@ class HttpDownloader:
         settings: RunSettings,
         options: EngineOptions,
         loop: asyncio.AbstractEventLoop,
-        cutter: Callable[[Finish], Cutter] | None = None,
+        cutter: Callable[[Finish], ContentChildren] | None = None,
     ) -> None:
         self._loop = loop
         self._cutter = cutter(self._finish) if cutter else None
         self._active = 0
         self._closed = False
-        self._engine = Engine(run, settings, options, self._from_thread)
+        self._engine = CurlEngine(run, settings, options, self._from_thread)
 
     @property
     def active(self) -> int:
@@ -90,17 +90,17 @@ class HttpDownloader:
         self._engine.pace(site, spacing)
 
     @property
-    def belongings(self) -> Belongings:
-        return self._engine.belongings
+    def session_state(self) -> SessionState:
+        return self._engine.session_state
 
-    def inherit(self, belongings: Belongings) -> None:
-        self._engine.inherit(belongings)
+    def inherit(self, session_state: SessionState) -> None:
+        self._engine.inherit(session_state)
 
-    async def note_belongings(self) -> None:
+    async def note_session_state(self) -> None:
         if self._closed:
             return
         noted = asyncio.Event()
-        self._engine.note_belongings(partial(self._call_on_loop, noted.set))
+        self._engine.note_session_state(partial(self._call_on_loop, noted.set))
         with suppress(TimeoutError):  # of a thread that has ended: then they are noted, too
             async with asyncio.timeout(NOTE_SECONDS):
                 await noted.wait()
@@ -225,10 +225,10 @@ class HttpKind:
         """A frame maker belongs to one thread, and so does its source of randomness."""
         return FrameMaker(self._clock, self._new_rng()).exchange_frames
 
-    def _new_cutter(self, rules: ContentRules | None) -> Callable[[Finish], Cutter] | None:
+    def _new_cutter(self, rules: ContentRules | None) -> Callable[[Finish], ContentChildren] | None:
         if rules is None:
             return None
-        return lambda finish: Cutter(rules, self._clock, self._new_rng(), finish)
+        return lambda finish: ContentChildren(rules, self._clock, self._new_rng(), finish)
 
     def _new_rng(self) -> Random:
         return Random(self._rng.getrandbits(128))  # noqa: S311 - record ids, not secrets

@@ -14,8 +14,8 @@ from typing import Protocol, runtime_checkable
 import msgspec
 
 from skep.archive.frames import Exchange
-from skep.downloaders.belongings import Belongings
-from skep.downloaders.tally import Tally
+from skep.downloaders.proxy_counts import Tally
+from skep.downloaders.session_state import SessionState
 from skep.model.request import Outcome, Work
 from skep.model.run import RunSettings
 
@@ -72,18 +72,18 @@ class Lasting(Protocol):
     """A downloader with cookies and sessions, which are the run's own and outlive it."""
 
     @property
-    def belongings(self) -> Belongings:
+    def session_state(self) -> SessionState:
         """As of the last look, or of the end."""
 
-    async def note_belongings(self) -> None:
+    async def note_session_state(self) -> None:
         """Look anew; soon over, and never raises."""
 
-    def inherit(self, belongings: Belongings) -> None:
+    def inherit(self, session_state: SessionState) -> None:
         """From an earlier downloader of the run; before the first `start` only."""
 
 
 @runtime_checkable
-class OnLine(Protocol):
+class Redialable(Protocol):
     """A downloader that can let go of the agent's line while that is dialled again."""
 
     @property
@@ -98,7 +98,7 @@ class OnLine(Protocol):
 
 
 @runtime_checkable
-class LineKind(Protocol):
+class RedialKind(Protocol):
     """A kind whose downloaders may ask for another line."""
 
     #: Set by the agent when its operator has said how to dial.

@@ -13,10 +13,10 @@ from random import Random
 from skep.downloaders.code.isolation import Isolation, isolation_of
 from skep.downloaders.code.kinds import CodeKind
 from skep.downloaders.curl import CurlKind
-from skep.downloaders.egress import EgressPolicy
+from skep.downloaders.egress_policy import EgressPolicy
 from skep.downloaders.http import CONNECTIONS, HttpKind
 from skep.downloaders.ports import Kind
-from skep.downloaders.refusal import RefusedKind
+from skep.downloaders.refused_kind import RefusedKind
 from skep.downloaders.schemes import PlugIn, RoutedKind, plug_ins
 from skep.runtime.clock import Clock
 from skep.settings import AgentSettings, EgressSettings

@@ -17,10 +17,10 @@ from importlib.metadata import EntryPoint, entry_points
 from random import Random
 from typing import Protocol
 
-from skep.downloaders.egress import EgressPolicy
+from skep.downloaders.egress_policy import EgressPolicy
 from skep.downloaders.http import HttpKind
 from skep.downloaders.ports import Downloader, Fetched, Kind, Paced, Recallable
-from skep.downloaders.refusal import RefusedKind, Refusing
+from skep.downloaders.refused_kind import RefusedKind, Refusing
 from skep.model.request import Work
 from skep.model.run import RunSettings
 from skep.runtime.clock import Clock

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
-from skep.downloaders.belongings import Visitor
-from skep.downloaders.exits import Exit, ExitPool
-from skep.model.exits import ExitRules, SessionRules
+from skep.downloaders.proxies import ProxyPool, ProxyRoute
+from skep.downloaders.session_state import SessionIdentity
+from skep.model.proxies import ExitRules, SessionRules
 
 #: Sessions with a name, per run and agent; beyond it the one unused for longest ends.
 NAMED_LIMIT = 1000
@@ -25,10 +25,20 @@ _NO_HEADERS: Mapping[str, str] = {}
 class Session:
     """One identity."""
 
-    __slots__ = ("cookies", "exit", "headers", "heir_of", "kit", "name", "open", "retired", "uses")
+    __slots__ = (
+        "cookies",
+        "exit",
+        "headers",
+        "heir_of",
+        "name",
+        "open",
+        "retired",
+        "share",
+        "uses",
+    )
 
     def __init__(
-        self, name: str, way: Exit, headers: Mapping[str, str], heir_of: Session | None
+        self, name: str, way: ProxyRoute, headers: Mapping[str, str], heir_of: Session | None
     ) -> None:
         #: "" = for requests that name none.
         self.name = name
@@ -37,7 +47,7 @@ class Session:
         #: The session whose cookies it takes over.
         self.heir_of = heir_of
         #: What libcurl needs; made when it is first used.
-        self.kit: Any = None
+        self.share: Any = None
         #: What was in its jar when the kit was put away, for its heir or its next kit.
         self.cookies: list[str] = []
         #: Requests that were started in it, and those that have not ended.
@@ -54,15 +64,15 @@ class SessionPool:
     """All sessions of a run on one agent."""
 
     def __init__(
-        self, exits: ExitRules | None, sessions: SessionRules | None, pool: ExitPool, rng: Random
+        self, exits: ExitRules | None, sessions: SessionRules | None, pool: ProxyPool, rng: Random
     ) -> None:
         self._pool = pool
         self._isolated = sessions is not None
         rules = sessions or SessionRules()
-        ways = exits or ExitRules()
-        limits = [limit for limit in (rules.uses, ways.switch_after) if limit]
+        routes = exits or ExitRules()
+        limits = [limit for limit in (rules.uses, routes.switch_after) if limit]
         #: Where the line is dialled again, counting is done by whoever asks for it.
-        self._uses = rules.uses if ways.redial else min(limits, default=0)
+        self._uses = rules.uses if routes.redial else min(limits, default=0)
         self._headers = list(rules.headers)
         rng.shuffle(self._headers)
         self._dressed = 0
@@ -94,7 +104,7 @@ class SessionPool:
             self.ended.append(session)
         return True
 
-    def retire_all(self, why: str, way: Exit | None = None) -> int:
+    def retire_all(self, why: str, way: ProxyRoute | None = None) -> int:
         """Every session, or every one with this exit; returns how many."""
         chosen = [one for one in self.known() if way is None or one.exit is way]
         return sum(self.retire(one, why) for one in chosen)
@@ -103,16 +113,16 @@ class SessionPool:
         """Put away the connections of all that are idle; who they are stays."""
         self.ended += [one for one in self.known() if not one.open and not one.retired]
 
-    def restore(self, visitor: Visitor) -> None:
+    def restore(self, identity: SessionIdentity) -> None:
         """Somebody whom an earlier downloader of the run knew, as it was."""
-        way = self._pool.numbered(visitor.exit)
+        way = self._pool.numbered(identity.exit)
         if way is None:
             return
-        session = Session(visitor.name, way, visitor.headers, None)
-        session.cookies, session.uses = visitor.cookies, visitor.uses
-        session.retired = visitor.retired
-        if visitor.name:
-            self._named.setdefault(visitor.name, session)
+        session = Session(identity.name, way, identity.headers, None)
+        session.cookies, session.uses = identity.cookies, identity.uses
+        session.retired = identity.retired
+        if identity.name:
+            self._named.setdefault(identity.name, session)
         elif None in self._turns:
             self._turns[self._turns.index(None)] = session
 

@@ -15,16 +15,16 @@ from pathlib import Path
 import msgspec
 
 from skep.archive.registry import folder_of, is_s3
-from skep.archive.scan import FoundPage, found_pages
+from skep.archive.segment_scan import FoundPage, found_pages
 from skep.archive.segments import is_segment
 from skep.errors import ConfigurationError
 from skep.model.run import Run, RunSettings
 from skep.model.states import RunState
 from skep.runtime.clock import Clock
-from skep.runtime.lock import try_lock
+from skep.runtime.file_lock import try_lock
 from skep.settings import Settings
-from skep.store.facts import ArchivedPage
 from skep.store.ports import Store
+from skep.store.ports.requests import ArchivedPage
 from skep.store.registry import open_store
 
 #: Pages in one transaction.

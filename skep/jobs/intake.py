@@ -9,24 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 
-import msgspec
-
-from skep.jobs.validate import PLAIN, Offered, Validator, check_job
-from skep.model.job import RunLease
-from skep.model.places import places_in
-from skep.model.run import Run, RunId, RunSettings
+from skep.jobs.request_validation import PLAIN, Validator, check_job
+from skep.model.hosts.named_places import places_in
+from skep.model.jobs.job import RunLease
+from skep.model.request import Accepted, Offered
+from skep.model.run import NewRun, Run, RunId, RunSettings
 from skep.model.states import RunState
 from skep.placement.allocator import Allocator
 from skep.runtime.clock import Clock
-from skep.store.facts import Accepted, RequestRow
 from skep.store.ports import Store
-
-
-class NewRun(msgspec.Struct, forbid_unknown_fields=True):
-    """What a caller says about a run that it opens."""
-
-    job: str = ""
-    settings: RunSettings = RunSettings()
+from skep.store.ports.requests import RequestRow
 
 
 class Intake:
@@ -122,7 +114,7 @@ class Intake:
         if added := [place for place in places if place not in known]:
             await self._store.runs.name_places(run.id, added)
 
-    def nudge(self) -> None:
+    def wake_dispatcher(self) -> None:
         """Requests wait, again or by another way than `accept`: tell the dispatcher."""
         self._on_accepted()
 

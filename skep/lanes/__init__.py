@@ -1,4 +1,4 @@
-"""In which order: packing, dispatch, leases, recycling. Run by centers only.
+"""In which order: packing, dispatch, leases. Run by centers only.
 
 Everything here takes store, bus, clock and randomness as arguments, so that a seeded
 simulation can drive it through crashes that no test bench could time.

@@ -16,24 +16,24 @@ from math import inf
 from skep.bus.ports import Bus
 from skep.errors import BusDown, SkepError, Unavailable
 from skep.lanes.ageing import Ages
-from skep.lanes.lane_check import LaneCheck, Page, remove_runs
-from skep.lanes.log import DispatchLog
-from skep.lanes.order import floor_lane
-from skep.lanes.plan import Shares, blocked, plan_dispatch
-from skep.lanes.scribe import Scribe
+from skep.lanes.dispatch_log import DispatchLog
+from skep.lanes.dispatch_log_rows import DispatchLogRows
+from skep.lanes.dispatch_plan import Shares, blocked, plan_dispatch
+from skep.lanes.lane_check import LaneCheck, LanePage, remove_runs
+from skep.lanes.lane_order import floor_lane
 from skep.model.block import BlockRef
 from skep.model.dispatch import DispatchReport, DispatchRow
+from skep.model.hosts.politeness import Politeness
 from skep.model.lane import Lane, lane_of
-from skep.model.manners import Manners
 from skep.model.run import Run
 from skep.model.states import RunState
 from skep.placement.placer import Placer
 from skep.runtime.clock import Clock
-from skep.runtime.repairs import Repairs
+from skep.runtime.repair_counts import Repairs
 from skep.settings import LaneSettings
-from skep.store.facts import Backlog, Packing, PackPlan
-from skep.store.placement_ports import Placing
 from skep.store.ports import Store
+from skep.store.ports.placement import Placing
+from skep.store.ports.requests import Backlog, Packing, PackPlan
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ SWEEP_EVERY = 0.2
 #: Blocks of resting runs that one call takes apart.
 UNPACK_LIMIT = 500
 #: A center that died in its turn holds the others up for so long.
-TURN_SECONDS = 2.0
+LEADER_SECONDS = 2.0
 #: Seconds before the same run may complain about the same lane again, and complaints that
 #: one dispatch writes; its log has all of them.
 ALERT_EVERY = 10.0
@@ -78,7 +78,7 @@ class Dispatcher:
         clock: Clock,
         center: str,
         on_work: Callable[[], None],
-        manners: Manners,
+        politeness: Politeness,
         *,
         host: str = "",
         placer: Placer | None = None,
@@ -87,14 +87,14 @@ class Dispatcher:
         self._placer = placer
         self._placings: dict[str, Placing] = {}
         self._settings = settings
-        self._manners = manners
+        self._politeness = politeness
         self._store = store
         self._bus = bus
         self._clock = clock
         self._center = center
         self._on_work = on_work
         self._limits = lane_limits(settings)
-        self._scribe = Scribe(center, host)
+        self._log_rows = DispatchLogRows(center, host)
         self._ages = Ages(settings.age_seconds)
         #: A round by hand waits for the one that is under way.
         self._one_at_a_time = asyncio.Lock()
@@ -114,7 +114,7 @@ class Dispatcher:
     async def dispatch(self) -> int:
         """As many rounds as there is room for, in one transaction; returns how many requests
         went into lanes or were parked."""
-        self.in_turn = await self._bus.turn("dispatch", self._center, TURN_SECONDS)
+        self.in_turn = await self._bus.lead("dispatch", self._center, LEADER_SECONDS)
         if not self.in_turn:
             return 0
         async with self._one_at_a_time:
@@ -137,7 +137,7 @@ class Dispatcher:
         reason = f"took longer than {self._settings.dispatch_seconds:g} s and was ended"
         log.warning("a dispatch %s", reason)
         now, took = self._clock.now(), self._settings.dispatch_seconds
-        self.log.note([self._scribe.failed(reason, now, took)])
+        self.log.note([self._log_rows.failed(reason, now, took)])
 
     async def _go(
         self, rounds: int | None, *, failed_only: bool, dry_run: bool = False
@@ -147,21 +147,21 @@ class Dispatcher:
             found = await self._plan(rounds, failed_only=failed_only, dry_run=dry_run)
             plans, rows = found
             if dry_run:
-                rows = [*rows, *self._scribe.planned(plans, self._clock.now())]
+                rows = [*rows, *self._log_rows.planned(plans, self._clock.now())]
                 packing = Packing([])
             else:
                 packing, failed = await self._pack(plans)
                 await self.offer(packing.blocks)
                 took = self._clock.monotonic() - begun
                 rows += failed
-                rows += self._scribe.packed(packing.blocks, plans, self._clock.now(), took)
-                self.log.note(rows, self._scribe.numbers)
+                rows += self._log_rows.packed(packing.blocks, plans, self._clock.now(), took)
+                self.log.note(rows, self._log_rows.numbers)
         except Unavailable as error:
             took = self._clock.monotonic() - begun
-            self.log.note([self._scribe.failed(error.detail, self._clock.now(), took)])
+            self.log.note([self._log_rows.failed(error.detail, self._clock.now(), took)])
             raise
         took = self._clock.monotonic() - begun
-        return self._scribe.report(rows, took, packing.parked, dry_run=dry_run)
+        return self._log_rows.report(rows, took, packing.parked, dry_run=dry_run)
 
     async def _plan(
         self, rounds: int | None, *, failed_only: bool, dry_run: bool
@@ -174,7 +174,7 @@ class Dispatcher:
         backlog = await self._placeable(backlog)
         if not backlog:
             return [], []
-        self._scribe.learn(backlog)
+        self._log_rows.learn(backlog)
         room = await self._room()
         self._turn += 1
         plans = plan_dispatch(
@@ -191,7 +191,7 @@ class Dispatcher:
         filled = {lane: self._limits[lane] - room[lane] for lane in Lane}
         if waiting and not dry_run:
             await self._complain(waiting, filled, now)
-        rows = self._scribe.blocked(waiting, self._limits, now)
+        rows = self._log_rows.blocked(waiting, self._limits, now)
         return plans, rows
 
     async def _pack(self, plans: Sequence[PackPlan]) -> tuple[Packing, list[DispatchRow]]:
@@ -220,14 +220,14 @@ class Dispatcher:
             except Exception as error:
                 reason = error.detail if isinstance(error, SkepError) else f"a bug: {error}"
                 log.warning("run %s cannot be dispatched: %s", plan.run, reason, exc_info=True)
-                failed.append(self._scribe.failed(reason, now, 0.0, plan))
+                failed.append(self._log_rows.failed(reason, now, 0.0, plan))
                 continue
             blocks += one.blocks
             parked += one.parked
         return Packing(blocks, parked), failed
 
     async def _packed(self, plans: Sequence[PackPlan], now: float) -> Packing:
-        return await self._store.requests.pack(plans, now, self._manners, self._placings)
+        return await self._store.requests.pack(plans, now, self._politeness, self._placings)
 
     async def _placeable(self, backlog: list[Backlog]) -> list[Backlog]:
         """Without runs whose agents are not there: their blocks would only fill the lanes."""
@@ -272,7 +272,7 @@ class Dispatcher:
         epoch = await self._bus.epoch()
         forgot = at_once or epoch != self._epoch
         self._epoch = epoch
-        await self._store.sites.unpack(self._clock.now(), UNPACK_LIMIT)
+        await self._store.hosts.unpack(self._clock.now(), UNPACK_LIMIT)
         if not at_once:
             removed = await self._check.remove_surplus()
             what = f"removed ended blocks {_named(removed)} from lanes"
@@ -285,7 +285,7 @@ class Dispatcher:
         await self._promote(page)
         return len(page.due)
 
-    async def _promote(self, page: Page) -> None:
+    async def _promote(self, page: LanePage) -> None:
         """What stood at the tail for too long goes to the head, the oldest first of all."""
         moment = self._clock.monotonic()
         old = self._ages.too_old(page.present, moment, page.after, page.until)
@@ -295,7 +295,7 @@ class Dispatcher:
         await self.offer(list(reversed(old)))
 
     async def _sweep(self, now: float, *, at_once: bool) -> None:
-        await self._store.sites.wake(now, self._manners, SWEEP_LIMIT)
+        await self._store.hosts.wake(now, self._politeness, SWEEP_LIMIT)
         moment = self._clock.monotonic()
         if at_once or moment - self._swept_at >= SWEEP_EVERY:
             woken = await self._store.requests.wake(now, SWEEP_LIMIT)

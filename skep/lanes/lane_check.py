@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from skep.bus.ports import Lanes
 from skep.model.block import BlockRef
-from skep.store.ports import Blocks
+from skep.store.ports.blocks import Blocks
 
 #: Entries or rows that one step looks at.
 STEP_LIMIT = 5000
@@ -21,7 +21,7 @@ STEP_LIMIT = 5000
 SCAN_LIMIT = 1000
 
 
-class Page(NamedTuple):
+class LanePage(NamedTuple):
     """Claimable blocks of one step: those in lanes, those to push, and the span of their ids."""
 
     present: list[BlockRef]
@@ -77,7 +77,7 @@ class LaneCheck:
         """Those that the store does not have as claimable."""
         return set(block_ids) - await self._blocks.still_claimable(sorted(block_ids))
 
-    async def next_page(self, *, at_once: bool) -> Page:
+    async def next_page(self, *, at_once: bool) -> LanePage:
         """The next claimable blocks. `at_once`: begin with the oldest, and every block that is
         in no lane is due; otherwise those that the look before missed too."""
         after = 0 if at_once else self._after
@@ -92,7 +92,7 @@ class LaneCheck:
         explained = due if at_once else due & self._outside
         waiting = self._outside & (absent - due)
         self._outside = {one for one in self._outside if not after < one <= until} | waiting
-        return Page(
+        return LanePage(
             [ref for ref in ready if ref.id in there],
             [ref for ref in ready if ref.id in due],
             frozenset(due - explained),

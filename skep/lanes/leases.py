@@ -12,16 +12,17 @@ import msgspec
 
 from skep.bus.ports import Bus
 from skep.lanes.dispatch import Dispatcher, try_offer
-from skep.lanes.order import STRICT, floor_lane
+from skep.lanes.lane_order import STRICT, floor_lane
 from skep.model.block import BlockRef, Held, Leased
-from skep.model.manners import Manners
+from skep.model.hosts.host import NO_ROBOTS, Pace
+from skep.model.hosts.politeness import Politeness
 from skep.model.run import RunSettings
-from skep.model.site import NO_ROBOTS, Pace
+from skep.runtime.batcher import Batcher
 from skep.runtime.clock import Clock
-from skep.runtime.together import Together
 from skep.settings import LaneSettings
-from skep.store.facts import Freed, HeldSite
 from skep.store.ports import Store
+from skep.store.ports.blocks import Freed
+from skep.store.ports.hosts import HeldHost
 
 #: Blocks that one reaping transaction takes back.
 REAP_LIMIT = 200
@@ -37,22 +38,22 @@ class Leases:
         bus: Bus,
         clock: Clock,
         dispatcher: Dispatcher,
-        manners: Manners,
+        politeness: Politeness,
         *,
         renew_every: float | None = None,
     ) -> None:
         """`renew_every`: renewals are written together, no more often than this, in seconds;
         None = each by itself."""
         self._settings = settings
-        self._manners = manners
+        self._politeness = politeness
         self._store = store
         self._bus = bus
         self._clock = clock
         self._dispatcher = dispatcher
         self._tick = 0
-        self._renewals: Together[tuple[str, Sequence[Held]], list[int]] | None = None
+        self._renewals: Batcher[tuple[str, Sequence[Held]], list[int]] | None = None
         if renew_every is not None:
-            self._renewals = Together(self._renew, renew_every)
+            self._renewals = Batcher(self._renew, renew_every)
 
     async def lease(
         self, agent: str, want: int, targets: Sequence[str] | None = None
@@ -66,7 +67,7 @@ class Leases:
             # `reconcile` brings it back into its lane.
             ids = [ref.id for ref in refs]
             self._dispatcher.left_out(ids)
-            blocks = await self._store.blocks.lease(ids, agent, now, until, self._manners)
+            blocks = await self._store.blocks.lease(ids, agent, now, until, self._politeness)
             if blocks:
                 return blocks
             # All of them expired or were taken: there may be others behind them.
@@ -85,16 +86,16 @@ class Leases:
         """How the hosts in these blocks are to be treated; hosts without a pace are absent."""
         now = self._clock.now()
         by_id = {block.id: block for block in blocks}
-        found = await self._store.sites.held(list(by_id))
+        found = await self._store.hosts.held(list(by_id))
         paces = (self._pace(item, by_id[item.block], runs, now) for item in found)
         return [pace for pace in paces if pace is not None]
 
     def _pace(
-        self, item: HeldSite, block: Leased, runs: Mapping[str, RunSettings], now: float
+        self, item: HeldHost, block: Leased, runs: Mapping[str, RunSettings], now: float
     ) -> Pace | None:
         if block.run not in runs:
             return None
-        pace = self._manners.pace(item.site, runs[block.run], now)
+        pace = self._politeness.pace(item.site, runs[block.run], now)
         if pace is not None and block.token > 1:
             # Nobody knows when the one before has asked last.
             pace = msgspec.structs.replace(pace, wait=max(pace.wait, pace.spacing))
@@ -137,6 +138,6 @@ class Leases:
         return freed
 
 
-def _for_robots(item: HeldSite) -> bool:
+def _for_robots(item: HeldHost) -> bool:
     """Tries for robots.txt mean nothing to a run that does not ask for it any more."""
     return item.detail.startswith(NO_ROBOTS)

@@ -5,15 +5,15 @@ Pure data, for centers and agents. Whoever writes about a block shows its token.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
-from skep.model.bounds import LIST_LIMIT, SHORT_LIST, Blob, Name, Number, Numbers
+from skep.model.hosts.host import SiteNote
 from skep.model.lane import Lane, enters_at_head, lane_of
+from skep.model.message_bounds import LIST_LIMIT, SHORT_LIST, Blob, Name, Number, Numbers
 from skep.model.request import Outcome
-from skep.model.site import SiteNote
 from skep.model.states import BlockState
 
 
@@ -24,7 +24,7 @@ class BlockRef(msgspec.Struct, frozen=True, array_like=True):
     run: str
     priority: int
     size: int
-    #: Who may take it, in the words of `model/placement.py`.
+    #: Who may take it, in the words of `model/fleet/placement.py`.
     target: str = ""
     #: It stood at the tail for too long: it enters at the head now.
     aged: bool = False
@@ -96,3 +96,25 @@ class BlockChange(msgspec.Struct, frozen=True):
     state: BlockState
     at: float
     detail: str
+
+
+class FinishedRequest(msgspec.Struct, frozen=True):
+    """One ended request as its run reads it back."""
+
+    id: int
+    uri: str
+    state: str
+    status: int
+    failure: str
+    detail: str
+    meta: dict[str, Any]
+    final_uri: str = ""
+
+
+class FinishedBlock(msgspec.Struct, frozen=True):
+    """A block whose requests have all been reported, not yet collected by its run."""
+
+    id: int
+    run: str
+    agent: str
+    requests: list[FinishedRequest]

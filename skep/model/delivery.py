@@ -11,7 +11,7 @@ from hashlib import blake2b
 
 import msgspec
 
-from skep.model.job import SinkPart
+from skep.model.jobs.job import SinkPart
 
 
 class DeliveryState(StrEnum):

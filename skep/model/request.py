@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from skep.model.bounds import PRINTABLE, Name, Number, Real, Text, exact
+from skep.model.message_bounds import PRINTABLE, Name, Number, Real, Text, exact
 
 #: Longest URI that is taken, in characters; the store's columns are made for it.
 URI_LIMIT = 8000
@@ -94,3 +94,14 @@ class Outcome(msgspec.Struct, array_like=True, omit_defaults=True):
     retry_after: Real | None = None
     #: The URI that answered in the end, "" when it is the one that was asked for.
     final_uri: Text = ""
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """How many of the offered requests are new; the others were there already."""
+
+    new: int
+    known: int
+
+
+#: A request, or its URI alone.
+Offered = NewRequest | str

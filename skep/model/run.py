@@ -10,18 +10,20 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from skep.model.bounds import SHORT_LIST, Name, Texts
-from skep.model.code import Code
-from skep.model.content import ContentRules
+from skep.model.content_rules import ContentRules
 from skep.model.dispatch import DispatchOrder
-from skep.model.exits import AskedExits, AskedSessions, ExitRules, Sessions
-from skep.model.placement import AskedPlacement, Placement
-from skep.model.places import PLACE_LENGTH, PLACES_LIMIT
+from skep.model.fleet.placement import AskedPlacement, Placement
+from skep.model.hosts.named_places import PLACE_LENGTH, PLACES_LIMIT
+from skep.model.message_bounds import SHORT_LIST, Name, Texts
+from skep.model.proxies import AskedExits, AskedSessions, ExitRules, Sessions
 from skep.model.request import DEFAULT_PRIORITY
 from skep.model.states import RunState
+from skep.model.user_code import Code
 
+#: A name that a run can have.
+RUN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 #: The last group refuses a newline at the end, which `$` alone would let through.
-RunId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$(?!\n)")]
+RunId = Annotated[str, Meta(pattern=rf"{RUN_NAME}(?!\n)")]
 
 
 class RunSettings(msgspec.Struct, frozen=True):
@@ -132,3 +134,10 @@ class Run(msgspec.Struct, frozen=True):
     changed_at: float = 0.0
     #: Places that start URLs and submitted URLs named, beside those of the settings.
     named: tuple[str, ...] = ()
+
+
+class NewRun(msgspec.Struct, forbid_unknown_fields=True):
+    """What a caller says about a run that it opens."""
+
+    job: str = ""
+    settings: RunSettings = RunSettings()

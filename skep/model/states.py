@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import warnings
 from enum import IntEnum, StrEnum
+from typing import TYPE_CHECKING
 
 
 class RequestState(IntEnum):
@@ -110,7 +112,7 @@ RUN_CHANGES: dict[RunState, frozenset[RunState]] = {
 }
 
 
-class Failure(StrEnum):
+class FailureClass(StrEnum):
     """Why a download did not work. `''` in an outcome means that it did."""
 
     NETWORK = "network"
@@ -125,4 +127,15 @@ class Failure(StrEnum):
 
 
 #: A failure that the same request would meet again: it is not tried a second time.
-HOPELESS = frozenset({Failure.LIMIT, Failure.ROBOTS})
+HOPELESS = frozenset({FailureClass.LIMIT, FailureClass.ROBOTS})
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """The names of earlier releases; they work for one more release."""
+        if new := {"Failure": "FailureClass"}.get(name):
+            warnings.warn(f"{__name__}.{name} is now {new}", DeprecationWarning, stacklevel=2)
+            globals()[name] = globals()[new]  # it warns once
+            return globals()[new]
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

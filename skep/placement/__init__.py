@@ -1,4 +1,4 @@
-"""By whom: which agents are there, alive and allowed to take work. Centers only.
+"""By whom: which agents are allowed to take work, and which of them does. Centers only.
 
 It chooses and explains; blocks are moved by `lanes` and by the store.
 """

@@ -14,13 +14,14 @@ from random import Random
 import msgspec
 
 from skep.errors import NotEnoughAgents, UnknownRun
+from skep.fleet.roster import Roster
 from skep.model.run import Run, RunSettings
 from skep.placement.eligibility import Moment, explain, fitting, shortfall
 from skep.placement.placer import Placer, need_of
-from skep.placement.roster import Roster
 from skep.runtime.clock import Clock
-from skep.store.placement_ports import Allocation
+from skep.runtime.retry import retry
 from skep.store.ports import Store
+from skep.store.ports.placement import Allocation
 from skep.wire.messages import Command
 
 #: Seconds between two looks while a run waits for agents.
@@ -52,14 +53,14 @@ class Allocator:
         if settings.placement.plain or await self._known(run) is not None:
             return []
         deadline = self._clock.monotonic() + (wait or 0.0)
-        while True:
-            try:
-                return await self._pick(run, settings)
-            except NotEnoughAgents:
-                over = self._clock.monotonic() >= deadline and not self._may_come(settings)
-                if wait is None or over:
-                    raise
-                await self._clock.sleep(LOOK_AGAIN)
+
+        def decide(_error: NotEnoughAgents, _failures: int) -> float | None:
+            over = self._clock.monotonic() >= deadline and not self._may_come(settings)
+            return None if wait is None or over else LOOK_AGAIN
+
+        return await retry(
+            lambda: self._pick(run, settings), NotEnoughAgents, decide, self._clock.sleep
+        )
 
     def _may_come(self, settings: RunSettings) -> bool:
         """Whether agents that this center has not heard yet would be enough. No agent is

@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
-from skep.model.agent import REVOKED, AgentView
-from skep.model.app import APP_KIND, IMAGE_KIND
-from skep.model.placement import Placement, own_target
+from skep.model.fleet.agent import REVOKED, AgentView
+from skep.model.fleet.placement import Placement, Verdict, own_target
+from skep.model.jobs.app import APP_KIND, IMAGE_KIND
 
 MEGABYTE = 2**20
 #: Kinds of work that are no downloads.
@@ -39,19 +39,6 @@ class Moment(msgspec.Struct, frozen=True):
         if self.silent is not None:
             return view.id not in self.silent
         return view.alive(self.now, self.alive_after)
-
-
-class Verdict(msgspec.Struct, frozen=True):
-    """One agent, and the first rule that it fails; `rule` is "" when it fits."""
-
-    agent: str
-    name: str
-    rule: str = ""
-    detail: str = ""
-
-    @property
-    def fits(self) -> bool:
-        return not self.rule
 
 
 def judge(view: AgentView, need: Need, moment: Moment) -> Verdict:

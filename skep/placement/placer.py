@@ -11,17 +11,17 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
-from skep.model.agent import AgentView
-from skep.model.placement import KIND, PLAIN_KIND, RUN, own_target
+from skep.fleet.roster import Roster
+from skep.model.fleet.agent import AgentView
+from skep.model.fleet.placement import KIND, PLAIN_KIND, RUN, own_target
 from skep.model.run import RunSettings
 from skep.placement.eligibility import Moment, Need, fitting, judge
-from skep.placement.ring import Ring
-from skep.placement.roster import Roster
+from skep.placement.hash_ring import Ring
 from skep.placement.strategies import Chained, Hashed, Shared
 from skep.runtime.clock import Clock
 from skep.settings import CenterSettings
-from skep.store.placement_ports import Allocation, Placing
 from skep.store.ports import Store
+from skep.store.ports.placement import Allocation, Placing
 
 #: Seconds for which a look at the store is good enough.
 LOOK_EVERY = 0.5
@@ -121,17 +121,17 @@ class Placer:
             return False
         return (view.enabled or view.cordoned) and self._roster.alive(agent)
 
-    def keeps_seats(self, agent: str) -> bool:
+    def keeps_slots(self, agent: str) -> bool:
         """It is cordoned, and works on for runs that it was chosen for."""
         view = self._roster.view(agent)
-        return view is not None and view.cordoned and bool(self._seats(agent))
+        return view is not None and view.cordoned and bool(self._slots(agent))
 
-    def _seats(self, agent: str) -> list[Allocation]:
+    def _slots(self, agent: str) -> list[Allocation]:
         return [one for one in self._open.values() if _chooses(one) and agent in one.agents]
 
     def _kept_targets(self, agent: str) -> list[str]:
         """What a cordoned agent may take."""
-        seats = self._seats(agent)
+        seats = self._slots(agent)
         chained = any(one.settings.placement.strategy == "chained" for one in seats)
         shared = [one.target for one in seats if one.settings.placement.strategy == "fixed"]
         return [*(own_target(agent) if chained else ()), *shared]

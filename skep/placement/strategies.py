@@ -1,6 +1,6 @@
 """Who takes a request: one small class per strategy, for the agents of one moment. Pure.
 
-Each answers `Placing` of `store/placement_ports.py`; the store asks while it packs blocks.
+Each answers `Placing` of `store/ports/placement.py`; the store asks while it packs blocks.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from skep.model.placement import Key
-from skep.placement.keys import key_of
-from skep.placement.ring import Ring
-from skep.store.placement_ports import Wanted
+from skep.model.fleet.placement import Key
+from skep.placement.hash_keys import key_of
+from skep.placement.hash_ring import Ring
+from skep.store.ports.placement import Wanted
 
 
 class Shared:

@@ -19,10 +19,10 @@ from skep.errors import ConfigurationError, SkepError
 from skep.runtime.clock import SystemClock
 from skep.runtime.files import UnreadableFile, read_line
 from skep.runtime.logging import start_logging
-from skep.spiders.drive import drive
+from skep.spiders.driving.assembly import drive
+from skep.spiders.driving.memory_limit import limit_memory
+from skep.spiders.driving.stats import RESTART, UNREACHABLE, Ending
 from skep.spiders.load import load_spider
-from skep.spiders.memory import limit_memory
-from skep.spiders.stats import RESTART, UNREACHABLE, Ending
 
 #: As the command line has them: failed, must be changed, no center answers.
 FAILED, USAGE, NO_CENTER = 1, 2, 6

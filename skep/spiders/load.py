@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 from skep.errors import ConfigurationError
-from skep.spiders.spider import Spider
+from skep.spiders.authoring.spider import Spider
 
 
 def load_spider(name: str) -> type[Spider]:

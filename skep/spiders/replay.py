@@ -12,12 +12,12 @@ from typing import Any
 
 import msgspec
 
-from skep.spiders.callbacks import Caller
-from skep.spiders.harvest import Harvester
-from skep.spiders.parsing import Parser
+from skep.spiders.authoring.callbacks import Caller
+from skep.spiders.authoring.spider import Spider
+from skep.spiders.driving.harvest import Harvester
+from skep.spiders.driving.page_parsing import Parser
+from skep.spiders.driving.stats import Stats
 from skep.spiders.ports import Page
-from skep.spiders.spider import Spider
-from skep.spiders.stats import Stats
 
 #: Differences that are kept as examples, for each field and for each kind.
 EXAMPLES = 3

@@ -75,7 +75,7 @@ def check_empty(url: str) -> None:
     """Raises ConfigurationError for a store that holds tables already."""
     import sqlalchemy as sa
 
-    from skep.store.sql.dialect import dialect_for
+    from skep.store.sql.engine.dialect import dialect_for
 
     if kind_of(url) == "sqlite" and not sqlite_path(url).exists():
         return
@@ -96,7 +96,7 @@ def schema_of(url: str) -> str:
     """The schema version of a store; "" when it has none."""
     import sqlalchemy as sa
 
-    from skep.store.sql.dialect import dialect_for
+    from skep.store.sql.engine.dialect import dialect_for
 
     made = sa.make_url(url)
     engine = dialect_for(made).engine(made)
@@ -170,7 +170,7 @@ def committed_segments(url: str) -> dict[str, int]:
     """How far each archive segment is committed, of those that were not deleted."""
     import sqlalchemy as sa
 
-    from skep.store.sql.dialect import dialect_for
+    from skep.store.sql.engine.dialect import dialect_for
 
     made = sa.make_url(url)
     engine = dialect_for(made).engine(made)

@@ -11,7 +11,7 @@ from skep.store.ports import Store
 
 def known_schemas() -> set[str]:
     """Schema versions that this version can bring up to date."""
-    from skep.store.sql.migrate import known_versions
+    from skep.store.sql.engine.migrate import known_versions
 
     return known_versions()
 

@@ -9,7 +9,7 @@ import asyncio
 import socket
 from typing import Any
 
-from skep.runtime.late_certificates import aiohttp
+from skep.runtime.lazy_certificates import aiohttp
 from skep.streams.host_rules import HostRules
 
 

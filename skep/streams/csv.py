@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from skep.errors import InvalidInput
-from skep.streams.encode import as_json, plain, sort_out
+from skep.streams.json_records import as_json, plain, sort_out
 from skep.streams.options import CsvOptions
 from skep.streams.ports import Record, Refused
 

@@ -20,11 +20,11 @@ from msgspec import Meta
 
 from skep.errors import ConfigurationError, DiskFull, Unavailable
 from skep.runtime.files import sync_folder
-from skep.streams.encode import as_json, sort_out
-from skep.streams.place import Place
+from skep.streams.blocking_thread import OneThread
+from skep.streams.json_records import as_json, sort_out
 from skep.streams.ports import Record, Refused
 from skep.streams.position import read_state, replace_state
-from skep.streams.thread import OneThread
+from skep.streams.sink_url import SinkUrl
 
 HOPELESS = {
     errno.EACCES,
@@ -80,7 +80,7 @@ class FileSink:
 
     HEAD_BYTES = 1 << 20
 
-    def __init__(self, place: Place, name: str, form: Format) -> None:
+    def __init__(self, place: SinkUrl, name: str, form: Format) -> None:
         self._place = place
         self._path = Path(place.path)
         self._side = self._path.with_name(f".{self._path.name}.position")

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from skep.errors import ConfigurationError, InvalidInput, SkepError, Unavailable
+from skep.streams.blocking_thread import OneThread
 from skep.streams.driver_options import host_list
-from skep.streams.encode import as_json, field_of, key_text, sort_out
 from skep.streams.host_rules import JobLimits
+from skep.streams.json_records import as_json, field_of, key_text, sort_out
 from skep.streams.options import KafkaOptions
-from skep.streams.place import Place
 from skep.streams.ports import Record, Refused
-from skep.streams.thread import OneThread
+from skep.streams.sink_url import SinkUrl
 
 #: What a message costs beyond its key and value, generously.
 OVERHEAD = 200
@@ -44,7 +44,7 @@ class Outgoing(NamedTuple):
     value: bytes
 
 
-def producer_settings(place: Place, options: KafkaOptions) -> dict[str, Any]:
+def producer_settings(place: SinkUrl, options: KafkaOptions) -> dict[str, Any]:
     """What the client is told; the password is in it."""
     user, password = place.login
     settings: dict[str, Any] = {
@@ -72,7 +72,7 @@ class KafkaSink:
     """One topic."""
 
     def __init__(
-        self, place: Place, options: KafkaOptions, limits: JobLimits | None = None
+        self, place: SinkUrl, options: KafkaOptions, limits: JobLimits | None = None
     ) -> None:
         self._place, self._options, self._limits = place, options, limits
         self._hosts = host_list(place.hosts, PORT) if limits is not None else []
@@ -200,6 +200,6 @@ def _quiet() -> Any:
     shown: what fails is raised, and the caller logs it."""
     import logging
 
-    logger = logging.getLogger("skep.streams.kafka.client")
+    logger = logging.getLogger(f"{__name__}.client")
     logger.setLevel(logging.CRITICAL)
     return logger

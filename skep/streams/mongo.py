@@ -17,13 +17,13 @@ from pymongo.collection import Collection
 from pymongo.synchronous.pool import Connection, Pool
 
 from skep.errors import ConfigurationError, InvalidInput, SkepError, Unavailable
+from skep.streams.blocking_thread import OneThread
 from skep.streams.driver_options import host_list
-from skep.streams.encode import as_json, field_of, plain, sort_out
 from skep.streams.host_rules import HostRules, JobLimits
+from skep.streams.json_records import as_json, field_of, plain, sort_out
 from skep.streams.options import MongoOptions
-from skep.streams.place import Place
 from skep.streams.ports import Record, Refused
-from skep.streams.thread import OneThread
+from skep.streams.sink_url import SinkUrl
 
 Document = dict[str, Any]
 Operation = ReplaceOne[Document] | UpdateOne
@@ -95,7 +95,7 @@ class MongoSink:
     """One collection."""
 
     def __init__(
-        self, place: Place, options: MongoOptions, name: str, limits: JobLimits | None = None
+        self, place: SinkUrl, options: MongoOptions, name: str, limits: JobLimits | None = None
     ) -> None:
         self._place, self._options, self._name = place, options, name
         self._limits = limits

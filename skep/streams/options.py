@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from skep.errors import ConfigurationError
-from skep.runtime.wrong_values import explained
+from skep.runtime.value_errors import explained
 
 Key = Annotated[
     str, Meta(description="Field that names a record: the same key again is an update.")

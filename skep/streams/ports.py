@@ -4,7 +4,7 @@ Records come in batches, in the order of their positions. `write` returns when t
 durable at the other end. A sink that can keep its position together with the data (a file,
 a SQL database) stores each record exactly once, whatever is killed; the others are told
 the same record again after a crash and make it harmless by its key, where there is one.
-`testing/conformance/sink.py` runs on every sink.
+`testing/conformance/sink` runs on every sink.
 """
 
 from __future__ import annotations

@@ -14,11 +14,11 @@ from redis import asyncio as aioredis
 from redis import exceptions as known
 
 from skep.errors import ConfigurationError, SkepError, Unavailable
-from skep.streams.encode import as_json, field_of, key_text, sort_out
 from skep.streams.host_rules import HostRules, JobLimits
+from skep.streams.json_records import as_json, field_of, key_text, sort_out
 from skep.streams.options import RedisOptions
-from skep.streams.place import Place
 from skep.streams.ports import Record, Refused
+from skep.streams.sink_url import SinkUrl
 
 TIMEOUT = 10.0
 Command = tuple[str | bytes | int, ...]
@@ -48,7 +48,7 @@ class RedisSink:
     """One list, stream or hash."""
 
     def __init__(
-        self, place: Place, options: RedisOptions, limits: JobLimits | None = None
+        self, place: SinkUrl, options: RedisOptions, limits: JobLimits | None = None
     ) -> None:
         self._place, self._options, self._limits = place, options, limits
         if sum(map(bool, (options.list, options.stream, options.hash))) != 1:

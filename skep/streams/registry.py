@@ -17,8 +17,8 @@ from skep.runtime.clock import Clock, SystemClock
 from skep.streams import options as of
 from skep.streams.driver_options import BY_SCHEME, check_options
 from skep.streams.host_rules import JobLimits
-from skep.streams.place import Place, confined, parse_file, parse_remote, scheme_of
 from skep.streams.ports import Sink
+from skep.streams.sink_url import SinkUrl, confined, parse_file, parse_remote, scheme_of
 
 
 class Surroundings(NamedTuple):
@@ -31,7 +31,7 @@ class Surroundings(NamedTuple):
     limits: JobLimits | None
 
 
-Make = Callable[[Place, Any, Surroundings], Sink]
+Make = Callable[[SinkUrl, Any, Surroundings], Sink]
 
 
 class SinkKind(NamedTuple):
@@ -106,7 +106,7 @@ def file_of(url: str) -> Path | None:
     return Path(place.path)
 
 
-def _parse(url: str, kind: SinkKind) -> tuple[Place, dict[str, Any]]:
+def _parse(url: str, kind: SinkKind) -> tuple[SinkUrl, dict[str, Any]]:
     if kind.is_file:
         return parse_file(url, scheme_of(url))
     place, query = parse_remote(url, kind.options.__struct_fields__)
@@ -118,44 +118,44 @@ def _parse(url: str, kind: SinkKind) -> tuple[Place, dict[str, Any]]:
     return place, query
 
 
-def _jsonl(place: Place, _options: of.JsonLinesOptions, around: Surroundings) -> Sink:
+def _jsonl(place: SinkUrl, _options: of.JsonLinesOptions, around: Surroundings) -> Sink:
     from skep.streams.files import FileSink, JsonLines
 
     return FileSink(place, around.name, JsonLines())
 
 
-def _csv(place: Place, options: of.CsvOptions, around: Surroundings) -> Sink:
+def _csv(place: SinkUrl, options: of.CsvOptions, around: Surroundings) -> Sink:
     from skep.streams.csv import Csv
     from skep.streams.files import FileSink
 
     return FileSink(place, around.name, Csv(options))
 
 
-def _sql(place: Place, options: of.SqlOptions, around: Surroundings) -> Sink:
+def _sql(place: SinkUrl, options: of.SqlOptions, around: Surroundings) -> Sink:
     from skep.streams.sql.sink import SqlSink
 
     return SqlSink(place, options, around.name, around.limits)
 
 
-def _redis(place: Place, options: of.RedisOptions, around: Surroundings) -> Sink:
+def _redis(place: SinkUrl, options: of.RedisOptions, around: Surroundings) -> Sink:
     from skep.streams.redis import RedisSink
 
     return RedisSink(place, options, around.limits)
 
 
-def _kafka(place: Place, options: of.KafkaOptions, around: Surroundings) -> Sink:
+def _kafka(place: SinkUrl, options: of.KafkaOptions, around: Surroundings) -> Sink:
     from skep.streams.kafka import KafkaSink
 
     return KafkaSink(place, options, around.limits)
 
 
-def _mongo(place: Place, options: of.MongoOptions, around: Surroundings) -> Sink:
+def _mongo(place: SinkUrl, options: of.MongoOptions, around: Surroundings) -> Sink:
     from skep.streams.mongo import MongoSink
 
     return MongoSink(place, options, around.name, around.limits)
 
 
-def _webhook(place: Place, options: of.WebhookOptions, around: Surroundings) -> Sink:
+def _webhook(place: SinkUrl, options: of.WebhookOptions, around: Surroundings) -> Sink:
     from skep.streams.webhook import WebhookSink
 
     secret = _secret(options.secret, around) if options.secret else ""

@@ -13,13 +13,13 @@ from collections.abc import Mapping, Sequence
 
 from skep.errors import ConfigurationError, InvalidInput, Unavailable
 from skep.runtime.clock import Clock
-from skep.runtime.late_certificates import aiohttp
+from skep.runtime.lazy_certificates import aiohttp
 from skep.streams.checked_http import connector
-from skep.streams.encode import as_json, sort_out
 from skep.streams.host_rules import JobLimits
+from skep.streams.json_records import as_json, sort_out
 from skep.streams.options import WebhookOptions
-from skep.streams.place import Place
 from skep.streams.ports import Record, Refused
+from skep.streams.sink_url import SinkUrl
 
 #: Answers below 500 that say something about the place and not about the records:
 #: somebody must let us in, put the address right, or wait. Nothing is lost meanwhile.
@@ -40,7 +40,7 @@ class WebhookSink:
 
     def __init__(
         self,
-        place: Place,
+        place: SinkUrl,
         options: WebhookOptions,
         name: str,
         secret: str,

@@ -21,7 +21,7 @@ from typing import Self
 
 import msgspec
 
-from skep.runtime.lock import try_lock
+from skep.runtime.file_lock import try_lock
 from skep.testing.private import HOST, Server, ServerFailed, ServerMissing, free_port
 from skep.testing.processes import AgentProcess, CenterProcess, SkepProcess
 from skep.testing.servers import MariaDB, Postgres, Redis
@@ -35,7 +35,7 @@ DATABASE = "skep"
 OURS = ("SKEP_DATA", "SKEP_STORE_URL", "SKEP_BUS_URL", "SKEP_CENTER", "SKEP_TOKEN_FILE")
 
 
-class Place(msgspec.Struct):
+class ClusterPart(msgspec.Struct):
     """One process: where it answers, and its number, for those who want to kill it."""
 
     name: str
@@ -52,7 +52,7 @@ class Map(msgspec.Struct):
     bus: str
     token_file: str
     agent_token_file: str
-    processes: list[Place]
+    processes: list[ClusterPart]
 
     def text(self) -> str:
         """For people."""
@@ -209,7 +209,7 @@ class Cluster:
         first = self.centers[0]
         urls = {self.database.folder.name: self.store_url}
         places = [
-            Place(name, urls.get(name, server.url), server.pid)
+            ClusterPart(name, urls.get(name, server.url), server.pid)
             for name, server in self.servers.items()
         ]
         return Map(

@@ -30,14 +30,14 @@ ACTS = ("kill", "freeze", "cut")
 #: Runs `skep center`, whose spiders reach it by way of a proxy.
 _CENTER = """
 import os
-from skep.jobs import spider_process
+from skep.jobs.runs import spider_process
 
-argv = spider_process.SpiderOrder.argv
+argv = spider_process.SpiderCommand.argv
 
 def by_way_of_a_proxy(order):
     return [os.environ["SPIDERS_CENTER"] if one == order.center else one for one in argv(order)]
 
-spider_process.SpiderOrder.argv = by_way_of_a_proxy
+spider_process.SpiderCommand.argv = by_way_of_a_proxy
 from skep.cli.main import main
 
 main()

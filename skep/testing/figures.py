@@ -85,7 +85,7 @@ def read_names(path: Path) -> dict[int, str]:
     return {int(number): name.strip() for number, _, name in lines}
 
 
-class Table:
+class FaultTable:
     """Collects reports and lays them out by row."""
 
     def __init__(self, names: Mapping[int, str], wanted: Iterable[int] = ()) -> None:
@@ -200,7 +200,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "fault(*rows): proves these rows of the table of faults")
     words, names = config.getoption("--fault-rows"), str(config.getini("fault_rows"))
     known = read_names(config.rootpath / names) if names else {}
-    config.stash[_TABLE] = Table(known, parse_rows(words))
+    config.stash[_TABLE] = FaultTable(known, parse_rows(words))
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m fault` chooses
@@ -238,4 +238,4 @@ def pytest_terminal_summary(
         Path(place).write_bytes(table.json())
 
 
-_TABLE = pytest.StashKey[Table]()
+_TABLE = pytest.StashKey[FaultTable]()

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
@@ -34,12 +33,14 @@ from skep.model.ledger import Ledger
 from skep.model.states import BlockState
 from skep.runtime.clock import SystemClock
 from skep.settings import load
-from skep.store.sql.tables import attempts, blocks
-from skep.testing.caller import Acknowledged, Client
-from skep.testing.isolation import code_setting
-from skep.testing.pages import Pages
+from skep.store.sql.schema.blocks import blocks
+from skep.store.sql.schema.requests import attempts
+from skep.testing.doubles.persistent_client import Acknowledged, Client
+from skep.testing.grounds.isolation import code_setting
+from skep.testing.polling import until
 from skep.testing.processes import QUICK, AgentProcess, CenterProcess
 from skep.testing.site import DemoSite
+from skep.testing.site_pages import Pages
 
 STEP = 0.03
 #: Bodies that a check reads back.
@@ -163,23 +164,13 @@ class Fleet:
 
     async def until(self, condition: Callable[[Ledger], bool], seconds: float = 30.0) -> Ledger:
         """Poll the ledger, which has to add up each time; raises AssertionError at the end."""
-        deadline = time.monotonic() + seconds
-        while not condition(ledger := await self.client.ledger()):
-            assert time.monotonic() < deadline, f"after {seconds} s: {ledger.line()}"
-            await asyncio.sleep(STEP)
-        return ledger
+        return await until(self.client.ledger, condition, seconds=seconds, step=STEP)
 
     async def wait_for(
         self, condition: Callable[[], bool | Awaitable[bool]], seconds: float = 30.0
     ) -> None:
         """Poll something else; raises AssertionError at the end."""
-        deadline = time.monotonic() + seconds
-        while True:
-            answer = condition()
-            if answer if isinstance(answer, bool) else await answer:
-                return
-            assert time.monotonic() < deadline, f"it did not happen within {seconds} s"
-            await asyncio.sleep(STEP)
+        await until(condition, seconds=seconds, step=STEP)
 
     def blocks_of(self, agent: AgentProcess) -> int:
         """Blocks that the store says are in this agent's hands."""

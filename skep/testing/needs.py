@@ -1,8 +1,10 @@
 """What a test needs of its machine, and whether its absence skips or fails the test.
 
-The only place that skips. There are two kinds of needs: servers, which `make test` installs
-and therefore demands, and permissions (namespaces, mounts, containers), which the kernel may
-withhold. CI=true demands both; plain pytest demands neither. `needs_plugin` has the marker.
+The only place that skips; a contract test keeps it so. There are two kinds of needs: servers,
+which `make test` installs and therefore demands, and permissions (namespaces, mounts,
+containers), which the kernel may withhold. CI=true demands both; plain pytest demands neither.
+`needs_plugin` has the marker, and passes every ServerMissing and NotPermitted of a test on to
+`absent`.
 
     @pytest.mark.needs("bwrap")
     def test_of_isolation(): ...
@@ -22,11 +24,12 @@ from typing import NoReturn
 
 import pytest
 
-from skep.testing.isolation import why_no_box
+from skep.testing.grounds.isolation import why_no_box
 from skep.testing.private import NotPermitted, ServerMissing
 
 TRUE = {"1", "true", "yes"}
-#: Installed or not, what these programs do depends on what the kernel permits.
+#: Installed or not, what these programs do depends on what the kernel permits. Besides
+#: NotPermitted, their absence is the only reason to skip under `make test`.
 PERMISSION_PACKAGES = {"podman", "buildah", "runc", "bubblewrap", "iproute2", "systemd"}
 #: What tests use beside the servers, with the Debian package.
 PROGRAMS = {

@@ -1,18 +1,20 @@
 """A pytest plugin: the marker `needs`, and the list of tests that this machine could not try.
 
-Write `pytest_plugins = ["skep.testing.needs_plugin"]` into a conftest.py. The list at the end
-of a run gives each reason with the number of tests that it skipped.
+Write `pytest_plugins = ["skep.testing.needs_plugin"]` into a conftest.py. ServerMissing and
+NotPermitted from a test or a fixture skip or fail the test, as `needs` decides. The end of a run
+shows how many tests were skipped, and each reason with its number; also when there are none.
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 
-from skep.testing.isolation import code_setting
-from skep.testing.needs import needs
+from skep.testing.grounds.isolation import code_setting
+from skep.testing.needs import needs, unless_absent
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -23,17 +25,28 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault("SKEP_JOBS_CODE", "always")
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
     for mark in item.iter_markers("needs"):
         needs(*mark.args)
+    with unless_absent():
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    with unless_absent():
+        yield
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """The tests that this machine could not try, by reason."""
+    """The number of tests that this machine could not try, and their reasons."""
     reports = [one for one in terminalreporter.stats.get("skipped", []) if _reason(one)]
+    line = f"not tried on this machine: {len(reports)} tests"
     if not reports:
+        terminalreporter.write_line(line)
         return
-    terminalreporter.section(f"not tried on this machine: {len(reports)} tests")
+    terminalreporter.section(line)
     for reason, number in Counter(map(_reason, reports)).most_common():
         terminalreporter.write_line(f"{number:5}  {reason}")
 

@@ -25,7 +25,7 @@ from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from skep.testing.isolation import code_setting
+from skep.testing.grounds.isolation import code_setting
 from skep.testing.private import HOST, STOP_SECONDS, Server, ServerFailed, exchange
 
 #: Settings under which a failure shows within seconds. Use them for tests only.

@@ -24,7 +24,7 @@ from urllib.parse import parse_qs
 
 import uvloop
 
-from skep.testing.pages import Pages
+from skep.testing.site_pages import Pages
 
 HEAD_LIMIT = 65536
 LONGEST_WAIT = 3600.0

@@ -22,12 +22,12 @@ from skep.model.ledger import Ledger
 from skep.model.request import NewRequest
 from skep.model.run import Run, RunSettings
 from skep.model.states import RunState
-from skep.runtime.bell import within
 from skep.runtime.clock import Clock, SystemClock
-from skep.spiders.engine import SpiderEngine
+from skep.runtime.signals import within
+from skep.spiders.authoring.spider import Spider
+from skep.spiders.driving.engine import SpiderEngine
+from skep.spiders.driving.stats import Ending
 from skep.spiders.ports import FoundItem, Page, PageBlock, Reading, Turn, TurnDone
-from skep.spiders.spider import Spider
-from skep.spiders.stats import Ending
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class MemoryQueue:
         self._waiting: list[int] = []
         self._finished: dict[int, PageBlock] = {}
         self._maker = FrameMaker(self.clock, Random(5))  # noqa: S311 - ids of a double
-        self._bell = asyncio.Event()
+        self._signal = asyncio.Event()
 
     async def open(self, job: str, settings: RunSettings, patience: float = 0.0) -> Run:
         self.patience = patience
@@ -97,8 +97,8 @@ class MemoryQueue:
         blocks = self._untaken(limit, taken)
         waits = self._waiting and self.state is RunState.RUNNING and not self.asked
         if not blocks and wait and waits:
-            self._bell.clear()
-            await within(self._bell, wait)
+            self._signal.clear()
+            await within(self._signal, wait)
             blocks = self._untaken(limit, taken)
         left = len(self._waiting)
         return Reading(blocks, left, self.state, min(left, self.resting), self.reason, self.asked)
@@ -107,7 +107,7 @@ class MemoryQueue:
         free = [block for number, block in self._finished.items() if number not in taken]
         return free[:limit]
 
-    async def turn(self, turn: Turn) -> TurnDone:
+    async def checkpoint(self, turn: Turn) -> TurnDone:
         self._check()
         turn = msgspec.msgpack.decode(msgspec.msgpack.encode(turn), type=Turn)
         self.turns.append(turn)
@@ -142,7 +142,7 @@ class MemoryQueue:
             part = numbers[start : start + self.block_size]
             # A block is named by its first request: names are never used again.
             self._finished[part[0] + 1] = PageBlock(part[0] + 1, [self._page(n) for n in part])
-        self._bell.set()
+        self._signal.set()
 
     def revive(self) -> None:
         """Send everything again, as a person does with dead requests."""
@@ -206,7 +206,7 @@ class MemoryQueue:
             "finish": RunState.FINISHED,
             "cancel": RunState.CANCELLED,
         }[verb]
-        self._bell.set()
+        self._signal.set()
 
     def take_over(self) -> None:
         """Another driver opens the run."""

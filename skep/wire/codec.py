@@ -12,7 +12,7 @@ import msgspec
 import zstandard
 
 from skep.errors import Malformed, TooLarge
-from skep.runtime.wrong_values import explained
+from skep.runtime.value_errors import explained
 
 MSGPACK = "application/msgpack"
 JSON = "application/json"

@@ -13,10 +13,12 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from skep.model.agent import Registration, Vitals
-from skep.model.app import AppSpec, InstanceState
 from skep.model.block import BlockReport, Held, Leased
-from skep.model.bounds import (
+from skep.model.fleet.agent import Registration, Vitals
+from skep.model.fleet.token import Grant
+from skep.model.hosts.host import Pace
+from skep.model.jobs.app import AppSpec, InstanceState
+from skep.model.message_bounds import (
     HELD_LIMIT,
     LIST_LIMIT,
     AgentId,
@@ -30,8 +32,6 @@ from skep.model.bounds import (
     exact,
 )
 from skep.model.run import RunSettings
-from skep.model.site import Pace
-from skep.model.token import Grant
 
 PROTOCOL = 1
 OLDEST_PROTOCOL = 1

@@ -29,7 +29,8 @@ from skep.archive.ports import Archive
 from skep.archive.registry import open_archive
 from skep.errors import ConfigurationError, DiskFull, NotFound, Unavailable
 from skep.testing.clock import ManualClock
-from skep.testing.conformance.archive import (
+from skep.testing.conformance.archive.sharing import SharingConformance
+from skep.testing.conformance.archive.suite import (
     SEGMENT_BYTES,
     InPlaceConformance,
     committed,
@@ -37,7 +38,6 @@ from skep.testing.conformance.archive import (
     put_and_close,
     read_all_back,
 )
-from skep.testing.conformance.archive_sharing import SharingConformance
 
 with warnings.catch_warnings():  # FastWARC 1.1 warns about its own old names when imported
     warnings.simplefilter("ignore", DeprecationWarning)

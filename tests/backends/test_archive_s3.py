@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import time
 import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,20 +14,21 @@ import pytest
 from aiohttp import web
 
 from skep.archive.bucket import Bucket, BucketPlace, place_of
-from skep.archive.pieces import Slice, part_key, whole_key
-from skep.archive.ports import Archive, Place
+from skep.archive.bucket_segments import BucketSegments, RecentParts
+from skep.archive.ports import Archive, RecordLocation
 from skep.archive.registry import open_archive, open_bucket
-from skep.archive.shelf import Recent, Shelf
+from skep.archive.segment_objects import Slice, part_key, whole_key
 from skep.errors import ArchiveDown, ConfigurationError, NotFound
-from skep.testing.conformance.archive import (
+from skep.testing.conformance.archive.sharing import SharingConformance
+from skep.testing.conformance.archive.suite import (
     SEGMENT_BYTES,
     ArchiveConformance,
     committed,
     pages,
     read_all_back,
 )
-from skep.testing.conformance.archive_sharing import SharingConformance
-from skep.testing.object_store import LOGIN, SECRET, SeaweedFS
+from skep.testing.polling import until
+from skep.testing.servers.object_store import LOGIN, SECRET, SeaweedFS
 
 with warnings.catch_warnings():  # FastWARC 1.1 warns about its own old names when imported
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -46,7 +46,7 @@ class S3Backend:
         self.url = url
         self.home = home
         self.bucket = open_bucket(url, LOGIN)
-        self.shelf = Shelf(self.bucket)
+        self.bucket_segments = BucketSegments(self.bucket)
 
     def make(self, writer: str = "w", segment_bytes: int = SEGMENT_BYTES) -> Archive:
         return open_archive(self.url, writer, segment_bytes, home=self.home, login=LOGIN)
@@ -56,14 +56,14 @@ class S3Backend:
 
     async def until_sealed(self, count: int) -> list[str]:
         """Wait until so many segments are one object each, and no part of them is left."""
-        deadline = time.monotonic() + 20
-        while True:
-            wholes = [key for key in await self.keys() if key.endswith(".warc.zst")]
-            parts = {key.split("/")[2] for key in await self.keys() if "/parts/" in key}
-            if len(wholes) == count and not parts & {key[-17:-9] for key in wholes}:
-                return wholes
-            assert time.monotonic() < deadline, await self.keys()
-            await asyncio.sleep(0.02)
+
+        def sealed(keys: list[str]) -> bool:
+            parts = {key.split("/")[2] for key in keys if "/parts/" in key}
+            wholes = [key for key in keys if key.endswith(".warc.zst")]
+            return len(wholes) == count and not parts & {key[-17:-9] for key in wholes}
+
+        keys = await until(self.keys, sealed, seconds=20)
+        return [key for key in keys if key.endswith(".warc.zst")]
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ async def test_callers_share_a_put(backend: S3Backend) -> None:
     await archive.close()
 
 
-async def leave_parts(backend: S3Backend) -> tuple[list[Place], list[bytes]]:
+async def leave_parts(backend: S3Backend) -> tuple[list[RecordLocation], list[bytes]]:
     """What a center leaves that was killed: a segment in five parts."""
     archive = backend.make()
     await archive.open(committed())
@@ -121,10 +121,10 @@ async def leave_parts(backend: S3Backend) -> tuple[list[Place], list[bytes]]:
 async def test_a_seal_that_was_cut_off_is_taken_up(backend: S3Backend, step: str) -> None:
     """kill -9 at any step of making one object of many: nothing is lost, nothing is left."""
     places, blobs = await leave_parts(backend)
-    layout = await backend.shelf.look(SEGMENT)
+    layout = await backend.bucket_segments.look(SEGMENT)
     if step != "nothing":
         cut = layout.end // 2 if step == "half a whole" else layout.end
-        whole = await backend.shelf.read(SEGMENT, 0, cut)
+        whole = await backend.bucket_segments.read(SEGMENT, 0, cut)
         await backend.bucket.put(whole_key(SEGMENT), whole)
     gone = {"first part": 1, "some parts": 3}.get(step, 0)
     await backend.bucket.delete([part.key for part in layout.parts[:gone]])
@@ -157,8 +157,8 @@ async def test_what_no_row_points_to_is_kept_and_told(backend: S3Backend) -> Non
 async def test_a_late_put_is_no_part_of_a_sealed_segment(backend: S3Backend) -> None:
     """A PUT that was given up may still happen; it is kept beside the segment (R3)."""
     places, blobs = await leave_parts(backend)
-    end = (await backend.shelf.look(SEGMENT)).end
-    await backend.shelf.seal(SEGMENT)
+    end = (await backend.bucket_segments.look(SEGMENT)).end
+    await backend.bucket_segments.seal(SEGMENT)
     await backend.bucket.put(part_key(SEGMENT, end), b"late")
     newer = whole_key(SEGMENT.replace("1.warc", "2.warc"))
     await backend.bucket.put(newer, b"the newest")
@@ -176,7 +176,7 @@ async def test_copies_of_a_center_replace_nothing(backend: S3Backend, tmp_path: 
     ]
     for twin in twins:
         await twin.open(committed())
-    kept: list[tuple[Place, bytes]] = []
+    kept: list[tuple[RecordLocation, bytes]] = []
     for number in range(20):
         for seed, twin in enumerate(twins):
             blobs = pages(1, seed=100 * seed + number)
@@ -209,17 +209,17 @@ class MeddledBucket(Bucket):
     """Somebody deletes the segment at the moment at which its whole is written."""
 
     async def put(self, key: str, data: bytes | bytearray) -> None:
-        await Shelf(self).drop(SEGMENT)
+        await BucketSegments(self).drop(SEGMENT)
         await super().put(key, data)
 
 
 async def test_a_segment_that_is_deleted_while_it_is_sealed_is_gone(backend: S3Backend) -> None:
     places, blobs = await leave_parts(backend)
-    shelf = Shelf(MeddledBucket(place_of(backend.url), tuple(LOGIN.split(":"))))  # type: ignore[arg-type]  # two texts
-    await shelf.seal(SEGMENT)
+    bucket_segments = BucketSegments(MeddledBucket(place_of(backend.url), tuple(LOGIN.split(":"))))  # type: ignore[arg-type]  # two texts
+    await bucket_segments.seal(SEGMENT)
     assert await backend.keys() == []
     with pytest.raises(NotFound):
-        await shelf.read(SEGMENT, places[0].offset, len(blobs[0]))
+        await bucket_segments.read(SEGMENT, places[0].offset, len(blobs[0]))
 
 
 class LyingBucket(Bucket):
@@ -231,9 +231,9 @@ class LyingBucket(Bucket):
 
 async def test_parts_stay_when_the_whole_is_not_what_was_written(backend: S3Backend) -> None:
     places, blobs = await leave_parts(backend)
-    shelf = Shelf(LyingBucket(place_of(backend.url), tuple(LOGIN.split(":"))))  # type: ignore[arg-type]  # two texts
+    bucket_segments = BucketSegments(LyingBucket(place_of(backend.url), tuple(LOGIN.split(":"))))  # type: ignore[arg-type]  # two texts
     with pytest.raises(ArchiveDown, match="its parts are kept"):
-        await shelf.seal(SEGMENT)
+        await bucket_segments.seal(SEGMENT)
     assert len([key for key in await backend.keys() if "/parts/" in key]) == len(places)
     await read_all_back(backend.make(writer="reader"), places, blobs)
 
@@ -333,7 +333,7 @@ def test_half_a_login_is_refused(login: str, tmp_path: Path) -> None:
 
 
 def test_the_newest_parts_are_kept_in_memory_up_to_a_bound() -> None:
-    recent = Recent(limit=10)
+    recent = RecentParts(limit=10)
     for number in range(4):
         recent.add(str(number), bytes([number]) * 4)
     kept = [recent.get(Slice(str(number), 1, 2)) for number in range(4)]

@@ -16,7 +16,7 @@ from skep.bus.registry import open_bus
 from skep.errors import BusDown, ConfigurationError
 from skep.model.lane import Lane
 from skep.testing.clock import ManualClock
-from skep.testing.conformance.bus import (
+from skep.testing.conformance.bus.suite import (
     ANYBODY,
     DOWNWARD,
     LIMITS,
@@ -63,7 +63,7 @@ class TestMemory(BusConformance):
             lambda: bus.signals.publish("a", b""),
             lambda: bus.logs.append("a", [{"b": "c"}]),
             lambda: bus.logs.read("a"),
-            lambda: bus.turn("a", "b", 1),
+            lambda: bus.lead("a", "b", 1),
             bus.epoch,
             bus.ping,
             bus.open,
@@ -84,11 +84,11 @@ class TestMemory(BusConformance):
 
     async def test_a_turn_follows_the_clock_it_was_given(self, clock: ManualClock) -> None:
         bus = MemoryBus(LIMITS, clock)
-        assert await bus.turn("t", "a", 5)
+        assert await bus.lead("t", "a", 5)
         clock.advance(4.9)
-        assert not await bus.turn("t", "b", 5)
+        assert not await bus.lead("t", "b", 5)
         clock.advance(0.2)
-        assert await bus.turn("t", "b", 5)
+        assert await bus.lead("t", "b", 5)
 
     async def test_empty_queues_of_lost_agents_are_not_kept(self) -> None:
         bus = MemoryBus(LIMITS)
@@ -110,8 +110,8 @@ class TestRedis(BusConformance):
             await redis_bus.lanes.push([block(1, 5), block(2, 4)])
             assert numbers(await other.lanes.pop(DOWNWARD, ANYBODY, 9)) == [2, 1]
             assert await other.epoch() == await redis_bus.epoch()
-            assert await redis_bus.turn("t", "center-1", 60)
-            assert not await other.turn("t", "center-2", 60)
+            assert await redis_bus.lead("t", "center-1", 60)
+            assert not await other.lead("t", "center-2", 60)
             async with hearing(other.signals, "a") as heard:
                 await redis_bus.signals.publish("a", b"hello")
                 assert await soon(heard) == b"hello"
@@ -245,7 +245,7 @@ async def test_whoever_is_cancelled_in_a_call_ends(redis_bus: RedisBus) -> None:
 
     async def go_on() -> None:
         while True:
-            await redis_bus.turn("dispatch", "one", 2.0)
+            await redis_bus.lead("dispatch", "one", 2.0)
             await redis_bus.lanes.sizes()
 
     for steps in range(400):

@@ -14,18 +14,19 @@ import pytest
 from redis import asyncio as aioredis
 
 from skep.errors import ConfigurationError
-from skep.jobs.delivery import Deliverer
-from skep.jobs.sink_writer import BATCH
+from skep.jobs.runs.delivery import Deliverer
+from skep.jobs.runs.delivery_writer import BATCH
 from skep.model.delivery import DeliveryState, DeliveryView, sink_key, url_key
-from skep.model.job import Job, JobRun, SinkPart, SpiderPart
+from skep.model.jobs.job import Job, JobRun, SinkPart, SpiderPart
 from skep.model.run import Run, RunSettings
 from skep.model.states import RunState
 from skep.runtime.clock import SystemClock
 from skep.settings import JobsSettings
-from skep.store.facts import ItemRow
+from skep.store.ports.checkpoints import ItemRow
 from skep.store.sql.store import SqlStore
-from skep.streams.pump import SinkPump
+from skep.streams.sink_writer import SinkWriter
 from skep.testing import servers
+from skep.testing.polling import until
 
 SETTINGS = JobsSettings(deliver_first=0.05, deliver_cap=0.2, deliver_wait=0.5, lease_seconds=1.0)
 SECONDS = 60.0
@@ -50,13 +51,13 @@ class Ground:
         await self.store.runs.create(Run("r", "crawl", RunState.RUNNING, RunSettings(), now))
         new = JobRun("r", "crawl", "once", 1, now, holder="a", held_until=now + 1, lease=1)
         self.held = await self.store.job_runs.begin(new)
-        self.driver = await self.store.turns.take_over("r")
+        self.driver = await self.store.checkpoints.take_over("r")
         return self.held
 
     async def add(self, count: int, start: int = 0) -> None:
         numbers = range(start, start + count)
         rows = [ItemRow(0, n, msgspec.msgpack.encode({"n": n})) for n in numbers]
-        await self.store.turns.turn("r", self.driver, [], rows, [], self.clock.now())
+        await self.store.checkpoints.checkpoint("r", self.driver, [], rows, [], self.clock.now())
 
     async def end(self) -> None:
         await self.store.runs.move("r", RunState.FINISHED, "", self.clock.now())
@@ -88,12 +89,12 @@ class Ground:
         return view
 
     async def until(self, look: Callable[[DeliveryView], Any]) -> DeliveryView:
-        async with asyncio.timeout(SECONDS):
-            while True:
-                found = await self.store.deliveries.of("r")
-                if found and look(found[0]):
-                    return found[0]
-                await asyncio.sleep(0.02)
+        found = await until(
+            lambda: self.store.deliveries.of("r"),
+            lambda views: views and look(views[0]),
+            seconds=SECONDS,
+        )
+        return found[0]
 
     async def until_state(self, state: DeliveryState) -> DeliveryView:
         return await self.until(lambda view: view.delivery.state is state)
@@ -210,22 +211,20 @@ async def test_a_delivery_that_is_lost_closes_its_sink(
     ground: Ground, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """E4: steps of the center that follow do not interrupt it, however long it takes."""
-    close, closed = SinkPump.close, []
+    close, closed = SinkWriter.close, []
 
-    async def slow(pump: SinkPump) -> None:
+    async def slow(pump: SinkWriter) -> None:
         await asyncio.sleep(0.3)  # several steps of the center
         await close(pump)
         closed.append(pump)
 
-    monkeypatch.setattr(SinkPump, "close", slow)
+    monkeypatch.setattr(SinkWriter, "close", slow)
     held = await ground.begin(f"{redis_url}?list=items")
     await ground.center("a").open(held, ground.sinks)
     await ground.add(10)
     await ground.until(lambda view: view.delivery.delivered == 10)
     await ground.store.deliveries.decide("r", "", DeliveryState.GIVEN_UP, ground.clock.now())
-    async with asyncio.timeout(SECONDS):
-        while not closed:  # noqa: ASYNC110 - it has no event
-            await asyncio.sleep(0.02)
+    await until(lambda: closed, seconds=SECONDS)
 
 
 async def test_a_paused_run_gives_its_sink_what_it_has(ground: Ground, redis_url: str) -> None:
@@ -262,7 +261,7 @@ async def test_refused_items_are_kept_and_sent_again(
     await center.open(held, ground.sinks)
     await ground.add(3)
     delivery = (await ground.until(lambda view: view.delivery.delivered == 3)).delivery
-    for item in await ground.store.turns.items("r", 0, 2):
+    for item in await ground.store.checkpoints.items("r", 0, 2):
         await ground.store.deliveries.reject(delivery.proof, item.id, "no such field", 1.0)
     first, second = await ground.store.deliveries.rejected("r", 0, 10)
     assert (first.reason, first.tries, first.ticket) == ("no such field", 1, 0)
@@ -292,7 +291,7 @@ async def test_position_files_of_earlier_versions_are_moved_into_the_store(
     url = f"{redis_url}?list=items"
     held = await ground.begin(url)
     await ground.add(10)
-    fifth = (await ground.store.turns.items("r", 0, 5))[-1].id
+    fifth = (await ground.store.checkpoints.items("r", 0, 5))[-1].id
     folder = ground.folder / "a" / "outputs"
     folder.mkdir(parents=True)
     mine, other = folder / f"r-{url_key(url)}.position", folder / f"x-{url_key(url)}.position"

@@ -15,25 +15,25 @@ from skep.errors import BusDown, StoreDown
 from skep.lanes.dispatch import STUCK_SECONDS, Dispatcher, dispatch_in_time, lane_limits
 from skep.model.block import BlockRef
 from skep.model.dispatch import DispatchReport
+from skep.model.hosts.politeness import Politeness
 from skep.model.lane import Lane
-from skep.model.manners import Manners
 from skep.model.request import Work
 from skep.settings import LaneSettings
-from skep.store.facts import RequestRow
-from skep.store.sql.block_rows import works_of
+from skep.store.ports.requests import RequestRow
+from skep.store.sql.blocks.rows import works_of
 from skep.store.sql.store import SqlStore
 from skep.testing.clock import ManualClock
-from skep.testing.conformance.store_ground import (
+from skep.testing.conformance.store.ground import (
     assert_accounted,
     failed,
     new_run,
     settle,
     settlement,
 )
-from skep.testing.conformance.store_ground import row as a_row
-from skep.testing.conformance.store_ground import rows as some_rows
+from skep.testing.conformance.store.ground import row as a_row
+from skep.testing.conformance.store.ground import rows as some_rows
 
-MANNERS = Manners()
+MANNERS = Politeness()
 
 
 def own(one: RequestRow, host: str = "localhost") -> RequestRow:
@@ -238,10 +238,10 @@ class Hanging(MemoryBus):
 
     broken: type[Exception] | None = None
 
-    async def turn(self, name: str, holder: str, seconds: float) -> bool:
+    async def lead(self, name: str, holder: str, seconds: float) -> bool:
         if self.broken is None:
             await asyncio.sleep(3600)
-        return await super().turn(name, holder, seconds)
+        return await super().lead(name, holder, seconds)
 
 
 async def test_a_dispatch_has_a_time_limit_and_says_so_in_the_log(ground: Ground) -> None:

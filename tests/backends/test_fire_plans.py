@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from skep.model.fire import Fire, FireState
-from skep.store.sql.fire_tables import schedules
+from skep.model.jobs.fire import Fire, FireState
+from skep.store.sql.schema.schedules import schedules
 from skep.store.sql.store import SqlStore
 from skep.testing import servers
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from skep.jobs.generating import GeneratorFailed, Raw
-from skep.jobs.job_limits import job_limits
-from skep.jobs.sql_source import SqlSource
-from skep.model.code import CodeLimits
-from skep.model.job import Generator
+from skep.jobs.definitions.connection_limits import job_limits
+from skep.jobs.generators.generator_contract import GeneratorFailed, Raw
+from skep.jobs.generators.sql_source import SqlSource
+from skep.model.jobs.job import Generator
+from skep.model.user_code import CodeLimits
 from skep.runtime.clock import SystemClock
 from skep.settings import JobsSettings, Settings
 from skep.testing import servers

@@ -14,10 +14,10 @@ import sqlalchemy as sa
 from alembic.script import ScriptDirectory
 
 from skep.errors import ConfigurationError
-from skep.store.sql.migrate import HEAD, SCRIPTS, upgrade
+from skep.store.sql.engine.migrate import HEAD, SCRIPTS, upgrade
+from skep.store.sql.schema.columns import PARTIAL, metadata
 from skep.store.sql.store import SqlStore
-from skep.store.sql.tables import PARTIAL, metadata
-from skep.testing.conformance.store_ground import assert_accounted, new_run, rows
+from skep.testing.conformance.store.ground import assert_accounted, new_run, rows
 
 #: Opens a store and dies, as by a power cut, just before its n-th statement that changes
 #: the schema or notes its version.

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from skep.model.delivery import Delivery
 from skep.model.run import RunSettings
-from skep.store.sql.migrate import upgrade
+from skep.store.sql.engine.migrate import upgrade
 from skep.store.sql.store import SqlStore
 
 NOW = 1_700_000_000.0

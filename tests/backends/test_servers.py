@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from skep.testing import private, servers
+from skep.testing.polling import until_sync
 
 STARTERS: dict[str, Callable[..., servers.Server]] = {
     "postgres": servers.postgres,
@@ -34,16 +34,6 @@ def server(request: pytest.FixtureRequest) -> Iterator[servers.Server]:
         yield server
 
 
-def eventually(condition: Callable[[], bool]) -> bool:
-    """Wait for something that another process does; False after the patience is gone."""
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.01)
-    return False
-
-
 def listens(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1)
@@ -59,7 +49,7 @@ def test_it_comes_back_on_its_port_after_a_kill_and_after_a_stop(server: servers
     port = server.port
     members = private.process_tree(server.pid)
     server.kill()
-    assert eventually(lambda: not any(alive(pid) for pid in members))
+    until_sync(lambda: not any(alive(pid) for pid in members), seconds=PATIENCE)
     assert not listens(port)
     server.start()
     assert (server.port, listens(port)) == (port, True)
@@ -151,8 +141,8 @@ def test_the_server_dies_with_its_owner_even_when_that_is_killed(
         pid, folder = owner.stdout.readline().split()
         assert alive(int(pid))
         owner.kill()
-    assert eventually(lambda: not alive(int(pid)))
-    assert eventually(lambda: not Path(folder).exists())
+    until_sync(lambda: not alive(int(pid)), seconds=PATIENCE)
+    until_sync(lambda: not Path(folder).exists(), seconds=PATIENCE)
 
 
 def test_a_missing_program_names_its_package() -> None:

@@ -9,11 +9,12 @@ from random import Random
 
 import pytest
 
-from skep.cli.outlets import Outlets
+from skep.cli.commands.crawl.item_sinks import SinkWriters
 from skep.errors import Unavailable
 from skep.runtime.clock import SystemClock
 from skep.streams.registry import open_sink
-from skep.testing.centers import running_center
+from skep.testing.grounds.centers import running_center
+from skep.testing.polling import until
 from skep.wire.client import CenterClient
 
 NOBODY = "kafka://127.0.0.1:9/quotes"
@@ -40,17 +41,15 @@ async def test_a_run_goes_on_while_its_broker_is_away(
         running_center(tmp_path) as center,
         CenterClient([center.url], center.admin.token, SystemClock(), Random(1)) as client,
     ):
-        outlets = Outlets(client, "run", tmp_path, SystemClock(), Random(1))
-        await outlets.open([NOBODY])
-        async with asyncio.timeout(30):
-            while not _lines(caplog):  # noqa: ASYNC110 - a log has no event
-                await asyncio.sleep(0.1)
+        output_sinks = SinkWriters(client, "run", tmp_path, SystemClock(), Random(1))
+        await output_sinks.open([NOBODY])
+        await until(lambda: _lines(caplog))
         await asyncio.sleep(2.0)
         (line,) = _lines(caplog)
         assert "kafka://127.0.0.1:9/quotes" in line
-        for pump in outlets._pumps:  # the end of a run would wait for it
+        for pump in output_sinks._pumps:  # the end of a run would wait for it
             pump.stop()
-        await outlets.finish()
+        await output_sinks.finish()
 
 
 def _lines(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -23,8 +23,8 @@ from skep.runtime.backoff import Backoff
 from skep.runtime.clock import SystemClock
 from skep.streams.ports import Record, Refused
 from skep.streams.position import PositionFile
-from skep.streams.pump import SinkPump
 from skep.streams.registry import open_sink
+from skep.streams.sink_writer import SinkWriter
 from skep.testing import servers
 
 KILLS = 20
@@ -123,10 +123,12 @@ async def no_dead(refused: Refused) -> None:
     raise AssertionError(refused)
 
 
-async def pump_through_an_outage(server: servers.Server, url: str, memory: Path | None) -> SinkPump:
+async def pump_through_an_outage(
+    server: servers.Server, url: str, memory: Path | None
+) -> SinkWriter:
     """Kill the server half-way, start it when the pump has noticed, and let it finish."""
     clock, source = NoticingClock(), Source(COUNT // 2, server.kill)
-    pump = SinkPump(
+    pump = SinkWriter(
         open_sink(url),
         source.read,
         clock,

@@ -9,15 +9,14 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from skep.model.agent import Registration, Vitals
 from skep.model.block import Held
-from skep.model.token import FoundToken
-from skep.store.sql.database import Tx
+from skep.model.fleet.agent import Registration, Vitals
+from skep.model.fleet.token import FoundToken
+from skep.store.sql.engine.database import Tx
+from skep.store.sql.schema import metadata
 from skep.store.sql.store import SqlStore
-from skep.store.sql.tables import metadata
 from skep.testing import servers
-from skep.testing.conformance.store import StoreConformance
-from skep.testing.conformance.store_ground import (
+from skep.testing.conformance.store.ground import (
     LATER,
     NOW,
     assert_accounted,
@@ -31,6 +30,7 @@ from skep.testing.conformance.store_ground import (
     settle,
     settlement,
 )
+from skep.testing.conformance.store.suite import StoreConformance
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +139,7 @@ async def test_signs_of_life_wait_for_no_run(store: SqlStore) -> None:
         elsewhere.execute(sa.select(metadata.tables["runs"]).with_for_update()).all()
         writing = asyncio.create_task(store.requests.accept("run", rows(3), NOW))
         await asyncio.sleep(0)  # it is with the writer from here on
-        assert await store.agents.beat([("a1", Vitals())], NOW + 1) == []
+        assert await store.agents.heartbeat([("a1", Vitals())], NOW + 1) == []
         assert (await store.agents.get("a1")).seen_at == NOW + 1
         assert not writing.done()
         elsewhere.rollback()

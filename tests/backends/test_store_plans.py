@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from skep.store.facts import PackPlan
-from skep.store.sql.awake import parked_of
+from skep.store.ports.requests import PackPlan
+from skep.store.sql.hosts.wake_hosts import parked_of
 from skep.store.sql.store import SqlStore
 from skep.testing import servers
-from skep.testing.conformance.store_ground import (
+from skep.testing.conformance.store.ground import (
     NOW,
     failed,
     ids,

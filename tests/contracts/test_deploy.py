@@ -6,7 +6,6 @@ import re
 import shlex
 import subprocess
 import sys
-import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,10 @@ import redis
 import yaml
 
 from skep import settings
-from skep.center.operations import OPERATION_IDS
+from skep.center.app import api_table
 from skep.cli.main import skep
 from skep.testing.needs import needs
+from skep.testing.polling import until_sync
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -122,9 +122,7 @@ def test_redis_wants_the_password_of_its_secret(tmp_path: Path) -> None:
     more = ["--port", "0", "--unixsocket", str(unix)]
     with subprocess.Popen([words[0], str(secret), *words[2:], *more], cwd=tmp_path) as server:
         try:
-            end = time.monotonic() + 10
-            while not unix.exists() and time.monotonic() < end:
-                time.sleep(0.02)
+            until_sync(unix.exists, seconds=10)
             with (
                 redis.Redis(unix_socket_path=str(unix)) as stranger,
                 pytest.raises(redis.AuthenticationError),
@@ -156,7 +154,7 @@ def test_nginx_does_not_repeat_calls_that_create() -> None:
     text = (DEPLOY / "nginx.conf").read_text()
     (repeated,) = re.findall(r"location ~ (\S+) \{[^}]*non_idempotent;", text)
     assert text.count("non_idempotent") == 1
-    posts = {name.removeprefix("POST ") for name in OPERATION_IDS if name.startswith("POST ")}
+    posts = {row.path for row in api_table() if row.method == "POST"}
     assert {path for path in posts if re.search(repeated, f"/skep{path}")} == {
         "/node/heartbeat",
         "/node/lease",

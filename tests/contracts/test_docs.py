@@ -15,8 +15,8 @@ import msgspec
 from skep import settings
 from skep.center.app import api_table
 from skep.cli.main import skep
-from skep.jobs.definition import linter
-from skep.jobs.documents import read_documents
+from skep.jobs.definitions.documents import read_documents
+from skep.jobs.definitions.job_check import linter
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -132,7 +132,7 @@ def test_this_test_would_see_a_command_that_is_gone() -> None:
 
 def test_settings_exist() -> None:
     known = {f"{room}.{field}" for room, field in DOCUMENTED} | FILES
-    setting = rf"(?:{'|'.join(settings.ROOMS)})\.[a-z_]+"
+    setting = rf"(?:{'|'.join(settings.SECTIONS)})\.[a-z_]+"
 
     def unknown(page: Path) -> set[str]:
         named = re.findall(rf"`({setting})(?:`|=)", prose_of(page))

@@ -1,4 +1,4 @@
-"""Habits that hold in every file: docstrings, names, sizes, nothing of one machine."""
+"""Habits that hold in every file: docstrings, names, nothing of one machine."""
 
 from __future__ import annotations
 
@@ -18,9 +18,6 @@ FORBIDDEN_TEXT = {
     "a package registry": r"[p]ypi\.org|[p]ythonhosted|[n]pmjs\.|[a]rtifactory",
     "a package index setting": r"--(?:extra-)?[i]ndex-url\b",
 }
-LONGEST_FILE = 400
-#: Files that only declare: one statement per line, nothing to follow.
-DECLARATIVE = {"skep/settings.py": 600, "skep/errors.py": 600, "skep/store/ports.py": 600}
 
 
 def tracked() -> list[Path]:
@@ -75,13 +72,6 @@ def test_no_class_or_function_is_named_for_nothing() -> None:
         if words_of(name) & FORBIDDEN_WORDS
     ]
     assert found == []
-
-
-def test_files_stay_small_enough_to_read() -> None:
-    sizes = {path: len(path.read_text().splitlines()) for path in python_files("skep")}
-    named = {str(path.relative_to(ROOT)): size for path, size in sizes.items()}
-    long = [name for name, size in named.items() if size > DECLARATIVE.get(name, LONGEST_FILE)]
-    assert long == []
 
 
 @pytest.mark.parametrize("what", FORBIDDEN_TEXT)

@@ -19,7 +19,7 @@ from skep.model.states import (
     REQUEST_CHANGES,
     RUN_CHANGES,
     BlockState,
-    Failure,
+    FailureClass,
     RequestState,
     RunState,
 )
@@ -96,7 +96,7 @@ def test_the_ledger_has_a_count_for_every_state() -> None:
 
 
 def test_a_hopeless_failure_is_a_failure() -> None:
-    assert set(Failure) > HOPELESS
+    assert set(FailureClass) > HOPELESS
 
 
 @pytest.mark.parametrize("title", TABLES)

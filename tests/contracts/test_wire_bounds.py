@@ -12,7 +12,7 @@ import pytest
 from msgspec import inspect
 
 from skep.center.app import api_table
-from skep.center.endpoint import Endpoint
+from skep.center.http.endpoint import Endpoint
 from skep.wire import messages
 
 #: What every store keeps as a number.

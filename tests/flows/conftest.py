@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from skep.testing.downloading import PAGE, Open, http_downloaders
-from skep.testing.hostile import HostileServer, says
+from skep.testing.grounds.downloaders import PAGE, Open, http_downloaders
 from skep.testing.needs import unless_absent
-from skep.testing.tls import TlsNginx
+from skep.testing.servers.hostile_http import HostileServer, says
+from skep.testing.servers.nginx_tls import TlsNginx
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from skep.agent.apps.registries import check_registry
-from skep.agent.apps.running import CannotRun, Ending, NotNow, Start, ended, lower_of
-from skep.agent.apps.tool import run_tool, tool_environment
-from skep.downloaders.egress import EgressPolicy
+from skep.agent.apps.runner_contract import CannotRun, NotNow, ProcessExit, Start, ended, lower_of
+from skep.agent.apps.tool_process import run_tool, tool_environment
+from skep.downloaders.egress_policy import EgressPolicy
 from skep.settings import AgentSettings
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ _UNFIT = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class ContainerEngine:
     """How to call it."""
 
     program: str
@@ -90,7 +90,9 @@ class Engine:
 class Containers:
     """Starts images with the engine of this machine."""
 
-    def __init__(self, engine: Engine, settings: AgentSettings, egress: EgressPolicy) -> None:
+    def __init__(
+        self, engine: ContainerEngine, settings: AgentSettings, egress: EgressPolicy
+    ) -> None:
         self._engine = engine
         self._settings = settings
         self._egress = egress
@@ -171,7 +173,7 @@ class Containers:
 class Container:
     """A container that was started."""
 
-    _engine: Engine
+    _engine: ContainerEngine
     _name: str
     _process: subprocess.Popen[bytes]
     output: int
@@ -180,14 +182,14 @@ class Container:
     _file: Path
     over: bool = False
     _paused: bool = False
-    _ended: asyncio.Future[Ending] | None = None
+    _ended: asyncio.Future[ProcessExit] | None = None
 
-    async def wait(self) -> Ending:
+    async def wait(self) -> ProcessExit:
         if self._ended is None:
             self._ended = asyncio.ensure_future(self._wait())
         return await asyncio.shield(self._ended)
 
-    async def _wait(self) -> Ending:
+    async def _wait(self) -> ProcessExit:
         ending = await ended(self._process)
         self.over = True
         # Its own end may have been the client's alone.

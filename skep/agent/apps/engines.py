@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from skep.agent.apps.container import Engine
+from skep.agent.apps.container import ContainerEngine
 from skep.settings import AgentSettings
 
 #: In the order in which they are tried.
@@ -51,14 +51,14 @@ class _Mappings(msgspec.Struct):
     uidmap: list[_Range] | None = None
 
 
-def installed(settings: AgentSettings, agent: str = "") -> Iterator[Engine]:
+def installed(settings: AgentSettings, agent: str = "") -> Iterator[ContainerEngine]:
     """Whether or not they work."""
     for name in ENGINES:
         if program := shutil.which(name):
-            yield Engine(program, settings.container_options, agent)
+            yield ContainerEngine(program, settings.container_options, agent)
 
 
-def find_engine(settings: AgentSettings, agent: str) -> Engine | str:
+def find_engine(settings: AgentSettings, agent: str) -> ContainerEngine | str:
     """The first that answers; or why there is none."""
     if not settings.containers:
         return "agent.containers is off"
@@ -71,7 +71,7 @@ def find_engine(settings: AgentSettings, agent: str) -> Engine | str:
     return said or "neither podman nor docker is installed"
 
 
-def state_of(engine: Engine) -> EngineState:
+def state_of(engine: ContainerEngine) -> EngineState:
     """By asking it what it is: that needs everything but an image."""
     code, said = engine.call(["info", "--format", _QUESTIONS[engine.kind]])
     if code:

@@ -17,11 +17,11 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from skep.agent.apps.running import CannotRun, NotNow
-from skep.agent.apps.unpack import unpack
-from skep.agent.apps.wheels import Installer, wheel_name
+from skep.agent.apps.runner_contract import CannotRun, NotNow
+from skep.agent.apps.wheel_install import Installer, wheel_name
+from skep.agent.apps.zip_unpacking import unpack
 from skep.errors import NotFound, SkepError, TooLarge
-from skep.model.app import AppSpec
+from skep.model.jobs.app import AppSpec
 from skep.runtime.files import write_durably
 from skep.wire.client import CenterClient
 

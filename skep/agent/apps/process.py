@@ -22,13 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from skep.agent.apps.orphans import end_marked, marks
-from skep.agent.apps.running import CannotRun, Ending, NotNow, Start, ended, lower_of
-from skep.downloaders.code.birth import descendants
+from skep.agent.apps.orphan_processes import end_marked, marks
+from skep.agent.apps.runner_contract import CannotRun, NotNow, ProcessExit, Start, ended, lower_of
+from skep.downloaders.code.child_start import descendants
+from skep.downloaders.code.children import FIRST_UID, UIDS
 from skep.downloaders.code.isolation import ENVIRONMENT, SCRATCH, Isolation, box_arguments
-from skep.downloaders.code.pool import FIRST_UID, UIDS
 from skep.downloaders.code.seccomp import filter_file
-from skep.model.app import AppSpec
+from skep.model.jobs.app import AppSpec
 from skep.settings import AgentSettings
 
 LAUNCHER = Path(__file__).parent / "inside" / "launch.py"
@@ -154,7 +154,7 @@ class Program:
     #: goes by its number.
     _inner: int = 0
     _inner_fd: int = -1
-    _ended: asyncio.Future[Ending] | None = None
+    _ended: asyncio.Future[ProcessExit] | None = None
 
     def hear(self) -> None:
         """Wait until it is the application. Raises CannotRun. Blocks; called once."""
@@ -172,12 +172,12 @@ class Program:
             self._inner_fd = os.pidfd_open(inner)
             self._inner = inner
 
-    async def wait(self) -> Ending:
+    async def wait(self) -> ProcessExit:
         if self._ended is None:
             self._ended = asyncio.ensure_future(self._wait())
         return await asyncio.shield(self._ended)
 
-    async def _wait(self) -> Ending:
+    async def _wait(self) -> ProcessExit:
         ending = await ended(self.process)
         await self.kill()
         self.over = True

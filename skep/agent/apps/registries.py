@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from skep.agent.apps.running import CannotRun
-from skep.downloaders.egress import EgressPolicy
-from skep.model.places import place_of
+from skep.agent.apps.runner_contract import CannotRun
+from skep.downloaders.egress_policy import EgressPolicy
+from skep.model.hosts.named_places import place_of
 
 PORT = 443
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from skep.center.auth import check_agent_id
-from skep.center.endpoint import Call
+from skep.center.http.authentication import check_agent_id
+from skep.center.http.endpoint import Call
 from skep.errors import InvalidInput, UnknownAgent
-from skep.model.agent import AgentView
+from skep.model.fleet.agent import AgentView
 
 #: As long as a name in a registration may be.
 NAME_LIMIT = 200

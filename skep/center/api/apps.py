@@ -6,24 +6,32 @@ that it is so already.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta
 
-from skep.center.api.names import RUN_NAMES, number, run_name
-from skep.center.auth import LOOK_ONLY, Role
-from skep.center.endpoint import Call, Endpoint
+from skep.center.api.path_names import RUN_NAMES, number, run_name
+from skep.center.http.authentication import LOOK_ONLY, Role
+from skep.center.http.endpoint import Call, Endpoint
 from skep.errors import Conflict, InvalidInput, NotFound, UnknownRun
-from skep.jobs.app_keeper import APPS
-from skep.model.app import Instance, InstanceState, wish_for
+from skep.jobs.apps.app_supervisor import APPS
+from skep.model.jobs.app import Instance, desired_state_for
 from skep.model.run import Run
-from skep.store.app_ports import LogPart
+from skep.store.ports.apps import LogPart
+from skep.wire.api.apps import (
+    GET_INSTANCE_LOG,
+    LIST_INSTANCES,
+    RESTART_INSTANCE,
+    STOP_INSTANCE,
+    InstanceLine,
+    Instances,
+    LogText,
+)
+from skep.wire.api.route import Route
 from skep.wire.messages import Command
 
 #: Seconds between two looks at a log that somebody waits for.
 LOOK_AGAIN = 0.25
-WAIT_MAX = 30.0
 #: Bytes of a log that are looked at for secrets at once; a longer line is not shown.
 LINE_LIMIT = 2**18
 _LONG_LINE = b"(a line that is too long to be shown)"
@@ -34,47 +42,6 @@ _NUMBERS: dict[str, Any] = {
 }
 
 
-class InstanceLine(msgspec.Struct):
-    """An instance, and what it shall be."""
-
-    instance: Instance
-    wanted: InstanceState
-
-
-class Instances(msgspec.Struct):
-    """By their numbers; none before the run's package is ready."""
-
-    items: list[InstanceLine]
-
-
-class LogAsk(msgspec.Struct):
-    """From which byte on, negative counted from the end; how many at most; and how many
-    seconds to wait for the first."""
-
-    #: First byte to read; a negative number counts from the end.
-    start: Annotated[int, Meta(ge=-(2**62), le=2**62)] = msgspec.field(default=0, name="from")
-    #: Number of bytes at most.
-    limit: Annotated[int, Meta(ge=1, le=4 * 2**20)] = 2**18
-    #: Seconds to wait for the first byte; 0 = answer at once.
-    wait: Annotated[float, Meta(ge=0, le=WAIT_MAX)] = 0.0
-
-
-class LogText(msgspec.Struct):
-    """A part of a log. Bytes that are no UTF-8 are shown as replacement characters."""
-
-    text: str
-    #: Where it begins and ends in the whole; ask again with `from=next`.
-    start: int
-    next: int
-    #: Where the whole ends now.
-    end: int
-    #: The oldest byte that is kept: so many were deleted. And bytes that agents dropped.
-    deleted: int
-    lost: int
-    #: The instance has ended, and everything that is known of its log was given.
-    over: bool
-
-
 async def list_instances(call: Call) -> Instances:
     """The instances of a run of an application."""
     run = await call.services.store.runs.get(run_name(call.path["run"]))
@@ -83,7 +50,7 @@ async def list_instances(call: Call) -> Instances:
 
 
 def _line(run: Run, one: Instance) -> InstanceLine:
-    return InstanceLine(one, wish_for(run.state, one.halted))
+    return InstanceLine(one, desired_state_for(run.state, one.halted))
 
 
 async def instance_log(call: Call) -> LogText:
@@ -166,7 +133,7 @@ async def stop_instance(call: Call) -> InstanceLine:
 
 
 async def _told(call: Call, one: Instance) -> InstanceLine:
-    call.services.jobs.keeper.poke(one.run)
+    call.services.jobs.supervisor.wake(one.run)
     if one.agent:
         await call.services.hub.send(one.agent, Command(APPS))
     return _line(await call.services.store.runs.get(one.run), one)
@@ -188,50 +155,29 @@ def _number(call: Call) -> int:
     return found
 
 
-def _row(
-    method: str, path: str, handler: Any, role: Role, summary: str, gives: Any, **more: Any
-) -> Endpoint:
-    errors = (InvalidInput, UnknownRun, NotFound, Conflict)[: 4 if method == "POST" else 3]
+def _row(route: Route[Any], handler: Any, role: Role, summary: str, notes: str = "") -> Endpoint:
+    errors = (InvalidInput, UnknownRun, NotFound, Conflict)[: 4 if route.method == "POST" else 3]
     return Endpoint(
-        method,
-        f"/api/v1/runs/{{run}}/instances{path}",
+        route,
         role,
         handler,
         summary,
-        gives=gives,
         errors=errors,
         tag="apps",
         parameters=_NUMBERS,
-        **more,
+        notes=notes,
     )
 
 
 ENDPOINTS = (
-    _row("GET", "", list_instances, Role.VIEWER, "List instances of an application", Instances),
+    _row(LIST_INSTANCES, list_instances, Role.VIEWER, "List instances of an application"),
     _row(
-        "GET",
-        "/{no}/log",
+        GET_INSTANCE_LOG,
         instance_log,
         Role.VIEWER,
         "Read the log of an instance",
-        LogText,
-        asks=LogAsk,
-        notes="With `wait` it answers as soon as there is something to read.",
+        "With `wait` it answers as soon as there is something to read.",
     ),
-    _row(
-        "POST",
-        "/{no}/restart",
-        restart_instance,
-        Role.OPERATOR,
-        "Start an instance anew",
-        InstanceLine,
-    ),
-    _row(
-        "POST",
-        "/{no}/stop",
-        stop_instance,
-        Role.OPERATOR,
-        "Stop an instance until it is restarted",
-        InstanceLine,
-    ),
+    _row(RESTART_INSTANCE, restart_instance, Role.OPERATOR, "Start an instance anew"),
+    _row(STOP_INSTANCE, stop_instance, Role.OPERATOR, "Stop an instance until it is restarted"),
 )

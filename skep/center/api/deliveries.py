@@ -5,119 +5,33 @@ Run by centers. A change goes to the store; the center that delivers hears of it
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import msgspec
-from msgspec import Meta
-
-from skep.center.api.names import RUN_NAMES, run_name
-from skep.center.auth import Role
-from skep.center.endpoint import Call, Endpoint
+from skep.center.api.path_names import RUN_NAMES, run_name
+from skep.center.http.authentication import Role
+from skep.center.http.endpoint import Call, Endpoint
 from skep.errors import Conflict, InvalidInput, NotFound, UnknownRun
 from skep.model.delivery import DeliveryState, DeliveryView
+from skep.wire.api.deliveries import (
+    CHANGE_RUN_DELIVERIES,
+    LIST_DELIVERIES,
+    LIST_REJECTED_ITEMS,
+    LIST_RUN_DELIVERIES,
+    RETRY_REJECTED_ITEMS,
+    DeliveryLine,
+    DeliveryLines,
+    DeliveryPage,
+    RejectedLine,
+    RejectedLines,
+    RejectedPage,
+    Resend,
+    Resent,
+)
 
 VERBS = {"retry": DeliveryState.OPEN, "give-up": DeliveryState.GIVEN_UP}
-#: Highest number of a refused item.
-NUMBER_MAX = 2**62
-
-SinkKey = Annotated[str, Meta(max_length=32, description="Key of a sink; empty: every sink.")]
-
-
-class DeliveryLine(msgspec.Struct):
-    """The items of one run and one sink of its job."""
-
-    run: str
-    job: str
-    #: Key of the sink, for retry and give-up.
-    sink: str
-    #: The sink's URL without secrets.
-    place: str
-    state: DeliveryState
-    delivered: int
-    #: Items that the sink does not have yet, counted up to 100,000.
-    pending: int
-    #: Items that the sink refused.
-    rejected: int
-    #: Failed tries in a row, the last error and when it happened.
-    tries: int
-    error: str
-    error_at: float
-    #: When it is tried again.
-    again_at: float
-    #: Id of the last item that the sink has.
-    position: int
-    #: The center that delivers now; empty when none does.
-    center: str
-
-
-class DeliveryLines(msgspec.Struct):
-    """Deliveries."""
-
-    items: list[DeliveryLine]
-
-
-class HowMany(msgspec.Struct):
-    """How many deliveries to list."""
-
-    #: Number of deliveries at most.
-    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
-
-
-class WhichSink(msgspec.Struct):
-    """Which sink of the run."""
-
-    sink: SinkKey = ""
-
-
-class RejectedPage(msgspec.Struct):
-    """Which refused items to list: `limit` of them, with numbers over `after`."""
-
-    #: Number of the last refused item that was read; 0 = from the start.
-    after: Annotated[int, Meta(ge=0, le=NUMBER_MAX)] = 0
-    #: Number of refused items at most.
-    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
-
-
-class RejectedLine(msgspec.Struct):
-    """An item that a sink refused."""
-
-    #: For sending it again.
-    number: int
-    sink: str
-    #: Id of the item in the run.
-    item: int
-    reason: str
-    at: float
-    tries: int
-    #: It waits to be sent again.
-    resending: bool
-
-
-class RejectedLines(msgspec.Struct):
-    """By number; ask again with `after=next` for more, null at the end."""
-
-    items: list[RejectedLine]
-    next: int | None = None
-
-
-class Resend(msgspec.Struct, forbid_unknown_fields=True):
-    """Which refused items to send again; `{}` means all of them."""
-
-    sink: SinkKey = ""
-    numbers: Annotated[
-        tuple[Annotated[int, Meta(ge=1, le=NUMBER_MAX)], ...], Meta(max_length=1000)
-    ] = ()
-
-
-class Resent(msgspec.Struct):
-    """How many refused items are sent again."""
-
-    items: int
 
 
 async def list_deliveries(call: Call) -> DeliveryLines:
     """Deliveries that failed or whose run has ended, over all runs."""
-    query: HowMany = call.query
+    query: DeliveryPage = call.query
     found = await call.services.store.deliveries.unfinished(query.limit)
     return DeliveryLines([line_of(view) for view in found])
 
@@ -204,58 +118,44 @@ _ERRORS = (InvalidInput, UnknownRun)
 
 ENDPOINTS = (
     Endpoint(
-        "GET",
-        "/api/v1/deliveries",
+        LIST_DELIVERIES,
         Role.VIEWER,
         list_deliveries,
         "List deliveries that are not complete",
-        gives=DeliveryLines,
-        asks=HowMany,
         tag="deliveries",
     ),
     Endpoint(
-        "GET",
-        "/api/v1/runs/{run}/deliveries",
+        LIST_RUN_DELIVERIES,
         Role.VIEWER,
         run_deliveries,
         "Show how far the sinks of a run are",
-        gives=DeliveryLines,
         errors=_ERRORS,
         tag="deliveries",
         parameters=RUN_NAMES,
     ),
     Endpoint(
-        "POST",
-        "/api/v1/runs/{run}/deliveries/{verb}",
+        CHANGE_RUN_DELIVERIES,
         Role.OPERATOR,
         change_delivery,
         "Retry or give up the delivery of a run's items",
-        gives=DeliveryLines,
-        asks=WhichSink,
         errors=(*_ERRORS, Conflict),
         tag="deliveries",
         parameters={**RUN_NAMES, "verb": {"enum": list(VERBS)}},
     ),
     Endpoint(
-        "GET",
-        "/api/v1/runs/{run}/rejected",
+        LIST_REJECTED_ITEMS,
         Role.VIEWER,
         list_rejected,
         "List items that sinks refused",
-        gives=RejectedLines,
-        asks=RejectedPage,
         errors=_ERRORS,
         tag="deliveries",
         parameters=RUN_NAMES,
     ),
     Endpoint(
-        "POST",
-        "/api/v1/runs/{run}/rejected/retry",
+        RETRY_REJECTED_ITEMS,
         Role.OPERATOR,
         resend,
         "Send refused items again",
-        Resend,
-        Resent,
         errors=_ERRORS,
         tag="deliveries",
         parameters=RUN_NAMES,

@@ -10,18 +10,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import msgspec
-from msgspec import Meta
 
 from skep.archive.decoded_records import decoded_records
 from skep.archive.ports import Archive
-from skep.archive.reading import without_secrets as without_secrets_in
-from skep.center.api.names import RUN_NAMES, run_name
-from skep.center.auth import LOOK_ONLY, Role
-from skep.center.control import BEGAN
-from skep.center.endpoint import Call, Endpoint
+from skep.archive.record_reader import without_secrets as without_secrets_in
+from skep.center.api.path_names import RUN_NAMES, run_name
+from skep.center.http.authentication import LOOK_ONLY, Role
+from skep.center.http.endpoint import Call, Endpoint
+from skep.center.run_control import BEGAN
 from skep.errors import (
     Conflict,
     DiskFull,
@@ -31,18 +30,32 @@ from skep.errors import (
     TooLarge,
     UnknownRun,
 )
-from skep.jobs.intake import NewRun
-from skep.model.bounds import Number
-from skep.model.places import is_place
-from skep.model.run import Run, without_secrets
+from skep.model.hosts.named_places import is_place
+from skep.model.run import without_secrets
 from skep.model.states import RunState
-from skep.runtime.bell import within
-from skep.spiders.ports import FoundItem, Page, PageBlock, Reading, Turn, TurnDone
-from skep.store.facts import ItemRow, KeptItem, UnreadBlock, UnreadPage
+from skep.runtime.signals import within
+from skep.store.ports.checkpoints import ItemRow, KeptItem, UnreadBlock, UnreadPage
+from skep.wire.api.driver import (
+    END_DRIVER,
+    READ_ENDED_REQUESTS,
+    SAVE_CHECKPOINT,
+    START_DRIVER,
+    Driving,
+    Ended,
+    FoundItem,
+    LastWord,
+    NewDriver,
+    Page,
+    PageBlock,
+    Read,
+    Reading,
+    Turn,
+    TurnDone,
+)
+from skep.wire.api.results import LIST_ITEMS, LIST_PAGES, BlockPage, Item, ItemPage, Items, Pages
+from skep.wire.api.route import Route
 from skep.wire.messages import BODIES_HEADER, ENCODED
 
-READ_BLOCKS_MAX = 64
-READ_WAIT_MAX = 30.0
 #: Archived bytes in one answer; the rest is read with the next call.
 READ_BYTES = 32 * 2**20
 #: Another center may have stored a block: the waiting reader looks by itself that often.
@@ -51,93 +64,6 @@ LOOK_EVERY = 0.5
 ENDS = frozenset({RunState.FINISHED, RunState.CANCELLED, RunState.FAILED})
 #: Bytes between two pages of a segment that are read along rather than skipped.
 GAP = 64 * 1024
-
-
-class NewDriver(NewRun):
-    """Who opens a run to drive it."""
-
-    #: Seconds that it may be silent before its run fails; 0 = for ever.
-    patience: Annotated[float, Meta(ge=0, le=1e9)] = 0.0
-
-
-class Driving(msgspec.Struct):
-    """The run, and the token under which its driver speaks."""
-
-    run: Run
-    driver: int
-
-
-class Read(msgspec.Struct, forbid_unknown_fields=True):
-    """Which pages the driver wants next."""
-
-    limit: Annotated[int, Meta(ge=1, le=READ_BLOCKS_MAX)] = 8
-    wait: Annotated[float, Meta(ge=0, le=READ_WAIT_MAX)] = 0.0
-    taken: Annotated[list[Annotated[int, Meta(ge=0, le=2**63 - 1)]], Meta(max_length=1000)] = (
-        msgspec.field(default_factory=list)
-    )
-    bodies: bool = True
-    #: The run's state as the driver knows it: the answer comes at once when it is another.
-    state: str = ""
-
-
-class LastWord(msgspec.Struct, forbid_unknown_fields=True):
-    """How a driver ended, and why."""
-
-    driver: Number
-    state: Literal["paused", "failed", "finished"]
-    reason: Annotated[str, Meta(max_length=10_000)] = ""
-
-
-class Ended(msgspec.Struct):
-    """The run as it is now."""
-
-    run: Run
-
-
-class After(msgspec.Struct):
-    """Items after an id, at most `limit` of them."""
-
-    #: Id of the last item that was read; 0 = from the start.
-    after: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
-    #: Number of items at most.
-    limit: Annotated[int, Meta(ge=1, le=10_000)] = 1000
-
-
-class AfterBlock(msgspec.Struct):
-    """Blocks after an id, at most `limit` of them."""
-
-    #: Id of the last block that was read; 0 = from the start.
-    after: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
-    #: Number of blocks at most.
-    limit: Annotated[int, Meta(ge=1, le=READ_BLOCKS_MAX)] = 8
-    #: Those too that no driver has read yet.
-    unread: bool = False
-    #: The items of the pages too.
-    items: bool = False
-
-
-class Item(msgspec.Struct):
-    """One item of a run."""
-
-    id: int
-    request: int
-    data: dict[str, Any]
-
-
-class Pages(msgspec.Struct):
-    """In the order of their blocks; ask again with `after=next` until there are none."""
-
-    blocks: list[PageBlock]
-    next: int
-    #: Asked for with `items`: those of these pages, in the order in which they were kept.
-    items: list[Item]
-
-
-class Items(msgspec.Struct):
-    """In the order in which the run found them; ask again with `after=next`."""
-
-    items: list[Item]
-    next: int
 
 
 async def drive(call: Call) -> Driving:
@@ -149,8 +75,8 @@ async def drive(call: Call) -> Driving:
     run = await call.services.jobs.starts.driven(run, message.settings)
     await call.services.intake.allocate(run)
     now = call.services.clock.now()
-    token = await call.services.store.turns.take_over(name, message.patience, now)
-    await call.services.control.obeyed(name, "spider", BEGAN)
+    token = await call.services.store.checkpoints.take_over(name, message.patience, now)
+    await call.services.control.acknowledged(name, "spider", BEGAN)
     return Driving(without_secrets(run), token)
 
 
@@ -160,7 +86,9 @@ async def end(call: Call) -> Ended:
     services = call.services
     name = run_name(call.path["identity"])
     to = RunState(message.state)
-    await services.store.turns.end(name, message.driver, to, message.reason, services.clock.now())
+    await services.store.checkpoints.end(
+        name, message.driver, to, message.reason, services.clock.now()
+    )
     run = await services.store.runs.get(name)
     await services.control.moved(run)
     return Ended(without_secrets(run))
@@ -174,12 +102,12 @@ async def read(call: Call) -> Reading:
     deadline = services.clock.monotonic() + message.wait
     await services.control.driver_knows(name, message.state)
     while True:
-        ticket = services.pages.ticket()
+        ticket = services.pages.subscribe()
         # First what is open, then what has ended: the other way round a block that ends in
         # between would be in neither, and a run could be called finished too early.
         ledger = await services.store.ledgers.read(name)
-        found = await services.store.turns.unread(name, message.limit, message.taken)
-        orders = await services.store.turns.orders(name)
+        found = await services.store.checkpoints.unread(name, message.limit, message.taken)
+        orders = await services.store.checkpoints.orders(name)
         left = deadline - services.clock.monotonic()
         news = orders.asked or (message.state and orders.state != message.state)
         if found or news or not ledger.open or left <= 0 or services.closing.is_set():
@@ -258,10 +186,12 @@ async def turn(call: Call) -> TurnDone:
     rows = services.intake.check(message.requests, settings.priority, now, settings.downloader)
     await services.intake.name_places(run, {place for place in message.named if is_place(place)})
     found = [_row(item) for item in message.items]
-    kept = await services.store.turns.turn(name, message.driver, message.blocks, found, rows, now)
+    kept = await services.store.checkpoints.checkpoint(
+        name, message.driver, message.blocks, found, rows, now
+    )
     if kept.requests.new:
         services.metrics.accepted.inc(kept.requests.new)
-        services.nudge.ring()
+        services.nudge.request()
     return TurnDone(kept.requests.new, kept.requests.known, kept.items)
 
 
@@ -280,18 +210,18 @@ def _row(item: FoundItem) -> ItemRow:
 
 async def items(call: Call) -> Items:
     """Items of a run, oldest first."""
-    query: After = call.query
+    query: ItemPage = call.query
     name = run_name(call.path["run"])
-    kept = await call.services.store.turns.items(name, query.after, query.limit)
+    kept = await call.services.store.checkpoints.items(name, query.after, query.limit)
     found = [_item(one) for one in kept]
     return Items(found, found[-1].id if found else query.after)
 
 
 async def pages(call: Call) -> Pages:
     """Ended requests of a run with their archived bytes, again and again."""
-    query: AfterBlock = call.query
+    query: BlockPage = call.query
     name = run_name(call.path["run"])
-    found = await call.services.store.turns.ended(
+    found = await call.services.store.checkpoints.ended(
         name, query.after, query.limit, collected=not query.unread
     )
     fitting = _fitting(found)
@@ -325,22 +255,19 @@ def _without_requests(blocks: list[PageBlock]) -> None:
 
 async def _items_of(call: Call, run: str, blocks: list[UnreadBlock]) -> list[Item]:
     requests = [page.id for block in blocks for page in block.pages]
-    return [_item(kept) for kept in await call.services.store.turns.items_of(run, requests)]
+    return [_item(kept) for kept in await call.services.store.checkpoints.items_of(run, requests)]
 
 
 def _item(kept: KeptItem) -> Item:
     return Item(kept.id, kept.request, msgspec.msgpack.decode(kept.data))
 
 
-def _row_of(path: str, handler: Any, summary: str, takes: Any, gives: Any) -> Endpoint:
+def _row_of(route: Route[Any], handler: Any, summary: str) -> Endpoint:
     return Endpoint(
-        "POST",
-        f"/requestqueue/{{identity}}/{path}",
+        route,
         Role.OPERATOR,
         handler,
         summary,
-        takes,
-        gives,
         errors=(InvalidInput, UnknownRun, Conflict, DiskFull, NotEnoughAgents),
         tag="runs",
         parameters=RUN_NAMES,
@@ -349,31 +276,25 @@ def _row_of(path: str, handler: Any, summary: str, takes: Any, gives: Any) -> En
 
 
 ENDPOINTS = (
-    _row_of("driver", drive, "Open a run or take it over", NewDriver, Driving),
-    _row_of("read", read, "Read ended requests with their bytes", Read, Reading),
-    _row_of("turn", turn, "Tell what came of pages", Turn, TurnDone),
-    _row_of("end", end, "Say how and why the driver ended", LastWord, Ended),
+    _row_of(START_DRIVER, drive, "Open a run or take it over"),
+    _row_of(READ_ENDED_REQUESTS, read, "Read ended requests with their bytes"),
+    _row_of(SAVE_CHECKPOINT, turn, "Tell what came of pages"),
+    _row_of(END_DRIVER, end, "Say how and why the driver ended"),
     Endpoint(
-        "GET",
-        "/api/v1/runs/{run}/items",
+        LIST_ITEMS,
         Role.VIEWER,
         items,
         "Items of a run",
-        gives=Items,
-        asks=After,
         errors=(InvalidInput, UnknownRun),
         tag="runs",
         parameters=RUN_NAMES,
         clear=(Item,),
     ),
     Endpoint(
-        "GET",
-        "/api/v1/runs/{run}/pages",
+        LIST_PAGES,
         Role.VIEWER,
         pages,
         "Pages of a run with their archived bytes",
-        gives=Pages,
-        asks=AfterBlock,
         errors=(InvalidInput, UnknownRun),
         tag="runs",
         parameters=RUN_NAMES,

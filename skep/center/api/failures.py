@@ -8,98 +8,36 @@ even when they die again meanwhile.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta
 
-from skep.center.auth import Role
-from skep.center.endpoint import Call, Endpoint
+from skep.center.http.authentication import Role
+from skep.center.http.endpoint import Call, Endpoint
 from skep.errors import InvalidInput, NotFound
-from skep.jobs.starts import JobStarts
-from skep.model.failure import (
+from skep.jobs.runs.run_start import RunStarts
+from skep.model.failure_fingerprint import GROUP
+from skep.model.failures import (
     Act,
-    DeadRequest,
     FailureFilter,
-    FailureGroup,
-    Moment,
     needs_filter,
 )
-from skep.model.fault import GROUP
+from skep.wire.api.failures import (
+    CANCEL_FAILURES,
+    DELETE_FAILURES,
+    GET_FAILURE_GROUP,
+    LIST_FAILURES,
+    RETRY_FAILURES,
+    BulkAct,
+    BulkAnswer,
+    Groups,
+    GroupView,
+    WhichDead,
+    WhichFailures,
+)
+from skep.wire.api.route import Route
 
 EXAMPLES = 5
-Batch = Annotated[int, Meta(ge=1, le=5000)]
-After = Annotated[int, Meta(ge=0, le=2**62)]
-
-
-class WhichFailures(FailureFilter, frozen=True):
-    """A filter, and how many groups."""
-
-    #: Number of groups at most.
-    limit: Annotated[int, Meta(ge=1, le=1000)] = 50
-
-
-class Groups(msgspec.Struct):
-    """The largest groups first; `requests` counts all that fit, in all groups."""
-
-    items: list[FailureGroup]
-    requests: int
-
-
-class WhichDead(msgspec.Struct, forbid_unknown_fields=True):
-    """Which requests of a group: of one run, with ids over `after`."""
-
-    #: Only requests of this run; empty = all runs.
-    run: Annotated[str, Meta(max_length=200)] = ""
-    #: Id of the last request that was read; 0 = from the start.
-    after: After = 0
-    #: Number of requests at most.
-    limit: Annotated[int, Meta(ge=1, le=1000)] = 20
-
-
-class GroupView(msgspec.Struct):
-    """A group and some of its requests; ask again with `after=next` for more."""
-
-    group: FailureGroup
-    items: list[DeadRequest]
-    next: int | None = None
-
-
-class BulkAct(msgspec.Struct, forbid_unknown_fields=True):
-    """What to act on. Without `"dry_run": false` nothing is changed."""
-
-    filter: FailureFilter
-    dry_run: bool = True
-    #: An empty filter is every dead request; it is taken only with this.
-    all: bool = False
-    #: Requests that one call changes at most.
-    limit: Batch = 1000
-    after: After = 0
-    #: Only what died before this moment; absent: now.
-    before: Moment | None = None
-    #: With `retry`: as the job was when the run began, and not as it is now.
-    old_revision: bool = False
-
-
-class BulkAnswer(msgspec.Struct):
-    """What was done, or would be."""
-
-    dry_run: bool
-    #: Requests that fit. A call that acts counts those of its own batch.
-    matched: int
-    changed: int
-    #: Left as they are: their run is cancelled (retry) or goes on (forget).
-    left: int
-    #: Runs that rest; what waits in them is handed out when they are continued.
-    resting: list[str]
-    #: Some of those that fit.
-    examples: list[DeadRequest]
-    #: Say it again with the next call.
-    before: float
-    #: The next call's `after`; null when this was the last batch.
-    next: int | None = None
-    #: Runs of jobs, and the revision of the job with which their requests are sent (retry).
-    revisions: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 async def list_failures(call: Call) -> Groups:
@@ -133,7 +71,7 @@ async def retry(call: Call) -> BulkAnswer:
     """Dead requests wait again, with their failures forgiven."""
     answer = await _act(call, "retry", call.services.jobs.starts)
     if answer.changed:
-        call.services.nudge.ring()
+        call.services.nudge.request()
     return answer
 
 
@@ -147,7 +85,7 @@ async def forget(call: Call) -> BulkAnswer:
     return await _act(call, "forget")
 
 
-async def _act(call: Call, act: Act, starts: JobStarts | None = None) -> BulkAnswer:
+async def _act(call: Call, act: Act, starts: RunStarts | None = None) -> BulkAnswer:
     asked: BulkAct = call.body
     if asked.filter == FailureFilter() and not asked.all:
         raise InvalidInput('an empty filter is every dead request; say "all": true for that')
@@ -170,7 +108,7 @@ async def _act(call: Call, act: Act, starts: JobStarts | None = None) -> BulkAns
     return BulkAnswer(False, *counts, resting, examples, before, more, revisions)
 
 
-async def _revisions(starts: JobStarts, runs: list[str], *, old: bool) -> dict[str, int]:
+async def _revisions(starts: RunStarts, runs: list[str], *, old: bool) -> dict[str, int]:
     """Runs of jobs -> the revision that their requests follow from now on."""
     found = {run: await starts.update_run(run, keep=old) for run in runs}
     return {run: revision for run, revision in found.items() if revision is not None}
@@ -186,15 +124,12 @@ _GROUP: dict[str, Any] = {
 }
 
 
-def _bulk(handler: Any, name: str, summary: str) -> Endpoint:
+def _bulk(route: Route[BulkAnswer], handler: Any, summary: str) -> Endpoint:
     return Endpoint(
-        "POST",
-        f"/api/v1/failures/{name}",
+        route,
         Role.OPERATOR,
         handler,
         summary,
-        BulkAct,
-        BulkAnswer,
         errors=(InvalidInput,),
         tag="failures",
         body_rules=needs_filter(FailureFilter),
@@ -205,28 +140,22 @@ def _bulk(handler: Any, name: str, summary: str) -> Endpoint:
 
 ENDPOINTS = (
     Endpoint(
-        "GET",
-        "/api/v1/failures",
+        LIST_FAILURES,
         Role.VIEWER,
         list_failures,
         "Group dead requests by what went wrong",
-        gives=Groups,
-        asks=WhichFailures,
         tag="failures",
     ),
     Endpoint(
-        "GET",
-        "/api/v1/failures/{group}",
+        GET_FAILURE_GROUP,
         Role.VIEWER,
         show_group,
         "Show a group of failures and its requests",
-        gives=GroupView,
-        asks=WhichDead,
         errors=(NotFound,),
         tag="failures",
         parameters=_GROUP,
     ),
-    _bulk(retry, "retry", "Send dead requests again"),
-    _bulk(cancel, "cancel", "Give dead requests up"),
-    _bulk(forget, "forget", "Delete dead requests of ended runs"),
+    _bulk(RETRY_FAILURES, retry, "Send dead requests again"),
+    _bulk(CANCEL_FAILURES, cancel, "Give dead requests up"),
+    _bulk(DELETE_FAILURES, forget, "Delete dead requests of ended runs"),
 )

@@ -5,41 +5,11 @@ Run by centers, from what the store counted. Reading starts no generator.
 
 from __future__ import annotations
 
-import msgspec
-
-from skep.center.api.names import RUN_NAMES, run_name
-from skep.center.auth import Role
-from skep.center.endpoint import Call, Endpoint
+from skep.center.api.path_names import RUN_NAMES, run_name
+from skep.center.http.authentication import Role
+from skep.center.http.endpoint import Call, Endpoint
 from skep.errors import InvalidInput, UnknownRun
-from skep.model.generation import GenerationState
-
-
-class GeneratorView(msgspec.Struct):
-    """One generator of a run, with its figures."""
-
-    name: str
-    kind: str
-    state: GenerationState
-    #: How often it was begun.
-    starts: int
-    yielded: int
-    #: New to the run, and to the window of its job.
-    taken: int
-    #: Had been there before.
-    known: int
-    #: Of those, how many an earlier run took inside the window.
-    recent: int
-    #: Not valid, and left out.
-    bad: int
-    seconds: float
-    #: Why it failed, or the last URI that was not valid.
-    detail: str
-
-
-class RunGenerators(msgspec.Struct):
-    """In the order of the job's document."""
-
-    items: list[GeneratorView]
+from skep.wire.api.generators import LIST_RUN_GENERATORS, GeneratorView, RunGenerators
 
 
 async def run_generators(call: Call) -> RunGenerators:
@@ -52,12 +22,10 @@ async def run_generators(call: Call) -> RunGenerators:
 
 ENDPOINTS = (
     Endpoint(
-        "GET",
-        "/api/v1/runs/{run}/generators",
+        LIST_RUN_GENERATORS,
         Role.VIEWER,
         run_generators,
         "Show what the generators of a run did",
-        gives=RunGenerators,
         errors=(InvalidInput, UnknownRun),
         tag="runs",
         parameters=RUN_NAMES,

@@ -6,58 +6,29 @@ Run by centers. `livez` answers while everything else is broken; `readyz` says w
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import msgspec
 
 from skep import __version__
-from skep.center.auth import Role
-from skep.center.endpoint import Call, Endpoint, Raw
+from skep.center.http.authentication import Role
+from skep.center.http.endpoint import Call, Endpoint, Raw
 from skep.center.services import Services
 from skep.errors import SkepError, Unavailable
+from skep.wire.api.health import (
+    GET_HEALTH,
+    GET_LIVENESS,
+    GET_METRICS,
+    GET_READINESS,
+    GET_VERSION,
+    NOT_READY,
+    Alive,
+    Check,
+    Ready,
+    Version,
+)
+from skep.wire.api.route import Route
 from skep.wire.messages import OLDEST_PROTOCOL, PROTOCOL
-
-NOT_READY = Unavailable.status
-
-
-class Alive(msgspec.Struct):
-    """The process answers."""
-
-    status: str = "ok"
-
-
-class Check(msgspec.Struct):
-    """One thing that must work; the detail is for callers with a token."""
-
-    name: str
-    ok: bool
-    detail: str
-
-
-class Ready(msgspec.Struct):
-    """Everything that must work."""
-
-    status: str
-    checks: list[Check]
-
-
-class Version(msgspec.Struct):
-    """What runs here and what it speaks."""
-
-    version: str
-    protocol: int
-    oldest_protocol: int
-    center: str
-    #: The center's clock, in seconds since the epoch.
-    now: float = 0.0
-    #: Seconds that a call which starts a run may wait for agents.
-    start_wait: float = 0.0
-
-
-class Verbose(msgspec.Struct):
-    """Present in the query, `verbose` lists the checks."""
-
-    #: With any value, even an empty one: list the single checks.
-    verbose: str | None = None
 
 
 async def livez(_call: Call) -> Alive:
@@ -132,23 +103,14 @@ async def metrics(call: Call) -> Raw:
     return Raw(services.metrics.text(), "text/plain; version=0.0.4")
 
 
-def _public(path: str, handler: object, summary: str, **more: object) -> Endpoint:
-    return Endpoint("GET", path, Role.PUBLIC, handler, summary, tag="health", **more)  # type: ignore[arg-type]
+def _public(route: Route[Any], handler: Any, summary: str) -> Endpoint:
+    return Endpoint(route, Role.PUBLIC, handler, summary, tag="health")
 
 
 ENDPOINTS = (
-    _public("/livez", livez, "Does the process answer?", gives=Alive),
-    _public(
-        "/readyz", readyz, "Can it work?", gives=Ready, asks=Verbose, others={NOT_READY: Ready}
-    ),
-    _public(
-        "/healthz",
-        readyz,
-        "The same as /readyz",
-        gives=Ready,
-        asks=Verbose,
-        others={NOT_READY: Ready},
-    ),
-    _public("/version", version, "Versions of program and protocol", gives=Version),
-    _public("/metrics", metrics, "Figures for Prometheus", media="text/plain"),
+    _public(GET_LIVENESS, livez, "Does the process answer?"),
+    _public(GET_READINESS, readyz, "Can it work?"),
+    _public(GET_HEALTH, readyz, "The same as /readyz"),
+    _public(GET_VERSION, version, "Versions of program and protocol"),
+    _public(GET_METRICS, metrics, "Figures for Prometheus"),
 )

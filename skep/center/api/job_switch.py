@@ -5,9 +5,10 @@ A revision of its own, as every change; runs that are under way go on.
 
 from __future__ import annotations
 
-from skep.center.api.jobs import CHANGES, JobPut, Putting, author_of, job_name, job_row
-from skep.center.auth import Role
-from skep.center.endpoint import Call
+from skep.center.api.jobs import CHANGES, author_of, job_name, job_row
+from skep.center.http.authentication import Role
+from skep.center.http.endpoint import Call
+from skep.wire.api.jobs import DISABLE_JOB, ENABLE_JOB, JobPut
 
 
 async def enable_job(call: Call) -> JobPut:
@@ -28,24 +29,18 @@ async def _switch(call: Call, *, enabled: bool) -> JobPut:
 
 ENDPOINTS = (
     job_row(
-        "POST",
-        "/{job}/enable",
+        ENABLE_JOB,
         Role.OPERATOR,
         enable_job,
         "Turn a job on",
-        gives=JobPut,
-        asks=Putting,
         errors=CHANGES,
         notes="A revision of its own, unless the job is on already.",
     ),
     job_row(
-        "POST",
-        "/{job}/disable",
+        DISABLE_JOB,
         Role.OPERATOR,
         disable_job,
         "Turn a job off",
-        gives=JobPut,
-        asks=Putting,
         errors=CHANGES,
         notes="It starts no run until it is turned on. Runs that are under way go on.",
     ),

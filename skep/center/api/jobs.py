@@ -1,28 +1,46 @@
 """Jobs: put, shown, run, paused and struck out, by name.
 
 Run by centers. A document is checked whole before anything of it is kept; every change is a
-revision. Answers to callers who may only look are masked (`center/http.py`).
+revision. Answers to callers who may only look are masked (`center/http/asgi.py`).
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta
 
-from skep.center.api.runs import Waiting
-from skep.center.auth import Identity, Role
-from skep.center.control import Reached
-from skep.center.endpoint import Call, Endpoint
+from skep.center.http.authentication import Identity, Role
+from skep.center.http.endpoint import Call, Endpoint
 from skep.errors import Conflict, InvalidInput, InvalidJob, NotFound, UnknownJob
-from skep.jobs.schedule import next_fires
-from skep.jobs.starts import ARGUMENTS_LIMIT, read_arguments
+from skep.jobs.runs.run_start import read_arguments
+from skep.jobs.schedule.timetable import next_fires
 from skep.lanes.dispatch import try_reconcile
-from skep.model.generation import part_of
-from skep.model.job import JOB_NAME, NAME_WORDS, Job, JobName, JobRun, KeptJob
-from skep.model.run import Run, without_secrets
+from skep.model.jobs.generator_progress import part_of
+from skep.model.jobs.job import JOB_NAME, NAME_WORDS, JobName, KeptJob
+from skep.model.run import without_secrets
 from skep.model.states import RunState
+from skep.wire.api.jobs import (
+    CHANGE_JOB,
+    COMPARE_JOB_REVISIONS,
+    DELETE_JOB,
+    GET_JOB,
+    LIST_JOB_REVISIONS,
+    LIST_JOBS,
+    RUN_JOB,
+    SET_JOB,
+    Between,
+    Diff,
+    JobList,
+    JobPage,
+    JobPut,
+    JobView,
+    Moved,
+    RevisionLine,
+    Revisions,
+    Started,
+)
+from skep.wire.api.route import Route
 
 JOB_NAMES: dict[str, Any] = {"job": {"type": "string", "pattern": JOB_NAME.removesuffix(r"(?!\n)")}}
 VERBS = {
@@ -32,125 +50,6 @@ VERBS = {
     "restart": RunState.CANCELLED,
 }
 RUNS_SHOWN = 10
-AUTHOR_LIMIT = 100
-
-
-class Which(msgspec.Struct):
-    """Which jobs to list: `limit` of them after a name, with `deleted` the deleted too."""
-
-    #: Number of jobs at most.
-    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
-    #: Name of the last job that was read; empty = from the start.
-    after: Annotated[str, Meta(max_length=100)] = ""
-    #: List deleted jobs too.
-    deleted: bool = False
-
-
-class JobList(msgspec.Struct):
-    """By name; ask again with `after=next` while there is one."""
-
-    items: list[KeptJob]
-    next: str | None = None
-
-
-class Putting(msgspec.Struct):
-    """`dry_run` only says what would happen; `author` is who changes it; without `test` the
-    code of generators is not tried out. `beside` names jobs, with commas, that are put with
-    this one: its schedule may name them although they are not there yet."""
-
-    #: Report what would change, and change nothing.
-    dry_run: bool = False
-    #: Test the code of generators before the job is stored.
-    test: bool = True
-    #: Names of jobs that are stored with this one, separated by commas.
-    beside: Annotated[str, Meta(max_length=8000)] = ""
-    #: A dry run that is refused leaves an alert, as storing the job would.
-    alert: bool = False
-    #: Name of the author, for the list of revisions.
-    author: Annotated[str, Meta(max_length=AUTHOR_LIMIT)] = ""
-
-
-class JobPut(msgspec.Struct):
-    """What became of a document: created, changed or unchanged."""
-
-    what: str
-    job: Job
-    #: Its revision; 0 for one that was only tried.
-    revision: int
-    #: What a dry run would change, as a unified diff.
-    diff: str = ""
-
-
-class JobView(msgspec.Struct):
-    """A job with its newest runs and its next due times."""
-
-    kept: KeptJob
-    runs: list[JobRun]
-    #: ISO 8601 in the zone of its schedule; none while it is off.
-    next: list[str]
-
-
-class RevisionLine(msgspec.Struct):
-    """One change of a job."""
-
-    revision: int
-    at: float
-    author: str
-    what: str
-
-
-class Revisions(msgspec.Struct):
-    """Newest first."""
-
-    items: list[RevisionLine]
-
-
-class Newest(msgspec.Struct):
-    """How many to show."""
-
-    #: Number of revisions at most, newest first.
-    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
-
-
-class Between(msgspec.Struct):
-    """Two revisions; by default the newest and the one before it. 0 is the empty one."""
-
-    #: The older revision; 0 = an empty document; default: the one before `new`.
-    old: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
-    #: The newer revision; default: the newest.
-    new: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
-
-
-class Diff(msgspec.Struct):
-    """A unified diff of two documents in YAML; "" when they are the same."""
-
-    diff: str
-
-
-class Starting(msgspec.Struct):
-    """With `generator` a run of that one generator; `arguments`, a JSON object, are for this run
-    alone, over those of the job."""
-
-    #: Run only this generator; empty = the whole job.
-    generator: Annotated[str, Meta(max_length=100)] = ""
-    #: Arguments of this run, as a JSON object; they override those of the job.
-    arguments: Annotated[str, Meta(max_length=ARGUMENTS_LIMIT)] = ""
-
-
-class Started(msgspec.Struct):
-    """The run that the key, or this call, started."""
-
-    run: str
-    job: str
-
-
-class Moved(msgspec.Struct):
-    """Runs that were changed; with `started` the new one of a restart."""
-
-    runs: list[Run]
-    started: str | None = None
-    #: Every process of these runs, and whether it has obeyed.
-    reached: list[Reached] = msgspec.field(default_factory=list)
 
 
 def job_name(call: Call) -> str:
@@ -182,7 +81,7 @@ def _expected(call: Call, document: dict[str, Any] | None = None) -> int | None:
 
 async def list_jobs(call: Call) -> JobList:
     """By name."""
-    query: Which = call.query
+    query: JobPage = call.query
     found = await call.services.store.jobs.all(query.limit, query.after, deleted=query.deleted)
     more = found[-1].job.name if len(found) == query.limit else None
     return JobList(found, more)
@@ -244,7 +143,7 @@ async def _at_revision(call: Call, name: str, expected: int | None) -> None:
 async def delete_job(call: Call) -> KeptJob:
     """Strike a job out. Its history stays, and runs that are under way go on."""
     author = author_of(call.who, call.query.author)
-    return await call.services.jobs.book.strike(job_name(call), _expected(call), author)
+    return await call.services.jobs.book.delete(job_name(call), _expected(call), author)
 
 
 async def job_revisions(call: Call) -> Revisions:
@@ -268,7 +167,7 @@ async def run_job(call: Call) -> Started:
     arguments = read_arguments(call.query.arguments)
     starts = call.services.jobs.starts
     run = await starts.start_run(part, f"key {key}" if key else "", wait, arguments)
-    call.services.jobs.keeper.poke(run)
+    call.services.jobs.supervisor.wake(run)
     return Started(run, name)
 
 
@@ -307,87 +206,64 @@ async def _restart(call: Call, name: str, _verb: str) -> Moved:
     except Conflict:
         stopped = []
     started = await starts.start_run(name, "", call.services.settings.center.allocate_wait)
-    call.services.jobs.keeper.poke(started)
+    call.services.jobs.supervisor.wake(started)
     return Moved([without_secrets(run) for run in stopped], started)
 
 
-def job_row(
-    method: str, path: str, role: Role, handler: Any, summary: str, **more: Any
-) -> Endpoint:
+def job_row(route: Route[Any], role: Role, handler: Any, summary: str, **more: Any) -> Endpoint:
     more = {"tag": "jobs", "parameters": JOB_NAMES, "errors": (InvalidInput, UnknownJob), **more}
-    return Endpoint(method, f"/api/v1/jobs{path}", role, handler, summary, **more)
+    return Endpoint(route, role, handler, summary, **more)
 
 
 CHANGES = (InvalidInput, UnknownJob, Conflict)
 
 ENDPOINTS = (
-    job_row("GET", "", Role.VIEWER, list_jobs, "List jobs", gives=JobList, asks=Which, errors=()),
+    job_row(LIST_JOBS, Role.VIEWER, list_jobs, "List jobs", errors=()),
+    job_row(GET_JOB, Role.VIEWER, show_job, "Show a job and its newest runs"),
     job_row(
-        "GET", "/{job}", Role.VIEWER, show_job, "Show a job and its newest runs", gives=JobView
-    ),
-    job_row(
-        "PUT",
-        "/{job}",
+        SET_JOB,
         Role.OPERATOR,
         put_job,
         "Check and keep a job",
-        takes=dict[str, Any],
-        gives=JobPut,
-        asks=Putting,
         errors=(InvalidJob, *CHANGES),
         notes="The document of docs/reference/jobs.md as JSON. Every fault is told at once, one "
         "per line of the detail. With `If-Match`, or a field `revision`, a job that has changed "
         "meanwhile is left alone (409); revision 0 means that there must be none.",
     ),
     job_row(
-        "DELETE",
-        "/{job}",
+        DELETE_JOB,
         Role.OPERATOR,
         delete_job,
         "Delete a job",
-        gives=KeptJob,
-        asks=Putting,
         errors=CHANGES,
         notes="Its history stays; putting it again brings it back.",
     ),
     job_row(
-        "GET",
-        "/{job}/revisions",
+        LIST_JOB_REVISIONS,
         Role.VIEWER,
         job_revisions,
         "Who changed a job when",
-        gives=Revisions,
-        asks=Newest,
     ),
     job_row(
-        "GET",
-        "/{job}/diff",
+        COMPARE_JOB_REVISIONS,
         Role.OPERATOR,
         diff_job,
         "The difference of two revisions",
-        gives=Diff,
-        asks=Between,
     ),
     job_row(
-        "POST",
-        "/{job}/run",
+        RUN_JOB,
         Role.OPERATOR,
         run_job,
         "Start a run of a job",
-        gives=Started,
-        asks=Starting,
         errors=CHANGES,
         notes="For external schedulers: calls with the same `Idempotency-Key` are one run, "
         "whenever and at whichever center they are made.",
     ),
     job_row(
-        "POST",
-        "/{job}/{verb}",
+        CHANGE_JOB,
         Role.OPERATOR,
         change_job,
         "Pause, resume, stop or restart the runs of a job",
-        gives=Moved,
-        asks=Waiting,
         errors=CHANGES,
         parameters={**JOB_NAMES, "verb": {"enum": list(VERBS)}},
     ),

@@ -5,115 +5,49 @@ Run by centers. Looking and trying out change nothing: no agent is chosen here.
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import msgspec
-from msgspec import Meta
-
 from skep.center.api.agent_names import AGENT_NAMES, agent_named, agent_or_new
-from skep.center.api.names import RUN_NAMES, run_name
-from skep.center.auth import Role
-from skep.center.endpoint import Call, Endpoint
+from skep.center.api.path_names import RUN_NAMES, run_name
+from skep.center.http.authentication import Role
+from skep.center.http.endpoint import Call, Endpoint
 from skep.errors import InvalidInput, UnknownAgent, UnknownRun
-from skep.model.placement import Placement
 from skep.model.run import Run, RunSettings
-from skep.placement.eligibility import Verdict, explain
-from skep.placement.keys import key_of
+from skep.placement.eligibility import explain
+from skep.placement.hash_keys import key_of
+from skep.placement.move_preview import preview
 from skep.placement.placer import need_of
-from skep.placement.preview import Preview, preview
-from skep.store.placement_ports import Allocation, Seat
+from skep.store.ports.placement import Allocation, AllocationSlot
+from skep.wire.api.placement import (
+    GET_RUN_PLACEMENT,
+    LIST_AGENT_ALLOCATIONS,
+    PREVIEW_PLACEMENT,
+    AgentChange,
+    AllocationLine,
+    AllocationsOf,
+    PlacementView,
+    PreviewView,
+    RunEffect,
+    SeatLine,
+)
 
 #: Keys that a preview is made with: the newest of a run, or made up.
 SAMPLE = 10_000
 ALLOCATIONS_LIMIT = 100
 
 
-class SeatLine(msgspec.Struct):
-    """An agent that was chosen for a run."""
-
-    agent: str
-    #: present, cordoned (it works on for this run), draining, disabled, revoked, away (not heard
-    #: of) or given up.
-    state: str
-    since: float
-    until: float | None = None
-    why: str = ""
-
-
-class PlacementView(msgspec.Struct):
-    """A run's placement: its rule, who was chosen, and every agent with what it lacks."""
-
-    run: str
-    placement: Placement
-    words: str
-    agents: list[SeatLine]
-    #: Each agent, with the first rule that it fails; `rule` is "" when it may take work.
-    verdicts: list[Verdict]
-    allocated_at: float | None = None
-    released_at: float | None = None
-
-
-class Change(msgspec.Struct):
-    """Agents, by id or by name, separated by commas, that would leave or come; a run, or none
-    for all keys."""
-
-    #: Ids or names of agents that would leave, separated by commas.
-    remove: Annotated[str, Meta(max_length=2000)] = ""
-    #: Ids or names of agents that would come, separated by commas.
-    add: Annotated[str, Meta(max_length=2000)] = ""
-    #: Only keys of this run; empty = all runs.
-    run: Annotated[str, Meta(max_length=64)] = ""
-
-
-class RunEffect(msgspec.Struct):
-    """What it would mean for a run that has chosen its agents."""
-
-    run: str
-    placement: str
-    effect: str
-
-
-class PreviewView(msgspec.Struct):
-    """Of hashed placement what would move; of the others what would happen."""
-
-    hashed: Preview
-    runs: list[RunEffect]
-    #: What the keys are: of a run, or made up.
-    of: str
-    #: Of those who would leave or come, who changes nothing for the keys, and why.
-    notes: list[str]
-
-
-class AllocationLine(msgspec.Struct):
-    """A run that an agent works for."""
-
-    run: str
-    state: str
-    placement: str
-    since: float
-    until: float | None = None
-
-
-class AllocationsOf(msgspec.Struct):
-    """Newest first."""
-
-    items: list[AllocationLine]
-
-
-async def seats_of(call: Call, run: Run) -> list[SeatLine]:
+async def slots_of(call: Call, run: Run) -> list[SeatLine]:
     """The agents that were chosen for a run."""
     if run.settings.placement.plain:
         return []
     allocation = await call.services.store.allocations.get(run.id)
-    return _seats(call, allocation)
+    return _slots(call, allocation)
 
 
-def _seats(call: Call, allocation: Allocation | None) -> list[SeatLine]:
+def _slots(call: Call, allocation: Allocation | None) -> list[SeatLine]:
     seats = allocation.seats if allocation else ()
     return [SeatLine(one.agent, _state(call, one), one.since, one.until, one.why) for one in seats]
 
 
-def _state(call: Call, seat: Seat) -> str:
+def _state(call: Call, seat: AllocationSlot) -> str:
     if seat.until:
         return "given up"
     roster, moment = call.services.roster, call.services.placement.placer.moment
@@ -139,7 +73,7 @@ async def show_placement(call: Call) -> PlacementView:
         run.id,
         placement,
         placement.in_words(),
-        _seats(call, allocation),
+        _slots(call, allocation),
         explain(views, need_of(run.settings, allocation), moment),
         allocation.at if allocation else None,
         allocation.released_at if allocation else None,
@@ -148,7 +82,7 @@ async def show_placement(call: Call) -> PlacementView:
 
 async def show_preview(call: Call) -> PreviewView:
     """What would move if agents left or came."""
-    query: Change = call.query
+    query: AgentChange = call.query
     services = call.services
     remove = [await agent_named(call, name) for name in _names(query.remove)]
     # Who would come need not be known yet.
@@ -258,35 +192,28 @@ async def list_allocations(call: Call) -> AllocationsOf:
 
 ENDPOINTS = (
     Endpoint(
-        "GET",
-        "/api/v1/runs/{run}/placement",
+        GET_RUN_PLACEMENT,
         Role.VIEWER,
         show_placement,
         "Show who may work for a run, and why others may not",
-        gives=PlacementView,
         errors=(InvalidInput, UnknownRun),
         tag="placement",
         parameters=RUN_NAMES,
     ),
     Endpoint(
-        "GET",
-        "/api/v1/placement/preview",
+        PREVIEW_PLACEMENT,
         Role.VIEWER,
         show_preview,
         "Show what would move if agents left or came",
-        gives=PreviewView,
-        asks=Change,
         errors=(InvalidInput, UnknownAgent, UnknownRun),
         tag="placement",
         notes="Nothing is changed.",
     ),
     Endpoint(
-        "GET",
-        "/api/v1/agents/{agent}/allocations",
+        LIST_AGENT_ALLOCATIONS,
         Role.VIEWER,
         list_allocations,
         "List the runs that an agent was chosen for",
-        gives=AllocationsOf,
         errors=(InvalidInput, UnknownAgent),
         tag="placement",
         parameters=AGENT_NAMES,

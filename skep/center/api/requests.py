@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Literal
 
 import msgspec
 
-from skep.archive.reading import StoredBody, without_secrets
-from skep.center.api.names import NUMBERS, number
-from skep.center.auth import LOOK_ONLY, Role
-from skep.center.endpoint import Call, Endpoint, Raw, Streamed
+from skep.archive.record_reader import StoredBody, without_secrets
+from skep.center.api.path_names import NUMBERS, number
+from skep.center.http.authentication import LOOK_ONLY, Role
+from skep.center.http.endpoint import Call, Endpoint, Raw, Streamed
 from skep.errors import (
     ArchiveDamaged,
     InvalidInput,
@@ -24,46 +23,19 @@ from skep.errors import (
     TooLarge,
     UnknownBlock,
 )
-from skep.model.attempt import Attempt
-from skep.model.block import BlockChange, BlockView
-from skep.store.facts import RequestView
+from skep.store.ports.requests import RequestView
+from skep.wire.api.requests import (
+    GET_BLOCK,
+    GET_REQUEST,
+    GET_REQUEST_BODY,
+    GET_REQUEST_RECORD,
+    BlockDetail,
+    RequestDetail,
+    RequestLine,
+)
 
 #: Seconds that one body may take to be read.
 READ_SECONDS = 600.0
-#: The states of `model/states.py`, as words.
-StateWord = Literal[
-    "waiting", "queued", "leased", "delayed", "done", "dead", "cancelled", "expired"
-]
-
-
-class RequestLine(msgspec.Struct):
-    """A request as people see it."""
-
-    id: int
-    run: str
-    uri: str
-    priority: int
-    state: StateWord
-    failures: int
-    #: The block that it is, or ended, in.
-    block: int | None
-    created_at: float
-    #: A delayed request waits for this moment.
-    not_before: float
-
-
-class RequestDetail(msgspec.Struct):
-    """A request and every attempt at it, oldest first."""
-
-    request: RequestLine
-    attempts: list[Attempt]
-
-
-class BlockDetail(msgspec.Struct):
-    """A block and every change of its state, oldest first."""
-
-    block: BlockView
-    history: list[BlockChange]
 
 
 async def show_request(call: Call) -> RequestDetail:
@@ -143,47 +115,39 @@ def _attached(name: str) -> dict[str, str]:
 
 ENDPOINTS = (
     Endpoint(
-        "GET",
-        "/api/v1/requests/{request}",
+        GET_REQUEST,
         Role.VIEWER,
         show_request,
         "Show a request and its attempts",
-        gives=RequestDetail,
         errors=(NotFound, InvalidInput),
         tag="requests",
         parameters=NUMBERS,
     ),
     Endpoint(
-        "GET",
-        "/api/v1/requests/{request}/body",
+        GET_REQUEST_BODY,
         Role.VIEWER,
         show_body,
         "The archived body of a request",
         errors=(NotFound, InvalidInput, TooLarge),
-        media="application/octet-stream",
         tag="requests",
         parameters=NUMBERS,
     ),
     Endpoint(
-        "GET",
-        "/api/v1/requests/{request}/record",
+        GET_REQUEST_RECORD,
         Role.VIEWER,
         show_record,
         "The archived WARC records of a request",
         errors=(NotFound, InvalidInput, TooLarge),
         notes="As they lie in the archive: a body may have the coding that its `Content-Encoding` "
         "names. Viewers get `response` records only; the others hold what was sent.",
-        media="application/zstd",
         tag="requests",
         parameters=NUMBERS,
     ),
     Endpoint(
-        "GET",
-        "/api/v1/blocks/{block}",
+        GET_BLOCK,
         Role.VIEWER,
         show_block,
         "Show a block and its history",
-        gives=BlockDetail,
         errors=(UnknownBlock, InvalidInput),
         tag="requests",
         parameters=NUMBERS,

@@ -6,27 +6,31 @@ then told to everybody who works for the run.
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import msgspec
-from msgspec import Meta
-
-from skep.center.api.deliveries import DeliveryLine, line_of
-from skep.center.api.names import RUN_NAMES, run_name
-from skep.center.api.placement import SeatLine, seats_of
-from skep.center.auth import Role
-from skep.center.control import Reached
-from skep.center.endpoint import Call, Endpoint
+from skep.center.api.deliveries import line_of
+from skep.center.api.path_names import RUN_NAMES, run_name
+from skep.center.api.placement import slots_of
+from skep.center.http.authentication import Role
+from skep.center.http.endpoint import Call, Endpoint
 from skep.errors import Conflict, InvalidInput, NotEnoughAgents, NotFound, UnknownRun
-from skep.jobs.intake import NewRun
 from skep.lanes.dispatch import try_reconcile
-from skep.model.figures import RunFigures
-from skep.model.ledger import Ledger
-from skep.model.run import AskedSettings, Run, without_secrets
+from skep.model.run import NewRun, Run, without_secrets
 from skep.model.states import RunState
+from skep.wire.api.runs import (
+    CHANGE_RUN,
+    GET_RUN,
+    LIST_RUNS,
+    OPEN_RUN,
+    RESTART_RUN,
+    REVIVE_RUN,
+    OpenRun,
+    Reached,
+    Revived,
+    RunPage,
+    Runs,
+    RunView,
+    Steered,
+)
 
-#: Seconds for which an answer may be waited for.
-WAIT_MAX = 60.0
 VERBS = {
     "pause": RunState.PAUSED,
     "continue": RunState.RUNNING,
@@ -35,64 +39,9 @@ VERBS = {
 }
 
 
-class Newest(msgspec.Struct):
-    """Which runs to list: `limit` of them, made before a moment."""
-
-    #: Number of runs at most, newest first.
-    limit: Annotated[int, Meta(ge=1, le=1000)] = 50
-    #: Only runs made before this time, in seconds since the epoch.
-    before: Annotated[float, Meta(ge=0, le=1e15)] | None = None
-
-
-class Runs(msgspec.Struct):
-    """Newest first; ask again with `before=next` for older ones."""
-
-    items: list[Run]
-    next: float | None = None
-
-
-class OpenRun(msgspec.Struct, forbid_unknown_fields=True):
-    """What a caller says about a run that it opens; `{}` takes every default."""
-
-    job: str = ""
-    settings: AskedSettings = AskedSettings()
-
-
-class RunView(msgspec.Struct):
-    """A run with its ledger and its figures."""
-
-    run: Run
-    ledger: Ledger
-    unaccounted: int
-    figures: RunFigures
-    #: The agents that were chosen for it; none when anybody may work for it.
-    chosen: list[SeatLine] = msgspec.field(default_factory=list)
-    #: How far the sinks of its job are with its items.
-    deliveries: list[DeliveryLine] = msgspec.field(default_factory=list)
-
-
-class Waiting(msgspec.Struct):
-    """Seconds to wait until every process of the run has obeyed; 0 waits for nobody."""
-
-    #: Seconds to wait until every process has acknowledged; 0 = answer at once.
-    wait: Annotated[float, Meta(ge=0, le=WAIT_MAX)] = 0.0
-
-
-class Steered(RunView):
-    """A run that was told something, and the processes that it was told to."""
-
-    reached: list[Reached] = msgspec.field(default_factory=list)
-
-
-class Revived(msgspec.Struct):
-    """How many dead requests wait again."""
-
-    requests: int
-
-
 async def list_runs(call: Call) -> Runs:
     """Newest first."""
-    query: Newest = call.query
+    query: RunPage = call.query
     found = await call.services.store.runs.recent(query.limit, query.before)
     more = found[-1].created_at if len(found) >= query.limit else None
     return Runs([without_secrets(run) for run in found], more)
@@ -137,7 +86,7 @@ async def restart(call: Call) -> Steered:
     control, store = call.services.control, call.services.store
     with control.listening([name]) as ear:
         await control.expect(ear, name, None)
-        await store.turns.ask(name, "restart")
+        await store.checkpoints.ask(name, "restart")
         await control.look_again(name)
         reached = await ear.gathered(call.query.wait)
     return await _steered(call, await store.runs.get(name), reached)
@@ -159,7 +108,7 @@ async def _steered(call: Call, run: Run, reached: list[Reached]) -> Steered:
 async def revive(call: Call) -> Revived:
     """Send every dead request of a run again."""
     count = await call.services.store.requests.revive(run_name(call.path["run"]))
-    call.services.nudge.ring()
+    call.services.nudge.request()
     return Revived(count)
 
 
@@ -168,79 +117,57 @@ async def _view(call: Call, run: Run) -> RunView:
     # In this order: every answer that is in the figures is in the ledger, too.
     figures = await services.store.figures.read(run.id, services.clock.now())
     ledger = await services.store.ledgers.read(run.id)
-    seats = await seats_of(call, run)
+    seats = await slots_of(call, run)
     sinks = [line_of(view) for view in await services.store.deliveries.of(run.id)]
     return RunView(without_secrets(run), ledger, ledger.unaccounted, figures, seats, sinks)
 
 
 ENDPOINTS = (
+    Endpoint(LIST_RUNS, Role.VIEWER, list_runs, "List runs", tag="runs"),
     Endpoint(
-        "GET",
-        "/api/v1/runs",
-        Role.VIEWER,
-        list_runs,
-        "List runs",
-        gives=Runs,
-        asks=Newest,
-        tag="runs",
-    ),
-    Endpoint(
-        "PUT",
-        "/api/v1/runs/{run}",
+        OPEN_RUN,
         Role.OPERATOR,
         open_run,
         "Open a run",
-        OpenRun,
-        RunView,
         errors=(InvalidInput, NotEnoughAgents),
         tag="runs",
         parameters=RUN_NAMES,
         notes="Opening a run that is there gives it back as it is, with its first settings.",
     ),
     Endpoint(
-        "GET",
-        "/api/v1/runs/{run}",
+        GET_RUN,
         Role.VIEWER,
         show_run,
         "Show a run and its ledger",
-        gives=RunView,
         errors=(InvalidInput, UnknownRun),
         tag="runs",
         parameters=RUN_NAMES,
         for_driver=True,
     ),
     Endpoint(
-        "POST",
-        "/api/v1/runs/{run}/revive",
+        REVIVE_RUN,
         Role.OPERATOR,
         revive,
         "Send the dead requests of a run again",
-        gives=Revived,
         errors=(InvalidInput, UnknownRun, Conflict),
         tag="runs",
         parameters=RUN_NAMES,
     ),
     Endpoint(
-        "POST",
-        "/api/v1/runs/{run}/restart",
+        RESTART_RUN,
         Role.OPERATOR,
         restart,
         "Start the process that drives a run anew",
-        gives=Steered,
-        asks=Waiting,
         errors=(InvalidInput, UnknownRun, Conflict),
         tag="runs",
         parameters=RUN_NAMES,
         notes="It loads the spider's code again, and the run goes on where it was.",
     ),
     Endpoint(
-        "POST",
-        "/api/v1/runs/{run}/{verb}",
+        CHANGE_RUN,
         Role.OPERATOR,
         change_run,
         "Pause, continue, finish or cancel a run",
-        gives=Steered,
-        asks=Waiting,
         errors=(InvalidInput, UnknownRun, Conflict),
         tag="runs",
         parameters={**RUN_NAMES, "verb": {"enum": list(VERBS)}},

@@ -5,63 +5,22 @@ Run by centers, from the ledger of fires. Nothing is fired here.
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import msgspec
-from msgspec import Meta
-
 from skep.center.api.jobs import JOB_NAMES, job_name
-from skep.center.auth import Role
-from skep.center.endpoint import Call, Endpoint
+from skep.center.http.authentication import Role
+from skep.center.http.endpoint import Call, Endpoint
 from skep.errors import InvalidInput
-from skep.jobs.schedule import next_fires
-from skep.model.fire import Fire, Planned
-from skep.model.generation import part_of
-from skep.model.schedule import Schedule
-
-SHOWN = 5
-NAME_LIMIT = 64
-
-
-class FirePage(msgspec.Struct):
-    """How much of the ledger; `before` is an instant in seconds, for the next page;
-    `generator` is one with a cron line of its own, instead of the job."""
-
-    #: Number of due times at most, newest first.
-    limit: Annotated[int, Meta(ge=1, le=1000)] = 50
-    #: Only due times before this moment, in seconds since the epoch.
-    before: Annotated[int, Meta(ge=0, le=2**62)] | None = None
-    #: A generator with a schedule of its own; empty = the job's schedule.
-    generator: Annotated[str, Meta(max_length=NAME_LIMIT)] = ""
-
-
-class FireLines(msgspec.Struct):
-    """Newest due times first."""
-
-    items: list[Fire]
-
-
-class ScheduleLine(msgspec.Struct):
-    """One job's schedule and its next due times, as ISO 8601 in its own zone."""
-
-    job: str
-    schedule: Schedule
-    next: list[str]
-
-
-class ScheduleLines(msgspec.Struct):
-    """By the name of the job; jobs that are off have no schedule."""
-
-    items: list[ScheduleLine]
-
-
-class SchedulePage(msgspec.Struct):
-    """`job` narrows it to one job; `count` is how many due times are shown of each."""
-
-    #: Only schedules of this job; empty = all jobs.
-    job: Annotated[str, Meta(max_length=NAME_LIMIT)] = ""
-    #: Number of due times to show for each schedule.
-    count: Annotated[int, Meta(ge=1, le=100)] = SHOWN
+from skep.jobs.schedule.timetable import next_fires
+from skep.model.jobs.fire import Planned
+from skep.model.jobs.generator_progress import part_of
+from skep.wire.api.schedules import (
+    LIST_JOB_FIRES,
+    LIST_SCHEDULES,
+    FireLines,
+    FirePage,
+    ScheduleLine,
+    ScheduleLines,
+    SchedulePage,
+)
 
 
 async def fires(call: Call) -> FireLines:
@@ -90,23 +49,17 @@ def _line(planned: Planned, now: float, count: int) -> ScheduleLine:
 
 ENDPOINTS = (
     Endpoint(
-        "GET",
-        "/api/v1/schedules",
+        LIST_SCHEDULES,
         Role.VIEWER,
         schedules,
         "Schedules of all jobs with their next due times",
-        gives=ScheduleLines,
-        asks=SchedulePage,
         tag="jobs",
     ),
     Endpoint(
-        "GET",
-        "/api/v1/jobs/{job}/fires",
+        LIST_JOB_FIRES,
         Role.VIEWER,
         fires,
         "What became of a job's due times",
-        gives=FireLines,
-        asks=FirePage,
         errors=(InvalidInput,),
         tag="jobs",
         parameters=JOB_NAMES,

@@ -5,97 +5,32 @@ Run by centers. Only `clean` deletes anything, and it deletes what retention wou
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Any
 
 import msgspec
-from msgspec import Meta
 
-from skep.center.auth import Role
-from skep.center.endpoint import Call, Endpoint
-from skep.jobs.notices import hidden_target
-from skep.jobs.retention import Deleted, Expired
-from skep.store.keep_facts import KINDS, DeletionSum
+from skep.center.http.authentication import Role
+from skep.center.http.endpoint import Call, Endpoint
+from skep.jobs.endings.notices import hidden_target
+from skep.model.retention import KINDS, Deleted
+from skep.wire.api.route import Route
+from skep.wire.api.storage import (
+    CLEAN_STORAGE,
+    GET_DISK,
+    GET_RETENTION_PLAN,
+    GET_STORAGE,
+    LIST_NOTICES,
+    Disk,
+    Folder,
+    Kept,
+    NoticeLine,
+    Notices,
+    Plan,
+    Storage,
+    WhichNotices,
+)
 
 PLAN_LIMIT = 5000
-
-
-class Folder(msgspec.Struct):
-    """A folder that the center writes to."""
-
-    folder: str
-    free: int
-
-
-class Disk(msgspec.Struct):
-    """Room on the disks."""
-
-    disks: list[Folder]
-    free_limit: int
-    #: Why nothing is accepted or leased just now; "" = all is well.
-    trouble: str
-
-
-class Kept(msgspec.Struct):
-    """Bytes of one kind that are kept; of logs and rows an estimate."""
-
-    kind: str
-    bytes: int
-    #: The limits in force for jobs that say nothing; 0 = none.
-    age_limit: float
-    bytes_limit: int
-    by_job: dict[str, int]
-
-
-class Storage(msgspec.Struct):
-    """Everything about room."""
-
-    disks: list[Folder]
-    free_limit: int
-    #: Why nothing is accepted or leased just now; "" = all is well.
-    trouble: str
-    archive: str
-    segments: int
-    archive_bytes: int
-    kept: list[Kept]
-    deleted: list[DeletionSum]
-
-
-class Plan(msgspec.Struct):
-    """What the next step of retention would delete, and what that weighs."""
-
-    items: list[Expired]
-    runs: int
-    bytes: dict[str, int]
-
-
-class WhichNotices(msgspec.Struct):
-    """Newest first."""
-
-    #: Only notices of this run; empty = all runs.
-    run: Annotated[str, Meta(max_length=64)] = ""
-    #: Number of notices at most, newest first.
-    limit: Annotated[int, Meta(ge=1, le=1000)] = 50
-
-
-class NoticeLine(msgspec.Struct):
-    """A notice, without what it says and without anything secret."""
-
-    id: str
-    run: str
-    job: str
-    kind: str
-    target: str
-    state: str
-    tries: int
-    created_at: float
-    due_at: float
-    error: str
-
-
-class Notices(msgspec.Struct):
-    """Newest first."""
-
-    items: list[NoticeLine]
 
 
 async def show_storage(call: Call) -> Storage:
@@ -105,7 +40,7 @@ async def show_storage(call: Call) -> Storage:
     keep = services.settings.keep
     kept = []
     for kind in KINDS:
-        volumes = await services.store.keeping.volumes(kind)
+        volumes = await services.store.retention.volumes(kind)
         limits = (getattr(keep, f"{kind}_age"), getattr(keep, f"{kind}_bytes"))
         kept.append(Kept(kind, sum(volumes.values()), *limits, volumes))
     return Storage(
@@ -116,7 +51,7 @@ async def show_storage(call: Call) -> Storage:
         segments,
         size,
         kept,
-        await services.store.keeping.deleted(),
+        await services.store.retention.deleted(),
     )
 
 
@@ -151,40 +86,14 @@ async def list_notices(call: Call) -> Notices:
     return Notices([NoticeLine(**{f: n[f] for f in NoticeLine.__struct_fields__}) for n in told])
 
 
-def _row(
-    method: str, path: str, role: Role, handler: object, summary: str, **more: object
-) -> Endpoint:
-    return Endpoint(method, path, role, handler, summary, tag="storage", **more)  # type: ignore[arg-type]  # one Call each
+def _row(route: Route[Any], role: Role, handler: Any, summary: str) -> Endpoint:
+    return Endpoint(route, role, handler, summary, tag="storage")
 
 
 ENDPOINTS = (
-    _row("GET", "/api/v1/storage/disk", Role.VIEWER, show_disk, "Is there room?", gives=Disk),
-    _row(
-        "GET",
-        "/api/v1/storage",
-        Role.VIEWER,
-        show_storage,
-        "Room, and what fills it",
-        gives=Storage,
-    ),
-    _row(
-        "GET",
-        "/api/v1/storage/plan",
-        Role.VIEWER,
-        show_plan,
-        "What retention would delete",
-        gives=Plan,
-    ),
-    _row(
-        "POST", "/api/v1/storage/clean", Role.ADMIN, clean, "Delete now what is due", gives=Deleted
-    ),
-    _row(
-        "GET",
-        "/api/v1/notices",
-        Role.VIEWER,
-        list_notices,
-        "The outbox of notices",
-        gives=Notices,
-        asks=WhichNotices,
-    ),
+    _row(GET_DISK, Role.VIEWER, show_disk, "Is there room?"),
+    _row(GET_STORAGE, Role.VIEWER, show_storage, "Room, and what fills it"),
+    _row(GET_RETENTION_PLAN, Role.VIEWER, show_plan, "What retention would delete"),
+    _row(CLEAN_STORAGE, Role.ADMIN, clean, "Delete now what is due"),
+    _row(LIST_NOTICES, Role.VIEWER, list_notices, "The outbox of notices"),
 )

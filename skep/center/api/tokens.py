@@ -5,86 +5,31 @@ Run by centers, for admins. A token is shown in one answer and nowhere else, in 
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
-
-import msgspec
-from msgspec import Meta
+from typing import Any
 
 from skep.center.api.agent_names import agent_or_new
-from skep.center.auth import Role, digest_of
-from skep.center.endpoint import Call, Endpoint
+from skep.center.http.authentication import Role, digest_of
+from skep.center.http.endpoint import Call, Endpoint
 from skep.errors import InvalidInput, NotFound
-from skep.model.bounds import PRINTABLE, SHORT_LIST, exact, is_printable
-from skep.model.token import Grant, TokenView, token_id
+from skep.model.fleet.token import Grant, token_id
+from skep.model.message_bounds import is_printable
+from skep.wire.api.route import Route
+from skep.wire.api.tokens import (
+    CREATE_AGENT_TOKEN,
+    CREATE_JOIN_TOKEN,
+    CREATE_TOKEN,
+    LIST_TOKENS,
+    REVOKE_TOKEN,
+    AgentToken,
+    IssuedToken,
+    JoinToken,
+    NewToken,
+    TokenLine,
+    TokenPage,
+    Tokens,
+)
 
-HOUR = 3600.0
-YEARS = 100 * 365 * 24 * HOUR
-TEXT_LIMIT = 200
 LABELS_LIMIT = 64
-
-Text = Annotated[str, Meta(max_length=TEXT_LIMIT, extra_json_schema=exact(pattern=PRINTABLE))]
-Lifetime = Annotated[float, Meta(gt=0, le=YEARS)]
-
-
-class NewToken(msgspec.Struct, forbid_unknown_fields=True):
-    """For a person or a program; `name` says whose it is. `seconds` null = until revoked."""
-
-    role: Literal["viewer", "operator", "admin"]
-    name: Text = ""
-    seconds: Lifetime | None = None
-
-
-class JoinToken(msgspec.Struct, forbid_unknown_fields=True):
-    """For one machine that shall be an agent. `agent` is the id that it must have, or the name
-    of an agent that it shall take over. Group and labels are the center's word."""
-
-    agent: str = ""
-    group: Text = ""
-    labels: Annotated[dict[Text, Text], Meta(max_length=SHORT_LIST)] = msgspec.field(
-        default_factory=dict
-    )
-    name: Text = ""
-    seconds: Lifetime = HOUR
-
-
-class AgentToken(msgspec.Struct, forbid_unknown_fields=True):
-    """A token that lets one agent, by its id or its name, or with "" any agent, talk to the
-    centers."""
-
-    agent: str = ""
-
-
-class IssuedToken(msgspec.Struct):
-    """Shown once."""
-
-    token: str
-    id: str = ""
-    #: The one agent that it is for, "" = whoever uses it.
-    agent: str = ""
-
-
-class TokenLine(msgspec.Struct):
-    """A token, and what it is good for now: live, used, revoked or expired."""
-
-    token: TokenView
-    state: str
-
-
-class TokenPage(msgspec.Struct):
-    """Which tokens to list: `limit` of them, behind the one with the id `after`."""
-
-    #: Number of tokens at most, newest first.
-    limit: Annotated[int, Meta(ge=1, le=1000)] = 1000
-    #: Only tokens behind the one with this id; `next` of the answer before.
-    after: Annotated[str, Meta(max_length=100)] = ""
-
-
-class Tokens(msgspec.Struct):
-    """Newest first, without those of runs; ask again with `after=next` for older ones."""
-
-    items: list[TokenLine]
-    #: What to send as `after` for the next page; null on the last one.
-    next: str | None = None
 
 
 async def issue_token(call: Call) -> IssuedToken:
@@ -141,44 +86,23 @@ def _check_texts(*texts: str) -> None:
             raise InvalidInput(f"{text[:50]!r}: use printable characters")
 
 
-def _make(path: str, handler: object, summary: str, takes: type) -> Endpoint:
+def _make(route: Route[IssuedToken], handler: Any, summary: str) -> Endpoint:
     return Endpoint(
-        "POST",
-        path,
+        route,
         Role.ADMIN,
-        handler,  # type: ignore[arg-type]  # the table's handlers all take one Call
+        handler,
         summary,
-        takes,
-        IssuedToken,
-        status=201,
         errors=(InvalidInput,),
         tag="tokens",
     )
 
 
 ENDPOINTS = (
+    Endpoint(LIST_TOKENS, Role.ADMIN, list_tokens, "List tokens", errors=(NotFound,), tag="tokens"),
+    _make(CREATE_TOKEN, issue_token, "Make a token for a person or a program"),
     Endpoint(
-        "GET",
-        "/api/v1/tokens",
-        Role.ADMIN,
-        list_tokens,
-        "List tokens",
-        gives=Tokens,
-        asks=TokenPage,
-        errors=(NotFound,),
-        tag="tokens",
+        REVOKE_TOKEN, Role.ADMIN, revoke_token, "Revoke a token", errors=(NotFound,), tag="tokens"
     ),
-    _make("/api/v1/tokens", issue_token, "Make a token for a person or a program", NewToken),
-    Endpoint(
-        "DELETE",
-        "/api/v1/tokens/{token_id}",
-        Role.ADMIN,
-        revoke_token,
-        "Revoke a token",
-        gives=TokenLine,
-        errors=(NotFound,),
-        tag="tokens",
-    ),
-    _make("/api/v1/join-tokens", issue_join_token, "Make a one-time token to join with", JoinToken),
-    _make("/api/v1/agent-tokens", issue_agent_token, "Make a token for an agent", AgentToken),
+    _make(CREATE_JOIN_TOKEN, issue_join_token, "Make a one-time token to join with"),
+    _make(CREATE_AGENT_TOKEN, issue_agent_token, "Make a token for an agent"),
 )

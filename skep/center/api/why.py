@@ -5,13 +5,17 @@ Run by centers: a few short reads, then pure reasoning. Asking changes nothing.
 
 from __future__ import annotations
 
+from typing import Any
+
+from skep.center.api.hosts import HOSTS, host_name
 from skep.center.api.jobs import JOB_NAMES, job_name
-from skep.center.api.names import NUMBERS, RUN_NAMES, number, run_name
-from skep.center.api.sites import HOSTS, host_name
-from skep.center.auth import Role
-from skep.center.endpoint import Call, Endpoint
+from skep.center.api.path_names import NUMBERS, RUN_NAMES, number, run_name
+from skep.center.http.authentication import Role
+from skep.center.http.endpoint import Call, Endpoint
 from skep.errors import InvalidInput, NotFound, SkepError, UnknownBlock, UnknownJob, UnknownRun
-from skep.model.why import Why
+from skep.model.wait_reasons import Why
+from skep.wire.api.route import Route
+from skep.wire.api.why import EXPLAIN_BLOCK, EXPLAIN_JOB, EXPLAIN_REQUEST, EXPLAIN_RUN, EXPLAIN_SITE
 
 _NOTES = (
     "Reasons come most decisive first, each with a stable `code`, a sentence, what will free it, "
@@ -45,27 +49,26 @@ async def why_site(call: Call) -> Why:
     return await call.services.why.site(host_name(call))
 
 
-def _row(kind: str, handler: object, summary: str, *errors: type[SkepError]) -> Endpoint:
-    names = {"request": NUMBERS, "block": NUMBERS, "run": RUN_NAMES, "job": JOB_NAMES}
-    key = "host" if kind == "site" else kind
+_PARAMETERS = {**NUMBERS, **RUN_NAMES, **JOB_NAMES, **HOSTS}
+
+
+def _row(route: Route[Why], handler: Any, summary: str, *errors: type[SkepError]) -> Endpoint:
     return Endpoint(
-        "GET",
-        f"/api/v1/why/{kind}s/{{{key}}}",
+        route,
         Role.VIEWER,
-        handler,  # type: ignore[arg-type]  # the table's handlers all take one Call
+        handler,
         summary,
-        gives=Why,
         errors=(InvalidInput, *errors),
         tag="why",
-        parameters=names.get(kind, HOSTS),
+        parameters=_PARAMETERS,
         notes=_NOTES,
     )
 
 
 ENDPOINTS = (
-    _row("request", why_request, "Why a request is not done", NotFound),
-    _row("block", why_block, "Why a block is not done", UnknownBlock),
-    _row("run", why_run, "Why a run does not go on", UnknownRun),
-    _row("job", why_job, "Why a job does not run", UnknownJob),
-    _row("site", why_site, "Why a host is not asked"),
+    _row(EXPLAIN_REQUEST, why_request, "Why a request is not done", NotFound),
+    _row(EXPLAIN_BLOCK, why_block, "Why a block is not done", UnknownBlock),
+    _row(EXPLAIN_RUN, why_run, "Why a run does not go on", UnknownRun),
+    _row(EXPLAIN_JOB, why_job, "Why a job does not run", UnknownJob),
+    _row(EXPLAIN_SITE, why_site, "Why a host is not asked"),
 )

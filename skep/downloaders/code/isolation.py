@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 INSIDE = Path(__file__).parent / "inside"
 #: Where `INSIDE` is found in the box: on a path of its own, under its own name.
-SHELF = "/run/skep"
+PACKAGE_ROOT = "/run/skep"
 SCRATCH = "/tmp"  # noqa: S108 - the box's own, made for it and gone with it
 PROBE_SECONDS = 10.0
 NOBODY = "65534"
@@ -31,7 +31,7 @@ _FROM_ETC = (
     "nsswitch.conf", "pki", "protocols", "services", "ssl",
 )  # fmt: skip
 _START = (
-    "import sys; sys.path.insert(0, {shelf!r}); "
+    "import sys; sys.path.insert(0, {root!r}); "
     "from skep.downloaders.code.inside.main import main; main()"
 )
 _APART = ("--unshare-ipc", "--unshare-pid", "--unshare-uts")
@@ -68,10 +68,24 @@ class Isolation:
         open file with a filter."""
         last = [str(fd), "door" if door else "-"]
         if not self.boxed:
-            return [sys.executable, "-I", "-c", _START.format(shelf=_package_root()), *last]
+            return [
+                sys.executable,
+                "-I",
+                "-c",
+                _START.format(root=_package_root()),
+                *last,
+            ]
         box = [*box_arguments(scratch, root=self.own_user), "--info-fd", str(info_fd)]
         box += [] if seccomp is None else ["--seccomp", str(seccomp)]
-        return [self.bwrap, *box, sys.executable, "-I", "-c", _START.format(shelf=SHELF), *last]
+        return [
+            self.bwrap,
+            *box,
+            sys.executable,
+            "-I",
+            "-c",
+            _START.format(root=PACKAGE_ROOT),
+            *last,
+        ]
 
 
 def isolation_of(agent: AgentSettings) -> Isolation:
@@ -153,7 +167,7 @@ def _shown() -> Iterator[tuple[str, str]]:
     for prefix in dict.fromkeys((sys.base_prefix, sys.prefix, str(executable))):
         if not PurePath(prefix).is_relative_to("/usr"):
             yield prefix, prefix
-    yield str(INSIDE), f"{SHELF}/skep/downloaders/code/inside"
+    yield str(INSIDE), f"{PACKAGE_ROOT}/skep/downloaders/code/inside"
 
 
 def _parents(places: Iterator[str]) -> list[str]:

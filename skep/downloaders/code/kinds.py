@@ -8,10 +8,10 @@ from __future__ import annotations
 from random import Random
 
 from skep.archive.frames import FrameMaker
-from skep.downloaders.code.ceiling import Ceiling
+from skep.downloaders.code.children import ChildrenOptions, CodeDownloader
 from skep.downloaders.code.isolation import Isolation
-from skep.downloaders.code.pool import CodeDownloader, PoolOptions
-from skep.downloaders.egress import EgressPolicy
+from skep.downloaders.code.limit_ceiling import Ceiling
+from skep.downloaders.egress_policy import EgressPolicy
 from skep.errors import InvalidInput
 from skep.model.run import RunSettings
 from skep.runtime.clock import Clock
@@ -43,7 +43,7 @@ class CodeKind:
         if settings.code is None:
             raise InvalidInput(f"run {run} has no code for its {self.name} downloader")
         rng = Random(self._rng.getrandbits(128))  # noqa: S311 - record ids, not secrets
-        options = PoolOptions(
+        options = ChildrenOptions(
             kind=self.name,
             clock=self._clock,
             egress=self._egress.naming(settings.named),

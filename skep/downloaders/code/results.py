@@ -11,12 +11,12 @@ from collections.abc import Callable
 from threading import Lock
 
 from skep.archive.frames import Exchange
-from skep.downloaders.code.line import End
+from skep.downloaders.code.child_messages import End
+from skep.downloaders.failure_classes import short
 from skep.downloaders.ports import Fetched
-from skep.downloaders.verdict import short
 from skep.model.request import Outcome, Work
 from skep.model.run import RunSettings
-from skep.model.states import Failure
+from skep.model.states import FailureClass
 
 #: Smaller ones are compressed at once: a thread would cost more.
 LARGE = 128 * 1024
@@ -77,9 +77,9 @@ class Results:
         if end.failure:
             return end.failure, with_messages(end.detail, said)
         if len(end.body) > self._limit:
-            return Failure.LIMIT, f"the result is over the limit of {self._limit} bytes"
+            return FailureClass.LIMIT, f"the result is over the limit of {self._limit} bytes"
         if end.status >= FIRST_ERROR_STATUS and end.status not in self._settings.accept_status:
-            return Failure.STATUS, with_messages(f"the code answered {end.status}", said)
+            return FailureClass.STATUS, with_messages(f"the code answered {end.status}", said)
         return "", short(said) if said else ""
 
 

@@ -11,9 +11,9 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol, cast
 
-from skep.downloaders.code.birth import Child
+from skep.downloaders.code.child_messages import Bad, Breach, End, Hello, Reader, written
+from skep.downloaders.code.child_start import Child
 from skep.downloaders.code.inside.talk import Ask, Load, Skip
-from skep.downloaders.code.line import Bad, Breach, End, Hello, Reader, written
 from skep.downloaders.ports import Fetched
 from skep.model.request import Work
 
@@ -33,7 +33,7 @@ LAST_WORDS_SECONDS = 0.25
 _WEIGHT = 0.2
 
 
-class Job:
+class ChildRequest:
     """A request on its way through the children of a run."""
 
     __slots__ = ("began", "done", "tries", "work")
@@ -56,7 +56,7 @@ class Owner(Protocol):
     def unusable(self, worker: Worker, detail: str) -> None:
         """The code could not be loaded."""
 
-    def answered(self, worker: Worker, job: Job, end: End) -> None:
+    def answered(self, worker: Worker, job: ChildRequest, end: End) -> None:
         """One request has ended."""
 
     def gone(self, worker: Worker, detail: str, *, blame: bool) -> None:
@@ -79,7 +79,7 @@ class Worker(asyncio.Protocol):
         self._serial = 0
         self._average = AHEAD_SECONDS
         #: Sent and not answered, the one that runs first.
-        self.flying: dict[int, Job] = {}
+        self.flying: dict[int, ChildRequest] = {}
         #: Taken back after they were sent: an answer may still come.
         self._withdrawn: set[int] = set()
         self.ready = False
@@ -103,7 +103,7 @@ class Worker(asyncio.Protocol):
         window = min(max(int(AHEAD_SECONDS / self._average), 1), WINDOW)
         return window - len(self.flying)
 
-    def send(self, jobs: Iterable[Job], headers: dict[str, str]) -> None:
+    def send(self, jobs: Iterable[ChildRequest], headers: dict[str, str]) -> None:
         """Hand requests over, all in one piece."""
         asks = []
         now = self._monotonic()
@@ -117,7 +117,7 @@ class Worker(asyncio.Protocol):
         if self._transport is not None:
             self._transport.write(written(*asks))
 
-    def overdue(self, limit: float) -> list[Job]:
+    def overdue(self, limit: float) -> list[ChildRequest]:
         """Requests that have run too long; they are no longer in flight."""
         now = self._monotonic()
         if self.together:
@@ -126,7 +126,7 @@ class Worker(asyncio.Protocol):
         late = [serial for serial in running if now - self.flying[serial].began > limit]
         return [self.flying.pop(serial) for serial in late]
 
-    def take_stalled(self) -> list[Job]:
+    def take_stalled(self) -> list[ChildRequest]:
         """What waits behind a request that takes its time."""
         if self.together or len(self.flying) <= 1:
             return []
@@ -209,7 +209,7 @@ class Worker(asyncio.Protocol):
         self._leave(f"the process ended with {self._child.ending()}")
         if self._transport is not None:
             self._transport.abort()
-        burial = self._loop.run_in_executor(None, self._child.bury)
+        burial = self._loop.run_in_executor(None, self._child.reap)
         burial.add_done_callback(self._rest)
 
     def _rest(self, burial: asyncio.Future[Any]) -> None:

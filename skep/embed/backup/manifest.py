@@ -140,7 +140,7 @@ def verify(folder: Path, manifest: Manifest, note: Note) -> None:
     """Raises ConfigurationError that names every file that is missing or changed."""
     wrong = []
     for number, file in enumerate(manifest.files, 1):
-        if fault := _fault(folder, file):
+        if fault := _damage(folder, file):
             wrong.append(f"{file.path} {fault}")
         note(f"verified {number} of {len(manifest.files)} files")
     if wrong:
@@ -150,7 +150,7 @@ def verify(folder: Path, manifest: Manifest, note: Note) -> None:
         )
 
 
-def _fault(folder: Path, file: BackupFile) -> str:
+def _damage(folder: Path, file: BackupFile) -> str:
     path = folder / file.path
     inside = [folder / part for part in PurePosixPath(file.path).parents if part.name]
     if any(part.is_symlink() for part in (path, *inside)):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from skep.archive.registry import folder_of, is_s3
 from skep.archive.segments import writer_of
-from skep.center.folder import UNFINISHED
+from skep.center.data_folder import UNFINISHED
 from skep.embed.backup.manifest import (
     ARCHIVE,
     CENTER_NAME,
@@ -42,9 +42,9 @@ from skep.runtime.files import (
 )
 from skep.settings import Settings
 from skep.store.dump import FILES, check_empty, committed_segments, kind_of, load
-from skep.store.gaps import leave_gaps
 from skep.store.ports import Store
 from skep.store.registry import known_schemas, open_store
+from skep.store.restored_numbers import leave_gaps
 
 LOCK = "center.lock"
 _UNPACKED = ".restore"

@@ -1,5 +1,5 @@
 """The store on SQL: one code base for SQLite, PostgreSQL and MariaDB/MySQL.
 
-`tables` says what is kept, `database` runs transactions, `dialect` holds every difference
-between the engines, and each other file answers one Protocol of `store/ports.py`.
+`schema` says what is kept, `engine` runs transactions and holds every difference between the
+databases, and the other folders answer the Protocols of `store/ports`, one domain each.
 """

@@ -10,38 +10,38 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from skep.store.sql.agents import SqlAgents
-from skep.store.sql.allocations import SqlAllocations
-from skep.store.sql.apps import SqlApps
-from skep.store.sql.blocks import SqlBlocks
-from skep.store.sql.checks import SqlChecks
-from skep.store.sql.database import PATIENCE, Database
-from skep.store.sql.deliveries import SqlDeliveries
-from skep.store.sql.desk import SqlAlerts, SqlSegments
-from skep.store.sql.dialect import dialect_for
-from skep.store.sql.dispatches import SqlDispatches
-from skep.store.sql.failures import SqlFailures
-from skep.store.sql.figures import SqlFigures
-from skep.store.sql.fires import SqlFires
-from skep.store.sql.generations import SqlGenerations
-from skep.store.sql.job_runs import SqlJobRuns
-from skep.store.sql.jobs import SqlJobs
-from skep.store.sql.keeping import SqlKeeping
-from skep.store.sql.ledgers import SqlLedgers
-from skep.store.sql.migrate import bring_up_to_date
-from skep.store.sql.notices import SqlNotices
-from skep.store.sql.packages import SqlPackages
-from skep.store.sql.requests import SqlRequests
-from skep.store.sql.runs import SqlRuns
-from skep.store.sql.sites import SqlSites
-from skep.store.sql.sqlite_file import make_ready
-from skep.store.sql.tokens import SqlTokens
-from skep.store.sql.turns import SqlTurns
-from skep.store.sql.waits import SqlWaits
+from skep.store.sql.agents.agents import SqlAgents
+from skep.store.sql.agents.allocations import SqlAllocations
+from skep.store.sql.apps.instances import SqlApps
+from skep.store.sql.apps.packages import SqlPackages
+from skep.store.sql.blocks.blocks import SqlBlocks
+from skep.store.sql.engine.database import PATIENCE, Database
+from skep.store.sql.engine.dialect import dialect_for
+from skep.store.sql.engine.migrate import bring_up_to_date
+from skep.store.sql.engine.sqlite_file import make_ready
+from skep.store.sql.hosts.hosts import SqlHosts
+from skep.store.sql.jobs.generators import SqlGenerations
+from skep.store.sql.jobs.jobs import SqlJobs
+from skep.store.sql.jobs.schedules import SqlFires
+from skep.store.sql.records.alerts_and_segments import SqlAlerts, SqlSegments
+from skep.store.sql.records.deliveries import SqlDeliveries
+from skep.store.sql.records.dispatch_log import SqlDispatches
+from skep.store.sql.records.notices import SqlNotices
+from skep.store.sql.records.retention import SqlRetention
+from skep.store.sql.records.self_checks import SqlChecks
+from skep.store.sql.records.tokens import SqlTokens
+from skep.store.sql.requests.explain import SqlWaits
+from skep.store.sql.requests.failures import SqlFailures
+from skep.store.sql.requests.ledgers import SqlLedgers
+from skep.store.sql.requests.requests import SqlRequests
+from skep.store.sql.runs.checkpoints import SqlCheckpoints
+from skep.store.sql.runs.figures import SqlFigures
+from skep.store.sql.runs.job_runs import SqlJobRuns
+from skep.store.sql.runs.runs import SqlRuns
 
 
 class SqlStore:
-    """Implements `Store` of `store/ports.py` on any database that `dialect` knows."""
+    """Implements `Store` of `store/ports` on any database that `dialect` knows."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class SqlStore:
         self.runs = SqlRuns(self.database)
         self.requests = SqlRequests(self.database)
         self.blocks = SqlBlocks(self.database)
-        self.turns = SqlTurns(self.database)
+        self.checkpoints = SqlCheckpoints(self.database)
         self.agents = SqlAgents(self.database)
         self.allocations = SqlAllocations(self.database)
         self.ledgers = SqlLedgers(self.database)
@@ -69,7 +69,7 @@ class SqlStore:
         self.tokens = SqlTokens(self.database)
         self.alerts = SqlAlerts(self.database)
         self.segments = SqlSegments(self.database)
-        self.sites = SqlSites(self.database)
+        self.hosts = SqlHosts(self.database)
         self.waits = SqlWaits(self.database)
         self.jobs = SqlJobs(self.database)
         self.job_runs = SqlJobRuns(self.database)
@@ -78,7 +78,7 @@ class SqlStore:
         self.generations = SqlGenerations(self.database)
         self.dispatches = SqlDispatches(self.database)
         self.failures = SqlFailures(self.database)
-        self.keeping = SqlKeeping(self.database)
+        self.retention = SqlRetention(self.database)
         self.notices = SqlNotices(self.database)
         self.apps = SqlApps(self.database)
         self.packages = SqlPackages(self.database)

@@ -18,15 +18,15 @@ from sqlalchemy.exc import DBAPIError
 
 from skep.errors import ConfigurationError, InvalidInput, SkepError, Unavailable
 from skep.streams.host_rules import JobLimits
-from skep.streams.place import Place
-from skep.streams.sql.connecting import CONNECT_SECONDS, brief, open_engine
-from skep.streams.sql.kinds import Kind
+from skep.streams.sink_url import SinkUrl
+from skep.streams.sql.column_kinds import Kind
+from skep.streams.sql.connections import CONNECT_SECONDS, brief, open_engine
 
 #: The version of MySQL that has a collation in which blanks at the end count.
 NO_PAD_SINCE = (8, 0, 17)
 
 
-class Engine(ABC):
+class SqlEngine(ABC):
     """What is the same everywhere."""
 
     types: ClassVar[dict[Kind, str]]
@@ -45,10 +45,10 @@ class Engine(ABC):
     limits: JobLimits | None = None
 
     @abstractmethod
-    def connect(self, place: Place) -> sa.Engine:
+    def connect(self, place: SinkUrl) -> sa.Engine:
         """Connections to the place; nothing is opened yet."""
 
-    def prepare(self, place: Place) -> None:  # noqa: B027 - most need nothing
+    def prepare(self, place: SinkUrl) -> None:  # noqa: B027 - most need nothing
         """Before the first connection."""
 
     def table_options(self, connection: sa.Connection) -> str:  # noqa: ARG002 - most need none
@@ -107,7 +107,7 @@ class Engine(ABC):
         raise NotImplementedError
 
 
-class SqliteEngine(Engine):
+class SqliteEngine(SqlEngine):
     types: ClassVar = {
         Kind.BOOL: "BOOLEAN",
         Kind.INT: "BIGINT",
@@ -130,13 +130,13 @@ class SqliteEngine(Engine):
         sqlite3.SQLITE_CONSTRAINT,
     }
 
-    def prepare(self, place: Place) -> None:
+    def prepare(self, place: SinkUrl) -> None:
         try:
             Path(place.path).parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigurationError(f"{place.path}: {error.strerror}") from error
 
-    def connect(self, place: Place) -> sa.Engine:
+    def connect(self, place: SinkUrl) -> sa.Engine:
         engine = sa.create_engine(
             sa.URL.create("sqlite", database=place.path),
             connect_args={"timeout": CONNECT_SECONDS, "isolation_level": None},
@@ -186,7 +186,7 @@ class SqliteEngine(Engine):
         )
 
 
-class PostgresEngine(Engine):
+class PostgresEngine(SqlEngine):
     types: ClassVar = {
         Kind.BOOL: "BOOLEAN",
         Kind.INT: "BIGINT",
@@ -202,7 +202,7 @@ class PostgresEngine(Engine):
     AWAY: ClassVar = ("08", "40", "53", "55", "57", "58", "25")
     HOPELESS: ClassVar = ("authentication failed", "does not exist", "no pg_hba.conf entry")
 
-    def connect(self, place: Place) -> sa.Engine:
+    def connect(self, place: SinkUrl) -> sa.Engine:
         url = sa.make_url(place.url)
         return open_engine(url, self.limits, pool_size=1, max_overflow=1, pool_pre_ping=True)
 
@@ -231,7 +231,7 @@ class PostgresEngine(Engine):
         )
 
 
-class MysqlEngine(Engine):
+class MysqlEngine(SqlEngine):
     types: ClassVar = {
         Kind.BOOL: "BOOLEAN",
         Kind.INT: "BIGINT",
@@ -253,7 +253,7 @@ class MysqlEngine(Engine):
     }
     WRONG: ClassVar = {1044, 1045, 1049, 1142, 1143, 1130, 1146, 1227, 1698}
 
-    def connect(self, place: Place) -> sa.Engine:
+    def connect(self, place: SinkUrl) -> sa.Engine:
         url, pool = sa.make_url(place.url), {"pool_size": 1, "max_overflow": 1}
         utf8 = {"charset": "utf8mb4"}
         engine = open_engine(url, self.limits, utf8, **pool, pool_pre_ping=True)
@@ -299,7 +299,7 @@ class MysqlEngine(Engine):
         return self.code(error) in self.WRONG
 
 
-def engine_for(scheme: str) -> Engine:
+def engine_for(scheme: str) -> SqlEngine:
     """By the scheme of a URL."""
     if scheme == "sqlite":
         return SqliteEngine()

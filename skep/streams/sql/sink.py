@@ -14,23 +14,23 @@ import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from skep.errors import ConfigurationError, InvalidInput
-from skep.streams.encode import key_text
+from skep.streams.blocking_thread import OneThread
 from skep.streams.host_rules import JobLimits
+from skep.streams.json_records import key_text
 from skep.streams.options import SqlOptions
-from skep.streams.place import Place
 from skep.streams.ports import Record, Refused
+from skep.streams.sink_url import SinkUrl
+from skep.streams.sql.column_kinds import check_name, written
+from skep.streams.sql.columns import BatchPlan, Rules, Shape, plan_batch
 from skep.streams.sql.engines import engine_for
-from skep.streams.sql.kinds import check_name, written
-from skep.streams.sql.shape import Plan, Rules, Shape, plan_batch
-from skep.streams.sql.table import POSITION_NAME, POSITIONS, Table
-from skep.streams.thread import OneThread
+from skep.streams.sql.table import POSITION_NAME, POSITIONS, SinkTable
 
 
 class SqlSink:
     """One table in one database."""
 
     def __init__(
-        self, place: Place, options: SqlOptions, name: str, limits: JobLimits | None = None
+        self, place: SinkUrl, options: SqlOptions, name: str, limits: JobLimits | None = None
     ) -> None:
         self._place, self._options = place, options
         self._engine = engine_for(place.scheme)
@@ -52,7 +52,7 @@ class SqlSink:
             self._pool = self._engine.connect(place)
         except (ArgumentError, ValueError) as error:
             raise ConfigurationError(f"{place.shown}: {error}") from error
-        self._table = Table(self._engine, self._pool.dialect, options.table, self._rules)
+        self._table = SinkTable(self._engine, self._pool.dialect, options.table, self._rules)
         self._thread = OneThread("sink-sql")
         self._shape: Shape | None = None
 
@@ -126,7 +126,7 @@ class SqlSink:
         return []
 
     def _store_rows(
-        self, connection: sa.Connection, records: list[Record], plan: Plan, shape: Shape
+        self, connection: sa.Connection, records: list[Record], plan: BatchPlan, shape: Shape
     ) -> None:
         known = self._position(connection)
         fresh = [

@@ -12,19 +12,19 @@ from typing import Any
 import sqlalchemy as sa
 
 from skep.errors import ConfigurationError
-from skep.streams.sql.engines import Engine
-from skep.streams.sql.kinds import FLOAT_LIMIT, Kind
-from skep.streams.sql.shape import IDENTITY, Plan, Rules, Shape
+from skep.streams.sql.column_kinds import FLOAT_LIMIT, Kind
+from skep.streams.sql.columns import IDENTITY, BatchPlan, Rules, Shape
+from skep.streams.sql.engines import SqlEngine
 
 POSITIONS = "skep_positions"
 #: Characters of a sink's name.
 POSITION_NAME = 190
 
 
-class Table:
+class SinkTable:
     """Statements about one table."""
 
-    def __init__(self, engine: Engine, dialect: sa.Dialect, name: str, rules: Rules) -> None:
+    def __init__(self, engine: SqlEngine, dialect: sa.Dialect, name: str, rules: Rules) -> None:
         self._engine, self._rules = engine, rules
         self._name = name
         self.quote = dialect.identifier_preparer.quote_identifier
@@ -70,7 +70,7 @@ class Table:
                 "which the option key needs."
             )
 
-    def fit(self, connection: sa.Connection, shape: Shape, plan: Plan) -> Shape:
+    def fit(self, connection: sa.Connection, shape: Shape, plan: BatchPlan) -> Shape:
         """Make or change the table as the plan wants; the columns that it has then."""
         self._engine.begin(connection)
         if not sa.inspect(connection).has_table(self._name):
@@ -83,7 +83,7 @@ class Table:
         connection.commit()
         return self.look(connection)
 
-    def _create(self, connection: sa.Connection, plan: Plan) -> None:
+    def _create(self, connection: sa.Connection, plan: BatchPlan) -> None:
         keys = [self._rules.fold(key) for key in self._rules.keys]
         parts = [] if keys else [f"{IDENTITY} {self._engine.identity}"]
         parts += [

@@ -10,15 +10,15 @@ from collections.abc import Callable
 
 import msgspec
 
-from skep.agent.holding import HeldBlock, Holding
-from skep.agent.sites import site_in
+from skep.agent.hosts.rate_limited_requests import host_in
+from skep.agent.work.held_blocks import HeldBlock, HeldBlocks
 from skep.downloaders.ports import Fetched
-from skep.model.agent import Registration, Vitals
 from skep.model.block import BlockReport, Held, Leased
+from skep.model.fleet.agent import Registration, Vitals
+from skep.model.hosts.host import is_own
 from skep.model.request import Outcome, Work
-from skep.model.site import is_own
-from skep.store.facts import Verdict
-from skep.testing.simulation.centers import Rooms
+from skep.store.ports.blocks import SettleResult
+from skep.testing.simulation.centers import CenterParts
 from skep.testing.simulation.network import Lost, Network
 from skep.testing.simulation.world import World
 
@@ -40,7 +40,7 @@ class Witness:
         self._newest: dict[int, int] = {}
         self.broken = ""
 
-    async def lease(self, rooms: Rooms, agent: str, want: int) -> list[Leased]:
+    async def lease(self, rooms: CenterParts, agent: str, want: int) -> list[Leased]:
         blocks = await rooms.leases.lease(agent, want)
         for leased in blocks:
             if leased.token <= self._newest.get(leased.id, 0):
@@ -48,7 +48,9 @@ class Witness:
             self._newest[leased.id] = leased.token
         return blocks
 
-    async def take(self, rooms: Rooms, agent: str, reports: list[BlockReport]) -> list[Verdict]:
+    async def take(
+        self, rooms: CenterParts, agent: str, reports: list[BlockReport]
+    ) -> list[SettleResult]:
         verdicts = await rooms.ingest.take(agent, reports)
         for report, verdict in zip(reports, verdicts, strict=True):
             stale = report.token < self._newest.get(report.block, 0)
@@ -79,11 +81,11 @@ class SimAgent:
         """With empty hands."""
         self._life += 1
         self._registered = False
-        self.holding = Holding(self._world.monotonic)
+        self.holding = HeldBlocks(self._world.monotonic)
         self._unsent: list[BlockReport] = []
         life = self._life
         for first, every, step in (
-            (0.0, 1.0, self._beat),
+            (0.0, 1.0, self._heartbeat),
             (0.2, 0.5, self._lease),
             (0.3, REPORT_EVERY, self._report),
         ):
@@ -109,12 +111,12 @@ class SimAgent:
 
         self._world.after(first, turn)
 
-    def _beat(self) -> None:
+    def _heartbeat(self) -> None:
         try:
             if not self._registered:
                 self._register()
             held = self.holding.held()
-            known, lost = self._network.call(lambda rooms: _beat(rooms, self.name, held))
+            known, lost = self._network.call(lambda rooms: _heartbeat(rooms, self.name, held))
         except Lost:
             return
         self._registered = known
@@ -147,7 +149,7 @@ class SimAgent:
         def ended() -> None:
             if self._life != life:
                 return
-            host = site_in(work.uri)
+            host = host_in(work.uri)
             if failed and not is_own(host) and self._world.chance(TROUBLE):
                 self._put_off(block, host, work.id)
                 return
@@ -186,12 +188,12 @@ class SimAgent:
             self.holding.settle(report, verdict.verdict)
 
 
-async def _beat(rooms: Rooms, agent: str, held: list[Held]) -> tuple[bool, list[int]]:
-    if not await rooms.roster.beat(agent, Vitals(), 0.0):
+async def _heartbeat(rooms: CenterParts, agent: str, held: list[Held]) -> tuple[bool, list[int]]:
+    if not await rooms.roster.heartbeat(agent, Vitals(), 0.0):
         return False, []
     return True, await rooms.leases.renew(agent, held)
 
 
-async def _register(rooms: Rooms, registration: Registration, held: list[Held]) -> None:
+async def _register(rooms: CenterParts, registration: Registration, held: list[Held]) -> None:
     await rooms.roster.register(registration)
     await rooms.leases.abandon(registration.id, held)

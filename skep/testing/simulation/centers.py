@@ -9,15 +9,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from skep.archive.ports import CommittedEnd, Place, SetAside
+from skep.archive.ports import CommittedEnd, RecordLocation, SetAside
 from skep.errors import SkepError
+from skep.fleet.roster import Roster
 from skep.jobs.intake import Intake
-from skep.jobs.validate import Validator
+from skep.jobs.request_validation import Validator
 from skep.lanes.dispatch import Dispatcher
-from skep.lanes.ingest import Ingest
 from skep.lanes.leases import Leases
-from skep.model.manners import Manners
-from skep.placement.roster import Roster
+from skep.model.hosts.politeness import Politeness
+from skep.results.ingest import Ingest
 from skep.settings import Settings
 from skep.testing.simulation.faults import Crash, Faults, unreliable_bus, unreliable_store
 from skep.testing.simulation.world import World, drive
@@ -38,10 +38,10 @@ class MemoryArchive:
         """Nothing to set aside."""
         return []
 
-    async def append(self, blobs: Sequence[bytes]) -> list[Place]:
-        places: list[Place] = []
+    async def append(self, blobs: Sequence[bytes]) -> list[RecordLocation]:
+        places: list[RecordLocation] = []
         for blob in blobs:
-            places.append(Place("simulated", self.size))
+            places.append(RecordLocation("simulated", self.size))
             self.size += len(blob)
         return places
 
@@ -68,7 +68,7 @@ class MemoryArchive:
 
 
 @dataclass(slots=True)
-class Rooms:
+class CenterParts:
     """What a center holds in memory; gone when it is killed."""
 
     intake: Intake
@@ -91,19 +91,21 @@ class SimCenter:
         self._bus = unreliable_bus(bus, faults)
         self._archive = MemoryArchive()
         self._life = 0
-        self.rooms: Rooms | None = None
+        self.rooms: CenterParts | None = None
         self.start()
 
     def start(self) -> None:
         """With an empty head, as after kill -9."""
         world, settings, store, bus = self._world, self._settings, self._store, self._bus
-        manners = Manners(settings.sites)
-        dispatcher = Dispatcher(settings.lanes, store, bus, world, self.name, lambda: None, manners)
-        self.rooms = Rooms(
+        politeness = Politeness(settings.sites)
+        dispatcher = Dispatcher(
+            settings.lanes, store, bus, world, self.name, lambda: None, politeness
+        )
+        self.rooms = CenterParts(
             Intake(store, Validator(("http",), world.rng), world, lambda: None),
             dispatcher,
-            Leases(settings.lanes, store, bus, world, dispatcher, manners),
-            Ingest(settings.lanes, store, self._archive, world, world.rng, manners),
+            Leases(settings.lanes, store, bus, world, dispatcher, politeness),
+            Ingest(settings.lanes, store, self._archive, world, world.rng, politeness),
             Roster(settings.center, store, world),
         )
         self._life += 1
@@ -121,7 +123,7 @@ class SimCenter:
         self.rooms = None
         self._world.after(self._world.rng.uniform(0.2, 8.0), self.start)
 
-    def call(self, work: Callable[[Rooms], Any]) -> Any:
+    def call(self, work: Callable[[CenterParts], Any]) -> Any:
         """One call from outside; raises Crash when the center died over it."""
         if self.rooms is None:
             raise ConnectionError(self.name)

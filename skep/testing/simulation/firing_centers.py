@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from skep.errors import SkepError, StoreDown
-from skep.jobs.fires import Firing
+from skep.jobs.schedule.firing import Firing
 from skep.testing.simulation.faults import Crash
 from skep.testing.simulation.world import World
 
@@ -22,7 +22,7 @@ WRITING = frozenset({"claim", "start_run", "change"})
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class FiringPlan:
     """How much of everything."""
 
     jobs: int = 1000
@@ -115,7 +115,9 @@ class SimClock:
 class SimCenter:
     """Runs the firing step each second; is killed and frozen between any two calls."""
 
-    def __init__(self, name: str, world: World, plan: Plan, store: Any, runs: SimRuns) -> None:
+    def __init__(
+        self, name: str, world: World, plan: FiringPlan, store: Any, runs: SimRuns
+    ) -> None:
         self._name = name
         self._world = world
         self._plan = plan

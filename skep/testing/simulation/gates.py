@@ -26,7 +26,7 @@ class NoAnswer(Exception):
     """A caller cannot know what became of its call."""
 
 
-class Gate:
+class CenterBorder:
     """One life of one center."""
 
     def __init__(self, rng: Random, outage: Callable[[], float]) -> None:
@@ -66,7 +66,7 @@ class Gate:
 class GatedClock(LoopClock):
     """Sleeps on while its center is frozen. `gate`: whose clock it is."""
 
-    def __init__(self, loop: VirtualLoop, gate: Gate) -> None:
+    def __init__(self, loop: VirtualLoop, gate: CenterBorder) -> None:
         super().__init__(loop)
         self.gate = gate
 
@@ -78,7 +78,7 @@ class GatedClock(LoopClock):
 class Gated:
     """A store, a bus, or one of their ports, behind a gate."""
 
-    def __init__(self, target: Any, gate: Gate, error: type[Exception]) -> None:
+    def __init__(self, target: Any, gate: CenterBorder, error: type[Exception]) -> None:
         self._target = target
         self._gate = gate
         self._error = error
@@ -107,9 +107,9 @@ class Gated:
         return attempt
 
 
-def gated_store(store: Any, gate: Gate) -> Any:
+def gated_store(store: Any, gate: CenterBorder) -> Any:
     return Gated(store, gate, StoreDown)
 
 
-def gated_bus(bus: Any, gate: Gate) -> Any:
+def gated_bus(bus: Any, gate: CenterBorder) -> Any:
     return Gated(bus, gate, BusDown)

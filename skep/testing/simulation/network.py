@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from skep.errors import SkepError
-from skep.testing.simulation.centers import Rooms, SimCenter
+from skep.testing.simulation.centers import CenterParts, SimCenter
 from skep.testing.simulation.faults import Crash
 from skep.testing.simulation.world import World
 
@@ -38,7 +38,7 @@ class Network:
         self.weather = weather
         self.lost = 0
 
-    def call(self, work: Callable[[Rooms], Any]) -> Any:
+    def call(self, work: Callable[[CenterParts], Any]) -> Any:
         """The answer, or Lost. `work` makes a fresh coroutine each time it is called."""
         world, weather = self._world, self.weather
         center = world.rng.choice(list(self._centers))
@@ -59,13 +59,13 @@ class Network:
         self.lost += 1
         return Lost()
 
-    def _deliver(self, center: SimCenter, work: Callable[[Rooms], Any]) -> Any:
+    def _deliver(self, center: SimCenter, work: Callable[[CenterParts], Any]) -> Any:
         try:
             return center.call(work)
         except (Crash, ConnectionError, SkepError) as error:
             raise self._no_answer() from error
 
-    def _deliver_quietly(self, center: SimCenter, work: Callable[[Rooms], Any]) -> None:
+    def _deliver_quietly(self, center: SimCenter, work: Callable[[CenterParts], Any]) -> None:
         try:
             center.call(work)
         except (Crash, ConnectionError, SkepError):

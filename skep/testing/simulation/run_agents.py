@@ -14,10 +14,10 @@ from typing import Any
 
 import msgspec
 
-from skep.center.api import node as api
+from skep.center.api.agents import work as api
 from skep.errors import Fenced, SkepError
-from skep.model.agent import Registration, Vitals
 from skep.model.block import BlockReport, Leased
+from skep.model.fleet.agent import Registration, Vitals
 from skep.model.request import Outcome, Work
 from skep.testing.simulation.gates import NoAnswer
 from skep.testing.simulation.run_centers import RunCenter
@@ -77,7 +77,7 @@ class RunAgent:
     async def _once(self) -> None:
         if not self._session:
             await self._register()
-        await self._beat()
+        await self._heartbeat()
         if len(self._held) < HOLDS:
             await self._lease()
         for block in list(self._held.values()):
@@ -97,7 +97,7 @@ class RunAgent:
         self._session = reply.session
         self.runs -= set(reply.released)
 
-    async def _beat(self) -> None:
+    async def _heartbeat(self) -> None:
         held = [block.held for block in self._held.values()]
         vitals = Vitals(free_memory=2**30)
         message = Heartbeat(self.name, vitals, held, runs=sorted(self.runs))

@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from skep.center.endpoint import Call, Endpoint
+from skep.center.http.endpoint import Call, Endpoint
 from skep.center.loops import Loops
 from skep.center.services import Services, build
 from skep.errors import SkepError
@@ -21,7 +21,7 @@ from skep.settings import Settings, load
 from skep.testing.simulation.centers import MemoryArchive
 from skep.testing.simulation.faults import Crash
 from skep.testing.simulation.gates import (
-    Gate,
+    CenterBorder,
     GatedClock,
     NoAnswer,
     gated_bus,
@@ -60,15 +60,15 @@ class RunCenter:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def start(self) -> None:
-        self.gate = Gate(self._rng, self._outage)
+        self.gate = CenterBorder(self._rng, self._outage)
         clock = GatedClock(self._loop, self.gate)
         store, bus = gated_store(self._store, self.gate), gated_bus(self._bus, self.gate)
         Path(self._settings.data).mkdir(parents=True, exist_ok=True)
         self.services = services = build(
             self.name, self._settings, store, bus, self._archive, clock, self._rng
         )
-        services.jobs.keeper.address = self.name
-        services.jobs.keeper._spawner = self.spawner  # type: ignore[assignment]  # noqa: SLF001
+        services.jobs.supervisor.address = self.name
+        services.jobs.supervisor._spawner = self.spawner  # type: ignore[assignment]  # noqa: SLF001
         loops = Loops(services)
         center, lanes = self._settings.center, self._settings.lanes
         every = loops._every  # noqa: SLF001 - the real loops, but for those that need files

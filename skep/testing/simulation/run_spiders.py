@@ -14,22 +14,22 @@ from contextlib import contextmanager
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from skep.center.api import driver as api
+from skep.center.api import driver
 from skep.errors import Conflict, Unauthorized, Unavailable
-from skep.jobs import sink_writer
-from skep.jobs.spider_process import SpiderOrder
+from skep.jobs.runs import delivery_writer
+from skep.jobs.runs.spider_process import SpiderCommand
 from skep.model.request import NewRequest
 from skep.model.run import RunSettings
-from skep.spiders.ports import FoundItem, Reading, Turn
 from skep.streams import registry
 from skep.streams.options import SinkOptions
 from skep.streams.ports import Record, Refused
-from skep.testing.simulation.gates import Gate, GatedClock, NoAnswer
+from skep.testing.simulation.gates import CenterBorder, GatedClock, NoAnswer
+from skep.wire.api.driver import FoundItem, LastWord, NewDriver, Read, Reading, Turn
 
 if TYPE_CHECKING:
     from skep.testing.simulation.run_centers import RunCenter
 
-DRIVE, READ, TURN, END = api.ENDPOINTS[:4]
+DRIVE, READ, TURN, END = driver.ENDPOINTS[:4]
 #: Of records, while a simulation runs.
 BATCH = 5
 #: Exit codes of a spider: as it should, refused or broken, asked to end.
@@ -41,7 +41,7 @@ COUNT, END_AT, FAIL_AT = "count", "end_at", "fail_at"
 class SimSpider:
     """One process, as the supervisor of runs handles it."""
 
-    def __init__(self, center: RunCenter, order: SpiderOrder) -> None:
+    def __init__(self, center: RunCenter, order: SpiderCommand) -> None:
         self._center = center
         self._order = order
         self._asked = False
@@ -91,7 +91,7 @@ class SimSpider:
     async def _drive(self) -> int:
         said = self._order.arguments
         settings = RunSettings(block_size=5, retries=3)
-        driver = (await self._ask(DRIVE, api.NewDriver(settings=settings))).driver
+        driver = (await self._ask(DRIVE, NewDriver(settings=settings))).driver
         pages = [
             NewRequest(f"http://127.0.0.1/{self._order.run}/{n}") for n in range(int(said[COUNT]))
         ]
@@ -100,7 +100,7 @@ class SimSpider:
         while True:
             if self._asked:
                 return ASKED
-            reading: Reading = await self._ask(READ, api.Read(bodies=False, wait=1.0))
+            reading: Reading = await self._ask(READ, Read(bodies=False, wait=1.0))
             if reading.state != "running":
                 return WELL
             for block in reading.blocks:
@@ -113,7 +113,7 @@ class SimSpider:
             enough = bool(said[END_AT]) and read >= int(said[END_AT])
             if enough or not (reading.blocks or reading.open):
                 reason = "page_limit" if enough else ""
-                await self._ask(END, api.LastWord(driver, "finished", reason))
+                await self._ask(END, LastWord(driver, "finished", reason))
                 return WELL
 
     async def _ask(self, row: Any, body: Any) -> Any:
@@ -133,7 +133,7 @@ class SimSpawner:
         self._center = center
         self._spiders: list[SimSpider] = []
 
-    async def start(self, order: SpiderOrder) -> SimSpider:
+    async def start(self, order: SpiderCommand) -> SimSpider:
         await self._center.gate.passing()
         spider = SimSpider(self._center, order)
         self._spiders.append(spider)
@@ -145,7 +145,7 @@ class SimSpawner:
         self._spiders = []
 
 
-class Outlet:
+class SinkContent:
     """The other end of all sinks: positions by run, in the order in which they came."""
 
     def __init__(self, rng: Random) -> None:
@@ -160,8 +160,8 @@ class Outlet:
 class SimSink:
     """What one center opened. Keeps no position; is away at times."""
 
-    def __init__(self, outlet: Outlet, run: str, gate: Gate) -> None:
-        self._outlet = outlet
+    def __init__(self, output_sink: SinkContent, run: str, gate: CenterBorder) -> None:
+        self._outlet = output_sink
         self._run = run
         self._gate = gate
         self._repeated = 0
@@ -180,13 +180,13 @@ class SimSink:
 
     def _keep(self, positions: Sequence[int]) -> None:
         """One writer may repeat the batch whose position was not stored, and nothing more."""
-        outlet = self._outlet
-        kept = outlet.records.setdefault(self._run, [])
+        output_sink = self._outlet
+        kept = output_sink.records.setdefault(self._run, [])
         again = len(set(positions) & set(kept))
         self._repeated += again
-        outlet.repeated += again
+        output_sink.repeated += again
         if self._repeated > BATCH:
-            outlet.broken = f"the sink of {self._run} was told {self._repeated} records again"
+            output_sink.broken = f"the sink of {self._run} was told {self._repeated} records again"
         kept += positions
 
     async def close(self) -> None:
@@ -197,17 +197,17 @@ class SimSink:
 
 
 @contextmanager
-def simulated_sinks(outlet: Outlet) -> Iterator[None]:
+def simulated_sinks(output_sink: SinkContent) -> Iterator[None]:
     """`simulated://` is a kind of sink, and batches are small."""
 
     def make(_place: Any, _options: Any, around: registry.Surroundings) -> Any:
         assert isinstance(around.clock, GatedClock)
-        return SimSink(outlet, around.name, around.clock.gate)
+        return SimSink(output_sink, around.name, around.clock.gate)
 
-    kinds, batch = registry.KINDS, sink_writer.BATCH
+    kinds, batch = registry.KINDS, delivery_writer.BATCH
     kind = registry.SinkKind("simulated", ("simulated",), SinkOptions, make, registry.AGAIN, "")
-    registry.KINDS, sink_writer.BATCH = (*kinds, kind), BATCH
+    registry.KINDS, delivery_writer.BATCH = (*kinds, kind), BATCH
     try:
         yield
     finally:
-        registry.KINDS, sink_writer.BATCH = kinds, batch
+        registry.KINDS, delivery_writer.BATCH = kinds, batch

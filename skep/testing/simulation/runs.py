@@ -26,14 +26,14 @@ import msgspec
 import sqlalchemy as sa
 
 from skep.bus.memory import MemoryBus
-from skep.center.auth import Role, digest_of
+from skep.center.http.authentication import Role, digest_of
 from skep.errors import Conflict, SkepError
 from skep.lanes.dispatch import lane_limits
 from skep.model.delivery import DeliveryState
-from skep.model.job import Job, PlacementPart, SinkPart, SpiderPart
+from skep.model.jobs.job import Job, PlacementPart, SinkPart, SpiderPart
 from skep.model.states import RunState
+from skep.store.sql.schema.agents import tokens
 from skep.store.sql.store import SqlStore
-from skep.store.sql.tables import tokens
 from skep.testing.simulation.gates import NoAnswer
 from skep.testing.simulation.run_agents import RunAgent
 from skep.testing.simulation.run_centers import RunCenter, own_tasks, settings_in
@@ -41,7 +41,7 @@ from skep.testing.simulation.run_spiders import (
     COUNT,
     END_AT,
     FAIL_AT,
-    Outlet,
+    SinkContent,
     simulated_sinks,
 )
 from skep.testing.simulation.virtual_loop import LoopClock, VirtualLoop
@@ -67,7 +67,7 @@ class Broken(AssertionError):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RunsPlan:
     """How large and how stormy."""
 
     centers: int = 3
@@ -101,7 +101,7 @@ class Result:
 class Scenario:
     """Builds the world of one seed and runs it, on a loop of its own."""
 
-    def __init__(self, seed: int, plan: Plan, folder: Path, loop: VirtualLoop) -> None:
+    def __init__(self, seed: int, plan: RunsPlan, folder: Path, loop: VirtualLoop) -> None:
         self.plan, self.result = plan, Result(seed)
         self._loop = loop
         self._rng = Random(seed)  # noqa: S311 - a simulation must replay
@@ -109,7 +109,7 @@ class Scenario:
         self.settings = settings_in(folder)
         self.store = SqlStore("sqlite://", inline=True)
         self.bus = MemoryBus(lane_limits(self.settings.lanes), self._clock)
-        self.outlet = Outlet(self._rng)
+        self.output_sink = SinkContent(self._rng)
         self.calm = False
         outage = lambda: 0.0 if self.calm else plan.outage  # noqa: E731
         self.centers = [
@@ -137,7 +137,7 @@ class Scenario:
             self._loop.create_task(self._again(30.0, self._forget)),
             self._loop.create_task(self._again(20.0, self._kill_agent)),
         ]
-        self.outlet.away = 0.05
+        self.output_sink.away = 0.05
         users = [self._loop.create_task(self._user(n)) for n in range(self.plan.runs)]
         await asyncio.sleep(self.plan.storm_seconds)
         await self._calm_down(storm)
@@ -183,7 +183,7 @@ class Scenario:
         for task in storm:
             task.cancel()
         await asyncio.sleep(25.0)  # what was frozen or killed is back
-        self.calm, self.outlet.away = True, 0.0
+        self.calm, self.output_sink.away = True, 0.0
 
     # -- people
 
@@ -250,8 +250,8 @@ class Scenario:
             counted, audited = await self.store.ledgers.read(), await self.store.ledgers.audit()
             if counted != audited or counted.unaccounted:
                 raise self._broken(f"counted {counted.line()}; audited {audited.line()}")
-            if self.outlet.broken:
-                raise self._broken(self.outlet.broken)
+            if self.output_sink.broken:
+                raise self._broken(self.output_sink.broken)
 
     async def _until(self, condition: Callable[[], Awaitable[str]], after: str) -> None:
         deadline = self._loop.time() + CALM_LIMIT
@@ -304,8 +304,8 @@ class Scenario:
         for run, end in self.runs.items():
             if STATES.get(end) is RunState.FAILED:
                 continue
-            items = {item.id for item in await self.store.turns.items(run, 0, 100_000)}
-            told = self.outlet.records.get(run, [])
+            items = {item.id for item in await self.store.checkpoints.items(run, 0, 100_000)}
+            told = self.output_sink.records.get(run, [])
             if set(told) != items:
                 raise self._broken(f"run {run} has {len(items)} items, its sink {len(set(told))}")
 
@@ -332,22 +332,22 @@ class Scenario:
         result = self.result
         result.simulated_seconds = round(self._loop.time(), 1)
         result.outages = sum(center.gate.outages for center in self.centers)
-        result.items = sum(len(set(told)) for told in self.outlet.records.values())
-        result.repeated = self.outlet.repeated
+        result.items = sum(len(set(told)) for told in self.output_sink.records.values())
+        result.repeated = self.output_sink.repeated
         result.repairs = sum(center.repaired for center in self.centers)
         for end in self.runs.values():
             result.ends[end] = result.ends.get(end, 0) + 1
 
 
-def simulate(seed: int, plan: Plan | None = None) -> Result:
+def simulate(seed: int, plan: RunsPlan | None = None) -> Result:
     """Run one seed to its end; raises Broken."""
     begun = time.perf_counter()
     loop = VirtualLoop()
     with TemporaryDirectory() as folder:
         own_tasks(loop)
-        scenario = Scenario(seed, plan or Plan(), Path(folder), loop)
+        scenario = Scenario(seed, plan or RunsPlan(), Path(folder), loop)
         try:
-            with simulated_sinks(scenario.outlet):
+            with simulated_sinks(scenario.output_sink):
                 result = loop.run_until_complete(scenario.run())
         finally:
             _end(scenario, loop)

@@ -15,14 +15,14 @@ import msgspec
 import sqlalchemy as sa
 
 from skep.bus.memory import MemoryBus
-from skep.jobs.intake import NewRun
 from skep.lanes.dispatch import lane_limits
 from skep.model.ledger import Ledger
 from skep.model.request import NewRequest
-from skep.model.run import RunSettings
+from skep.model.run import NewRun, RunSettings
 from skep.settings import CenterSettings, LaneSettings, Settings
+from skep.store.sql.schema.hosts import sites
+from skep.store.sql.schema.requests import attempts, requests
 from skep.store.sql.store import SqlStore
-from skep.store.sql.tables import attempts, requests, sites
 from skep.testing.simulation.agents import SimAgent, Witness
 from skep.testing.simulation.centers import SimCenter
 from skep.testing.simulation.faults import Faults
@@ -47,7 +47,7 @@ class LedgerBroken(AssertionError):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ScenarioPlan:
     """How large and how stormy."""
 
     centers: int = 3
@@ -85,8 +85,8 @@ class Result:
 class Scenario:
     """Builds the world of one seed and runs it."""
 
-    def __init__(self, seed: int, plan: Plan | None = None) -> None:
-        self.plan = plan or Plan()
+    def __init__(self, seed: int, plan: ScenarioPlan | None = None) -> None:
+        self.plan = plan or ScenarioPlan()
         self.result = Result(seed)
         self.world = World(seed)
         self.settings = Settings(
@@ -266,7 +266,7 @@ def _url(number: int) -> str:
     return f"http://{host}/{number}"
 
 
-def simulate(seed: int, plan: Plan | None = None) -> Result:
+def simulate(seed: int, plan: ScenarioPlan | None = None) -> Result:
     """Run one seed to its end."""
     return Scenario(seed, plan).run()
 

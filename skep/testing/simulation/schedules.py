@@ -20,11 +20,11 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from skep.jobs.fires import planned_from
-from skep.model.schedule import CatchUp, Overlap, Schedule
-from skep.store.sql.fire_tables import fires
+from skep.jobs.schedule.firing import planned_from
+from skep.model.jobs.schedule import CatchUp, Overlap, Schedule
+from skep.store.sql.schema.schedules import fires
 from skep.store.sql.store import SqlStore
-from skep.testing.simulation.firing_centers import Plan, SimCenter, SimRuns
+from skep.testing.simulation.firing_centers import FiringPlan, SimCenter, SimRuns
 from skep.testing.simulation.world import EPOCH, World, drive
 
 MINUTE = 60
@@ -82,7 +82,7 @@ def schedule_of(number: int) -> Schedule:
 class Scenario:
     """One run of a seed."""
 
-    def __init__(self, seed: int, plan: Plan) -> None:
+    def __init__(self, seed: int, plan: FiringPlan) -> None:
         self._plan = plan
         self.world = World(seed)
         self.result = Result(seed, asdict(plan))
@@ -212,7 +212,7 @@ def _count(where: sa.ColumnElement[bool]) -> sa.Select[Any]:
     return sa.select(sa.func.count()).select_from(fires).where(where)
 
 
-def simulate(seed: int, plan: Plan) -> Result:
+def simulate(seed: int, plan: FiringPlan) -> Result:
     """Run one seed to its end."""
     return Scenario(seed, plan).run()
 
@@ -220,12 +220,12 @@ def simulate(seed: int, plan: Plan) -> Result:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m skep.testing.simulation.schedules")
     parser.add_argument("--seed", type=int, default=1)
-    for name, default in asdict(Plan()).items():
+    for name, default in asdict(FiringPlan()).items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default)
     options = vars(parser.parse_args())
     seed = options.pop("seed")
     try:
-        result = simulate(seed, Plan(**options))
+        result = simulate(seed, FiringPlan(**options))
     except Broken as broken:
         sys.stderr.write(f"{broken}\n")
         return 1

@@ -25,7 +25,7 @@ from skep.downloaders.code.inside import sitemap
 from skep.downloaders.code.inside.shell import ending_of
 from skep.downloaders.code.inside.talk import (
     NAME,
-    Line,
+    Channel,
     Load,
     Messages,
     TooMuch,
@@ -46,10 +46,10 @@ _FIELDS = ("method", "headers", "body", "priority", "meta", "fingerprint", "sess
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Outlet:
+class BatchWriter:
     """Gathers what comes and sends it in batches."""
 
-    def __init__(self, line: Line, messages: Messages) -> None:
+    def __init__(self, line: Channel, messages: Messages) -> None:
         self._line = line
         self._messages = messages
         self._lock = threading.Lock()
@@ -157,14 +157,14 @@ def from_sitemap(load: Load, put: Callable[[Any], None]) -> None:
         put(entry)
 
 
-def serve(line: Line, load: Load, messages: Messages) -> NoReturn:
+def serve(line: Channel, load: Load, messages: Messages) -> NoReturn:
     """One generator, from its first URI to its last, and out."""
-    outlet = Outlet(line, messages)
+    output_sink = BatchWriter(line, messages)
     sources = {"python": from_python, "shell": from_shell, "sitemap": from_sitemap}
     try:
-        sources[load.kind.removeprefix(PREFIX)](load, outlet.put)
+        sources[load.kind.removeprefix(PREFIX)](load, output_sink.put)
     except BaseException as error:  # noqa: BLE001 - whatever it is, the center is told
-        outlet.over(class_of(error), sentence(error))
+        output_sink.over(class_of(error), sentence(error))
     else:
-        outlet.over("", "")
+        output_sink.over("", "")
     os._exit(0)

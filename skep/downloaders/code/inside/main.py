@@ -31,7 +31,7 @@ from skep.downloaders.code.inside.talk import (
     Answers,
     Ask,
     Body,
-    Line,
+    Channel,
     Load,
     Messages,
     Skip,
@@ -80,7 +80,7 @@ def settle_down(load: Load) -> None:
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def open_door(sock: socket.socket) -> None:
+def open_egress_proxy(sock: socket.socket) -> None:
     """Our own loopback leads nowhere; a listener on it, handed out, leads to the agent."""
     door = socket.create_server(("127.0.0.1", 0), backlog=64)
     for name in PROXY_NAMES:
@@ -135,7 +135,7 @@ def chooser(run: Callable[..., Any]) -> Callable[[Ask], dict[str, Any]]:
     return lambda ask: {name: getattr(ask, name) for name in wanted}
 
 
-def serve_one_by_one(line: Line, work: Callable[[Ask], Body], answers: Answers) -> NoReturn:
+def serve_one_by_one(line: Channel, work: Callable[[Ask], Body], answers: Answers) -> NoReturn:
     waiting: deque[Ask] = deque()
     look = True
     while True:
@@ -157,7 +157,7 @@ def serve_one_by_one(line: Line, work: Callable[[Ask], Body], answers: Answers) 
 
 
 async def serve_together(
-    line: Line, run: Callable[..., Any], load: Load, answers: Answers
+    line: Channel, run: Callable[..., Any], load: Load, answers: Answers
 ) -> NoReturn:
     """Coroutines run side by side; the agent says how many."""
     pick = chooser(run)
@@ -185,7 +185,7 @@ async def serve_together(
     os._exit(0)
 
 
-def serve(line: Line, load: Load, messages: Messages) -> NoReturn:
+def serve(line: Channel, load: Load, messages: Messages) -> NoReturn:
     if load.kind.startswith(generate.PREFIX):
         generate.serve(line, load, messages)
     answers = Answers(line, messages)
@@ -211,10 +211,10 @@ def main() -> NoReturn:
     sock = socket.socket(fileno=fd)
     sock.set_inheritable(False)
     if network:
-        open_door(sock)
+        open_egress_proxy(sock)
     else:
         sock.sendall(b"n")
-    line = Line(sock)
+    line = Channel(sock)
     load = next(line.receive(wait=True), None)
     while load is None:
         load = next(line.receive(wait=True), None)

@@ -71,7 +71,7 @@ class Load(msgspec.Struct, array_like=True, tag="load"):
     arguments: dict[str, Any] = {}
 
 
-class Line:
+class Channel:
     """The socket to the agent."""
 
     def __init__(self, sock: socket.socket) -> None:
@@ -148,7 +148,7 @@ def class_of(error: BaseException) -> str:
 class Answers:
     """Sends what became of a request."""
 
-    def __init__(self, line: Line, messages: Messages) -> None:
+    def __init__(self, line: Channel, messages: Messages) -> None:
         self._line = line
         self._messages = messages
 

@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from skep.store.sql.tables import metadata
+from skep.store.sql.schema import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from skep.store.sql.tables import runs
+from skep.store.sql.schema.runs import runs
 
 revision = "0016"
 down_revision = "0015"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from alembic import op
 
-from skep.store.sql.agent_tables import center_keys
+from skep.store.sql.schema.agents import center_keys
 
 revision = "0019"
 down_revision = "0018"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from skep.store.sql.tables import name_of
+from skep.store.sql.schema.columns import name_of
 
 revision = "0020"
 down_revision = "0019"

@@ -1,0 +1,145 @@
+"""Brings what an instance writes to a center, piece by piece, each until it is answered.
+
+Runs on the agent's event loop. Reading never waits for sending: between the two lies a
+bounded spool on disk. A program that writes without end is read at a bounded speed, so that
+it costs the agent no more than a part of a core.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from contextlib import suppress
+from random import Random
+
+from skep.agent.apps.log_spool import PIECE, Spool
+from skep.errors import SkepError
+from skep.runtime.backoff import Backoff
+from skep.runtime.clock import Clock
+from skep.runtime.signals import WakeUp
+from skep.wire.client import CenterClient
+from skep.wire.messages import AppLog
+
+log = logging.getLogger(__name__)
+
+#: So long a first byte waits for company.
+LINGER = 0.2
+#: Bytes a second that are read of one instance.
+SPEED = 16 * 2**20
+STEP = 0.01
+RESEND = Backoff(first=0.5, cap=30.0)
+
+
+class Logs:
+    """The log of one instance under one token. `open` first, `run` beside everything else."""
+
+    def __init__(
+        self,
+        agent: str,
+        key: tuple[str, int, int],
+        spool: Spool,
+        client: CenterClient,
+        clock: Clock,
+        rng: Random,
+    ) -> None:
+        self._agent = agent
+        self._key = key
+        self._spool = spool
+        self._client = client
+        self._clock = clock
+        self._rng = rng
+        self._more = WakeUp(clock)
+        self._now = WakeUp(clock)
+        #: What the center has, as far as we know.
+        self._acked = 0
+        #: No center wants it any more.
+        self.refused = False
+
+    async def open(self) -> None:
+        """Take up what an earlier life of the agent has left."""
+        await asyncio.to_thread(self._spool.open)
+        self._acked = self._spool.first
+
+    @property
+    def all_sent(self) -> bool:
+        """Whether a center has everything that was written so far."""
+        return self._acked >= self._spool.end
+
+    async def take(self, output: int) -> None:
+        """Read a program's output to its end, into the spool; closes it."""
+        reader = asyncio.StreamReader(limit=PIECE)
+        loop = asyncio.get_running_loop()
+        pipe = os.fdopen(output, "rb", buffering=0)
+        transport, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), pipe
+        )
+        try:
+            while data := await reader.read(PIECE):
+                await self._keep(data)
+        finally:
+            transport.close()
+
+    async def _keep(self, data: bytes) -> None:
+        began = self._clock.monotonic()
+        try:
+            await asyncio.to_thread(self._spool.write, data)
+        except OSError as error:
+            log.warning("log of %s/%d: %s", self._key[0], self._key[1], error)
+        self._more.notify()
+        spent = self._clock.monotonic() - began
+        if len(data) / SPEED > spent:
+            await self._clock.sleep(len(data) / SPEED - spent)
+
+    async def say(self, words: str) -> None:
+        """A line of the agent's own, among those of the program."""
+        await self._keep(f"skep: {words}\n".encode())
+
+    async def run(self) -> None:
+        """Send for ever."""
+        failures = 0
+        while True:
+            if self.all_sent:
+                failures = 0
+                await self._more.wait()
+                await self._now.wait(LINGER)
+            elif await self._send():
+                failures = 0
+            else:
+                failures += 1
+                await self._now.wait(RESEND.delay(failures, self._rng))
+
+    def send_now(self) -> None:
+        """A center answers again, or there will be no more: do not wait any longer."""
+        self._now.notify()
+
+    async def _send(self) -> bool:
+        """Whether the center knows more than before."""
+        run, no, token = self._key
+        try:
+            offset, data = await asyncio.to_thread(self._spool.read, self._acked)
+        except OSError as error:
+            log.warning("log of %s/%d cannot be read: %s", run, no, error)
+            return False
+        dropped = offset - self._acked
+        message = AppLog(self._agent, run, no, token, offset, data, dropped)
+        try:
+            reply = await self._client.app_log(message)
+        except SkepError as error:
+            self.refused = not error.retryable
+            log.debug("log of %s/%d: %s", run, no, error.detail)
+            return False
+        self.refused = False
+        moved = reply.next != self._acked
+        self._acked = reply.next
+        await asyncio.to_thread(self._spool.let_go, reply.next)
+        return moved
+
+    async def flush(self, seconds: float) -> bool:
+        """Whether a center had everything within that time."""
+        self.send_now()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not self.all_sent and not self.refused:
+                    await self._clock.sleep(STEP)
+        return self.all_sent

@@ -1,0 +1,52 @@
+"""What a block's next report says about hosts. Runs on the agent's event loop.
+
+Every outcome passes through `count`: it must stay as cheap as a few additions.
+"""
+
+from __future__ import annotations
+
+from skep.agent.hosts.rate_limited_requests import REFUSALS
+from skep.model.hosts.host import SiteNote, site_of
+from skep.model.request import Outcome
+
+
+class HostNotes:
+    """One note per site, made when the first outcome of it comes in."""
+
+    __slots__ = ("_by_host",)
+
+    def __init__(self) -> None:
+        #: By the name that was asked for: several may share the note of one site.
+        self._by_host: dict[str, SiteNote] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._by_host)
+
+    def of(self, host: str) -> SiteNote:
+        """The note of a host, whatever it is called."""
+        return self._by_host.get(host) or self._begin(host)
+
+    def count(self, host: str, outcome: Outcome) -> None:
+        """An outcome came in."""
+        note = self._by_host.get(host) or self._begin(host)
+        note.requests += 1
+        note.elapsed_us += outcome.elapsed_us
+        note.received += outcome.received
+        if outcome.failure:
+            note.failed += 1
+            if outcome.status in REFUSALS:
+                note.refused += 1
+
+    def take(self) -> list[SiteNote]:
+        """All notes, each once; new ones begin afterwards."""
+        notes = {note.host: note for note in self._by_host.values()}
+        self._by_host = {}
+        return list(notes.values())
+
+    def _begin(self, host: str) -> SiteNote:
+        site = site_of(host)
+        note = self._by_host.get(site)
+        if note is None:
+            note = self._by_host[site] = SiteNote(site)
+        self._by_host[host] = note
+        return note

@@ -1,0 +1,1 @@
+"""Blocks on an agent: leased, held, downloaded, reported."""

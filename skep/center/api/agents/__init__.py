@@ -1,0 +1,1 @@
+"""What agents call, apart from the resources for people."""

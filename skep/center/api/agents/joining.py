@@ -1,0 +1,48 @@
+"""How a machine becomes an agent: one call, with a token that is good for one.
+
+The agent has made a secret of its own and tells only its digest, so the answer holds nothing
+that could be stolen, and a machine whose answer was lost asks again.
+"""
+
+from __future__ import annotations
+
+from skep import __version__
+from skep.center.http.authentication import Role, check_agent_id, digest_of
+from skep.center.http.endpoint import Call, Endpoint
+from skep.errors import Conflict, InvalidInput, OldProtocol
+from skep.model.fleet.agent import machine_of
+from skep.model.fleet.placement import own_target
+from skep.wire.api.route import Route
+from skep.wire.messages import OLDEST_PROTOCOL, PROTOCOL, Join, Joined
+
+
+async def join(call: Call) -> Joined:
+    """Use the token up, and let the credential in."""
+    message: Join = call.body
+    if not OLDEST_PROTOCOL <= message.protocol <= PROTOCOL:
+        raise OldProtocol(f"protocol {message.protocol} is not spoken here; upgrade the agent")
+    check_agent_id(message.agent)
+    if machine_of(message.agent) != message.agent:
+        raise InvalidInput("an id that ends with a dot and a number is one of several processes")
+    if not own_target(message.agent):
+        raise InvalidInput(f"{message.agent!r} could not be told from a run; choose another id")
+    services = call.services
+    token = call.headers.get("authorization", "").partition(" ")[2].strip()
+    grant = await services.store.tokens.join(
+        digest_of(token), message.agent, message.digest, services.clock.now(), dry=message.dry
+    )
+    return Joined(message.agent, services.name, __version__, grant)
+
+
+ENDPOINTS = (
+    Endpoint(
+        Route("join_agent", "POST", "/node/join", Joined, Join),
+        Role.JOIN,
+        join,
+        "Join as a new agent",
+        errors=(InvalidInput, OldProtocol, Conflict),
+        tag="agents",
+        notes="With a one-time token. `digest` is the SHA-256 of a secret that the agent has"
+        " made, base64 in JSON; the secret is its token from then on.",
+    ),
+)

@@ -1,0 +1,245 @@
+"""What agents call. Paths as the founding documents gave them, under /node.
+
+Run by centers. Everything an agent says is checked against its token and its session first;
+a result is acknowledged when it is on disk, never before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from msgspec.structs import replace
+
+from skep import __version__
+from skep.center.http.agent_authentication import check_agent, handed_out, no_more
+from skep.center.http.endpoint import Call, for_agents
+from skep.center.services import Services
+from skep.errors import (
+    DiskFull,
+    Forbidden,
+    InvalidInput,
+    OldProtocol,
+    UnknownAgent,
+)
+from skep.model.block import BlockReport, Leased
+from skep.model.fleet.agent import DESCRIPTION_LIMIT, LABELS_LIMIT, Arrival, Registration
+from skep.model.fleet.token import Grant
+from skep.model.message_bounds import is_printable
+from skep.results.ingest import plain
+from skep.wire.messages import (
+    OLDEST_PROTOCOL,
+    PROTOCOL,
+    BlockVerdict,
+    Command,
+    GiveBack,
+    GivenBack,
+    Heartbeat,
+    HeartbeatReply,
+    LeaseAsk,
+    LeaseReply,
+    Register,
+    Registered,
+    Report,
+    ReportReply,
+    SiteRules,
+)
+
+
+async def register(call: Call) -> Registered:
+    """An agent says who it is and what it still holds; processed however late it comes."""
+    message: Register = call.body
+    services = call.services
+    if not OLDEST_PROTOCOL <= message.protocol <= PROTOCOL:
+        raise OldProtocol(f"protocol {message.protocol} is not spoken here; upgrade the agent")
+    agent = message.registration.id
+    await services.roster.known(agent)
+    check_agent(call, agent)
+    about = _granted(message.registration, call.who.grant)
+    about = replace(about, address=about.address or call.origin)
+    _check_description(about)
+    own = bool(call.who.subject)
+    came = Arrival(message.session, message.mark, message.marks, bound=own)
+    view = await services.roster.register(about, came)
+    if not view.has_beaten:  # else this try was on its way for longer than a later one
+        await services.leases.abandon(agent, message.holding)
+    sites = services.settings.sites
+    return Registered(
+        services.settings.center.heartbeat_every,
+        services.settings.lanes.lease_seconds,
+        services.name,
+        __version__,
+        services.settings.center.alive_after,
+        view.session,
+        SiteRules(sites.adaptive, sites.breaker_after, sites.crawl_delay_cap),
+        await services.store.runs.over(message.runs) if message.runs else [],
+        await services.agent_keys.of(agent),
+        encoded_bodies=True,
+    )
+
+
+def _granted(about: Registration, grant: Grant) -> Registration:
+    """The group and the labels with which an agent was let in are not its own to choose."""
+    labels = {**about.labels, **grant.labels}
+    return replace(about, group=grant.group or about.group, labels=labels)
+
+
+def _check_description(about: Registration) -> None:
+    """People read it, and it is written again at every reconnect: plain and short."""
+    labels = [text for pair in about.labels.items() for text in pair]
+    texts = (about.name, about.group, about.address, about.os, about.version)
+    for text in (*texts, *about.kinds, *labels):
+        if len(text) > DESCRIPTION_LIMIT or not is_printable(text):
+            raise InvalidInput(
+                f"{text[:50]!r} in a registration: use up to {DESCRIPTION_LIMIT} printable"
+                " characters"
+            )
+    if len(about.labels) > LABELS_LIMIT or len(about.kinds) > LABELS_LIMIT:
+        raise InvalidInput(f"a registration has at most {LABELS_LIMIT} labels and kinds each")
+
+
+async def heartbeat(call: Call) -> HeartbeatReply:
+    """Note that the agent lives, renew its leases, tell it what it should know."""
+    message: Heartbeat = call.body
+    services = call.services
+    session = check_agent(call, message.agent)
+    age = max(message.age, message.deaf)
+    fresh = services.roster.fresh(age)
+    # What waited too long says nothing about now: it renews no lease either (C10). Nor does
+    # an agent live that does not hear us; it does after it has heard this.
+    holding = message.holding if fresh else []
+    # Side by side, so that both are in one commit. A renewal of somebody who turns out not to
+    # be known does no harm: the token of its block decides, as always.
+    known, lost = await asyncio.gather(
+        services.roster.heartbeat(message.agent, message.vitals, age, session),
+        services.leases.renew(message.agent, holding),
+    )
+    await services.control.tickets(message.tickets)
+    await services.unsent.heard(message.agent, message.vitals)
+    if known:  # what was done is done, however long its word was on the way
+        await services.roster.note_acknowledged(message.agent, message.obeyed)
+    if not known or not fresh:
+        return HeartbeatReply(known=known)
+    commands = [*services.hub.resting(message.agent), *await _orders(services, message)]
+    released = services.ended_runs.ended_in(message.runs)
+    reply = HeartbeatReply(commands=commands, lost=lost, released=released)
+    if message.want and await services.may_work(message.agent):
+        blocks = await services.lease(message.agent, message.want, 0.0, call.gone)
+        blocks = await handed_out(call, message.agent, session, blocks)
+        reply.lease = await _reply(call, blocks)
+    return reply
+
+
+async def _orders(services: Services, message: Heartbeat) -> list[Command]:
+    """What the agent was told to do and has not done, once more."""
+    view = services.roster.view(message.agent)
+    if view is None or not view.pending:
+        return []
+    agents = services.store.agents
+    open_ = [order for order in await agents.commands(message.agent) if order.ended_at is None]
+    return [Command(order.name, order=order.no) for order in reversed(open_)]
+
+
+async def lease(call: Call) -> LeaseReply:
+    """Blocks for an agent; waits a while when there are none."""
+    message: LeaseAsk = call.body
+    services = call.services
+    session = check_agent(call, message.agent)
+    if not await services.may_work(message.agent):
+        await _look_again(call, message.agent)
+    over = no_more(call, message.agent, session)
+    blocks = await services.lease(message.agent, message.want, message.wait, over, message.kinds)
+    return await _reply(call, await handed_out(call, message.agent, session, blocks))
+
+
+async def _look_again(call: Call, agent: str) -> None:
+    """Raises UnknownAgent or Forbidden, by the store: who was enabled at another center a moment
+    ago is woken before this one has looked around, and must not be sent away."""
+    services = call.services
+    try:
+        view = await services.roster.look(agent)
+    except UnknownAgent:
+        raise UnknownAgent(f"agent {agent} is not registered; call /node/register first") from None
+    if not await services.may_work(agent):
+        aside = view.aside or "disabled"
+        raise Forbidden(f"agent {agent} is {aside}; enable it to give it work")
+
+
+async def _reply(call: Call, blocks: list[Leased]) -> LeaseReply:
+    if not blocks:
+        return LeaseReply()
+    services = call.services
+    runs = await services.store.runs.settings_of(sorted({block.run for block in blocks}))
+    return LeaseReply(blocks, runs, await services.leases.paces(blocks, runs))
+
+
+async def report(call: Call) -> ReportReply:
+    """Results of blocks; on disk when this is answered."""
+    message: Report = call.body
+    services = call.services
+    check_agent(call, message.agent)
+    verdicts = await services.ingest.take(message.agent, message.blocks)
+    _count(call, message, [verdict.verdict for verdict in verdicts])
+    services.pages.notify()
+    if any(_frees_something(block) for block in message.blocks):
+        services.nudge.request()
+    return ReportReply([BlockVerdict(v.block, v.verdict) for v in verdicts])
+
+
+def _frees_something(block: BlockReport) -> bool:
+    """A request to be tried again, or a host that others wait for."""
+    if any(outcome.failure for outcome in block.outcomes):
+        return True
+    return any(note.left or note.deferred for note in block.sites)
+
+
+def _count(call: Call, message: Report, verdicts: list[str]) -> None:
+    metrics = call.services.metrics
+    kinds = Counter(verdicts)
+    metrics.fenced.inc(kinds["stale"])
+    metrics.duplicates.inc(kinds["duplicate"])
+    failures = Counter(
+        outcome.failure
+        for block, verdict in zip(message.blocks, verdicts, strict=True)
+        if verdict == "stored"
+        for outcome in block.outcomes
+    )
+    for failure, count in failures.items():
+        metrics.outcomes.labels(failure or "none").inc(count)
+
+
+async def give_back(call: Call) -> GivenBack:
+    """An agent returns blocks that it will not do."""
+    message: GiveBack = call.body
+    check_agent(call, message.agent)
+    reason = plain(message.reason)[:DESCRIPTION_LIMIT]
+    return GivenBack(await call.services.leases.give_back(message.agent, message.blocks, reason))
+
+
+ENDPOINTS = (
+    for_agents(
+        "register_agent",
+        "register",
+        register,
+        "Register an agent",
+        Register,
+        Registered,
+        OldProtocol,
+    ),
+    for_agents(
+        "send_heartbeat", "heartbeat", heartbeat, "Beat and renew leases", Heartbeat, HeartbeatReply
+    ),
+    for_agents(
+        "lease_blocks",
+        "lease",
+        lease,
+        "Lease blocks (long poll)",
+        LeaseAsk,
+        LeaseReply,
+        UnknownAgent,
+    ),
+    for_agents(
+        "report_blocks", "block", report, "Report results of blocks", Report, ReportReply, DiskFull
+    ),
+    for_agents("return_blocks", "giveback", give_back, "Give blocks back", GiveBack, GivenBack),
+)

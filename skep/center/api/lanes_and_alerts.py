@@ -1,0 +1,66 @@
+"""Lanes, alerts and the ledger over all: the state of the whole.
+
+Run by centers. Reading changes nothing; only `audit` counts rows, and is slow for it.
+"""
+
+from __future__ import annotations
+
+from skep.center.api.path_names import run_name
+from skep.center.http.authentication import Role
+from skep.center.http.endpoint import Call, Endpoint
+from skep.errors import UnknownRun
+from skep.lanes.dispatch import lane_limits
+from skep.model.lane import Lane
+from skep.wire.api.center import (
+    GET_LANES,
+    GET_LEDGER,
+    GET_REPAIRS,
+    LIST_ALERTS,
+    Alerts,
+    LaneLine,
+    LanesView,
+    LedgerView,
+    RepairLine,
+    RepairsView,
+    WhichLedger,
+)
+
+
+async def ledger(call: Call) -> LedgerView:
+    """Over all runs or for one."""
+    query: WhichLedger = call.query
+    ledgers = call.services.store.ledgers
+    run = None if query.run is None else run_name(query.run)
+    found = await (ledgers.audit(run) if query.audit else ledgers.read(run))
+    return LedgerView(found, found.total, found.unaccounted, found.line())
+
+
+async def lanes(call: Call) -> LanesView:
+    """How full the lanes are."""
+    sizes = await call.services.bus.lanes.sizes()
+    limits = lane_limits(call.services.settings.lanes)
+    return LanesView([LaneLine(lane.label, sizes.get(lane, 0), limits[lane]) for lane in Lane])
+
+
+async def alerts(call: Call) -> Alerts:
+    """What a person should look at."""
+    return Alerts(await call.services.store.alerts.recent(100))
+
+
+async def repairs(call: Call) -> RepairsView:
+    """What the self-check of this center found and repaired."""
+    found = call.services.repairs
+    kinds = sorted({*found.done, *found.open})
+    lines = [
+        RepairLine(kind, found.done[kind], found.open.get(kind, 0), found.last.get(kind, ""))
+        for kind in kinds
+    ]
+    return RepairsView(call.services.name, lines)
+
+
+ENDPOINTS = (
+    Endpoint(GET_LEDGER, Role.VIEWER, ledger, "The ledger", errors=(UnknownRun,)),
+    Endpoint(GET_LANES, Role.VIEWER, lanes, "The lanes"),
+    Endpoint(GET_REPAIRS, Role.VIEWER, repairs, "The self-check"),
+    Endpoint(LIST_ALERTS, Role.VIEWER, alerts, "Alerts"),
+)

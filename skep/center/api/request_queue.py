@@ -1,0 +1,86 @@
+"""What runs call: put requests in, read finished ones back, by block.
+
+Run by centers. What was accepted is synced before the answer; reading changes nothing, a block
+stays until it was collected.
+"""
+
+from __future__ import annotations
+
+from skep.center.api.path_names import RUN_NAMES, run_name
+from skep.center.http.authentication import Role
+from skep.center.http.endpoint import Call, Endpoint
+from skep.errors import Conflict, DiskFull, InvalidInput, UnknownBlock, UnknownRun
+from skep.model.request import Accepted
+from skep.wire.api.queue import (
+    LIST_FINISHED_REQUESTS,
+    MARK_BLOCKS_COLLECTED,
+    SUBMIT_REQUESTS,
+    Collect,
+    Collected,
+    Finished,
+)
+
+#: Unknown blocks that an error names.
+NAMED = 5
+
+
+async def put(call: Call) -> Accepted:
+    """Accept requests; they are on disk when this is answered."""
+    accepted = await call.services.intake.accept(run_name(call.path["identity"]), call.body)
+    call.services.metrics.accepted.inc(accepted.new)
+    return accepted
+
+
+async def finished(call: Call) -> Finished:
+    """Read finished requests. Reading changes nothing; `collected` does."""
+    blocks = call.services.store.blocks
+    return Finished(await blocks.finished(run_name(call.path["identity"]), call.query.limit))
+
+
+async def collected(call: Call) -> Collected:
+    """Mark blocks as read."""
+    message: Collect = call.body
+    run = run_name(call.path["identity"])
+    blocks = call.services.store.blocks
+    if strange := await blocks.strange(run, message.blocks):
+        numbers = ", ".join(map(str, strange[:NAMED])) + (" and more" if strange[NAMED:] else "")
+        raise UnknownBlock(
+            f"run {run} has no block {numbers}; nothing was marked. GET /requestqueue/{run} lists "
+            "the blocks that can be collected"
+        )
+    return Collected(await blocks.collect(run, message.blocks))
+
+
+ENDPOINTS = (
+    Endpoint(
+        SUBMIT_REQUESTS,
+        Role.OPERATOR,
+        put,
+        "Put requests into a run's queue",
+        errors=(InvalidInput, UnknownRun, Conflict, DiskFull),
+        tag="runs",
+        parameters=RUN_NAMES,
+        notes="All or nothing: one request that is not valid refuses the whole batch, and the "
+        "error names its place. Sending a batch again is safe, with or without an "
+        "`Idempotency-Key`: a run keeps one request per fingerprint, and the answer counts "
+        "those that were there already as `known` (requests with `again` are always new).",
+    ),
+    Endpoint(
+        LIST_FINISHED_REQUESTS,
+        Role.VIEWER,
+        finished,
+        "Read finished requests by block",
+        errors=(InvalidInput, UnknownRun),
+        tag="runs",
+        parameters=RUN_NAMES,
+    ),
+    Endpoint(
+        MARK_BLOCKS_COLLECTED,
+        Role.OPERATOR,
+        collected,
+        "Mark finished blocks as read",
+        errors=(InvalidInput, UnknownRun, UnknownBlock),
+        tag="runs",
+        parameters=RUN_NAMES,
+    ),
+)

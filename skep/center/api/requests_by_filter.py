@@ -1,0 +1,66 @@
+"""Requests by filter: listed, and cancelled while nobody works on them.
+
+Run by centers, in batches. Without `"dry_run": false` nothing is changed, and what is in an
+agent's hands is left alone.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from skep.center.api.failures import EXAMPLES
+from skep.center.api.requests import line_of
+from skep.center.http.authentication import Role
+from skep.center.http.endpoint import Call, Endpoint
+from skep.errors import InvalidInput, Unavailable
+from skep.model.failures import RequestFilter, needs_filter
+from skep.wire.api.requests import (
+    CANCEL_REQUESTS,
+    LIST_REQUESTS,
+    CancelAnswer,
+    CancelRequests,
+    RequestPage,
+    WhichRequests,
+)
+
+
+async def list_requests(call: Call) -> RequestPage:
+    """Requests of any state."""
+    query: WhichRequests = call.query
+    wanted = RequestFilter(**{n: getattr(query, n) for n in RequestFilter.__struct_fields__})
+    found = await call.services.store.failures.requests(wanted, query.after, query.limit)
+    more = found[-1].id if len(found) == query.limit else None
+    return RequestPage([line_of(view) for view in found], more)
+
+
+async def cancel_requests(call: Call) -> CancelAnswer:
+    """Open requests that are in nobody's hands become cancelled."""
+    asked: CancelRequests = call.body
+    if asked.filter == RequestFilter() and not asked.all:
+        raise InvalidInput('an empty filter is every request; say "all": true for that')
+    failures = call.services.store.failures
+    size = EXAMPLES if asked.dry_run else asked.limit
+    found = await failures.requests(asked.filter, asked.after, size)
+    examples = [line_of(view) for view in found[:EXAMPLES]]
+    if asked.dry_run:
+        return CancelAnswer(True, await failures.count_requests(asked.filter), 0, 0, examples)
+    acted = await failures.cancel([view.id for view in found], call.services.clock.now())
+    with suppress(Unavailable):  # the periodic comparison does it a little later
+        await call.services.dispatcher.drop_ended({view.block for view in found if view.block})
+    more = found[-1].id if len(found) == asked.limit else None
+    return CancelAnswer(False, len(found), acted.done, len(found) - acted.done, examples, more)
+
+
+ENDPOINTS = (
+    Endpoint(LIST_REQUESTS, Role.VIEWER, list_requests, "List requests", tag="requests"),
+    Endpoint(
+        CANCEL_REQUESTS,
+        Role.OPERATOR,
+        cancel_requests,
+        "Cancel open requests by filter",
+        errors=(InvalidInput,),
+        tag="requests",
+        body_rules=needs_filter(RequestFilter),
+        notes="Changes nothing unless `dry_run` is false. Requests in an agent's hands are left.",
+    ),
+)

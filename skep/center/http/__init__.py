@@ -1,0 +1,1 @@
+"""HTTP of a center: server, endpoint table, OpenAPI, authentication, bounds."""

@@ -1,0 +1,274 @@
+"""From HTTP to endpoints and back. Plain ASGI by way of Starlette's routing.
+
+It decides nothing: it reads (never more than the limit), checks the role, decodes, calls
+and encodes. Every error leaves as problem+json with a stable code.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from time import perf_counter
+from typing import Any
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import BaseRoute, Match, Route
+from starlette.types import Scope
+
+from skep import __version__
+from skep.center.http.authentication import LOOK_ONLY, REMEMBER_SECONDS, Role
+from skep.center.http.connections.protocol import SCOPE_KEY
+from skep.center.http.endpoint import Call, Endpoint, Raw, Streamed
+from skep.center.http.login_attempts import WINDOW
+from skep.center.services import Services
+from skep.errors import (
+    InvalidInput,
+    Malformed,
+    NotFound,
+    OldProtocol,
+    SkepError,
+    TooLarge,
+    TooManyTries,
+    WrongMethod,
+)
+from skep.jobs.definitions.masked_jobs import MASKS
+from skep.runtime.ids import new_id
+from skep.runtime.masked_answers import masked
+from skep.runtime.masking import mask_text
+from skep.runtime.value_errors import explained
+from skep.wire import codec
+from skep.wire.messages import OLDEST_PROTOCOL, PROTOCOL, PROTOCOL_HEADER
+from skep.wire.problem import PROBLEM, problem_of
+
+log = logging.getLogger(__name__)
+
+_SPOKEN = frozenset(str(version) for version in range(OLDEST_PROTOCOL, PROTOCOL + 1))
+#: A length with more digits is over every limit.
+_DIGITS = 18
+#: In the scope of a call: whether its caller may only look.
+_LOOKS = "skep.looks"
+_SAFE_HEADERS = {
+    "x-content-type-options": "nosniff",
+    "cache-control": "no-store",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+}
+
+
+Answer = Callable[[Request], Awaitable[Response]]
+
+
+def ways(services: Services, table: Sequence[Endpoint]) -> dict[tuple[str, str], Answer]:
+    """Endpoints of paths that have no parameter, by method and path."""
+    fixed = [row for row in table if "{" not in row.path]
+    return {(row.method, row.path): _adapter(services, row) for row in fixed}
+
+
+def routes(services: Services, table: Sequence[Endpoint]) -> list[BaseRoute]:
+    """The table as Starlette routes: one per path, so that a 405 names every method of it."""
+    by_path: dict[str, dict[str, Answer]] = {}
+    for row in table:
+        by_path.setdefault(row.path, {})[row.method] = _adapter(services, row)
+    paths = sorted(by_path, key=_fixed_first)
+    return [_Path(path, _by_method(by_path[path]), methods=list(by_path[path])) for path in paths]
+
+
+class _Path(Route):
+    """A path of the table: who comes with another method gets a 405, and is not passed on
+    to a path with a parameter in the same place."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        match, child = super().matches(scope)
+        return (Match.FULL if match is Match.PARTIAL else match), child
+
+
+def _fixed_first(path: str) -> list[bool]:
+    """`/jobs/{job}/fires` before `/jobs/{job}/{verb}`, in whatever order the table has them."""
+    return ["{" in part for part in path.split("/")]
+
+
+def _by_method(ways: dict[str, Answer]) -> Answer:
+    async def answer(request: Request) -> Response:
+        # Starlette lets HEAD in wherever GET is; the server sends no body for it.
+        return await ways["GET" if request.method == "HEAD" else request.method](request)
+
+    return answer
+
+
+def _adapter(services: Services, row: Endpoint) -> Answer:
+    timer = services.metrics.call_seconds.labels(row.path)
+
+    async def answer(request: Request) -> Response:
+        begun = perf_counter()
+        try:
+            return await _answer(services, row, request)
+        except SkepError as error:
+            return problem(services, error, masks=request.scope.get(_LOOKS, False))
+        except ClientDisconnect:
+            return Response(status_code=499)  # for the count only: the caller has gone
+        except Exception as error:  # noqa: BLE001 - a bug must not look like a lost line
+            return unexpected(services, request, error)
+        finally:
+            timer.observe(perf_counter() - begun)
+
+    return answer
+
+
+async def _answer(services: Services, row: Endpoint, request: Request) -> Response:
+    check_protocol(request.headers.get(PROTOCOL_HEADER, ""))
+    path = dict(request.path_params)
+    driven = path.get("identity") or path.get("run", "") if row.for_driver else ""
+    origin = request.client.host if request.client else ""
+    token = request.headers.get("authorization", "")
+    who = await services.auth.identify(token, row.role, driven, origin)
+    request.scope[_LOOKS] = who.role in LOOK_ONLY
+    if row.role is not Role.PUBLIC:
+        mark_authenticated(request.scope)
+    call = Call(
+        services,
+        who,
+        path,
+        headers=request.headers,
+        gone=request.is_disconnected,
+        origin=origin,
+    )
+    if row.asks is not None:
+        call.query = _query(request, row.asks)
+    if row.takes is not None:
+        call.body = await _body(services, row, request)
+    begun = services.clock.monotonic()
+    answer = await row.handler(call)
+    if services.clock.monotonic() - begun > REMEMBER_SECONDS:
+        # A token that was revoked while its call waited here gets nothing any more.
+        await services.auth.identify(token, row.role, driven, origin)
+    if who.role in LOOK_ONLY and row.gives is not None:
+        answer = masked(answer, {**MASKS, **dict.fromkeys(row.clear, _as_it_is)})
+    return _response(row, answer, request)
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def mark_authenticated(scope: MutableMapping[str, Any]) -> None:
+    """The connection of this call has shown a good token; bounds for others leave it alone."""
+    connection = scope.get(SCOPE_KEY)
+    if connection is not None:
+        connection.has_token()
+
+
+def check_protocol(text: str) -> None:
+    """Absent means the current one; raises OldProtocol that says which side to upgrade."""
+    if not text or text in _SPOKEN:
+        return
+    newer = text.isascii() and text.isdecimal() and len(text) < _DIGITS and int(text) > PROTOCOL
+    older = "upgrade this center first" if newer else "upgrade the caller (pip install -U skep)"
+    raise OldProtocol(
+        f"protocol {text[:20]!r} is not spoken by this center (Skep {__version__}), "
+        f"{OLDEST_PROTOCOL} to {PROTOCOL} are: {older}; see docs/how-to/upgrade.md"
+    )
+
+
+def _query(request: Request, kind: type) -> Any:
+    given = dict(request.query_params)
+    try:
+        return msgspec.convert(given, kind, strict=False)
+    except msgspec.ValidationError as error:
+        text = explained(error, given, kind, "parameter")
+        raise InvalidInput(f"the query is not valid: {text}") from error
+
+
+async def _body(services: Services, row: Endpoint, request: Request) -> Any:
+    limit = services.settings.center.body_limit
+    data = await _read(request, limit)
+    data = codec.decompress(data, request.headers.get("content-encoding", ""), limit)
+    if not data:
+        raise Malformed("the body is empty; send JSON or msgpack")
+    return codec.decode(data, row.takes, _kind_of(request))
+
+
+def _kind_of(request: Request) -> str:
+    """Absent means JSON. Anything that a web page may send unasked (a form) is refused."""
+    kind = request.headers.get("content-type", codec.JSON).partition(";")[0].strip().lower()
+    if kind not in {codec.JSON, codec.MSGPACK}:
+        raise Malformed(
+            f"content type {kind[:100]!r} is not taken; send {codec.JSON} or {codec.MSGPACK}"
+        )
+    return kind
+
+
+async def _read(request: Request, limit: int) -> bytes:
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and (len(announced) > _DIGITS or int(announced) > limit):
+        raise TooLarge(f"the body has {announced} bytes; {limit} is the limit")
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > limit:
+            raise TooLarge(f"the body is over {limit} bytes; send it in smaller parts")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _response(row: Endpoint, result: Any, request: Request) -> Response:
+    if isinstance(result, Raw):
+        headers = {**_SAFE_HEADERS, **result.headers}
+        return Response(result.content, result.status, headers, media_type=result.content_type)
+    if isinstance(result, Streamed):
+        headers = {**_SAFE_HEADERS, **result.headers, "content-length": str(result.size)}
+        return StreamingResponse(result.parts, 200, headers, media_type=result.content_type)
+    kind = codec.MSGPACK if codec.MSGPACK in request.headers.get("accept", "") else codec.JSON
+    data, encoding = codec.encode(result, kind), ""
+    if codec.ZSTD in request.headers.get("accept-encoding", ""):
+        data, encoding = codec.compress(data)
+    headers = dict(_SAFE_HEADERS)
+    if encoding:
+        headers["content-encoding"] = encoding
+    return Response(data, row.status, headers, media_type=kind)
+
+
+def problem(
+    services: Services, error: SkepError, instance: str = "", *, masks: bool = False
+) -> Response:
+    """An error as an answer, counted; `masks`: for a caller who sees no credentials."""
+    services.metrics.problems.labels(error.code).inc()
+    services.disk.heard(error)
+    body = problem_of(error)
+    if masks:
+        body.detail = mask_text(body.detail)
+    if instance:
+        body.instance = instance
+    headers = dict(_SAFE_HEADERS)
+    if error.status == 401:  # noqa: PLR2004
+        headers["www-authenticate"] = "Bearer"
+    if error.retryable:
+        headers["retry-after"] = "1"
+    elif isinstance(error, TooManyTries):
+        headers["retry-after"] = str(int(WINDOW))
+    return Response(msgspec.json.encode(body), error.status, headers, media_type=PROBLEM)
+
+
+def unexpected(services: Services, request: Request, cause: Exception) -> Response:
+    """A bug of ours: the caller gets a name for it, the log gets everything."""
+    name = new_id("bug", services.clock.now(), services.rng)
+    log.error("%s: %s %s", name, request.method, request.url.path, exc_info=cause)
+    error = SkepError(f"this is a bug in Skep; the center's log has it under {name}")
+    return problem(services, error, name)
+
+
+def no_such_route(services: Services) -> Callable[[Request, Exception], Awaitable[Response]]:
+    """Starlette's own 404 and 405, in our words."""
+
+    async def answer(request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        kind = {404: NotFound, 405: WrongMethod}.get(status, SkepError)
+        called = f"{request.method} {request.url.path}"
+        page = f"{request.scope.get('root_path', '')}/openapi.json"
+        told = problem(services, kind(f"{called} is not part of the API; see {page}"))
+        told.headers.update(getattr(error, "headers", None) or {})
+        return told
+
+    return answer

@@ -1,0 +1,297 @@
+"""Run control: a word about a run, and everybody whom it has to reach (R2). Centers only.
+
+A run is changed in the store first; nothing depends on what is told here. Then every process
+that belongs to the run is told by push: agents through their sockets, spiders and generators
+through the center that keeps them, drivers elsewhere through the read that they wait in. Each
+says when it has obeyed, and whoever asked hears of it at whichever center that was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from random import Random
+
+import msgspec
+
+from skep.bus.ports import Bus
+from skep.center.agent_commands import Hub
+from skep.errors import BusDown, UnknownRun
+from skep.fleet.roster import Roster
+from skep.model.jobs.app import InstanceState, desired_state_for
+from skep.model.jobs.generator_progress import REQUESTS, GenerationState
+from skep.model.jobs.job import JobRun
+from skep.model.run import Run
+from skep.model.states import RunState
+from skep.runtime.clock import Clock
+from skep.runtime.ids import new_id
+from skep.store.ports import Store
+from skep.wire.api.runs import Reached
+from skep.wire.messages import Command
+
+log = logging.getLogger(__name__)
+
+CHANNEL = "runs"
+#: The name of a spider that no center keeps: `skep run` on some machine.
+ELSEWHERE = "elsewhere"
+#: What a process says: it has begun, or it has ended.
+BEGAN, ENDED = "began", "ended"
+#: Seconds for which an answer is waited for, whatever was asked.
+LONGEST = 60.0
+#: Seconds for which a driver's next read is taken as an answer to a word.
+FRESH = 60.0
+#: Drivers that are remembered; beyond that only those of the last minute are.
+DRIVERS_KEPT = 1000
+#: A driver without a bound of its own that is silent for so long is not expected to answer.
+DRIVER_SILENT = 60.0
+#: What an agent is told about a run in this state. In a finished run downloads may end well.
+AGENTS_HEAR = {
+    RunState.PAUSED: "pause",
+    RunState.FAILED: "pause",
+    RunState.CANCELLED: "release",
+}
+
+
+class StateMessage(msgspec.Struct):
+    """On the bus. Without a kind: the run is in that state now. With one: such a process
+    answers, by a state, by `began` or `ended`, or by the ticket that an agent was given."""
+
+    run: str
+    says: str
+    origin: str
+    kind: str = ""
+
+
+class AcknowledgementWait:
+    """Gathers the answers to one word."""
+
+    def __init__(self, runs: Collection[str], clock: Clock) -> None:
+        self.runs = frozenset(runs)
+        self._clock = clock
+        self._began = clock.monotonic()
+        self._answers: dict[tuple[str, str, str], float] = {}
+        self._expected: list[tuple[tuple[str, str, str], Reached]] = []
+        self._news = asyncio.Event()
+
+    def expect(self, run: str, kind: str, name: str, says: str) -> None:
+        self._expected.append(((run, kind, says), Reached(run, kind, name)))
+
+    def only(self, runs: Collection[str]) -> None:
+        """Of others nothing is expected: they were left as they are."""
+        self._expected = [one for one in self._expected if one[1].run in runs]
+
+    def hear(self, word: StateMessage) -> None:
+        """Kept whether or not it is expected yet: some answer at once."""
+        self._answers.setdefault((word.run, word.kind, word.says), self._clock.monotonic())
+        self._news.set()
+
+    async def gathered(self, seconds: float) -> list[Reached]:
+        """Everybody who was expected, after all have obeyed or the time is over."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(seconds, LONGEST)):
+                while not all(key in self._answers for key, _ in self._expected):
+                    self._news.clear()
+                    await self._news.wait()
+        for key, reached in self._expected:
+            if key in self._answers:
+                reached.obeyed = True
+                reached.seconds = round(self._answers[key] - self._began, 3)
+        return [reached for _, reached in self._expected]
+
+
+class RunControl:
+    """One center's part in it. `wake` rings whatever waits for news of a run here, `follow`
+    brings the lanes in step with a run."""
+
+    def __init__(
+        self,
+        center: str,
+        store: Store,
+        bus: Bus,
+        hub: Hub,
+        roster: Roster,
+        clock: Clock,
+        rng: Random,
+        wake: Callable[[str], None],
+        follow: Callable[[Run], Awaitable[None]] | None = None,
+    ) -> None:
+        self._follow = follow
+        self._center = center
+        self._store = store
+        self._bus = bus
+        self._hub = hub
+        self._roster = roster
+        self._clock = clock
+        self._rng = rng
+        self._wake = wake
+        self._ears: list[AcknowledgementWait] = []
+        #: Words of the last minute that a driver may not have heard yet: (says, when).
+        self._fresh: dict[str, tuple[str, float]] = {}
+        #: In which state drivers that read here believe their runs to be.
+        self._knows: dict[str, tuple[str, float]] = {}
+
+    @contextmanager
+    def listening(self, runs: Collection[str]) -> Iterator[AcknowledgementWait]:
+        """Begin before the run is changed, so that no answer is missed."""
+        ear = AcknowledgementWait(runs, self._clock)
+        self._ears.append(ear)
+        try:
+            yield ear
+        finally:
+            self._ears.remove(ear)
+
+    # -- words
+
+    async def moved(self, run: Run) -> None:
+        """A run is in another state: everybody is told, and nobody is waited for."""
+        if self._follow is not None:
+            await self._follow(run)
+        await self._note(run.id, run.state)
+        await self._publish(StateMessage(run.id, run.state, self._center))
+        if (command := AGENTS_HEAR.get(run.state)) is not None:
+            await self._tell_agents(run.id, command)
+        live = [one for one in await self._store.apps.of(run.id) if not one.ended]
+        for agent in sorted({one.agent for one in live if one.agent}):
+            await self._hub.send(agent, Command("apps"))
+
+    async def look_again(self, run: str) -> None:
+        """Something else was left for the processes of a run, such as a restart."""
+        self._wake(run)
+        await self._publish(StateMessage(run, "", self._center))
+
+    async def _tell_agents(self, run: str, command: str) -> None:
+        """Those that have blocks of the run in their hands; the dead ones lose them anyway."""
+        try:
+            hands = (await self._store.waits.run(run)).in_hands
+        except UnknownRun:
+            return
+        now = self._clock.now()
+        for hand in hands:
+            view = self._roster.view(hand.agent)
+            ticket = new_id("word", now, self._rng)
+            if view is None or self._roster.alive(hand.agent):
+                for ear in self._about(run):
+                    ear.expect(run, "agent", hand.agent, ticket)
+            await self._hub.send(hand.agent, Command(command, run, ticket=ticket))
+
+    def _about(self, run: str) -> list[AcknowledgementWait]:
+        return [ear for ear in self._ears if run in ear.runs]
+
+    async def _note(self, run: str, state: str) -> None:
+        self._fresh = self._young(self._fresh)
+        self._fresh[run] = (state, self._clock.monotonic())
+        self._wake(run)
+        # A driver looks into the store by itself, too, and may have been faster than the bus.
+        if self._knows.get(run, ("", 0.0))[0] == state:
+            await self.driver_knows(run, state)
+
+    def _young(self, words: dict[str, tuple[str, float]]) -> dict[str, tuple[str, float]]:
+        oldest = self._clock.monotonic() - FRESH
+        return {name: one for name, one in words.items() if one[1] >= oldest}
+
+    async def hear(self, payload: bytes) -> None:
+        """From another center, by the bus."""
+        try:
+            word = msgspec.msgpack.decode(payload, type=StateMessage)
+        except msgspec.DecodeError as error:
+            log.warning("a word about a run cannot be read and is passed over: %s", error)
+            return
+        if word.origin == self._center:
+            return
+        if word.kind:
+            self._answer(word)
+        elif word.says:
+            await self._note(word.run, word.says)
+        else:
+            self._wake(word.run)
+
+    # -- answers
+
+    async def acknowledged(self, run: str, kind: str, says: str) -> None:
+        """A process answers, here; whoever asked may be at another center."""
+        word = StateMessage(run, says, self._center, kind)
+        self._answer(word)
+        await self._publish(word)
+
+    async def tickets(self, tickets: Sequence[str]) -> None:
+        """An agent has obeyed the commands that carried these."""
+        for ticket in tickets:
+            await self.acknowledged("", "agent", ticket)
+
+    async def driver_knows(self, run: str, state: str) -> None:
+        """The driver of a run reads, and knows in which state it is."""
+        if len(self._knows) > DRIVERS_KEPT:
+            self._knows = self._young(self._knows)
+        self._knows[run] = (state, self._clock.monotonic())
+        fresh = self._fresh.get(run)
+        if fresh is not None and fresh[0] == state:
+            del self._fresh[run]
+            await self.acknowledged(run, "spider", state)
+
+    async def instance_is(self, run: str, no: int, state: str) -> None:
+        """An agent says how an instance is; somebody may wait for it, for a while."""
+        if run in self._fresh:
+            await self.acknowledged(run, "instance", f"{no} {state}")
+
+    def _answer(self, word: StateMessage) -> None:
+        for ear in self._ears:
+            if word.kind != "agent":
+                ear.hear(word)
+                continue
+            for run in ear.runs:  # a ticket is one agent's and one run's
+                ear.hear(msgspec.structs.replace(word, run=run))
+
+    async def _publish(self, word: StateMessage) -> None:
+        with suppress(BusDown):  # then others look by themselves, a little later
+            await self._bus.signals.publish(CHANNEL, msgspec.msgpack.encode(word))
+
+    # -- who belongs to a run
+
+    async def expect(self, ear: AcknowledgementWait, run: str, to: RunState | None) -> None:
+        """The processes of a run but its agents, and what each will say. None is a restart.
+        Ask before the run is changed: then whoever is there is still known."""
+        await self._expect_instances(ear, run, to)
+        kept = await self._store.job_runs.get(run)
+        if kept is None or not kept.open:
+            if await self._driven_elsewhere(run):
+                ear.expect(run, "spider", ELSEWHERE, BEGAN if to is None else to)
+            return
+        begins = to in {None, RunState.RUNNING}
+        if kept.holder or begins:
+            for kind in await self._kept_processes(kept):
+                ear.expect(run, kind, kept.holder, BEGAN if begins else ENDED)
+
+    async def _expect_instances(
+        self, ear: AcknowledgementWait, run: str, to: RunState | None
+    ) -> None:
+        if to is None:
+            return
+        for one in await self._store.apps.of(run):
+            wanted = desired_state_for(to, one.halted)
+            begins = wanted is InstanceState.RUNNING and one.state is not InstanceState.DONE
+            if begins or (not one.ended and one.agent):
+                name = f"{one.no} on {one.agent or 'no agent yet'}"
+                ear.expect(run, "instance", name, f"{one.no} {wanted}")
+
+    async def _driven_elsewhere(self, run: str) -> bool:
+        try:
+            found = await self._store.waits.run(run)
+        except UnknownRun:
+            return False
+        driver = found.driver
+        # A driver ends with its run: nobody is there who could hear that it goes on.
+        over = found.run.state not in {RunState.RUNNING, RunState.PAUSED}
+        if driver is None or driver.patience is None or over:
+            return False
+        silent = self._clock.now() - driver.heard_at
+        return silent <= (driver.patience or DRIVER_SILENT)
+
+    async def _kept_processes(self, kept: JobRun) -> list[str]:
+        job = (await self._store.jobs.revision(kept.job, kept.revision)).job
+        if job.spider is not None:
+            return ["spider"]
+        found = await self._store.generations.of(kept.run)
+        feeding = any(one.n != REQUESTS and one.state is not GenerationState.DONE for one in found)
+        return ["generators"] if feeding else []

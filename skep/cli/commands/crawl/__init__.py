@@ -1,0 +1,1 @@
+"""`skep up`, `demo`, `run`, `submit`, `fetch`, and what they share."""

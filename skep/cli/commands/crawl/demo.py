@@ -1,0 +1,128 @@
+"""`skep demo`: a center, an agent and a bundled site on this machine, and a real crawl.
+
+Everything lives in a folder of its own, on loopback, and is gone afterwards unless a folder was
+named.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from skep.cli.terminal.options import json_option, stacked
+from skep.cli.terminal.output import say, show, show_json
+from skep.cli.terminal.wait_outcome import exit_of
+
+if TYPE_CHECKING:
+    from skep.embed.demo_center import DemoCenter
+    from skep.model.ledger import Ledger
+
+RUN = "demo"
+#: Results are counted by block; small ones let the bar move smoothly.
+BLOCKS = 40
+#: A crawl that hangs is a bug; nobody should have to wait for it for ever.
+LONGEST = 600.0
+
+stage_options = stacked(
+    click.option(
+        "--data",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="Keep everything in this folder; a temporary one is removed at the end.",
+    ),
+    json_option,
+)
+
+
+@click.group("demo", invoke_without_command=True)
+@click.option("--pages", type=click.IntRange(1, 10**6), default=1000, help="Pages to crawl.")
+@click.option(
+    "--latency", type=click.FloatRange(0), default=0.05, help="Seconds the site takes per page."
+)
+@click.option("--keep", is_flag=True, help="Stay until Ctrl-C, to look around.")
+@stage_options
+@click.pass_context
+def command(
+    context: click.Context,
+    pages: int,
+    latency: float,
+    keep: bool,
+    data: Path | None,
+    as_json: bool,
+) -> int | None:
+    """See it work: crawl a bundled site of 1,000 pages.
+
+    Needs no network. It ends by itself, with the ledger of what it did.
+    """
+    if context.invoked_subcommand is not None:
+        return None
+    import uvloop
+
+    start_quiet_logging()
+    return uvloop.run(_demo(pages, latency, keep, data, as_json))
+
+
+@command.command("break")
+@click.option("--pages", type=click.IntRange(100, 10**6), default=1000, help="Pages to crawl.")
+@click.option(
+    "--latency", type=click.FloatRange(0), default=0.1, help="Seconds the site takes per page."
+)
+@stage_options
+def break_command(pages: int, latency: float, data: Path | None, as_json: bool) -> int:
+    """Kill an agent with -9 in the middle of a crawl, and see that nothing is lost.
+
+    Two agents share the work. The center notices the silence within 11 seconds and hands
+    the lost blocks to the other one. What was lost or repeated is counted by the site.
+    """
+    import uvloop
+
+    from skep.cli.commands.crawl.demo_break import break_an_agent
+
+    start_quiet_logging()
+    return uvloop.run(break_an_agent(pages, latency, data, as_json))
+
+
+def start_quiet_logging() -> None:
+    """Warnings only: the demos tell their story themselves."""
+    from skep.runtime.logging import start_logging
+
+    start_logging(sys.stderr, logging.WARNING, sentences=True)
+
+
+async def _demo(pages: int, latency: float, keep: bool, data: Path | None, as_json: bool) -> int:
+    from skep.cli.terminal.follow_run import follow
+    from skep.cli.terminal.progress import Progress
+    from skep.embed.demo_center import DemoCenter
+    from skep.embed.serve import until_signalled
+    from skep.runtime.clock import SystemClock
+
+    clock, rng = SystemClock(), Random()  # noqa: S311 - jitter and names, no secrets
+    async with DemoCenter(data, clock, rng) as stage:
+        site = await stage.start_site(pages, latency)
+        await stage.start_agent()
+        say(f"center {stage.center.url} · site {site} · {pages} pages")
+        began = clock.monotonic()
+        urls = [f"{site}/page/{number}" for number in range(pages)]
+        await stage.submit(RUN, urls, {"block_size": min(max(pages // BLOCKS, 5), 100)})
+        ledger = await follow(stage.client, RUN, Progress(sys.stderr, clock), clock, LONGEST)
+        _report(stage, ledger, clock.monotonic() - began, as_json)
+        if keep:
+            say(f"token in {stage.center.folder / 'admin.token'}; Ctrl-C ends it")
+            with until_signalled() as stopping:
+                await stopping.wait()
+    return exit_of(ledger)
+
+
+def _report(stage: DemoCenter, ledger: Ledger, seconds: float, as_json: bool) -> None:
+    if as_json:
+        figures: dict[str, Any] = {"seconds": round(seconds, 3), "ledger": ledger}
+        show_json({**figures, "unaccounted": ledger.unaccounted, "address": stage.center.url})
+        return
+    show(ledger.line())
+    show(f"{ledger.done} pages in {seconds:.1f} s through {stage.center.url}")
+    show("next: `skep demo break` kills an agent while it works, and nothing is lost")
+    show("      `skep up` starts a center and an agent that stay")

@@ -1,0 +1,162 @@
+"""`skep run`: a spider in this process, its center beside it or anywhere.
+
+The spider's code runs here and nowhere else. What it finds is kept by the center, so that
+this process may be killed at any moment and started again with --resume.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from skep.cli.commands.crawl.spider_options import arguments_option, make_spider, setting_pairs
+from skep.cli.terminal.center_options import calls_center
+from skep.cli.terminal.options import json_option
+from skep.cli.terminal.program_name import program
+from skep.cli.terminal.wait_outcome import AllowDead, allow_dead_option
+from skep.embed.center_address import CenterAddress
+
+if TYPE_CHECKING:
+    from skep.spiders.authoring.spider import Spider
+
+
+@click.command("run")
+@click.argument("spider")
+@arguments_option
+@click.option(
+    "-s",
+    "chosen",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of the run or of the spider's loop, such as retries=2; several times.",
+)
+@click.option(
+    "-o",
+    "outputs",
+    multiple=True,
+    metavar="URL",
+    help="Where items go: items.jsonl, items.csv or the URL of a sink; several times.",
+)
+@click.option(
+    "-O",
+    "overwritten",
+    multiple=True,
+    metavar="FILE",
+    help="As -o, for a file: what is there is deleted first.",
+)
+@click.option("--run", "run_name", metavar="NAME", help="Name of the run; else one is made.")
+@click.option(
+    "--resume",
+    is_flag=False,
+    flag_value="",
+    metavar="[NAME]",
+    help="Go on with that run, or with the newest unfinished one of this spider.",
+)
+@click.option("--pages", type=click.IntRange(1), help="Stop successfully after this many pages.")
+@click.option("--items", type=click.IntRange(1), help="Stop successfully after this many items.")
+@allow_dead_option
+@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+@json_option
+@calls_center
+def command(
+    reach: CenterAddress,
+    spider: str,
+    arguments: tuple[str, ...],
+    chosen: tuple[str, ...],
+    outputs: tuple[str, ...],
+    overwritten: tuple[str, ...],
+    run_name: str | None,
+    resume: str | None,
+    pages: int | None,
+    items: int | None,
+    allow_dead: AllowDead,
+    verbose: bool,
+    as_json: bool,
+) -> int:
+    """Run a spider.
+
+    SPIDER is file.py, file.py:Class or package.module:Class. Without --center it brings
+    its own center and agent, as a child process with the data folder; one that runs there
+    already is used. Items are kept by the center; -o puts them into files too. A file that is
+    there is continued, and you are told; -O begins it anew.
+
+    Ctrl-C pauses: --resume goes on, and also after a crash of anything. A second Ctrl-C
+    ends at once. The exit code is 0 when the run is finished and every request is done, 7
+    when some are dead, 1 when none is done or the run ended for another reason, which is
+    printed, 6 when no center answered, and 130 after Ctrl-C.
+    """
+    import uvloop
+
+    from skep.cli.commands.crawl.spider_start import Restart, SpiderRunPlan, center_begun, drive
+
+    if run_name and resume is not None:
+        raise click.UsageError("--resume takes the name itself: --resume NAME, without --run")
+    if overwritten and resume is not None:
+        raise click.UsageError("-O would delete what the run has written; use -o with --resume")
+    settings = setting_pairs(chosen)
+    settings |= _limits(pages, items)
+    before, after = _words(spider, sys.argv[1:])
+    folder = Path(reach.settings().data)
+    with center_begun(reach, folder) as begun:
+        made = make_spider(spider, arguments, settings)
+    _limit_memory(made)
+    plan = SpiderRunPlan(
+        reach=reach,
+        folder=folder,
+        spider=made,
+        outputs=(*outputs, *overwritten),
+        overwritten=overwritten,
+        run=run_name,
+        resume=resume,
+        again=f"{program()} {shlex.join([*before, 'run', *after])}",
+        as_json=as_json,
+        verbose=verbose,
+        allow_dead=allow_dead,
+        begun=begun,
+    )
+    try:
+        return uvloop.run(drive(plan))
+    except Restart as restart:
+        _start_again(before, after, str(restart))
+        raise  # never: the process is another by now
+
+
+def _limit_memory(spider: Spider) -> None:
+    from skep.spiders.driving.memory_limit import limit_memory
+
+    limit_memory(spider.options.memory_limit)
+
+
+def _limits(pages: int | None, items: int | None) -> dict[str, Any]:
+    given = {"page_limit": pages, "item_limit": items}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _words(spider: str, typed: list[str]) -> tuple[list[str], list[str]]:
+    """What was typed before `run`, and after it without what names the run."""
+    if "run" not in typed:
+        return [], [spider]
+    place = typed.index("run")
+    kept: list[str] = []
+    words = iter(typed[place + 1 :])
+    for word in words:
+        if word == "--run":
+            next(words, None)
+        elif word == "--resume":
+            # Its name may be left out, and a name begins with no dash.
+            following = next(words, "-")
+            kept += [following] if following.startswith("-") and following != "-" else []
+        elif not word.startswith(("--run=", "--resume=")):
+            kept.append(word)
+    return typed[:place], kept
+
+
+def _start_again(before: list[str], after: list[str], run: str) -> None:
+    """The same command in the same process: the spider's code is loaded anew."""
+    command_line = [sys.executable, "-m", "skep", *before, "run", *after, "--resume", run]
+    os.execv(sys.executable, command_line)  # noqa: S606 - no shell is wanted

@@ -1,0 +1,140 @@
+"""The beginning of `skep run`: its center first, then everything else.
+
+Runs in the process of `skep run`. A center takes longer to start than this process needs for
+its own modules, so they are imported meanwhile. Nothing large may be imported at the top here.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, TextIO, cast
+
+from skep.cli.commands.crawl.spider_progress import AboveBar, SpiderProgress, printing_above
+from skep.cli.terminal.wait_outcome import NO_DEAD, AllowDead
+from skep.embed.center_address import CenterAddress
+from skep.embed.forked_center import ForkedProcess, clear_traces, fork_center
+from skep.embed.local_center import LOG, STARTED_BY, DataFolderCenter, started_by, up_words
+from skep.runtime.clock import SystemClock
+from skep.runtime.logging import start_logging
+
+if TYPE_CHECKING:
+    from skep.spiders.authoring.spider import Spider
+    from skep.wire.client import CenterClient
+
+
+#: Large modules that this process and its center both need: before the fork, one import does
+#: for two.
+SHARED = ("skep.wire.client", "skep.center.http.authentication")
+#: What only this process needs, parsers included.
+OWN = ("parsel", "skep.cli.commands.crawl.spider_session")
+
+
+@dataclass(frozen=True, slots=True)
+class SpiderRunPlan:
+    """What the command line asked for."""
+
+    reach: CenterAddress
+    #: The data folder.
+    folder: Path
+    spider: Spider
+    outputs: tuple[str, ...]
+    run: str | None
+    resume: str | None
+    #: The command line that goes on with the run.
+    again: str
+    as_json: bool
+    verbose: bool
+    allow_dead: AllowDead = NO_DEAD
+    #: Outputs that are files and are begun anew.
+    overwritten: tuple[str, ...] = ()
+    #: A center that was started for this run already.
+    begun: ForkedProcess | None = None
+
+
+def begin_center(reach: CenterAddress, folder: Path) -> ForkedProcess | None:
+    """Start a center before anything of the spider is loaded. None where one was named or is
+    there, or where that is not possible; `drive` finds or starts one then."""
+    if reach.center is not None:
+        return None
+    first = os.getpid()
+    for name in SHARED:
+        import_module(name)
+
+    def become_center() -> int:
+        from skep.cli.main import run
+
+        os.environ[STARTED_BY] = started_by(first)
+        return run(up_words(reach, folder, 0))
+
+    return fork_center(folder, folder / LOG, become_center)
+
+
+@contextmanager
+def center_begun(reach: CenterAddress, folder: Path) -> Iterator[ForkedProcess | None]:
+    """As above; when the block raises, the center was not needed and leaves nothing empty."""
+    had = folder.exists()
+    begun = begin_center(reach, folder)
+    try:
+        yield begun
+    except BaseException:
+        if begun is not None:
+            begun.drop()
+            clear_traces([folder / LOG, *([] if had else [folder])])
+        raise
+
+
+class Restart(Exception):
+    """A restart of this process was asked for, with that run."""
+
+
+async def drive(plan: SpiderRunPlan) -> int:
+    """The whole of `skep run`; returns its exit code."""
+    clock, rng = SystemClock(), Random()  # noqa: S311 - jitter and names, no secrets
+    progress = SpiderProgress(sys.stderr, clock)
+    start_logging(
+        cast("TextIO", AboveBar(progress, sys.stderr)),
+        logging.DEBUG if plan.verbose else logging.INFO,
+        sentences=True,
+    )
+    logging.getLogger("skep.spiders").setLevel(logging.DEBUG if plan.verbose else logging.WARNING)
+    with printing_above(progress, sys.stdout):
+        async with _center(plan, clock, rng, progress) as client:
+            from skep.cli.commands.crawl.spider_session import SpiderSession
+
+            session = SpiderSession(plan, client, clock, rng, progress)
+            return await session.run()
+
+
+@asynccontextmanager
+async def _center(
+    plan: SpiderRunPlan, clock: SystemClock, rng: Random, progress: SpiderProgress
+) -> AsyncIterator[CenterClient]:
+    """A client of the center that was named, or of the one in the data folder."""
+    if plan.reach.center is not None:
+        async with plan.reach.client() as client:
+            yield client
+        return
+    nearby = DataFolderCenter(plan.reach, plan.folder, clock, rng, progress.note)
+    try:
+        await nearby.start(plan.begun, meanwhile=load)
+        from skep.wire.client import CenterClient
+
+        async with CenterClient([nearby.url], nearby.token(), clock, rng) as client:
+            yield client
+    finally:
+        await nearby.stop()
+
+
+def load() -> None:
+    """Import what a run needs: while the center starts this costs no time, and at the first page
+    it would."""
+    for name in (*SHARED, *OWN):
+        import_module(name)

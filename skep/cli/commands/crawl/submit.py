@@ -1,0 +1,216 @@
+"""`skep submit`: puts requests into a run, from a file or from stdin, batch by batch.
+
+A batch is kept whole or not at all, and sending it again does no harm: equal requests of a run
+are one request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import click
+
+from skep.cli.terminal.center_options import calls_center, run_path
+from skep.cli.terminal.exit_codes import ExitCode
+from skep.cli.terminal.options import json_option
+from skep.cli.terminal.output import say, show, show_json
+from skep.cli.terminal.wait_outcome import AllowDead, WaitOptions, allow_dead_option, exit_of
+from skep.embed.center_address import CenterAddress
+from skep.errors import SkepError
+
+if TYPE_CHECKING:
+    from skep.cli.terminal.progress import Progress
+    from skep.model.ledger import Ledger
+    from skep.wire.client import CenterClient
+
+
+@dataclass(slots=True)
+class Sent:
+    """What became of the input so far."""
+
+    run: str
+    accepted: int = 0
+    known: int = 0
+    batches: int = 0
+
+
+@click.command("submit")
+@click.argument("run")
+@click.argument("source", type=click.File("rb"), metavar="FILE")
+@click.option("--new", is_flag=True, help="Open the run first; one that is there is used as it is.")
+@click.option("--priority", type=click.IntRange(-1, 5), help="With --new: -1 (first) to 5 (last).")
+@click.option("--retries", type=click.IntRange(0, 1000), help="With --new: tries after a failure.")
+@click.option(
+    "--time-limit", type=click.FloatRange(0, min_open=True), help="With --new: seconds for each."
+)
+@click.option(
+    "--set",
+    "chosen",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="With --new: any setting of a run, such as block_size=50; repeatable.",
+)
+@click.option("--wait", is_flag=True, help="Wait until every request of the run has ended.")
+@click.option(
+    "--finish", is_flag=True, help="Wait, then finish the run: it takes no more requests."
+)
+@click.option("--timeout", type=float, help="With --wait: give up after this many seconds.")
+@allow_dead_option
+@json_option
+@calls_center
+def command(
+    reach: CenterAddress,
+    run: str,
+    source: IO[bytes],
+    new: bool,
+    priority: int | None,
+    retries: int | None,
+    time_limit: float | None,
+    chosen: tuple[str, ...],
+    wait: bool,
+    finish: bool,
+    timeout: float | None,
+    allow_dead: AllowDead,
+    as_json: bool,
+) -> int:
+    """Put requests into a run.
+
+    FILE has one URL per line, or one JSON object per line with `uri` and any other field
+    of a request; `-` reads stdin. Lines go out in batches of 5,000. A bad line is named,
+    and nothing of its batch is kept. Sending the same lines again changes nothing. A run
+    stays open for more until it is finished, by --finish or `skep runs finish`.
+
+    With --wait the exit code is 0 when every request is done, 7 when some are dead, 1 when
+    none is done, 8 when the time was over.
+    """
+    given = {"priority": priority, "retries": retries, "time_limit": time_limit}
+    settings = _run_settings(given, chosen)
+    if settings and not new:
+        raise click.UsageError("settings of a run are given when it is opened; add --new")
+    waiting = WaitOptions(timeout, allow_dead, finish) if wait or finish else None
+    return asyncio.run(_submit(reach, run, source, settings if new else None, waiting, as_json))
+
+
+def _run_settings(given: dict[str, Any], chosen: tuple[str, ...]) -> dict[str, Any]:
+    import msgspec
+
+    from skep.cli.terminal.settings_options import split_pair
+    from skep.model.run import AskedSettings
+    from skep.runtime.value_errors import explained
+
+    settings = {name: value for name, value in given.items() if value is not None}
+    for text in chosen:
+        name, value = split_pair(text, "--set")
+        settings[name] = _value(value)
+    try:
+        msgspec.convert(settings, AskedSettings, strict=False)
+    except msgspec.ValidationError as error:
+        raise click.UsageError(f"--set: {explained(error, settings, AskedSettings)}") from error
+    return settings
+
+
+def _value(text: str) -> Any:
+    """JSON where it is JSON (numbers, true, lists, objects), else the text itself."""
+    import msgspec
+
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+
+
+async def _submit(
+    reach: CenterAddress,
+    run: str,
+    source: IO[bytes],
+    settings: dict[str, Any] | None,
+    waiting: WaitOptions | None,
+    as_json: bool,
+) -> int:
+    sent = Sent(run)
+    async with reach.client() as client:
+        if settings is not None:
+            seconds = await client.start_seconds()
+            await client.call("PUT", run_path(run), {"settings": settings}, dict, seconds=seconds)
+        progress = await _progress(client, run) if waiting else None
+        try:
+            await send(client, sent, source)
+        except SkepError as error:
+            return _stopped(error, sent)
+        if waiting is None or progress is None:
+            _show(sent, None, as_json)
+            return ExitCode.OK
+        return await _wait(client, sent, waiting, progress, as_json)
+
+
+async def send(client: CenterClient, sent: Sent, source: IO[bytes]) -> None:
+    """Every batch in turn; raises at the first that is refused, which keeps nothing."""
+    from skep.cli.commands.crawl.request_batches import batches
+
+    for batch in batches(source):
+        path = f"/requestqueue/{quote(sent.run, safe='')}"
+        try:
+            answer = await client.call("POST", path, batch.items, dict, seconds=60.0)
+        except SkepError as error:
+            raise batch.explain(error) from error
+        sent.accepted += answer["new"]
+        sent.known += answer["known"]
+        sent.batches += 1
+    if not sent.batches:  # nothing to send; raises UnknownRun for a run that is not there
+        await client.call("GET", run_path(sent.run), None, dict)
+
+
+def _stopped(error: SkepError, sent: Sent) -> int:
+    if not sent.batches:
+        raise error
+    say(f"error: {error.detail} ({error.code})")
+    say(
+        f"{sent.accepted} accepted, {sent.known} known before that; "
+        "mend the line and send the whole input again"
+    )
+    return ExitCode.PARTLY
+
+
+async def _progress(client: CenterClient, run: str) -> Progress:
+    """What had ended before the first line was sent is no speed of ours."""
+    from skep.cli.terminal.follow_run import ledger_of
+    from skep.cli.terminal.progress import Progress
+    from skep.runtime.clock import SystemClock
+
+    ledger = await ledger_of(client, run)
+    return Progress(sys.stderr, SystemClock(), ledger.accepted - ledger.open)
+
+
+async def _wait(
+    client: CenterClient, sent: Sent, waiting: WaitOptions, progress: Progress, as_json: bool
+) -> int:
+    from skep.cli.commands.results.wait_reasons import say_failures
+    from skep.cli.terminal.follow_run import WaitedLongEnough, follow, still_running
+    from skep.runtime.clock import SystemClock
+
+    try:
+        ledger = await follow(client, sent.run, progress, SystemClock(), waiting.seconds)
+    except WaitedLongEnough:
+        _show(sent, None, as_json)
+        say(f"the time to wait was over; {still_running(sent.run)}")
+        return ExitCode.TIMED_OUT
+    if waiting.finish:
+        await client.call("POST", run_path(sent.run, "finish"), None, dict, seconds=60.0)
+        say(f"run {sent.run} is finished")
+    _show(sent, ledger, as_json)
+    await say_failures(client, sent.run, ledger.dead)
+    return exit_of(ledger, waiting.allow)
+
+
+def _show(sent: Sent, ledger: Ledger | None, as_json: bool) -> None:
+    if as_json:
+        figures: dict[str, Any] = {"run": sent.run, "accepted": sent.accepted, "known": sent.known}
+        show_json({**figures, "ledger": ledger} if ledger else figures)
+        return
+    show(f"{sent.accepted} accepted, {sent.known} known")
+    if ledger:
+        show(ledger.line())

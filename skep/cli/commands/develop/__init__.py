@@ -1,0 +1,1 @@
+"""`skep new`, `shell`, `parse`, `replay`, `completion`, `version`."""

@@ -1,0 +1,1 @@
+"""`skep agents`, `agent`, `token`, `placement`, `sites`, and what they share."""

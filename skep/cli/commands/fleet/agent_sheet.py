@@ -1,0 +1,165 @@
+"""One agent as a sheet for people: how it is, was and should be, and why it does not work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from skep.cli.terminal.output import age, table
+from skep.cli.terminal.short_ids import Id
+from skep.model.fleet.agent import machine_of
+
+_BARS = "▁▂▃▄▅▆▇█"
+_ASIDE = {
+    "cordoned": "it is cordoned: it keeps the runs that it has and gets no new ones",
+    "draining": "it is being drained: it hands over what it has",
+    "": "a person has disabled it",
+}
+
+
+def agent_sheet(line: dict[str, Any], now: float) -> str:
+    """Everything that the center knows about it."""
+    parts = ["\n".join(f"{name:<8}  {value}" for name, value in _rows(line))]
+    if line["orders"]:
+        parts.append(_orders(line["orders"], now))
+    if line.get("allocations"):
+        parts.append(_allocations(line["allocations"], now))
+    return "\n\n".join(parts)
+
+
+def _rows(line: dict[str, Any]) -> list[tuple[str, str]]:
+    view, who = line["agent"], line["agent"]["registration"]
+    vitals = view["vitals"]
+    return [
+        ("agent", who["id"]),
+        ("name", who["name"]),
+        ("state", f"{state_of(line)}, last heartbeat {age(line['last_beat_age'])} ago"),
+        ("works", why_idle(line) or "yes"),
+        ("trouble", _trouble(vitals)),
+        ("group", who["group"]),
+        ("labels", pairs(who["labels"])),
+        ("kinds", " ".join(who["kinds"])),
+        ("address", who["address"] or "-"),
+        ("machine", f"{who['os']}, {who['cpus']} processors, {_mib(who['memory'])} memory"),
+        ("load", f"{vitals['load']:.2f}, cpu {vitals['cpu']:.0%}"),
+        ("free", f"{_mib(vitals['free_memory'])} memory, {_mib(vitals['free_disk'])} disk"),
+        ("work", _work(line)),
+        ("outbox", _outbox(vitals)),
+        ("version", who["version"] or "-"),
+        ("session", f"{view['session']}, its {'own' if view['bound'] else 'shared'} token"),
+        *_history(line.get("history", ())),
+    ]
+
+
+def _work(line: dict[str, Any]) -> str:
+    """Its last heartbeat says nothing about an agent that is dead."""
+    if not line["alive"]:
+        return "none: it is dead"
+    vitals = line["agent"]["vitals"]
+    return f"{vitals['active']} downloads, {vitals['rate']:.0f}/s"
+
+
+def state_of(line: dict[str, Any]) -> str:
+    """alive or dead by the center's clock; the others are a person's wish."""
+    if line["agent"]["aside"] == "revoked":
+        return "revoked"
+    if not line["alive"]:
+        return "dead"
+    return "alive" if line["agent"]["enabled"] else line["agent"]["aside"] or "disabled"
+
+
+def why_idle(line: dict[str, Any]) -> str:
+    """Why it does nothing just now; "" when it works."""
+    view = line["agent"]
+    vitals = view["vitals"]
+    if view["aside"] == "revoked":
+        who = view["registration"]["id"]
+        machine = machine_of(who)
+        return (
+            "no: its credential was revoked; `skep agent token --agent"
+            f" {machine}` lets a machine be it again, and `skep agents enable {who}` gives it work"
+        )
+    if not line["alive"]:
+        return "no: it is not heard of; its process, its machine or its line is gone"
+    if not view["enabled"]:
+        again = f"`skep agents enable {view['registration']['id']}` ends that"
+        return f"no: {_ASIDE.get(view['aside'], _ASIDE[''])}; {again}"
+    if vitals["active"]:
+        return ""
+    if vitals["outbox"]:
+        return "no: results wait on its disk until a center takes them"
+    return "no: there is nothing that it may take; `skep why RUN` says what a run waits for"
+
+
+def _outbox(vitals: dict[str, Any]) -> str:
+    waited = vitals.get("outbox_age", 0.0)
+    aside = vitals.get("set_aside", 0)
+    words = [f"{vitals['outbox']} results"]
+    words += [f"the oldest for {age(waited)}"] if waited else []
+    words += [f"{vitals['dropped']} dropped"]
+    words += [f"{aside} of another identity set aside"] if aside else []
+    return ", ".join(words)
+
+
+def _trouble(vitals: dict[str, Any]) -> str:
+    if not vitals.get("trouble"):
+        return "none since it began"
+    return f"{vitals['trouble']}, {age(vitals['trouble_age'])} before its last heartbeat"
+
+
+def _history(beats: Sequence[Any]) -> list[tuple[str, str]]:
+    """The last hour, oldest first."""
+    if len(beats) < 2:  # noqa: PLR2004 - one point is no line
+        return []
+    vitals = [one for _, one in beats]
+    return [
+        ("rate", f"{sparkline([one['rate'] for one in vitals])}  requests/s in the last hour"),
+        ("cpu", f"{sparkline([one['cpu'] for one in vitals], 1.0)}  of all processors"),
+    ]
+
+
+def sparkline(values: Sequence[float], most: float = 0.0) -> str:
+    """A small chart; `most` is the top of it, else the largest value is."""
+    top = max([most, *values]) or 1.0
+    return "".join(_BARS[min(int(value / top * len(_BARS)), len(_BARS) - 1)] for value in values)
+
+
+def pairs(labels: dict[str, str]) -> str:
+    """`name=value name=value`."""
+    return " ".join(f"{name}={value}" for name, value in sorted(labels.items())) or "no labels"
+
+
+def _allocations(found: list[dict[str, Any]], now: float) -> str:
+    rows = [
+        (
+            Id(one["run"]),
+            one["state"],
+            one["placement"],
+            f"{age(now - one['since'])} ago",
+            _end(one, now),
+        )
+        for one in found
+    ]
+    return table(("CHOSEN BY RUN", "STATE", "PLACEMENT", "SINCE", "UNTIL"), rows)
+
+
+def _end(one: dict[str, Any], now: float) -> str:
+    return "-" if one["until"] is None else f"{age(now - one['until'])} ago"
+
+
+def _orders(orders: list[dict[str, Any]], now: float) -> str:
+    rows = [
+        (order["no"], order["name"], f"{age(now - order['made_at'])} ago", _outcome(order, now))
+        for order in orders
+    ]
+    return table(("ORDER", "TO", "GIVEN", "STATE"), rows)
+
+
+def _outcome(order: dict[str, Any], now: float) -> str:
+    if order["ended_at"] is None:
+        return "open: repeated until it is acknowledged"
+    return f"{order['outcome']}, {age(now - order['ended_at'])} ago"
+
+
+def _mib(size: int) -> str:
+    return f"{size // 2**20} MiB"

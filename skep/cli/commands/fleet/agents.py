@@ -1,0 +1,143 @@
+"""`skep agents`: who works for the center, how one is, and what it is told to do."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from skep.cli.commands.fleet.agent_sheet import agent_sheet, pairs, state_of
+from skep.cli.terminal.center_options import calls_center
+from skep.cli.terminal.line_wrapping import wide_option
+from skep.cli.terminal.options import json_option
+from skep.cli.terminal.output import age, say, show, show_exact, show_json, table
+from skep.cli.terminal.settings_options import split_pair
+from skep.cli.terminal.short_ids import Id
+from skep.embed.center_address import CenterAddress
+from skep.runtime.clock import SystemClock
+
+#: What the agent itself must do, and what needs other words than its state.
+TOLD = ("drain", "restart", "exit")
+SAID = {"revoke": "has no credential any more"}
+#: Beats that the history of an agent is drawn from.
+POINTS = 60
+HEAD = ("AGENT", "NAME", "GROUP", "STATE", "LAST HEARTBEAT", "ACTIVE", "RATE", "OUTBOX", "VERSION")
+
+
+@click.group("agents", invoke_without_command=True)
+@wide_option
+@json_option
+@calls_center
+@click.pass_context
+def command(context: click.Context, reach: CenterAddress, as_json: bool) -> None:
+    """List agents; show, label, cordon, drain, restart, end or revoke one.
+
+    AGENT is an id, or a name that only one agent has. An id wins over a name.
+    """
+    context.obj = reach
+    if context.invoked_subcommand is None:
+        answer = asyncio.run(_call(reach, "GET", "/api/v1/agents"))
+        show_json(answer) if as_json else show(agents_table(answer["items"]))
+
+
+async def _call(reach: CenterAddress, method: str, path: str, body: Any = None) -> dict[str, Any]:
+    async with reach.client() as client:
+        answer: dict[str, Any] = await client.call(method, path, body, dict)
+        return answer
+
+
+def _path(agent: str) -> str:
+    return f"/api/v1/agents/{quote(agent, safe='')}"
+
+
+def agents_table(lines: list[dict[str, Any]]) -> str:
+    """For people."""
+    if not lines:
+        return "no agents yet; `skep agent token` makes a token with which one can join"
+    return table(HEAD, [_row(line) for line in lines], spare=("VERSION", "OUTBOX", "GROUP"))
+
+
+def _row(line: dict[str, Any]) -> tuple[object, ...]:
+    who, vitals = line["agent"]["registration"], line["agent"]["vitals"]
+    return (
+        Id(who["id"]),
+        who["name"],
+        who["group"],
+        state_of(line),
+        f"{age(line['last_beat_age'])} ago",
+        vitals["active"] if line["alive"] else "-",
+        f"{vitals['rate']:.0f}/s" if line["alive"] else "-",
+        vitals["outbox"],
+        who["version"] or "-",
+    )
+
+
+def _who(said: str, answer: dict[str, Any]) -> str:
+    """What was typed, with the id of the agent when that was its name."""
+    agent: str = answer["agent"]["registration"]["id"]
+    return agent if said == agent else f"{said} ({agent})"
+
+
+def _verb(name: str, text: str) -> None:
+    @command.command(name, help=text, short_help=text)
+    @click.argument("agent")
+    @json_option
+    @calls_center
+    def act(reach: CenterAddress, agent: str, as_json: bool) -> None:
+        answer = asyncio.run(_call(reach, "POST", f"{_path(agent)}/{name}"))
+        told = f"was told to {name}; `skep agents show` says whether it has"
+        done = told if name in TOLD else SAID.get(name) or f"is {state_of(answer)}"
+        show_json(answer) if as_json else show(f"{_who(agent, answer)} {done}")
+
+
+_verb("enable", "Give it work again.")
+_verb("disable", "Give it no more work; what it holds it may finish.")
+_verb("cordon", "As disable, for a while: it keeps what it has, and its runs.")
+_verb("drain", "Give it no more work, and take back what it has not begun.")
+_verb("restart", "Tell it to drain and start again.")
+_verb("exit", "Tell it to drain and end.")
+_verb("revoke", "End its credential and give it no more work.")
+
+
+@command.command("show")
+@click.argument("agent")
+@wide_option
+@json_option
+@calls_center
+def show_one(reach: CenterAddress, agent: str, as_json: bool) -> None:
+    """Show one agent: how it is, what it was told to do, which runs have chosen it."""
+    answer = asyncio.run(_call(reach, "GET", _path(agent)))
+    path = _path(answer["agent"]["registration"]["id"])
+    answer["allocations"] = asyncio.run(_call(reach, "GET", f"{path}/allocations"))["items"]
+    history = asyncio.run(_call(reach, "GET", f"{path}/vitals?seconds=3600&points={POINTS}"))
+    answer["history"] = history["items"]
+    show_json(answer) if as_json else show(agent_sheet(answer, SystemClock().now()))
+
+
+@command.command("label")
+@click.argument("agent")
+@click.argument("changes", nargs=-1, required=True, metavar="NAME=VALUE|NAME-...")
+@json_option
+@calls_center
+def label(reach: CenterAddress, agent: str, changes: tuple[str, ...], as_json: bool) -> None:
+    """Set labels (NAME=VALUE) or take them away (NAME-)."""
+    labels: dict[str, str | None] = {}
+    for text in changes:
+        name, value = (text[:-1], None) if text.endswith("-") else split_pair(text, "label")
+        labels[name] = value
+    answer = asyncio.run(_call(reach, "PUT", f"{_path(agent)}/labels", {"labels": labels}))
+    show_json(answer) if as_json else show(pairs(answer["agent"]["registration"]["labels"]))
+
+
+@command.command("token")
+@click.option("--agent", default="", help="The one agent that may use it, by id or name; else any.")
+@json_option
+@calls_center
+def token(reach: CenterAddress, agent: str, as_json: bool) -> None:
+    """Make a token for an agent; it is shown once, and only its digest is kept."""
+    answer = asyncio.run(_call(reach, "POST", "/api/v1/agent-tokens", {"agent": agent}))
+    show_json(answer) if as_json else show_exact(answer["token"])
+    if agent and answer["agent"] != agent:
+        say(f"for agent {answer['agent']}, which has the name {agent}")

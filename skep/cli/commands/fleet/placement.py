@@ -1,0 +1,106 @@
+"""`skep placement`: who works for a run, why others do not, and what a change would move.
+
+It only asks: no agent is chosen, and nothing moves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from urllib.parse import urlencode
+
+import click
+
+from skep.cli.terminal.center_options import calls_center, run_path
+from skep.cli.terminal.line_wrapping import wide_option
+from skep.cli.terminal.options import json_option
+from skep.cli.terminal.output import age, show, show_json, table
+from skep.cli.terminal.short_ids import Id
+from skep.embed.center_address import CenterAddress
+from skep.runtime.clock import SystemClock
+
+
+@click.group("placement")
+def command() -> None:
+    """Show who works for a run and why others do not; what would move."""
+
+
+async def _get(reach: CenterAddress, path: str) -> dict[str, Any]:
+    async with reach.client() as client:
+        answer: dict[str, Any] = await client.call("GET", path, None, dict)
+        return answer
+
+
+@command.command("show")
+@click.argument("run")
+@wide_option
+@json_option
+@calls_center
+def show_run(reach: CenterAddress, run: str, as_json: bool) -> None:
+    """The agents of a run, and every other agent with the first rule that it fails."""
+    view = asyncio.run(_get(reach, run_path(run, "placement")))
+    show_json(view) if as_json else show(placement_sheet(view, SystemClock().now()))
+
+
+def placement_sheet(view: dict[str, Any], now: float) -> str:
+    """For people."""
+    lines = [f"run        {view['run']}", f"placement  {view['words']}"]
+    if view["agents"]:
+        rows = [_slot(seat, now) for seat in view["agents"]]
+        lines += ["", table(("CHOSEN", "STATE", "SINCE", "WHY"), rows)]
+    if not view["verdicts"]:
+        return "\n".join([*lines, "", "no agents are known"])
+    rows = [
+        (
+            Id(one["agent"]),
+            one["name"],
+            "yes" if not one["rule"] else f"no: {one['rule']}",
+            one["detail"],
+        )
+        for one in view["verdicts"]
+    ]
+    return "\n".join([*lines, "", table(("AGENT", "NAME", "MAY WORK", "BECAUSE"), rows)])
+
+
+def _slot(seat: dict[str, Any], now: float) -> tuple[str, ...]:
+    return Id(seat["agent"]), seat["state"], f"{age(now - seat['since'])} ago", seat["why"] or "-"
+
+
+@command.command("preview")
+@click.argument("run", required=False, default="")
+@click.option("--remove", multiple=True, metavar="AGENT", help="By id or name; it would leave.")
+@click.option("--add", multiple=True, metavar="AGENT", help="By id or name; it would come.")
+@wide_option
+@json_option
+@calls_center
+def show_preview(
+    reach: CenterAddress, run: str, remove: tuple[str, ...], add: tuple[str, ...], as_json: bool
+) -> None:
+    """What would move if agents left or came; nothing is changed.
+
+    With RUN, a hashed run, by its newest requests; without, by made-up keys over all agents.
+    """
+    if not remove and not add:
+        raise click.UsageError("say which agents: --remove A or --add B")
+    asked = {"remove": ",".join(remove), "add": ",".join(add), "run": run}
+    query = urlencode({name: value for name, value in asked.items() if value})
+    view = asyncio.run(_get(reach, f"/api/v1/placement/preview?{query}"))
+    show_json(view) if as_json else show(preview_sheet(view))
+
+
+def preview_sheet(view: dict[str, Any]) -> str:
+    """For people."""
+    hashed = view["hashed"]
+    lines = [
+        f"keys       {view['of']}",
+        f"moved      {hashed['moved']:,} of {hashed['keys']:,}; ideal {hashed['ideal']:,.0f}",
+        f"imbalance  {hashed['imbalance_before']:.2f} now, {hashed['imbalance_after']:.2f} then",
+    ]
+    lines += [f"note       {note}" for note in view["notes"]]
+    if hashed["shares"]:
+        rows = [(Id(one["agent"]), one["before"], one["after"]) for one in hashed["shares"]]
+        lines += ["", table(("AGENT", "KEYS NOW", "KEYS THEN"), rows)]
+    if view["runs"]:
+        runs = [(Id(one["run"]), one["placement"], one["effect"]) for one in view["runs"]]
+        lines += ["", table(("RUN", "PLACEMENT", "WHAT HAPPENS"), runs)]
+    return "\n".join(lines)

@@ -1,0 +1,189 @@
+"""`skep sites`: hosts, how the fleet treats them, and what can be said about one.
+
+A rule holds over all agents and runs; setting one replaces the whole rule of that host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from skep.cli.terminal.center_options import calls_center
+from skep.cli.terminal.line_wrapping import wide_option
+from skep.cli.terminal.options import json_option
+from skep.cli.terminal.output import age, show, show_json, table
+from skep.cli.terminal.short_ids import Id
+from skep.embed.center_address import CenterAddress
+from skep.runtime.clock import SystemClock
+
+HEAD = ("HOST", "PACE", "STATE", "REQUESTS", "FAILED", "REFUSED", "LATENCY", "AGENT")
+PATH = "/api/v1/sites"
+
+
+@click.group("sites", invoke_without_command=True)
+@wide_option
+@json_option
+@calls_center
+@click.pass_context
+def command(context: click.Context, reach: CenterAddress, as_json: bool) -> None:
+    """List hosts; show how one is treated, set or clear its rule."""
+    context.obj = reach
+    if context.invoked_subcommand is None:
+        _list(reach, as_json)
+
+
+@command.command("ls")
+@wide_option
+@json_option
+@calls_center
+def ls(reach: CenterAddress, as_json: bool) -> None:
+    """List every host that was met or has a rule."""
+    _list(reach, as_json)
+
+
+def _list(reach: CenterAddress, as_json: bool) -> None:
+    views = asyncio.run(_read_all(reach))
+    show_json({"items": views}) if as_json else show(sites_table(views))
+
+
+async def _read_all(reach: CenterAddress) -> list[dict[str, Any]]:
+    views: list[dict[str, Any]] = []
+    after = ""
+    async with reach.client() as client:
+        while True:
+            path = f"{PATH}?limit=1000&after={quote(after, safe='')}"
+            page: dict[str, Any] = await client.call("GET", path, None, dict)
+            views += page["items"]
+            after = page.get("next", "")
+            if not after:
+                return views
+
+
+def sites_table(views: list[dict[str, Any]]) -> str:
+    """For people."""
+    if not views:
+        return "no hosts yet; they are listed when something was downloaded from them"
+    now = SystemClock().now()
+    spare = ("AGENT", "LATENCY", "REFUSED")
+    return table(HEAD, [_row(view, now) for view in views], spare=spare)
+
+
+def _row(view: dict[str, Any], now: float) -> tuple[object, ...]:
+    return (
+        view["host"],
+        pace_of(view),
+        state_of(view, now),
+        view["requests"],
+        view["failed"],
+        view["refused"],
+        f"{view['latency']:.2f} s",
+        Id(view.get("agent") or "-"),
+    )
+
+
+def pace_of(view: dict[str, Any]) -> str:
+    """The pace in force, in the words of a rule."""
+    pace = view["pace"]
+    if pace is None:
+        return "any"
+    spacing, concurrency = pace[1], pace[2]
+    rate = f"1 in {spacing:.2g} s" if spacing else "any rate"
+    return f"{rate}, {concurrency} at once"
+
+
+def state_of(view: dict[str, Any], now: float) -> str:
+    """Cooling, being probed, in somebody's hands or idle."""
+    if view["cooling_until"] > now:
+        return f"cooling {age(view['cooling_until'] - now)} ({view['reason']})"
+    if view["strikes"]:
+        return f"probing ({view['reason']})"
+    return "in hand" if view.get("block") is not None else "idle"
+
+
+def _checked_host(text: str) -> str:
+    """A host as people give it; raises BadParameter that names the part that is one."""
+    if text and not re.search(r"[\s/?#@]", text):
+        return text
+    found = re.search(r"(?:^|//|@)([A-Za-z0-9_.-]+)(?::[0-9]+)?(?:[/?#]|$)", text)
+    near = f", such as {found[1]}" if found else ", such as example.org"
+    raise click.BadParameter(
+        f"{text!r} is not a host; give a name or an address without scheme, port and path{near}"
+    )
+
+
+async def _call(reach: CenterAddress, method: str, host: str, body: Any = None) -> dict[str, Any]:
+    async with reach.client() as client:
+        path = f"{PATH}/{quote(_checked_host(host), safe='[]:')}"
+        answer: dict[str, Any] = await client.call(method, path, body, dict)
+        return answer
+
+
+def _show_one(view: dict[str, Any], as_json: bool) -> None:
+    show_json(view) if as_json else show(site_text(view))
+
+
+def site_text(view: dict[str, Any]) -> str:
+    """Everything about one host, a line each."""
+    now = SystemClock().now()
+    rule = {name: value for name, value in view["rule"].items() if value is not None}
+    pace = view["pace"]
+    robots = bool(pace[4]) if pace is not None and len(pace) > 4 else False  # noqa: PLR2004
+    lines = (
+        ("host", view["host"]),
+        ("rule", ", ".join(f"{name} {value}" for name, value in rule.items()) or "none"),
+        ("pace", pace_of(view)),
+        ("robots.txt", "obeyed" if robots else "not asked for"),
+        ("crawl delay", f"{view['crawl_delay']:g} s" if view["crawl_delay"] else "none known"),
+        ("state", state_of(view, now)),
+        ("requests", f"{view['requests']}, {view['failed']} failed, {view['refused']} refused"),
+        ("barred", f"{view['barred']} by robots.txt, {view['deferred']} put off"),
+        ("received", f"{view['received']} bytes, {view['latency']:.3f} s each"),
+        ("last", f"{age(now - view['last_at'])} ago" if view["last_at"] else "never"),
+        ("in hand of", view.get("agent") or "nobody"),
+    )
+    return "\n".join(f"{name + ':':<13}{text}" for name, text in lines)
+
+
+@command.command("show")
+@click.argument("host")
+@wide_option
+@json_option
+@calls_center
+def show_site(reach: CenterAddress, host: str, as_json: bool) -> None:
+    """Show one host: its rule, its pace, and what came of it."""
+    _show_one(asyncio.run(_call(reach, "GET", host)), as_json)
+
+
+@command.command("set")
+@click.argument("host")
+@click.option("--rate", type=click.FloatRange(0, 10_000), help="Requests a second; 0 = any.")
+@click.option("--concurrency", type=click.IntRange(1, 1000), help="Downloads at the same time.")
+@click.option("--robots/--no-robots", default=None, help="Whether robots.txt is obeyed.")
+@json_option
+@calls_center
+def set_rule(
+    reach: CenterAddress,
+    host: str,
+    rate: float | None,
+    concurrency: int | None,
+    robots: bool | None,
+    as_json: bool,
+) -> None:
+    """Set the rule of a host, over all agents and runs; what is not named is the default."""
+    rule = {"rate": rate, "concurrency": concurrency, "robots": robots}
+    if all(value is None for value in rule.values()):
+        raise click.UsageError("say at least one of --rate, --concurrency, --robots")
+    _show_one(asyncio.run(_call(reach, "PUT", host, rule)), as_json)
+
+
+@command.command("clear")
+@click.argument("host")
+@json_option
+@calls_center
+def clear(reach: CenterAddress, host: str, as_json: bool) -> None:
+    """Forget a host's rule and what was learnt of it; counts stay."""
+    _show_one(asyncio.run(_call(reach, "DELETE", host)), as_json)

@@ -1,0 +1,1 @@
+"""`skep job`, `schedule`, `generator`, `app`, and what they share."""

@@ -1,0 +1,140 @@
+"""`skep app`: instances of application jobs, their logs, and what can be done to one.
+
+It asks and tells; agents do. What instances wrote is shown with control characters as text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import click
+
+from skep.cli.terminal.center_options import calls_center, run_path
+from skep.cli.terminal.line_wrapping import wide_option
+from skep.cli.terminal.options import json_option
+from skep.cli.terminal.output import age, show, show_json, table
+from skep.cli.terminal.short_ids import Id
+from skep.embed.center_address import CenterAddress
+from skep.runtime.clock import SystemClock
+
+HEAD = ("NO", "AGENT", "STATE", "STARTS", "EXIT", "SINCE", "REASON")
+_instance = click.option(
+    "--instance", "no", type=click.IntRange(0, 2**31 - 1), help="Only this one, by its number."
+)
+
+
+@click.group("app")
+@calls_center
+@click.pass_context
+def command(context: click.Context, reach: CenterAddress) -> None:
+    """List instances of applications; read their logs, restart or stop them."""
+    context.obj = reach
+
+
+@command.command("ls")
+@click.argument("run_or_job", required=False, default="")
+@wide_option
+@json_option
+@calls_center
+def ls(reach: CenterAddress, run_or_job: str, as_json: bool) -> None:
+    """Show the instances of a run, or of a job's newest run; without a name, of every job
+    with an application.
+    """
+    from skep.cli.commands.jobs.app_calls import every_app, found_instances
+
+    asked = found_instances(reach, run_or_job) if run_or_job else every_app(reach)
+    found = asyncio.run(asked)
+    if as_json:
+        show_json({"runs": found})
+    elif not found:
+        show("no job has an application that was run")
+    else:
+        show("\n\n".join(sheet(one, SystemClock().now()) for one in found))
+
+
+def sheet(found: dict[str, Any], now: float) -> str:
+    """One run, for people."""
+    from skep.cli.commands.jobs.app_calls import NOT_THERE
+
+    reason = f": {found['reason']}" if found["reason"] else ""
+    head = f"run {found['run']} of job {found['job']} is {found['state']}{reason}"
+    rows = [_row(line, now) for line in found["items"]]
+    if not rows:
+        return head if found["state"] == NOT_THERE else f"{head}\nit has no instances yet"
+    return f"{head}\n{table(HEAD, rows, spare=('STARTS',))}"
+
+
+def _row(line: dict[str, Any], now: float) -> tuple[object, ...]:
+    one = line["instance"]
+    met = one["state"] == line["wanted"] or one["state"] in {"done", "failed", "stopped"}
+    state = one["state"] if met else f"{one['state']} -> {line['wanted']}"
+    code = "-" if one["exit_code"] is None else one["exit_code"]
+    since = f"{age(now - one['changed_at'])} ago"
+    agent = Id(one["agent"] or "-")
+    return one["no"], agent, state, one["starts"], code, since, one["reason"] or "-"
+
+
+@command.command("logs")
+@click.argument("run_or_job")
+@_instance
+@click.option("-f", "--follow", is_flag=True, help="Go on until the instances have ended.")
+@click.option("--tail", type=click.IntRange(0), help="Only so many of the last lines of each.")
+@calls_center
+def logs(
+    reach: CenterAddress, run_or_job: str, no: int | None, follow: bool, tail: int | None
+) -> None:
+    """Print what the instances of a run, or of a job's newest run, wrote.
+
+    With several instances every line begins with the number of its own. What could move a
+    terminal's cursor or change its colors is printed as text.
+    """
+    from skep.cli.commands.jobs.app_logs import print_logs
+
+    asyncio.run(print_logs(reach, run_or_job, no, follow=follow, tail=tail))
+
+
+@command.command("restart")
+@click.argument("run_or_job")
+@_instance
+@json_option
+@calls_center
+def restart(reach: CenterAddress, run_or_job: str, no: int | None, as_json: bool) -> None:
+    """Start the instances of a run anew, or one of them; the run goes on."""
+    _act(reach, run_or_job, no, "restart", as_json)
+
+
+@command.command("stop")
+@click.argument("run_or_job")
+@_instance
+@json_option
+@calls_center
+def stop(reach: CenterAddress, run_or_job: str, no: int | None, as_json: bool) -> None:
+    """Stop the instances of a run, or one of them, until it is restarted.
+
+    When all have ended, so has the run; to stop a run at once there is `skep runs cancel`.
+    """
+    _act(reach, run_or_job, no, "stop", as_json)
+
+
+def _act(reach: CenterAddress, run_or_job: str, no: int | None, verb: str, as_json: bool) -> None:
+    lines = asyncio.run(_acted(reach, run_or_job, no, verb))
+    if as_json:
+        show_json({"items": lines})
+        return
+    for line in lines:
+        one = line["instance"]
+        where = f" on agent {one['agent']}" if one["agent"] else ""
+        show(f"instance {one['no']} of run {one['run']} shall be {line['wanted']}{where}")
+
+
+async def _acted(
+    reach: CenterAddress, run_or_job: str, no: int | None, verb: str
+) -> list[dict[str, Any]]:
+    from skep.cli.commands.jobs.app_calls import instances_of
+
+    async with reach.client() as client:
+        found = await instances_of(client, run_or_job, no)
+        numbers = [line["instance"]["no"] for line in found["items"]]
+        paths = [run_path(found["run"], f"instances/{number}/{verb}") for number in numbers]
+        return [await client.call("POST", path, None, dict) for path in paths]

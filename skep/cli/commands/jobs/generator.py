@@ -1,0 +1,113 @@
+"""`skep generator`: tries generators of jobs out, and shows what they did in runs.
+
+`test` runs the code here, in the same box as a center's; `ls` only reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import click
+
+from skep.cli.terminal.center_options import calls_center
+from skep.cli.terminal.line_wrapping import wide_option
+from skep.cli.terminal.options import json_option
+from skep.cli.terminal.output import show, show_json, table
+from skep.embed.center_address import CenterAddress
+from skep.errors import NotFound, UnknownRun
+
+if TYPE_CHECKING:
+    from skep.wire.client import CenterClient
+
+JOBS = "/api/v1/jobs"
+HEAD = ("GENERATOR", "KIND", "STATE", "YIELDED", "TAKEN", "KNOWN", "BAD", "SECONDS", "STARTS")
+
+
+@click.group("generator")
+@calls_center
+@click.pass_context
+def command(context: click.Context, reach: CenterAddress) -> None:
+    """Try out generators of jobs; show what they did in a run."""
+    context.obj = reach
+
+
+@command.command("test")
+@click.argument("source")
+@click.argument("name", required=False, default="")
+@click.option("-n", "count", type=click.IntRange(1, 10_000), default=10, help="URIs to show.")
+@click.option("--seconds", type=click.FloatRange(0.1, 3600), default=30.0, help="Time for each.")
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path(),
+    help="Where files of generators are found.",
+)
+@json_option
+@calls_center
+def test(
+    reach: CenterAddress,
+    source: str,
+    name: str,
+    count: int,
+    seconds: float,
+    folder: Path,
+    as_json: bool,
+) -> int:
+    """Run generators on this machine, in their box, and show what they yield.
+
+    SOURCE is a file with job documents, or the name of a job that a center keeps; NAME is one
+    of its generators, by name or number. Each is ended when it has yielded enough. Nothing is
+    stored, and no page is fetched but sitemaps. The exit code is 1 when one of them fails.
+    """
+    from skep.cli.commands.jobs.generator_trials import test_generators
+
+    asked = test_generators(reach, source, name, count, seconds, folder, as_json=as_json)
+    return asyncio.run(asked)
+
+
+@command.command("ls")
+@click.argument("run")
+@wide_option
+@json_option
+@calls_center
+def ls(reach: CenterAddress, run: str, as_json: bool) -> None:
+    """Show what the generators of a run did.
+
+    With the name of a job it is its newest run.
+    """
+    answer = asyncio.run(_figures(reach, run))
+    if as_json:
+        show_json(answer)
+    elif not answer["items"]:
+        show("this run has no generators")
+    else:
+        show(table(HEAD, [_row(one) for one in answer["items"]], spare=("STARTS", "KIND")))
+        for one in answer["items"]:
+            if one["detail"]:
+                show(f"{one['name']}: {one['detail']}")
+
+
+def _row(one: dict[str, Any]) -> tuple[object, ...]:
+    names = ("name", "kind", "state", "yielded", "taken", "known", "bad")
+    return (*(one[name] for name in names), f"{one['seconds']:.1f}", one["starts"])
+
+
+async def _figures(reach: CenterAddress, run: str) -> dict[str, Any]:
+    from skep.cli.terminal.center_options import run_path
+
+    async with reach.client() as client:
+        try:
+            return await client.call("GET", f"{run_path(run)}/generators", None, dict)
+        except UnknownRun:
+            newest = await _newest_run(client, run)
+        return await client.call("GET", f"{run_path(newest)}/generators", None, dict)
+
+
+async def _newest_run(client: CenterClient, job: str) -> str:
+    view: dict[str, Any] = await client.call("GET", f"{JOBS}/{quote(job, safe='')}", None, dict)
+    if not view["runs"]:
+        raise NotFound(f"job {job} has had no run yet; `skep job run {job}` starts one")
+    return str(view["runs"][0]["run"])

@@ -1,0 +1,141 @@
+"""What `skep generator test` does. Imported when it runs; nothing is stored anywhere.
+
+Run by the command line; code runs in the same box as at a center.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import aclosing
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+
+from skep.archive.records import FirstRecords, split_response
+from skep.cli.commands.crawl.page_fetcher import Fetcher
+from skep.cli.commands.jobs.job_calls import job_path
+from skep.cli.commands.jobs.job_files import read_files
+from skep.cli.terminal.exit_codes import ExitCode
+from skep.cli.terminal.output import say, show, show_json
+from skep.downloaders.code.limit_ceiling import Ceiling
+from skep.downloaders.egress_policy import EgressPolicy
+from skep.embed.center_address import CenterAddress
+from skep.embed.embedded import with_loopback
+from skep.errors import InvalidInput, InvalidJob
+from skep.jobs.definitions.connection_limits import job_limits
+from skep.jobs.definitions.job_check import KINDS, SCHEMES, linter
+from skep.jobs.generators.code_sandbox import CodeSandboxes, SandboxRequest
+from skep.jobs.generators.generator_contract import Batches, Complaint, GeneratorFailed
+from skep.jobs.generators.sitemap_source import LIMITS, READ_LIMIT, maps_settings
+from skep.jobs.generators.sources import Sources
+from skep.jobs.generators.trial import GeneratorTrials, Trial
+from skep.jobs.request_validation import Validator
+from skep.model.jobs.job import Generator, Job, job_of
+from skep.runtime.clock import SystemClock
+from skep.settings import Settings
+from skep.spiders.authoring.request import Request
+
+
+async def test_generators(
+    reach: CenterAddress,
+    source: str,
+    name: str,
+    count: int,
+    seconds: float,
+    folder: Path,
+    *,
+    as_json: bool,
+) -> int:
+    """The exit code; what each of them yields is shown."""
+    found = [
+        (job, place, part)
+        for job in await _jobs(reach, source)
+        for place, part in enumerate(job.generators)
+        if name in {"", part.name, str(place)}
+    ]
+    if not found:
+        raise InvalidInput(f"{source} has no generator{f' {name!r}' if name else ''}")
+    settings, clock = with_loopback(reach.settings()), SystemClock()
+    egress = EgressPolicy.of(settings.egress)
+    boxes = CodeSandboxes(egress, clock, 1, settings.jobs.code, Ceiling.of(settings.agent))
+    validator = Validator(SCHEMES, Random(0), KINDS)  # noqa: S311 - nothing secret
+    limits = job_limits(settings)
+    trials = GeneratorTrials(Sources(boxes, folder, os.environ, limits, clock), validator, clock)
+    done: list[Trial] = []
+    for job, place, part in found:
+        maps = sitemap(settings, job, part, boxes) if part.kind == "sitemap" else None
+        trial = await trials.run(part, seconds, count, maps, job.downloader.kind)
+        trial.name = part.name or f"{part.kind} {place}"
+        done.append(trial)
+        if not as_json:
+            _show(trial)
+    if as_json:
+        show_json({"items": msgspec.to_builtins(done)})
+    return ExitCode.FAILED if any(trial.error for trial in done) else ExitCode.OK
+
+
+async def _jobs(reach: CenterAddress, source: str) -> Sequence[Job]:
+    if (found := _read(Path(source))) is not None:
+        return found
+    async with reach.client() as client:
+        view: dict[str, Any] = await client.call("GET", job_path(source), None, dict)
+    return [job_of(msgspec.json.encode(view["kept"]["job"]))]
+
+
+def _read(file: Path) -> list[Job] | None:
+    """None when there is no such file."""
+    if not file.is_file():
+        return None
+    jobs: list[Job] = []
+    for document in read_files([file]):
+        plain = document.data
+        if isinstance(plain, dict):
+            plain = {name: value for name, value in plain.items() if name != "revision"}
+        job, faults = linter().judge(plain)
+        if job is None:
+            lines = "\n".join(f"{document.where}: {fault}" for fault in faults)
+            raise InvalidJob(lines)
+        jobs.append(job)
+    return jobs
+
+
+async def sitemap(settings: Settings, job: Job, part: Generator, boxes: CodeSandboxes) -> Batches:
+    """The first pages of a sitemap, fetched as an agent would, one after the other."""
+    ahead = [part.url]
+    async with Fetcher(settings, maps_settings(job)) as fetcher:
+        while ahead:
+            url = ahead.pop(0)
+            page = await fetcher.fetch(Request(url))
+            if page.failure:
+                raise GeneratorFailed(f"{url}: {page.failure}: {page.detail or page.status}")
+            record = FirstRecords().read(page.frames, READ_LIMIT)
+            body = bytes(split_response(record, READ_LIMIT).body)
+            arguments = {"url": page.final_uri or url, "body": body}
+            reading = boxes.run(SandboxRequest("sitemap", arguments=arguments, limits=LIMITS))
+            async with aclosing(reading):
+                try:
+                    async for batch in reading:
+                        ahead += [str(one["sitemap"]) for one in batch if isinstance(one, dict)]
+                        yield [one for one in batch if isinstance(one, str)]
+                except GeneratorFailed as error:
+                    yield [Complaint(f"sitemap {url}: {error}")]
+
+
+def _show(trial: Trial) -> None:
+    for request in trial.requests:
+        more = {
+            name: value
+            for name in ("method", "priority", "headers", "meta", "body")
+            if (value := getattr(request, name)) not in ("GET", None, {}, b"")
+        }
+        show(f"{request.uri}{f'  {more}' if more else ''}")
+    for bad in trial.bad:
+        say(f"not valid: {bad}")
+    ended = "all of it" if trial.whole else "ended after that"
+    if trial.error:
+        say(f"{trial.name} failed after {trial.seconds:.2f} s: {trial.error}")
+    else:
+        say(f"{trial.name}: {trial.yielded} in {trial.seconds:.2f} s, {ended}; nothing was stored")

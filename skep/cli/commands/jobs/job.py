@@ -1,0 +1,325 @@
+"""`skep job`: keeps, shows and runs jobs. Files are YAML or JSON, several documents each.
+
+`lint` checks here; otherwise the center checks, and keeps a document whole or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import click
+
+from skep.cli.commands.crawl.spider_options import arguments_option
+from skep.cli.terminal import command_outcome
+from skep.cli.terminal.center_options import calls_center
+from skep.cli.terminal.command_outcome import wait_option
+from skep.cli.terminal.exit_codes import ExitCode
+from skep.cli.terminal.line_wrapping import wide_option
+from skep.cli.terminal.options import json_option
+from skep.cli.terminal.output import age, show, show_exact, show_json, table
+from skep.cli.terminal.wait_outcome import AllowDead, WaitOptions, allow_dead_option
+from skep.embed.center_address import CenterAddress
+from skep.runtime.clock import SystemClock
+
+HEAD = ("JOB", "REVISION", "ON", "PRIORITY", "WHAT", "WHEN", "CUSTOMER", "CHANGED")
+HISTORY_HEAD = ("REVISION", "WHEN", "WHAT", "AUTHOR")
+
+_files = click.argument(
+    "files", nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True)
+)
+
+
+@click.group("job")
+@calls_center
+@click.pass_context
+def command(context: click.Context, reach: CenterAddress) -> None:
+    """Keep jobs, show them, run them."""
+    context.obj = reach
+
+
+@command.command("apply")
+@_files
+@click.option("--dry-run", is_flag=True, help="Say what would change; keep nothing.")
+@click.option("--no-test", is_flag=True, help="Do not try the code of generators out first.")
+@json_option
+@calls_center
+def apply(
+    reach: CenterAddress, files: tuple[Path, ...], dry_run: bool, no_test: bool, as_json: bool
+) -> int:
+    """Check job documents and keep them.
+
+    FILES are YAML (several documents with `---` between them, or a list) or JSON; `-` is
+    stdin. Every document is checked before the first one is sent: what is wrong is told with
+    file, job and path, and then nothing is kept. Applying the same files again changes
+    nothing. A document with a field `revision` is kept only over that revision. Code of
+    generators that is new or has changed is run for a moment by the center, in its box, and
+    the document is refused when that fails.
+    """
+    from skep.cli.commands.jobs.job_files import apply_files
+
+    return asyncio.run(
+        apply_files(reach, files, dry_run=dry_run, test=not no_test, as_json=as_json)
+    )
+
+
+@command.command("lint")
+@_files
+@json_option
+def lint(files: tuple[Path, ...], as_json: bool) -> int:
+    """Check job documents without a center.
+
+    A center checks more: which downloaders it has, and whether a spider's file is there.
+    """
+    from skep.cli.commands.jobs.job_files import lint_files
+
+    return lint_files(files, as_json=as_json)
+
+
+@command.command("ls")
+@click.option("--deleted", is_flag=True, help="Those that were deleted too.")
+@wide_option
+@json_option
+@calls_center
+def ls(reach: CenterAddress, deleted: bool, as_json: bool) -> None:
+    """List jobs by name."""
+    jobs = asyncio.run(_all(reach, deleted))
+    if as_json:
+        show_json({"items": jobs})
+    elif not jobs:
+        show("no jobs yet; `skep job apply FILE` keeps one")
+    else:
+        now = SystemClock().now()
+        spare = ("CUSTOMER", "CHANGED", "REVISION", "PRIORITY")
+        show(table(HEAD, [_row(kept, now) for kept in jobs], spare=spare))
+
+
+async def _all(reach: CenterAddress, deleted: bool) -> list[dict[str, Any]]:
+    from skep.cli.commands.jobs.job_calls import all_jobs
+
+    async with reach.client() as client:
+        return await all_jobs(client, deleted=deleted)
+
+
+def _row(kept: dict[str, Any], now: float) -> tuple[object, ...]:
+    job = kept["job"]
+    state = "deleted" if kept.get("deleted") else "yes" if job.get("enabled", True) else "no"
+    when = job.get("schedule") or {}
+    every = f"every {when['every']} s" if when.get("every") else ""
+    after = f"after {', '.join(when['after'])}" if when.get("after") else ""
+    return (
+        job["name"],
+        kept["revision"],
+        state,
+        job.get("priority", 5),
+        _what(job),
+        when.get("cron") or every or after or "-",
+        job.get("customer") or "-",
+        age(now - kept["changed_at"]),
+    )
+
+
+def _what(job: dict[str, Any]) -> str:
+    """What it runs: a spider, an application, or a kind of downloader."""
+    if app := job.get("app"):
+        return str(app.get("image") or app.get("package"))
+    if job.get("spider"):
+        return str(job["spider"]["path"])
+    return str(job.get("downloader", {}).get("kind", "http"))
+
+
+@command.command("show")
+@click.argument("job")
+@json_option
+@calls_center
+def show_one(reach: CenterAddress, job: str, as_json: bool) -> None:
+    """Show a job as a document that can be applied again, and its newest runs."""
+    from skep.cli.commands.jobs.job_calls import document_of, job_path
+
+    view = asyncio.run(_called(reach, "GET", job_path(job)))
+    show_json(view) if as_json else show_exact(document_of(view))
+
+
+async def _called(
+    reach: CenterAddress,
+    method: str,
+    path: str,
+    headers: dict[str, str] | None = None,
+    seconds: float = 60.0,
+    starts: bool = False,
+) -> dict[str, Any]:
+    async with reach.client() as client:
+        if starts:  # a run, which may wait for agents first
+            seconds += await client.start_seconds()
+        answer: dict[str, Any] = await client.call(
+            method, path, None, dict, headers=headers, seconds=seconds
+        )
+        return answer
+
+
+@command.command("run")
+@click.argument("job")
+@click.option("--key", default="", help="Started once per key: the same key gives the same run.")
+@arguments_option
+@click.option("--generator", default="", help="Run this one generator of the job alone.")
+@click.option("--wait", is_flag=True, help="Wait until the run has ended.")
+@click.option("--timeout", type=float, help="With --wait: give up after this many seconds.")
+@allow_dead_option
+@json_option
+@calls_center
+def run(
+    reach: CenterAddress,
+    job: str,
+    key: str,
+    arguments: tuple[str, ...],
+    generator: str,
+    wait: bool,
+    timeout: float | None,
+    allow_dead: AllowDead,
+    as_json: bool,
+) -> int:
+    """Start a run of a job.
+
+    Arguments given with -a are for this run alone, over those of the job; its spider and the
+    code of its generators get them.
+
+    With --wait the exit code is 0 when every request is done, 7 when some are dead, 1 when
+    none is done or the run was stopped or paused, 8 when the time was over. Ctrl-C ends the
+    command; the run goes on.
+    """
+    from skep.cli.commands.jobs.job_calls import job_path, run_job, run_query
+    from skep.cli.terminal.settings_options import split_pair
+
+    asked = run_query(generator, dict(split_pair(text, "-a") for text in arguments))
+    path = job_path(job, "run") + (f"?{asked}" if asked else "")
+    waiting = WaitOptions(timeout, allow_dead) if wait else None
+    return asyncio.run(run_job(reach, path, key, waiting, as_json=as_json))
+
+
+def _verb(name: str, text: str) -> None:
+    @command.command(name, help=text, short_help=text)
+    @click.argument("job")
+    @wait_option
+    @json_option
+    @calls_center
+    def act(reach: CenterAddress, job: str, wait: float, as_json: bool) -> int:
+        from skep.cli.commands.jobs.job_calls import job_path
+
+        path = f"{job_path(job, name)}?wait={wait:g}"
+        seconds, starts = wait + command_outcome.MARGIN, name == "restart"
+        answer = asyncio.run(_called(reach, "POST", path, seconds=seconds, starts=starts))
+        if as_json:
+            show_json(answer)
+            return command_outcome.exit_of(answer["reached"], wait)
+        for moved in answer["runs"]:
+            show(f"{moved['id']} is {moved['state']}")
+        if answer.get("started"):
+            show(f"{answer['started']} started")
+        show(command_outcome.in_words(answer["reached"], wait))
+        return command_outcome.exit_of(answer["reached"], wait)
+
+
+_verb("pause", "Pause its runs: nothing more is handed out, its spiders end.")
+_verb("resume", "Go on with its paused runs.")
+_verb("stop", "Stop its runs: what has not ended is cancelled.")
+_verb("restart", "Stop its runs and start a new one.")
+
+
+def _switch(name: str, text: str) -> None:
+    @command.command(name, help=text, short_help=text)
+    @click.argument("jobs", nargs=-1, required=True)
+    @json_option
+    @calls_center
+    def switch(reach: CenterAddress, jobs: tuple[str, ...], as_json: bool) -> None:
+        from skep.cli.commands.jobs.job_calls import author, job_path
+
+        paths = [f"{job_path(job, name)}?author={author()}" for job in jobs]
+        done = [asyncio.run(_called(reach, "POST", path)) for path in paths]
+        if as_json:
+            show_json({"items": done})
+        else:
+            for answer in done:
+                kept = f"{answer['job']['name']} (revision {answer['revision']})"
+                show(f"{answer['what']} {kept}: it is {name}d")
+
+
+_switch("enable", "Turn jobs on: schedules count again.")
+_switch("disable", "Turn jobs off: no run starts; runs that are under way go on.")
+
+
+@command.command("edit")
+@click.argument("job")
+@json_option
+@calls_center
+def edit(reach: CenterAddress, job: str, as_json: bool) -> int:
+    """Change a job in your editor ($VISUAL or $EDITOR).
+
+    What is kept is checked first. When it is not valid, or when somebody changed the job
+    meanwhile, your text stays in a file that is named.
+    """
+    from skep.cli.commands.jobs.job_files import edit_job
+
+    return asyncio.run(edit_job(reach, job, as_json=as_json))
+
+
+@command.command("rm")
+@click.argument("jobs", nargs=-1, required=True)
+@json_option
+@calls_center
+def rm(reach: CenterAddress, jobs: tuple[str, ...], as_json: bool) -> None:
+    """Delete jobs. Their history stays, and applying them again brings them back."""
+    from skep.cli.commands.jobs.job_calls import delete_path
+
+    gone = [asyncio.run(_called(reach, "DELETE", delete_path(job))) for job in jobs]
+    if as_json:
+        show_json({"items": gone})
+    else:
+        for kept in gone:
+            show(f"deleted {kept['job']['name']} (revision {kept['revision']})")
+
+
+@command.command("history")
+@click.argument("job")
+@click.option("--limit", type=click.IntRange(1, 1000), default=100, help="How many, newest first.")
+@wide_option
+@json_option
+@calls_center
+def history(reach: CenterAddress, job: str, limit: int, as_json: bool) -> None:
+    """Who changed a job when."""
+    from skep.cli.commands.jobs.job_calls import job_path
+
+    answer = asyncio.run(_called(reach, "GET", f"{job_path(job, 'revisions')}?limit={limit}"))
+    if as_json:
+        show_json(answer)
+        return
+    now = SystemClock().now()
+    lines = [
+        (line["revision"], f"{age(now - line['at'])} ago", line["what"], line["author"])
+        for line in answer["items"]
+    ]
+    show(table(HISTORY_HEAD, lines))
+
+
+@command.command("diff")
+@click.argument("job")
+@click.argument("old", type=click.IntRange(0), required=False)
+@click.argument("new", type=click.IntRange(1), required=False)
+@json_option
+@calls_center
+def diff(reach: CenterAddress, job: str, old: int | None, new: int | None, as_json: bool) -> int:
+    """Show what changed between two revisions.
+
+    By default the newest revision and the one before it; with one number, from that to the
+    newest.
+    """
+    from skep.cli.commands.jobs.job_calls import job_path
+
+    asked = [f"{name}={n}" for name, n in (("old", old), ("new", new)) if n is not None]
+    path = job_path(job, "diff") + (f"?{'&'.join(asked)}" if asked else "")
+    answer = asyncio.run(_called(reach, "GET", path))
+    if as_json:
+        show_json(answer)
+    elif answer["diff"]:
+        show_exact(answer["diff"])
+    return ExitCode.OK

@@ -1,0 +1,232 @@
+"""Job files: read, checked, sent, edited. Imported when `skep job` needs them.
+
+Nothing is sent before everything was read and checked, so that a slip in the last document
+does not leave half of the files applied.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from skep.cli.commands.jobs.job_calls import author, document_of, job_path
+from skep.cli.terminal.exit_codes import ExitCode, code_of
+from skep.cli.terminal.output import say, show, show_exact, show_json
+from skep.embed.center_address import CenterAddress
+from skep.errors import ConfigurationError, InvalidInput, SkepError
+from skep.jobs.definitions.documents import read_documents
+from skep.jobs.definitions.job_check import linter
+
+if TYPE_CHECKING:
+    from skep.wire.client import CenterClient
+
+#: A field that is for the center, and no part of the job.
+REVISION = "revision"
+#: The center tries the code of generators out before it answers.
+PUT_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document and where it came from."""
+
+    file: str
+    number: int
+    data: Any
+
+    @property
+    def name(self) -> str:
+        found = self.data.get("name") if isinstance(self.data, dict) else None
+        return found if isinstance(found, str) and found else f"document {self.number}"
+
+    @property
+    def where(self) -> str:
+        return f"{self.file}: {self.name}"
+
+    def faults(self) -> list[str]:
+        """Everything that is wrong, as `path: message`."""
+        plain = self.data
+        if isinstance(plain, dict):
+            plain = {name: value for name, value in plain.items() if name != REVISION}
+        return [str(fault) for fault in linter().judge(plain)[1]]
+
+
+def read_files(files: Sequence[Path]) -> list[Document]:
+    """Every document of every file; raises InvalidInput for what cannot be read at all."""
+    documents: list[Document] = []
+    for file in files:
+        shown = "stdin" if str(file) == "-" else str(file)
+        found = read_documents(_text_of(file, shown), shown)
+        if not found:
+            raise InvalidInput(f"{shown} holds no document; see docs/reference/jobs.md")
+        documents += [Document(shown, number, data) for number, data in enumerate(found, 1)]
+    return documents
+
+
+def _text_of(file: Path, shown: str) -> str:
+    try:
+        return sys.stdin.read() if shown == "stdin" else file.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{shown} is not text (it is not UTF-8); write it as YAML") from error
+
+
+def lint_files(files: Sequence[Path], *, as_json: bool) -> int:
+    """The exit code: 0 when every document is good."""
+    documents = read_files(files)
+    judged = [(document, document.faults()) for document in documents]
+    if as_json:
+        show_json(
+            {"items": [{"file": d.file, "job": d.name, "faults": faults} for d, faults in judged]}
+        )
+    else:
+        _tell(judged)
+    if any(faults for _, faults in judged):
+        return ExitCode.USAGE
+    if not as_json:
+        show(f"{len(documents)} good")
+    return ExitCode.OK
+
+
+def _tell(judged: Sequence[tuple[Document, list[str]]]) -> None:
+    for document, faults in judged:
+        for fault in faults:
+            say(f"{document.where}: {fault}")
+
+
+async def apply_files(
+    reach: CenterAddress, files: Sequence[Path], *, dry_run: bool, test: bool, as_json: bool
+) -> int:
+    """The exit code; what became of each document is shown."""
+    documents = read_files(files)
+    judged = [(document, document.faults()) for document in documents]
+    if any(faults for _, faults in judged):
+        _tell(judged)
+        say("nothing was applied")
+        return ExitCode.USAGE
+    async with reach.client() as client:
+        trial = {"dry_run": True, "test": test, "alert": not dry_run}
+        tried, errors = await _put_all(client, documents, **trial)
+        if errors:
+            say("nothing was applied")
+            return code_of(errors[0])
+        done = tried
+        if not dry_run:  # their code was tried out a moment ago
+            done, errors = await _put_all(client, documents, test=False)
+    if as_json:
+        show_json({"items": done})
+    else:
+        for answer in done:
+            _show_put(answer, dry_run)
+    if not errors:
+        return ExitCode.OK
+    return ExitCode.PARTLY if done else code_of(errors[0])
+
+
+async def _put_all(
+    client: CenterClient, documents: Sequence[Document], **how: bool
+) -> tuple[list[dict[str, Any]], list[SkepError]]:
+    """(answers, errors), each error told with its document."""
+    done: list[dict[str, Any]] = []
+    errors: list[SkepError] = []
+    names = [document.name for document in documents]
+    for document in documents:
+        try:
+            put = put_document(client, document.name, document.data, beside=names, **how)
+            done.append(await put)
+        except SkepError as error:
+            errors.append(error)
+            for line in error.detail.splitlines():
+                say(f"{document.where}: {line}")
+    return done, errors
+
+
+async def put_document(
+    client: CenterClient,
+    name: str,
+    data: dict[str, Any],
+    *,
+    dry_run: bool = False,
+    test: bool = True,
+    alert: bool = False,
+    beside: Sequence[str] = (),
+) -> dict[str, Any]:
+    path = f"{job_path(name)}?author={author()}&dry_run={str(dry_run).lower()}"
+    path += f"&test={str(test).lower()}&alert={str(alert).lower()}"
+    schedule = data.get("schedule") if isinstance(data, dict) else None
+    after = schedule.get("after") if isinstance(schedule, dict) else None
+    others = [quote(one, safe="") for one in after or () if one in beside]
+    path += f"&beside={','.join(others)}" if others else ""
+    answer: dict[str, Any] = await client.call("PUT", path, data, dict, seconds=PUT_SECONDS)
+    return answer
+
+
+def _show_put(answer: dict[str, Any], dry_run: bool) -> None:
+    name = answer["job"]["name"]
+    if not dry_run:
+        show(f"{answer['what']} {name} (revision {answer['revision']})")
+        return
+    show(f"{name} would be {answer['what']}")
+    if answer.get("diff"):
+        show_exact(answer["diff"])
+
+
+async def edit_job(reach: CenterAddress, job: str, *, as_json: bool) -> int:
+    """The exit code. A text that was not kept stays in its file."""
+    async with reach.client() as client:
+        view = await client.call("GET", job_path(job), None, dict)
+        before = f"{document_of(view)}\n"
+        draft = _drafted(before, job)
+        _open_editor(draft)
+        text = draft.read_text()
+        if text == before:
+            draft.unlink()
+            show(f"unchanged {job}")
+            return ExitCode.OK
+        try:
+            answer = await _put_draft(client, text, draft, view["kept"][REVISION])
+        except SkepError as error:
+            say(f"your text is in {draft}; `skep job apply {draft}` tries it again")
+            raise error from None
+    draft.unlink()
+    show_json(answer) if as_json else _show_put(answer, dry_run=False)
+    return ExitCode.OK
+
+
+async def _put_draft(client: CenterClient, text: str, draft: Path, revision: int) -> dict[str, Any]:
+    found = read_documents(text, str(draft))
+    if len(found) != 1 or not isinstance(found[0], dict):
+        raise ConfigurationError("the text must be one document with fields")
+    document = Document(str(draft), 1, found[0])
+    return await put_document(client, document.name, {**found[0], REVISION: revision})
+
+
+def _drafted(text: str, job: str) -> Path:
+    """A file that only its owner can read: a job may hold passwords."""
+    file, name = tempfile.mkstemp(prefix=f"{job}-", suffix=".yaml")
+    with os.fdopen(file, "w") as draft:
+        draft.write(text)
+    return Path(name)
+
+
+def _open_editor(file: Path) -> None:
+    """Raises ConfigurationError when there is none, or when it failed."""
+    chosen = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if not chosen:
+        file.unlink()
+        raise ConfigurationError("no editor is set; say which with EDITOR=vi")
+    try:
+        ended = subprocess.run([*shlex.split(chosen), str(file)], check=False)  # noqa: S603 - the user's own
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"the editor {chosen!r} cannot be started: {error}") from error
+    if ended.returncode:
+        raise ConfigurationError(
+            f"the editor ended with {ended.returncode}; {file} is as it left it"
+        )

@@ -1,0 +1,168 @@
+"""`skep schedule`: when jobs run by themselves, and what became of it.
+
+`preview` asks nobody: it works out a cron line on this machine, as a center would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from skep.cli.terminal.center_options import calls_center
+from skep.cli.terminal.line_wrapping import wide_option
+from skep.cli.terminal.options import json_option
+from skep.cli.terminal.output import show, show_json, table
+from skep.cli.terminal.short_ids import Id
+from skep.embed.center_address import CenterAddress
+from skep.model.jobs.generator_progress import split_part
+from skep.runtime.clock import SystemClock
+
+LIST_HEAD = ("JOB", "WHEN", "ZONE", "OVERLAP", "NEXT")
+FIRE_HEAD = ("DUE", "OUTCOME", "RUN", "CENTER", "REASON")
+
+
+@click.group("schedule")
+def command() -> None:
+    """Show when jobs run by themselves; try out a cron line."""
+
+
+async def _get(reach: CenterAddress, path: str) -> dict[str, Any]:
+    async with reach.client() as client:
+        answer: dict[str, Any] = await client.call("GET", path, None, dict)
+        return answer
+
+
+@command.command("ls")
+@wide_option
+@json_option
+@calls_center
+def list_all(reach: CenterAddress, as_json: bool) -> None:
+    """List every schedule with its next due time."""
+    answer = asyncio.run(_get(reach, "/api/v1/schedules?count=1"))
+    show_json(answer) if as_json else show(schedules_table(answer["items"]))
+
+
+def schedules_table(lines: list[dict[str, Any]]) -> str:
+    """For people."""
+    if not lines:
+        return "no job has a schedule; give one to a job's document and `skep job apply` it"
+    return table(LIST_HEAD, [_row(line) for line in lines], spare=("OVERLAP", "ZONE"))
+
+
+def _row(line: dict[str, Any]) -> tuple[object, ...]:
+    schedule = line["schedule"]
+    return (
+        line["job"],
+        words_of(schedule),
+        schedule.get("zone", "UTC"),
+        schedule.get("overlap", "skip"),
+        line["next"][0] if line["next"] else "-",
+    )
+
+
+def words_of(schedule: dict[str, Any]) -> str:
+    """In few words: `17 3 * * *`, `every 900 s`, `after a, b`."""
+    words = [schedule["cron"]] if schedule.get("cron") else []
+    if schedule.get("every"):
+        words.append(f"every {schedule['every']} s")
+    if schedule.get("after"):
+        words.append(f"after {', '.join(schedule['after'])}")
+    return "; ".join(words)
+
+
+@command.command("next")
+@click.argument("job")
+@click.option("-n", "count", type=click.IntRange(1, 100), default=5, help="How many; 5.")
+@json_option
+@calls_center
+def following(reach: CenterAddress, job: str, count: int, as_json: bool) -> None:
+    """Show a job's next due times."""
+    path = f"/api/v1/schedules?job={quote(job, safe='')}&count={count}"
+    items = asyncio.run(_get(reach, path))["items"]
+    if not items:  # raises UnknownJob for a job that is not there
+        asyncio.run(_get(reach, f"/api/v1/jobs/{quote(job, safe='')}"))
+        raise click.ClickException(
+            f"job {job} has no schedule, or is off; `skep job show {job}` shows its document"
+        )
+    show_json(items[0]) if as_json else show("\n".join(items[0]["next"]) or "never by the clock")
+
+
+@command.command("fires")
+@click.argument("job")
+@click.option("-n", "count", type=click.IntRange(1, 1000), default=20, help="How many; 20.")
+@wide_option
+@json_option
+@calls_center
+def fires(reach: CenterAddress, job: str, count: int, as_json: bool) -> None:
+    """Show what became of a job's due times, newest first."""
+    name, generator = split_part(job)
+    path = f"/api/v1/jobs/{quote(name, safe='')}/fires?limit={count}&generator={quote(generator)}"
+    answer = asyncio.run(_get(reach, path))
+    if not answer["items"]:  # raises UnknownJob for a job that is not there
+        asyncio.run(_get(reach, f"/api/v1/jobs/{quote(name, safe='')}"))
+    show_json(answer) if as_json else show(fires_table(answer["items"]))
+
+
+def fires_table(lines: list[dict[str, Any]]) -> str:
+    """For people."""
+    if not lines:
+        return "nothing has come due yet"
+    rows = [
+        (
+            _moment(one["due_at"]),
+            one["state"],
+            Id(one["run"] or "-"),
+            Id(one["center"]),
+            one["reason"],
+        )
+        for one in lines
+    ]
+    return table(FIRE_HEAD, rows, spare=("CENTER",))
+
+
+def _fire(one: dict[str, Any]) -> tuple[object, ...]:
+    where = (Id(one["run"] or "-"), Id(one["center"]))
+    return _moment(one["due_at"]), one["state"], *where, one["reason"]
+
+
+def _moment(instant: int) -> str:
+    return datetime.fromtimestamp(instant, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@command.command("preview")
+@click.argument("cron")
+@click.option("--tz", "zone", default="UTC", help="Time zone, such as Europe/Berlin; UTC.")
+@click.option("--exclude", multiple=True, help="Days without due times: sat, 12-25, 2026-12-24.")
+@click.option("-n", "count", type=click.IntRange(1, 1000), default=5, help="How many; 5.")
+@click.option("--from", "start", default="", help="ISO 8601 moment to begin at; now.")
+@json_option
+def preview(
+    cron: str, zone: str, exclude: tuple[str, ...], count: int, start: str, as_json: bool
+) -> None:
+    """Show when a cron line comes due, without any center."""
+    from skep.jobs.schedule.timetable import next_fires, schedule_problems
+    from skep.model.jobs.schedule import Schedule
+
+    schedule = Schedule(cron=cron, zone=zone, exclude=exclude)
+    now = _instant(start)
+    problems = schedule_problems(schedule, "", now)
+    if problems:
+        raise click.ClickException("\n".join(problem.message for problem in problems))
+    due = next_fires(schedule, "", now, count)
+    show_json({"cron": cron, "zone": zone, "next": due}) if as_json else show("\n".join(due))
+
+
+def _instant(text: str) -> float:
+    if not text:
+        return SystemClock().now()
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise click.ClickException(
+            f"--from: {text!r} is not a moment; write it as 2026-12-24T18:00"
+        ) from error
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

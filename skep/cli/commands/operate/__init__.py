@@ -1,0 +1,1 @@
+"""`skep info`, `doctor`, `backup`, `restore` and more: a center in operation."""

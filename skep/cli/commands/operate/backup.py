@@ -1,0 +1,58 @@
+"""`skep backup`: a consistent copy of a center, made while it runs.
+
+Works on the data folder and the store that this machine's settings name; no center is asked.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from skep.cli.commands.operate.file_progress import end_progress, file_progress
+from skep.cli.terminal.options import json_option, process_options
+from skep.cli.terminal.output import show, show_json
+from skep.runtime.clock import SystemClock
+
+
+@click.command("backup")
+@click.argument("target", type=click.Path(path_type=Path))
+@click.option("--without-archive", is_flag=True, help="Leave out the bodies of pages.")
+@click.option("--without-secrets", is_flag=True, help="Leave out tokens and DATA/secrets.")
+@json_option
+@process_options
+def command(
+    target: Path,
+    without_archive: bool,
+    without_secrets: bool,
+    as_json: bool,
+    data: Path | None,
+    config: Path | None,
+    chosen: tuple[str, ...],
+    verbose: bool,
+) -> None:
+    """Back up a center, also while it runs.
+
+    TARGET is a new folder, or a new file that ends in .tar. It holds the store, the archive,
+    the center's name, its tokens and DATA/secrets, each file with its SHA-256. -v shows each.
+    """
+    from skep.cli.terminal.settings_options import read_settings
+    from skep.embed.backup.make import back_up
+
+    try:
+        made = back_up(
+            read_settings(config, data, chosen),
+            target,
+            SystemClock(),
+            file_progress(verbose),
+            archive=not without_archive,
+            secrets=not without_secrets,
+        )
+    finally:
+        end_progress(verbose)
+    if as_json:
+        show_json({"target": str(target), "bytes": made.size, "manifest": made})
+        return
+    show(f"{target}: {len(made.files)} files, {made.size} bytes, center {made.center}")
+    if made.archive != "included":
+        show(f"the archive is {made.archive} {made.archive_url}".rstrip())

@@ -1,0 +1,51 @@
+"""`skep center`: a center alone; agents join from wherever they are.
+
+Reads its settings and hands over to `embed`; a bind that anybody could use is refused there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from skep.cli.terminal.options import bind_options, process_options
+
+
+@click.command("center")
+@process_options
+@bind_options
+@click.option("--store", metavar="URL", help="sqlite:///PATH, postgresql://... or mysql://...")
+@click.option("--bus", metavar="URL", help="memory:// for one center, redis://... for several.")
+@click.option(
+    "--archive", metavar="URL", help="Folder, or s3://BUCKET/FOLDER, for what was downloaded."
+)
+def command(
+    data: Path | None,
+    config: Path | None,
+    chosen: tuple[str, ...],
+    verbose: bool,
+    host: str | None,
+    port: int | None,
+    store: str | None,
+    bus: str | None,
+    archive: str | None,
+) -> int:
+    """Start a center alone.
+
+    Several centers share one store and one bus; each has a data folder of its own. A bind
+    to another address than loopback works only with auth on, as it is by default.
+    """
+    from skep.cli.terminal.output import show
+    from skep.cli.terminal.settings_options import read_settings
+    from skep.embed.serve import start
+
+    flags = {
+        "center.host": host,
+        "center.port": port,
+        "store.url": store,
+        "bus.url": bus,
+        "archive.url": archive,
+    }
+    settings = read_settings(config, data, chosen, flags)
+    return start(settings, with_agent=False, verbose=verbose, show=show)

@@ -1,0 +1,48 @@
+"""`skep cluster`: everything that several centers need, on this machine, to try it out.
+
+The processes are started by a program of `skep.testing`, which this one becomes: commands
+import nothing from there (docs/decisions/0022-cluster-is-a-program.md).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from skep.cli.terminal.options import json_option
+
+PROGRAM = "skep.testing.cluster"
+
+
+@click.group("cluster")
+def command() -> None:
+    """Try several centers on this machine."""
+
+
+@command.command("dev")
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("skep-cluster"),
+    show_default=True,
+    help="Where everything is kept; the same folder goes on with the same data.",
+)
+@click.option("--centers", type=click.IntRange(1, 16), default=2, help="Centers; 2 unless set.")
+@click.option("--agents", type=click.IntRange(0, 64), default=2, help="Agents; 2 unless set.")
+@click.option("--mysql", is_flag=True, help="MariaDB in place of PostgreSQL.")
+@json_option
+def dev(folder: Path, centers: int, agents: int, mysql: bool, as_json: bool) -> None:
+    """Start PostgreSQL, Redis, centers and agents, until Ctrl-C.
+
+    The servers come from binaries of this machine (Debian: postgresql, redis-server,
+    mariadb-server) and listen on free ports of loopback, without passwords: for one
+    developer's machine, never for a network. It prints addresses, the place of the admin
+    token and commands to try. What dies is started again. Settings of the environment
+    (SKEP_...) hold for its centers and agents.
+    """
+    words = ["--folder", str(folder), "--centers", str(centers), "--agents", str(agents)]
+    words += ["--mysql"] * mysql + ["--json"] * as_json
+    os.execv(sys.executable, [sys.executable, "-m", PROGRAM, *words])  # noqa: S606 - ourselves

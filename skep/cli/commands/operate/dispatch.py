@@ -1,0 +1,100 @@
+"""`skep dispatch`: one round of the dispatcher by hand, and its log.
+
+The dispatcher needs nobody to do this: it is for looking, and for people who will not wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from urllib.parse import urlencode
+
+import click
+
+from skep.cli.terminal.center_options import calls_center
+from skep.cli.terminal.line_wrapping import wide_option
+from skep.cli.terminal.options import json_option
+from skep.cli.terminal.output import age, show, show_json, table
+from skep.cli.terminal.short_ids import Id
+from skep.embed.center_address import CenterAddress
+from skep.runtime.clock import SystemClock
+
+PATH = "/api/v1/dispatches"
+HEAD = ("KIND", "JOB", "RUN", "LANE", "REQUESTS", "BLOCKS", "REASON")
+LOG_HEAD = ("AGE", *HEAD, "ROUNDS", "SECONDS", "CENTER", "HOST")
+#: Left out first on a narrow terminal. The name of a run begins with that of its job.
+SPARE = ("HOST", "CENTER", "SECONDS", "ROUNDS", "JOB", "BLOCKS")
+KINDS = click.Choice(["alert", "success", "failed"])
+
+
+@click.command("dispatch")
+@click.option("--dry-run", is_flag=True, help="Say what it would do, and do nothing.")
+@click.option("--failed-only", is_flag=True, help="Only requests that have failed before.")
+@click.option("--log", "of_log", is_flag=True, help="Show the log; nothing is dispatched.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, help="Rows of the log.")
+@click.option("--run", default="", help="Rows of this run only, with --log.")
+@click.option("--kind", type=KINDS, default=None, help="Rows of this kind only, with --log.")
+@wide_option
+@json_option
+@calls_center
+def command(
+    reach: CenterAddress,
+    dry_run: bool,
+    failed_only: bool,
+    of_log: bool,
+    limit: int,
+    run: str,
+    kind: str | None,
+    as_json: bool,
+) -> None:
+    """Dispatch one round by hand, or show the log of dispatches.
+
+    The center dispatches by itself all the time. A round takes at most its own number
+    (setting `dispatch`) from each job, and only what the lanes have room for.
+    """
+    if of_log:
+        query = urlencode({"limit": limit, "run": run, "kind": kind or ""})
+        found = asyncio.run(_call(reach, "GET", f"{PATH}?{query}"))
+        show_json(found) if as_json else show(log_table(found["items"]))
+        return
+    asked = {"dry_run": dry_run, "failed_only": failed_only}
+    report = asyncio.run(_call(reach, "POST", PATH, asked))
+    show_json(report) if as_json else show(report_text(report))
+
+
+async def _call(reach: CenterAddress, method: str, path: str, body: Any = None) -> dict[str, Any]:
+    async with reach.client() as client:
+        answer: dict[str, Any] = await client.call(method, path, body, dict)
+        return answer
+
+
+def report_text(report: dict[str, Any]) -> str:
+    """For people: a line for each run and lane, and the sum."""
+    verb = "would go" if report["dry_run"] else "went"
+    place = f"{report['center']} on {report['host']}" if report["host"] else report["center"]
+    summary = f"{report['size']} requests {verb} into lanes, {report['seconds']:.3f} s, by {place}"
+    if report["parked"]:
+        summary += f"; {report['parked']} were set aside until their hosts may be asked"
+    if not report["rows"]:
+        return f"{summary}; nothing else waits"
+    return f"{table(HEAD, [_row(row) for row in report['rows']], SPARE)}\n{summary}"
+
+
+def log_table(rows: list[dict[str, Any]]) -> str:
+    """For people, newest first."""
+    if not rows:
+        return "the log has no such rows"
+    now = SystemClock().now()
+    return table(LOG_HEAD, [_logged(row, now) for row in rows], SPARE)
+
+
+def _row(row: dict[str, Any]) -> tuple[object, ...]:
+    fields = ("kind", "job", "run", "lane", "size", "blocks", "reason")
+    cells = {**row, "run": Id(row["run"])}
+    return tuple(cells[field] if cells[field] != "" else "-" for field in fields)
+
+
+def _logged(row: dict[str, Any], now: float) -> tuple[object, ...]:
+    seconds = f"{row['seconds']:.3f}"
+    place = (Id(row["center"]), row["host"] or "-")
+    return (age(now - row["at"]), *_row(row), row["rounds"], seconds, *place)

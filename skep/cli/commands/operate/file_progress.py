@@ -1,0 +1,25 @@
+"""Progress of a command that works through files: one line on a terminal, silence in a pipe."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import click
+
+from skep.cli.terminal.output import say
+
+
+def file_progress(verbose: bool) -> Callable[[str], None]:
+    """Every step as a line with -v; else the newest one, where a person can see it."""
+    if verbose:
+        return say
+    if not sys.stderr.isatty():
+        return lambda _: None
+    return lambda text: click.echo(f"\r\x1b[K{text[:76]}", nl=False, err=True)
+
+
+def end_progress(verbose: bool) -> None:
+    """Take the line away again."""
+    if not verbose and sys.stderr.isatty():
+        click.echo("\r\x1b[K", nl=False, err=True)

@@ -1,0 +1,48 @@
+"""`skep restore`: a backup put into an empty data folder and an empty database.
+
+Nothing is written before every file of the backup was compared with its digest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from skep.cli.commands.operate.file_progress import end_progress, file_progress
+from skep.cli.terminal.options import json_option, process_options
+from skep.cli.terminal.output import show, show_json
+from skep.runtime.clock import SystemClock
+
+
+@click.command("restore")
+@click.argument("source", type=click.Path(path_type=Path, exists=True))
+@json_option
+@process_options
+def command(
+    source: Path,
+    as_json: bool,
+    data: Path | None,
+    config: Path | None,
+    chosen: tuple[str, ...],
+    verbose: bool,
+) -> None:
+    """Restore a backup into an empty data folder.
+
+    SOURCE is what `skep backup` made. For PostgreSQL or MariaDB name an empty database with
+    --set store.url=URL. Work that was leased is waiting again; start the center afterwards.
+    """
+    from skep.cli.terminal.settings_options import read_settings
+    from skep.embed.backup.restore import restore
+
+    settings = read_settings(config, data, chosen)
+    try:
+        found = asyncio.run(restore(settings, source, SystemClock(), file_progress(verbose)))
+    finally:
+        end_progress(verbose)
+    if as_json:
+        show_json({"data": settings.data, "bytes": found.size, "manifest": found})
+        return
+    show(f"restored center {found.center} into {settings.data}: {len(found.files)} files")
+    show(f"next     `skep up --data {settings.data}`")

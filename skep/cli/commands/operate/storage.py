@@ -1,0 +1,125 @@
+"""`skep storage`: room on the disks, what fills it, what was deleted and what will be.
+
+It asks; only `--clean` lets the center delete, and only what it would delete by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import click
+
+from skep.cli.terminal.center_options import calls_center
+from skep.cli.terminal.line_wrapping import wide_option
+from skep.cli.terminal.options import json_option
+from skep.cli.terminal.output import age, colored, show, show_json, table
+from skep.cli.terminal.short_ids import Id
+from skep.embed.center_address import CenterAddress
+from skep.runtime.clock import SystemClock
+
+PATH = "/api/v1/storage"
+PLANNED = 20
+_UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+
+
+@click.command("storage")
+@click.option("--plan", is_flag=True, help="What retention would delete now; deletes nothing.")
+@click.option("--clean", is_flag=True, help="Delete it now instead of later.")
+@click.option("--notices", is_flag=True, help="The outbox of notices instead.")
+@wide_option
+@json_option
+@calls_center
+def command(reach: CenterAddress, plan: bool, clean: bool, notices: bool, as_json: bool) -> None:
+    """Show what is kept, what was deleted and what will be; notices, too."""
+    if sum((plan, clean, notices)) > 1:
+        raise click.UsageError("say one of --plan, --clean, --notices")
+    if clean:
+        view, text = asyncio.run(_call(reach, "POST", f"{PATH}/clean")), cleaned_text
+    elif plan:
+        view, text = asyncio.run(_call(reach, "GET", f"{PATH}/plan")), plan_text
+    elif notices:
+        view, text = asyncio.run(_call(reach, "GET", "/api/v1/notices")), notices_text
+    else:
+        view, text = asyncio.run(_call(reach, "GET", PATH)), storage_text
+    show_json(view) if as_json else show(text(view))
+
+
+async def _call(reach: CenterAddress, method: str, path: str) -> dict[str, Any]:
+    async with reach.client() as client:
+        answer: dict[str, Any] = await client.call(method, path, None, dict, seconds=600.0)
+        return answer
+
+
+def size(count: float) -> str:
+    """Bytes in the unit that a person would use."""
+    for unit, name in _UNITS:
+        if count >= unit:
+            return f"{count / unit:.1f} {name}"
+    return f"{count:.0f} B"
+
+
+def storage_text(view: dict[str, Any]) -> str:
+    """For people."""
+    now = SystemClock().now()
+    state = colored(view["trouble"], "red") if view["trouble"] else "room enough"
+    disks = [f"{disk['folder']}: {size(disk['free'])} free" for disk in view["disks"]]
+    archive = f"{view['archive']}: {view['segments']} segments, {size(view['archive_bytes'])}"
+    rows = [_kept(kept) for kept in view["kept"]]
+    parts = ["\n".join([state, *disks, archive])]
+    parts.append(table(("KEPT", "BYTES", "FOR", "UP TO"), rows))
+    if view["deleted"]:
+        gone = [(d["kind"], d["runs"], d["n"], age(now - d["last_at"])) for d in view["deleted"]]
+        parts.append(table(("DELETED", "RUNS", "ROWS OR BYTES", "LAST"), gone))
+    return "\n\n".join(parts)
+
+
+def _kept(kept: dict[str, Any]) -> tuple[object, ...]:
+    lasting = age(kept["age_limit"]) if kept["age_limit"] else "ever"
+    limit = size(kept["bytes_limit"]) if kept["bytes_limit"] else "any"
+    return kept["kind"], size(kept["bytes"]), lasting, limit
+
+
+def plan_text(view: dict[str, Any]) -> str:
+    """For people."""
+    if not view["items"]:
+        return "nothing is to be deleted"
+    now = SystemClock().now()
+    rows = [
+        (Id(i["run"]), i["kind"], size(i["volume"]), age(now - i["ended_at"]), i["why"])
+        for i in view["items"][:PLANNED]
+    ]
+    head = ", ".join(f"{kind} {size(count)}" for kind, count in view["bytes"].items())
+    more = len(view["items"]) - PLANNED
+    lines = [f"of {view['runs']} runs would be deleted: {head}"]
+    lines.append(table(("RUN", "KIND", "BYTES", "ENDED", "WHY"), rows))
+    return "\n".join([*lines, f"and {more} more"] if more > 0 else lines)
+
+
+def cleaned_text(view: dict[str, Any]) -> str:
+    """For people."""
+    return (
+        f"deleted of {view['runs']} runs: {size(view['bodies'])} of bodies, {view['logs']} log "
+        f"rows, {view['rows']} requests; {view['segments']} segments "
+        f"({size(view['segment_bytes'])}) are gone from the archive"
+    )
+
+
+def notices_text(view: dict[str, Any]) -> str:
+    """For people."""
+    if not view["items"]:
+        return "no notices"
+    now = SystemClock().now()
+    rows = [
+        (
+            age(now - n["created_at"]),
+            Id(n["run"]),
+            n["kind"],
+            n["target"],
+            n["state"],
+            n["tries"],
+            n["error"],
+        )
+        for n in view["items"]
+    ]
+    return table(("AGE", "RUN", "BY", "TO", "STATE", "TRIES", "ERROR"), rows, spare=("TRIES",))

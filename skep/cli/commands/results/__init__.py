@@ -1,0 +1,1 @@
+"""`skep runs`, `data`, `request`, `failures`, `why`, and what they share."""

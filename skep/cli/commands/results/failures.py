@@ -1,0 +1,199 @@
+"""`skep failures`: dead requests by what went wrong, and what can be done about them.
+
+Asks a center; acts on many go by `bulk`, which shows what would happen first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import click
+
+from skep.cli.commands.results.bulk_requests import (
+    act_on_all,
+    asked,
+    batch_options,
+    moment,
+    show_outcome,
+)
+from skep.cli.terminal.center_options import calls_center
+from skep.cli.terminal.line_wrapping import wide_option
+from skep.cli.terminal.options import Function, json_option, stacked
+from skep.cli.terminal.output import age, show, show_json, table
+from skep.cli.terminal.short_ids import Id
+from skep.embed.center_address import CenterAddress
+from skep.model.states import FailureClass
+from skep.runtime.clock import SystemClock
+
+PATH = "/api/v1/failures"
+HEAD = ("REQUESTS", "FAILURE", "HOST", "LAST", "GROUP", "WHAT")
+CLASSES = ", ".join(FailureClass)
+_AGE = "Such as 30min, 2h or 3d, or seconds since 1970."
+
+
+def _failure_class(_: click.Context, __: click.Parameter, given: str) -> str:
+    if given and given not in set(FailureClass):
+        raise click.BadParameter(f"{given!r} is not a failure class; use one of {CLASSES}")
+    return given
+
+
+_filters = stacked(
+    click.option("--run", default="", help="Of this run."),
+    click.option("--job", default="", help="Of runs of this job."),
+    click.option("--host", default="", help="At this host."),
+    click.option(
+        "--failure", default="", callback=_failure_class, help=f"Failure class: {CLASSES}."
+    ),
+    click.option("--status", type=click.IntRange(0, 65535), help="HTTP status."),
+    click.option("--text", default="", help="Somewhere in the detail of the last attempt."),
+    click.option("--since", callback=moment, help=f"Died after. {_AGE}"),
+    click.option("--until", callback=moment, help=f"Died before. {_AGE}"),
+)
+
+
+@click.group("failures", invoke_without_command=True)
+@wide_option
+@json_option
+@calls_center
+@click.pass_context
+def command(context: click.Context, reach: CenterAddress, as_json: bool) -> None:
+    """List failures by what went wrong; show, retry, cancel or forget them."""
+    context.obj = reach
+    if context.invoked_subcommand is None:
+        _list(reach, {}, 50, as_json)
+
+
+@command.command("ls")
+@_filters
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, help="How many groups.")
+@wide_option
+@json_option
+@calls_center
+def ls(reach: CenterAddress, limit: int, as_json: bool, **wanted: Any) -> None:
+    """List groups of dead requests, the largest first."""
+    _list(reach, wanted, limit, as_json)
+
+
+def _list(reach: CenterAddress, wanted: dict[str, Any], limit: int, as_json: bool) -> None:
+    answer = asyncio.run(_get(reach, PATH, {**said(wanted), "limit": limit}))
+    show_json(answer) if as_json else show(groups_table(answer))
+
+
+def said(wanted: dict[str, Any]) -> dict[str, Any]:
+    """The part of a filter that was given."""
+    return {name: value for name, value in wanted.items() if value not in ("", None)}
+
+
+async def _get(reach: CenterAddress, path: str, query: dict[str, Any]) -> dict[str, Any]:
+    async with reach.client() as client:
+        where = f"{path}?{urlencode(query)}" if query else path
+        answer: dict[str, Any] = await client.call("GET", where, None, dict, seconds=60.0)
+        return answer
+
+
+def groups_table(answer: dict[str, Any]) -> str:
+    """For people."""
+    if not answer["items"]:
+        return "no dead requests"
+    now = SystemClock().now()
+    shown = sum(group["requests"] for group in answer["items"])
+    rest = answer["requests"] - shown
+    lines = [table(HEAD, [_row(group, now) for group in answer["items"]], spare=("LAST",))]
+    if rest > 0:
+        lines.append(f"and {rest} in smaller groups; --limit shows more")
+    return "\n".join(lines)
+
+
+def _row(group: dict[str, Any], now: float) -> tuple[object, ...]:
+    kind = f"{group['failure']} {group['status'] or ''}".strip()
+    last = f"{age(now - group['last_at'])} ago"
+    return f"{group['requests']:,}", kind, group["host"], last, group["group"], group["text"][:100]
+
+
+@command.command("show")
+@click.argument("group")
+@click.option("--run", default="", help="Of this run only.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, help="How many requests.")
+@wide_option
+@json_option
+@calls_center
+def show_group(reach: CenterAddress, group: str, run: str, limit: int, as_json: bool) -> None:
+    """Show some requests of a group, each with its last attempt."""
+    path = f"{PATH}/{quote(group, safe='@:')}"
+    view = asyncio.run(_get(reach, path, {**said({"run": run}), "limit": limit}))
+    show_json(view) if as_json else show(group_text(view))
+
+
+def group_text(view: dict[str, Any]) -> str:
+    """For people."""
+    group, now = view["group"], SystemClock().now()
+    head = f"{group['requests']:,} x {group['failure']} {group['status'] or ''}".rstrip()
+    rows = [
+        (item["id"], Id(item["run"]), Id(item["agent"]), age(now - item["died_at"]), item["uri"])
+        for item in view["items"]
+    ]
+    detail = view["items"][0]["detail"] if view["items"] else ""
+    lines = (f"{head}, host {group['host']}", group["text"], f"such as: {detail}", "")
+    return "\n".join(
+        (*lines, table(("REQUEST", "RUN", "AGENT", "AGE", "URI"), rows, spare=("AGENT",)))
+    )
+
+
+def _acting(function: Function) -> Function:
+    return stacked(
+        click.argument("group", required=False, default=""),
+        _filters,
+        batch_options("Every dead request."),
+        json_option,
+        calls_center,
+    )(function)
+
+
+def _as_it_is(function: Any) -> Any:
+    return function
+
+
+_old_revision = click.option(
+    "--old-revision",
+    is_flag=True,
+    help="As the job was when the run began; else as it is now.",
+)
+
+
+def _act(name: str, text: str, more: Callable[[Any], Any] = _as_it_is) -> None:
+    @command.command(name, help=text, short_help=text.partition(".")[0] + ".")
+    @_acting
+    @more
+    def act(
+        reach: CenterAddress,
+        group: str,
+        everything: bool,
+        dry_run: bool,
+        yes: bool,
+        batch: int,
+        as_json: bool,
+        old_revision: bool = False,
+        **wanted: Any,
+    ) -> None:
+        filter_ = said({**wanted, "group": group})
+        if not filter_ and not everything:
+            raise click.UsageError("say which: a GROUP, a filter such as --run, or --all")
+        body = {"filter": filter_, "all": everything, "limit": batch}
+        if old_revision:
+            body["old_revision"] = True
+        confirm = asked(name, dry_run, yes, as_json)
+        show_outcome(name, asyncio.run(act_on_all(reach, f"{PATH}/{name}", body, confirm)), as_json)
+
+
+_act(
+    "retry",
+    "Send dead requests again. Their failures are forgiven, their history stays. Requests of a "
+    "job follow its current revision, and the answer says which; --old-revision keeps the one "
+    "with which their run began.",
+    _old_revision,
+)
+_act("cancel", "Give dead requests up. They count as cancelled, their history stays.")
+_act("forget", "Delete dead requests of ended runs. The ledger goes on counting them.")

@@ -1,0 +1,174 @@
+"""`skep request`: one request with every attempt at it, and many by filter.
+
+Bodies are printed as they came only when they go to a file or a pipe; a terminal gets text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import IO, Any
+from urllib.parse import urlencode
+
+import click
+
+from skep.cli.commands.results.bulk_requests import (
+    act_on_all,
+    asked,
+    batch_options,
+    moment,
+    show_outcome,
+)
+from skep.cli.commands.results.failures import said
+from skep.cli.terminal.center_options import calls_center
+from skep.cli.terminal.line_wrapping import wide_option
+from skep.cli.terminal.options import json_option, stacked
+from skep.cli.terminal.output import (
+    age,
+    harmless,
+    harmless_lines,
+    show,
+    show_exact,
+    show_json,
+    table,
+)
+from skep.cli.terminal.short_ids import Id
+from skep.embed.center_address import CenterAddress
+from skep.runtime.clock import SystemClock
+
+PATH = "/api/v1/requests"
+STATES = ("waiting", "queued", "delayed", "done", "dead", "cancelled", "expired")
+SPARE = ("SENT", "ADDRESS", "RECEIVED")
+ATTEMPT_HEAD = ("AGO", "AGENT", "RESULT", "TIME", "SENT", "RECEIVED", "ADDRESS", "DETAIL")
+
+_filters = stacked(
+    click.option("--run", default="", help="Of this run."),
+    click.option("--job", default="", help="Of runs of this job."),
+    click.option("--host", default="", help="At this host."),
+    click.option("--state", type=click.Choice(STATES), help="In this state."),
+    click.option("--text", default="", help="Somewhere in the URI."),
+    click.option("--since", callback=moment, help="Accepted after: 30min, 2h, 3d."),
+    click.option("--until", callback=moment, help="Accepted before: 30min, 2h, 3d."),
+)
+
+
+@click.group("request")
+@calls_center
+@click.pass_context
+def command(context: click.Context, reach: CenterAddress) -> None:
+    """Show a request and every attempt at it; list or cancel many."""
+    context.obj = reach
+
+
+@command.command("show")
+@click.argument("number", type=click.IntRange(0), metavar="ID")
+@wide_option
+@json_option
+@calls_center
+def show_request(reach: CenterAddress, number: int, as_json: bool) -> None:
+    """Show a request and every attempt at it, oldest first."""
+    view = asyncio.run(_get(reach, f"{PATH}/{number}"))
+    show_json(view) if as_json else show(request_text(view))
+
+
+@command.command("body")
+@click.argument("number", type=click.IntRange(0), metavar="ID")
+@click.option("-o", "file", type=click.File("wb"), help="Write it to this file.")
+@calls_center
+def show_body(reach: CenterAddress, number: int, file: IO[bytes] | None) -> None:
+    """Print the newest body that was archived for a request.
+
+    A pipe and a file get the bytes as they came; a terminal gets them as harmless text.
+    """
+    data = asyncio.run(_body(reach, number))
+    if file is not None:
+        file.write(data)
+    elif sys.stdout.isatty():
+        show_exact(harmless_lines(data))
+    else:
+        sys.stdout.buffer.write(data)
+
+
+async def _body(reach: CenterAddress, number: int) -> bytes:
+    async with reach.client() as client:
+        return await client.call("GET", f"{PATH}/{number}/body", None, bytes, seconds=60.0)
+
+
+async def _get(reach: CenterAddress, path: str) -> dict[str, Any]:
+    async with reach.client() as client:
+        answer: dict[str, Any] = await client.call("GET", path, None, dict, seconds=60.0)
+        return answer
+
+
+def request_text(view: dict[str, Any]) -> str:
+    """For people."""
+    request, now = view["request"], SystemClock().now()
+    since = f"accepted {age(now - request['created_at'])} ago"
+    lines = [
+        f"request {request['id']} of {request['run']}: {request['state']}",
+        harmless(request["uri"]),
+        f"priority {request['priority']}, {request['failures']} failures, {since}",
+    ]
+    rows = [_attempt(attempt, now) for attempt in view["attempts"]]
+    return "\n".join(
+        [*lines, "", table(ATTEMPT_HEAD, rows, SPARE) if rows else "no attempts (any more)"]
+    )
+
+
+def _attempt(attempt: dict[str, Any], now: float) -> tuple[object, ...]:
+    result = f"{attempt['failure'] or 'ok'} {attempt['status'] or ''}".strip()
+    taken = f"{attempt['elapsed_us'] / 1e6:.3f} s"
+    sizes = (attempt["sent"], attempt["received"])
+    where = attempt["address"] or "-"
+    return (
+        age(now - attempt["at"]),
+        Id(attempt["agent"]),
+        result,
+        taken,
+        *sizes,
+        where,
+        attempt["detail"],
+    )
+
+
+@command.command("ls")
+@_filters
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, help="How many.")
+@click.option("--after", type=click.IntRange(0), default=0, help="With larger ids than this.")
+@wide_option
+@json_option
+@calls_center
+def ls(reach: CenterAddress, limit: int, after: int, as_json: bool, **wanted: Any) -> None:
+    """List requests by filter, in the order of their ids."""
+    query = {**said(wanted), "limit": limit, "after": after}
+    page = asyncio.run(_get(reach, f"{PATH}?{urlencode(query)}"))
+    if as_json:
+        show_json(page)
+        return
+    rows = [(r["id"], Id(r["run"]), r["state"], r["failures"], r["uri"]) for r in page["items"]]
+    show(table(("REQUEST", "RUN", "STATE", "FAILURES", "URI"), rows) if rows else "no requests")
+
+
+@command.command("cancel")
+@_filters
+@batch_options("Every open request.")
+@json_option
+@calls_center
+def cancel(
+    reach: CenterAddress,
+    everything: bool,
+    dry_run: bool,
+    yes: bool,
+    batch: int,
+    as_json: bool,
+    **wanted: Any,
+) -> None:
+    """Cancel open requests. What is in an agent's hands is left."""
+    filter_ = said(wanted)
+    if not filter_ and not everything:
+        raise click.UsageError("say which: a filter such as --run or --host, or --all")
+    body = {"filter": filter_, "all": everything, "limit": batch}
+    done = asyncio.run(
+        act_on_all(reach, f"{PATH}/cancel", body, asked("cancel", dry_run, yes, as_json))
+    )
+    show_outcome("cancel", done, as_json)

@@ -1,0 +1,1 @@
+"""What commands share: options, output, progress, exit codes, the center they talk to."""

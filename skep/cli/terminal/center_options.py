@@ -1,0 +1,155 @@
+"""Which center a command talks to, and with which token.
+
+Flags first, then the environment, then what a center left in its data folder. It never
+writes anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import update_wrapper
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from skep.cli.terminal.latest_run import latest_run_at
+from skep.cli.terminal.options import Function, dial_options, place_options, stacked
+from skep.cli.terminal.output import say
+from skep.cli.terminal.program_name import remember_place
+from skep.cli.terminal.short_ids import full_names, is_short
+from skep.embed.center_address import CenterAddress
+from skep.errors import CenterUnreachable, UnknownRun
+
+#: Parameters of commands that hold an id: of what.
+_IDS = {"run": "run", "run_or_job": "run", "thing": "run", "resume": "run", "agent": "agent"}
+#: Commands that put something into a run: a job's name must not stand for a run there.
+_FILLS_RUNS = {"submit"}
+COMMANDLINE = click.core.ParameterSource.COMMANDLINE
+
+
+def run_path(run: str, verb: str = "") -> str:
+    """The API's path of a run, or of something that can be done to it."""
+    return f"/api/v1/runs/{quote(run, safe='')}" + (f"/{verb}" if verb else "")
+
+
+def calls_center(function: Function) -> Function:
+    """Adds the options that find a center, handed over together as `reach`.
+
+    A command below another takes what was said at either place; the nearer one wins.
+    """
+
+    def gathered(*args: Any, **given: Any) -> Any:
+        own = CenterAddress(**{name: given.pop(name) for name in CenterAddress.__slots__})
+        reach = _with_outer(own)
+        remember_place(_typed(reach))
+        given = _with_known_names(reach, _with_full_ids(reach, given))
+        return _with_latest_run(function, args, reach, given)
+
+    # update_wrapper carries over the options that stand below this decorator.
+    update_wrapper(gathered, function)
+    return stacked(dial_options, place_options)(gathered)  # type: ignore[return-value]  # the same but for its options
+
+
+def _with_latest_run(
+    function: Function, args: tuple[Any, ...], reach: CenterAddress, given: dict[str, Any]
+) -> Any:
+    """A name that no run has may be that of a job: its latest run is meant."""
+    try:
+        return function(*args, reach=reach, **given)
+    except CenterUnreachable as error:
+        raise CenterUnreachable(_with_advice(error.detail)) from error
+    except UnknownRun:
+        name = given.get("run")
+        if not isinstance(name, str):
+            raise
+        if click.get_current_context().info_name in _FILLS_RUNS:
+            told = f"there is no run {name!r}; `skep runs` lists runs, and --new opens one"
+            raise UnknownRun(told) from None
+    import asyncio
+
+    found = asyncio.run(latest_run_at(reach, name))
+    if not found:
+        from skep.cli.terminal.name_options import no_run
+
+        raise UnknownRun(no_run(name))
+    say(f"{found} is the latest run of {name}")
+    return function(*args, reach=reach, **{**given, "run": found})
+
+
+def _with_known_names(reach: CenterAddress, given: dict[str, Any]) -> dict[str, Any]:
+    """Options `--run` and `--job` name what is there, or the command ends with an error."""
+    options = [
+        one.name
+        for one in click.get_current_context().command.params
+        if isinstance(one, click.Option) and one.name in {"run", "job"} and given.get(one.name)
+    ]
+    if not options:
+        return given
+    import asyncio
+
+    from skep.cli.terminal.name_options import checked
+
+    try:
+        named = asyncio.run(checked(reach, {str(name): given[str(name)] for name in options}))
+    except CenterUnreachable as error:
+        raise CenterUnreachable(_with_advice(error.detail)) from error
+    return {**given, **named}
+
+
+def _with_advice(text: str) -> str:
+    """What to do about a center that does not answer; a text that says it is left alone."""
+    if not text.startswith("no center answers at "):
+        return text
+    return (
+        f"{text}; start it with `skep up`, or say where it is with --center URL, such as "
+        "http://127.0.0.1:8420"
+    )
+
+
+def _with_full_ids(reach: CenterAddress, given: dict[str, Any]) -> dict[str, Any]:
+    """Short ids, as tables show them, become the ids that they stand for."""
+    short = [
+        (name, kind)
+        for name, kind in _IDS.items()
+        if isinstance(given.get(name), str) and is_short(given[name].removeprefix("run:"))
+    ]
+    if not short:
+        return given
+    import asyncio
+
+    asked = [(kind, given[name].removeprefix("run:")) for name, kind in short]
+    found = asyncio.run(full_names(reach, asked))
+    return {**given, **{name: full for (name, _), full in zip(short, found, strict=True)}}
+
+
+def _typed(reach: CenterAddress) -> list[str]:
+    """As options of a command line; what the environment says stays there."""
+    words: list[str] = []
+    for name in CenterAddress.__slots__:
+        if getattr(reach, name) is not None and _was_typed(name):
+            words += [f"--{name.replace('_', '-')}", str(getattr(reach, name))]
+    return words
+
+
+def _was_typed(name: str) -> bool:
+    """At this command or at the one above it."""
+    context: click.Context | None = click.get_current_context()
+    while context is not None:
+        if context.get_parameter_source(name) is COMMANDLINE:
+            return True
+        context = context.parent
+    return False
+
+
+def _with_outer(own: CenterAddress) -> CenterAddress:
+    context = click.get_current_context()
+    outer = context.find_object(CenterAddress)
+    if outer is None:
+        return own
+    said = [
+        name
+        for name in CenterAddress.__slots__
+        if context.get_parameter_source(name) is COMMANDLINE
+    ]
+    return replace(outer, **{name: getattr(own, name) for name in said})

@@ -1,0 +1,77 @@
+"""A progress bar of one line on stderr; without a terminal, a line every two seconds.
+
+Used by commands that wait. It writes to stderr alone: stdout belongs to results.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TextIO
+
+from skep.cli.terminal.line_wrapping import columns, fitted_parts, wrapped
+from skep.runtime.clock import Clock
+
+WIDTH = 24
+LINE_EVERY = 2.0
+#: The speed is that of the last so many seconds.
+WINDOW = 3.0
+CLEAR = "\r\x1b[K"
+
+
+class Progress:
+    """`612/1000 · 2400 p/s · 0 failed · eta 0s`, drawn again at each `update`."""
+
+    def __init__(self, stream: TextIO, clock: Clock, before: int = 0) -> None:
+        """`before` requests had ended when the command began; they count for no speed."""
+        self._stream = stream
+        self._clock = clock
+        self._live = stream.isatty()
+        self._began = clock.monotonic()
+        self._shown_at = self._began
+        self._last = ""
+        self._written = ""
+        self._before = before
+        self._marks = deque([(self._began, before)])
+
+    def update(self, ended: int, total: int, failed: int) -> None:
+        """Draw it, or leave it when it is too soon for another line."""
+        now = self._clock.monotonic()
+        line = self._line(ended, total, failed, self._rate(ended, total, now))
+        if self._live:
+            self._write(f"{CLEAR}{line}")
+        elif now - self._shown_at >= LINE_EVERY:
+            self._shown_at = now
+            self._write(f"{line}\n")
+            self._written = line
+        self._last = line
+
+    def note(self, text: str) -> None:
+        """A line of its own, above the bar."""
+        text = wrapped(text, columns(self._stream))
+        self._write(f"{CLEAR}{text}\n{self._last}" if self._live else f"{text}\n")
+
+    def end(self) -> None:
+        """Leave the last state standing."""
+        if self._live and self._last:
+            self._write("\n")
+        elif self._last != self._written:
+            self._write(f"{self._last}\n")
+
+    def _rate(self, ended: int, total: int, now: float) -> float:
+        """Of the last seconds; of the whole when it is complete."""
+        self._marks.append((now, ended))
+        while self._marks[1][0] <= now - WINDOW:
+            self._marks.popleft()
+        since, before = self._marks[0] if ended < total else (self._began, self._before)
+        return (ended - before) / (now - since) if now > since else 0.0
+
+    def _line(self, ended: int, total: int, failed: int, rate: float) -> str:
+        eta = f"eta {(total - ended) / rate:.0f}s" if rate else "eta ?"
+        filled = WIDTH * ended // total if total else 0
+        bar = f"[{'#' * filled}{'.' * (WIDTH - filled)}] " if self._live else ""
+        parts = (f"{bar}{ended}/{total}", f"{rate:.0f} p/s", f"{failed} failed", eta)
+        return fitted_parts(parts, columns(self._stream))
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()

@@ -1,0 +1,102 @@
+"""Short forms of ids in tables, and the way back: `quotes..gtp9` for `quotes-06gub8v6bdvhgtp9`.
+
+An id is a name, ten characters of time and six of chance. A short form keeps the name and the
+last characters, and every command takes it in place of the id. Only a center knows which ids
+there are, so a short form that fits several is refused with their names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from skep.errors import InvalidInput, SkepError
+
+if TYPE_CHECKING:
+    from skep.embed.center_address import CenterAddress
+    from skep.wire.client import CenterClient
+
+LEAST = 4
+SHOWN = 5
+#: Runs are looked for among this many pages of the newest.
+PAGE, PAGES = 1000, 20
+_LONG = re.compile(r"(.+)-([0-9a-v]{16})(\.[0-9]{1,3})?")
+_SHORT = re.compile(r"(.+)\.\.([0-9a-v]{4,16})(\.[0-9]{1,3})?")
+
+
+class Id(str):
+    """A cell of a table that may be shown in its short form."""
+
+    __slots__ = ()
+
+
+def short_form(text: str, length: int = LEAST) -> str:
+    """The name and the last characters; what is not made by us stays as it is."""
+    found = _LONG.fullmatch(text)
+    return text if found is None else f"{found[1]}..{found[2][-length:]}{found[3] or ''}"
+
+
+def short_forms(ids: Iterable[str]) -> dict[str, str]:
+    """Id -> its short form, long enough to tell these ids apart."""
+    wanted = set(ids)
+    for length in range(LEAST, 16):
+        forms = {one: short_form(one, length) for one in wanted}
+        if len(set(forms.values())) == len(wanted):
+            return forms
+    return {one: one for one in wanted}
+
+
+def is_short(text: str) -> bool:
+    return _SHORT.fullmatch(text) is not None
+
+
+def matching(text: str, ids: Iterable[str]) -> str:
+    """The one id that a short form stands for, or the text itself when there is none. Raises
+    InvalidInput when there are several."""
+    found = _SHORT.fullmatch(text)
+    known = list(ids)
+    if found is None or text in known:
+        return text
+    pattern = re.compile(
+        f"{re.escape(found[1])}-[0-9a-v]{{{16 - len(found[2])}}}{found[2]}"
+        f"{re.escape(found[3] or '')}"
+    )
+    hits = sorted(one for one in known if pattern.fullmatch(one))
+    if len(hits) > 1:
+        shown = ", ".join(hits[:SHOWN]) + (", ..." if len(hits) > SHOWN else "")
+        raise InvalidInput(f"{text!r} fits {len(hits)} ids; write one of {shown}")
+    return hits[0] if hits else text
+
+
+async def full_names(reach: CenterAddress, given: Sequence[tuple[str, str]]) -> list[str]:
+    """(kind, text) -> the full id; a center that does not answer leaves the text as it is."""
+    try:
+        async with reach.client() as client:
+            lists = {kind: await _LISTS[kind](client) for kind in {kind for kind, _ in given}}
+    except InvalidInput:
+        raise
+    except SkepError:
+        return [text for _, text in given]
+    return [matching(text, lists[kind]) for kind, text in given]
+
+
+async def run_ids(client: CenterClient) -> list[str]:
+    """Of the newest runs."""
+    found: list[str] = []
+    path = f"/api/v1/runs?limit={PAGE}"
+    for _ in range(PAGES):
+        answer: dict[str, Any] = await client.call("GET", path, None, dict)
+        found += [run["id"] for run in answer["items"]]
+        if answer.get("next") is None:
+            break
+        path = f"/api/v1/runs?limit={PAGE}&before={answer['next']}"
+    return found
+
+
+async def agent_ids(client: CenterClient) -> list[str]:
+    answer: dict[str, Any] = await client.call("GET", "/api/v1/agents", None, dict)
+    return [line["agent"]["registration"]["id"] for line in answer["items"]]
+
+
+_LISTS = {"run": run_ids, "agent": agent_ids}

@@ -1,0 +1,184 @@
+"""The child process that follows content rules: pages in by stdin, WARC frames out by stdout.
+
+Started by `cutter`, one or two for a run. A page that takes too long or too much memory
+ends this process and nothing else: the kernel's timer kills it in the middle of any match.
+It opens no file and no connection, and ends when its stdin does.
+"""
+
+from __future__ import annotations
+
+import resource
+import signal
+import sys
+from hashlib import sha256
+from random import Random
+from typing import BinaryIO
+
+import msgspec
+from msgspec.structs import replace
+
+from skep.archive.frames import Cut, Exchange, Extract, FrameMaker
+from skep.downloaders.content_rules import BadRules, CutContent, Cutting, OverSize, Unmatched
+from skep.model.content_rules import ContentRules
+from skep.model.states import FailureClass
+
+#: Address space: a large page, its tree and what is made of it have room.
+MEMORY = 2**30
+NO_MEMORY = "the content rules need too much memory"
+_LENGTH_BYTES = 8
+
+
+class ContentSetup(msgspec.Struct, array_like=True):
+    """The first message: what holds for all pages."""
+
+    rules: ContentRules
+    #: For the ids of records.
+    seed: int
+
+
+class ContentPage(msgspec.Struct, array_like=True):
+    """One page, as `Exchange` has it."""
+
+    uri: str
+    method: str
+    request_headers: list[tuple[str, str]]
+    request_body: bytes
+    status: int
+    reason: str
+    response_headers: list[tuple[str, str]]
+    body: bytes
+    address: str
+    cut: Cut | None
+    #: Seconds since the epoch.
+    now: float
+    #: It failed, or has no content of its own: only the size counts.
+    is_plain: bool
+
+
+class Answer(msgspec.Struct, array_like=True):
+    """The frames of a page; `failure` is "" when the rules could be followed."""
+
+    frames: bytes = b""
+    failure: str = ""
+    detail: str = ""
+
+
+class GivenClock:
+    """A clock that knows what it was told last."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+
+    def now(self) -> float:
+        return self.time
+
+    def monotonic(self) -> float:
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        raise NotImplementedError("nothing sleeps here")
+
+
+class ContentWorker:
+    """Cuts page after page."""
+
+    def __init__(self, orders: ContentSetup) -> None:
+        """Raises BadRules."""
+        self._cutting = Cutting(orders.rules)
+        self._clock = GivenClock()
+        self._maker = FrameMaker(self._clock, Random(orders.seed))  # noqa: S311 - record ids, not secrets
+
+    def answer(self, parcel: ContentPage) -> Answer:
+        self._clock.time = parcel.now
+        kept, failure, detail = self._cut(parcel)
+        return Answer(self._maker.exchange_frames(_exchange(parcel, kept)), failure, detail)
+
+    def _cut(self, parcel: ContentPage) -> tuple[CutContent, str, str]:
+        kind = _content_type(parcel)
+        if parcel.is_plain:
+            return self._cutting.limited(parcel.body, kind), "", ""
+        try:
+            return self._cutting.cut(parcel.body, kind), "", ""
+        except (Unmatched, BadRules) as error:
+            failure, detail = FailureClass.CONTENT, str(error)
+        except OverSize as error:
+            failure, detail = FailureClass.LIMIT, str(error)
+        except MemoryError:
+            failure, detail = FailureClass.LIMIT, NO_MEMORY
+        # Kept as it came, so that people can see why.
+        return self._cutting.limited(parcel.body, kind), failure, detail
+
+
+def _content_type(parcel: ContentPage) -> str:
+    headers = parcel.response_headers
+    return next((value for name, value in headers if name.lower() == "content-type"), "")
+
+
+def _exchange(parcel: ContentPage, kept: CutContent) -> Exchange:
+    whole = Exchange(
+        parcel.uri, parcel.method, parcel.request_headers, parcel.request_body, parcel.status,
+        parcel.reason, parcel.response_headers, parcel.body, parcel.address, parcel.cut,
+    )  # fmt: skip
+    if not kept.said:
+        return whole
+    # Of a download that stopped early nobody knows what the whole was.
+    length, digest = (-1, "") if parcel.cut else (len(parcel.body), _digest(parcel.body))
+    return replace(
+        whole,
+        body=kept.body,
+        response_headers=_retyped(parcel.response_headers, kept.content_type),
+        cut=parcel.cut or (Cut.LENGTH if kept.is_prefix else Cut.UNSPECIFIED),
+        extract=Extract(kept.said, length, digest),
+    )
+
+
+def _digest(body: bytes) -> str:
+    return f"sha256:{sha256(body).hexdigest()}"
+
+
+def _retyped(headers: list[tuple[str, str]], content_type: str) -> list[tuple[str, str]]:
+    """The type of what is left; what the server said is kept under another name."""
+    kinds = [value for name, value in headers if name.lower() == "content-type"]
+    if kinds[:1] == [content_type] or not content_type:
+        return headers
+    others = [pair for pair in headers if pair[0].lower() != "content-type"]
+    old = [("X-Archive-Orig-Content-Type", value) for value in kinds]
+    return [*others, *old, ("Content-Type", content_type)]
+
+
+def main() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # By its default action the signal kills, which no match and no parser can put off.
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    pages, out = sys.stdin.buffer, sys.stdout.buffer
+    first = _read(pages)
+    if first is not None:
+        _serve(msgspec.msgpack.decode(first, type=ContentSetup), pages, out)
+
+
+def _serve(orders: ContentSetup, pages: BinaryIO, out: BinaryIO) -> None:
+    bench = ContentWorker(orders)
+    decode = msgspec.msgpack.Decoder(ContentPage).decode
+    while (data := _read(pages)) is not None:
+        signal.setitimer(signal.ITIMER_PROF, orders.rules.seconds)
+        try:
+            answer = bench.answer(decode(data))
+        except MemoryError:
+            answer = Answer(b"", FailureClass.LIMIT, NO_MEMORY)
+        except Exception as error:  # noqa: BLE001 - whatever it was, the page gets its answer
+            answer = Answer(b"", FailureClass.CODE, f"the content rules failed: {error!r}")
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        encoded = msgspec.msgpack.encode(answer)
+        out.write(len(encoded).to_bytes(_LENGTH_BYTES, "big") + encoded)
+        out.flush()
+
+
+def _read(pages: BinaryIO) -> bytes | None:
+    size = pages.read(_LENGTH_BYTES)
+    return pages.read(int.from_bytes(size, "big")) if len(size) == _LENGTH_BYTES else None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Where the event loop hands requests to the thread of a downloader and takes results back.
+
+Two deques and a descriptor that wakes the thread: neither side ever waits for the other,
+and a request that is put here is answered, whatever has become of the thread.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable
+
+from skep.downloaders.libcurl.transfer import Done
+from skep.downloaders.ports import Fetched
+from skep.model.request import Outcome, Work
+from skep.model.states import FailureClass
+
+
+class RequestQueue:
+    """`submit`, `tell` and `take_finished` are for the event loop's thread."""
+
+    def __init__(self, ready: Callable[[], None]) -> None:
+        self._ready = ready
+        self._inbox: deque[tuple[Work, Done]] = deque()
+        #: What the thread shall do before it goes on.
+        self._orders: deque[Callable[[], None]] = deque()
+        #: Finished downloads; the event loop takes them from the left.
+        self.finished: deque[tuple[Done, Fetched]] = deque()
+        self._announced = False
+        self._asleep = False
+        #: The thread takes no more requests: whoever adds one gives it back.
+        self._ended = False
+        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    def submit(self, work: Work, done: Done) -> None:
+        """Take a request; the thread is only woken when it sleeps, and only once."""
+        self._inbox.append((work, done))
+        if self._ended:
+            self._give_back_inbox()
+            self._announce()
+        elif self._asleep:
+            self._asleep = False
+            os.eventfd_write(self._wake_fd, 1)
+
+    def tell(self, order: Callable[[], None]) -> None:
+        """Have the thread call this, before anything else."""
+        self._orders.append(order)
+        os.eventfd_write(self._wake_fd, 1)
+
+    def take_finished(self) -> list[tuple[Done, Fetched]]:
+        """Everything that has ended since the last call."""
+        # In this order: what is added after the flag is down announces itself again.
+        self._announced = False
+        batch = []
+        while self.finished:
+            batch.append(self.finished.popleft())
+        return batch
+
+    def _announce(self) -> None:
+        if self.finished and not self._announced:
+            self._announced = True
+            self._ready()
+
+    def _give_back_inbox(self) -> None:
+        """Two threads may do this at the same time: each request is popped by one of them."""
+        while True:
+            try:
+                work, done = self._inbox.popleft()
+            except IndexError:
+                return
+            self.finished.append((done, Fetched(lost_outcome(work))))
+
+
+def lost_outcome(work: Work) -> Outcome:
+    """What a request gets whose downloader has ended."""
+    return Outcome(work.id, FailureClass.LOST, detail="the downloader was closed")

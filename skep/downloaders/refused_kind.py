@@ -1,0 +1,46 @@
+"""A kind that an agent does not offer, with the reason. Runs on agents.
+
+Its requests end at once and say why (D6), instead of lying in the agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from skep.downloaders.ports import Fetched, Kind
+from skep.model.request import Outcome, Work
+from skep.model.run import RunSettings
+from skep.model.states import FailureClass
+
+
+class RefusedKind:
+    """Stands where a kind would stand; it is not told to centers."""
+
+    schemes: tuple[str, ...] = ()
+
+    def __init__(self, name: str, reason: str) -> None:
+        self.name = name
+        self.reason = reason
+
+    def open(self, run: str, settings: RunSettings) -> Refusing:  # noqa: ARG002 - as every kind
+        return Refusing(self.reason)
+
+
+class Refusing:
+    """Ends every request with the reason."""
+
+    active = 0
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def start(self, work: Work, done: Callable[[Fetched], None]) -> None:
+        done(Fetched(Outcome(work.id, failure=FailureClass.CODE, detail=self._reason)))
+
+    async def close(self) -> None:
+        """Nothing to let go."""
+
+
+def offered(kinds: Iterable[Kind]) -> tuple[str, ...]:
+    """The names that an agent tells to centers."""
+    return tuple(kind.name for kind in kinds if not isinstance(kind, RefusedKind))

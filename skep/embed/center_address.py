@@ -1,0 +1,97 @@
+"""Which center is meant, and with which token.
+
+What was given first, then what a center left in its data folder. It never writes anything.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from skep.center.data_folder import copied_from
+from skep.errors import CenterUnreachable, ConfigurationError
+from skep.runtime.clock import SystemClock
+from skep.runtime.files import UnreadableFile, read_line
+from skep.settings import load
+
+if TYPE_CHECKING:
+    from skep.settings import Settings
+    from skep.wire.client import CenterClient
+
+
+@dataclass(frozen=True, slots=True)
+class CenterAddress:
+    """What the command line said about the center; the rest is found when it is needed."""
+
+    center: str | None
+    token_file: Path | None
+    data: Path | None
+    config: Path | None
+
+    def settings(self) -> Settings:
+        given = {} if self.data is None else {"data": str(self.data)}
+        return load(self.config, os.environ, given)
+
+    def urls(self) -> list[str]:
+        """Raises CenterUnreachable when nothing says where the center is."""
+        return addresses(self.center, Path(self.settings().data))
+
+    def token(self, name: str = "admin.token") -> str:
+        """Raises ConfigurationError for a file that was named and cannot be read."""
+        return find_token(self.token_file, Path(self.settings().data) / name)
+
+    def client(self) -> CenterClient:
+        from skep.wire.client import CenterClient
+
+        return CenterClient(self.urls(), self.token(), SystemClock(), Random())  # noqa: S311 - jitter
+
+
+def addresses(given: str | None, folder: Path) -> list[str]:
+    """Every address of the center."""
+    if given:
+        return [_address(url) for url in given.split(",") if url]
+    kept = folder / "center.url"
+    if not kept.exists():
+        raise CenterUnreachable(
+            f"there is no center in {folder}; start one with `skep up`, or say where it is "
+            "with --center URL"
+        )
+    if original := copied_from(folder):
+        raise CenterUnreachable(
+            f"{folder} is a copy of {original}, and no center runs in the copy; start one with "
+            f"`skep up --data {folder}`, or use the original with --data {original}"
+        )
+    try:
+        return read_line(kept).split(",")
+    except UnreadableFile as error:
+        raise ConfigurationError(
+            f"{error}; start the center again, or say where it is with --center URL"
+        ) from error
+
+
+def _address(text: str) -> str:
+    """As a URL; raises ConfigurationError for what cannot be an address."""
+    url = text if "://" in text else f"http://{text}"
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0:
+            return url
+    except ValueError:  # a port that is not a number, or over 65535
+        pass
+    raise ConfigurationError(
+        f"--center: {text!r} is not the address of a center; write it as http://HOST:PORT or "
+        "https://HOST, such as http://127.0.0.1:8420"
+    )
+
+
+def find_token(named: Path | None, kept: Path) -> str:
+    """The token of the file that was named, else the kept one; "" when there is none."""
+    from skep.center.http.authentication import read_token
+
+    if named is None and not kept.exists():
+        return ""
+    return read_token(named or kept)

@@ -1,0 +1,235 @@
+"""The examinations of `skep doctor`, one function each. None of them changes anything."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from skep.embed.center_address import CenterAddress
+from skep.embed.checks.finding import Finding
+from skep.errors import CenterUnreachable, Malformed, NotFound, SkepError
+from skep.runtime.clock import SystemClock
+from skep.settings import Settings
+
+if TYPE_CHECKING:
+    from skep.wire.client import CenterClient
+
+OLDEST_PYTHON = (3, 11)
+DISK_FLOOR = 512 * 2**20
+SKEW_LIMIT = 5.0
+TOKENS = ("admin.token", "agent.token")
+#: Enough for the first record of a segment, which describes the segment itself.
+FIRST_BYTES = 65536
+#: While requests move, two counts differ; these looks are enough to see them agree once.
+LOOKS = 5
+READY_SECONDS = 10.0
+
+_FIXES = {
+    "store": "start the database that store.url names, or mend store.url",
+    "bus": "start the Redis that bus.url names, or mend bus.url",
+    "archive": "make what archive.url names, a folder or a bucket, readable and writable for the "
+    "center",
+    "disk": "make room in the center's data folder",
+}
+
+
+async def examine(reach: CenterAddress) -> list[Finding]:
+    """Everything that can be looked at from here."""
+    from skep.embed.checks.container_engines import container_engines
+    from skep.embed.checks.network import network
+    from skep.embed.checks.user_code import user_code
+
+    findings = [python(), *_local(reach)]
+    findings.append(await asyncio.to_thread(user_code, reach.settings().agent))
+    findings += await asyncio.to_thread(container_engines, reach.settings().agent)
+    findings += await asyncio.to_thread(network)
+    try:
+        async with reach.client() as client:
+            findings += await _center(client)
+    except SkepError as error:
+        findings.append(Finding("center", False, error.detail, _start(findings)))
+    findings += await archive(reach.settings())
+    return [finding if not finding.ok else _well(finding) for finding in findings]
+
+
+def _start(findings: list[Finding]) -> str:
+    """A center cannot start on a damaged store: that comes first."""
+    wrong = any(finding.name == "store" and not finding.ok for finding in findings)
+    return "fix the store first, then start it" if wrong else "start one with `skep up`"
+
+
+def _well(finding: Finding) -> Finding:
+    return Finding(finding.name, True, finding.detail)
+
+
+def _local(reach: CenterAddress) -> list[Finding]:
+    """The folder matters when the center is here, or when there is one all the same."""
+    folder = Path(reach.settings().data)
+    if reach.center is not None and not folder.exists():
+        return []
+    from skep.embed.checks.store_file import store_file
+
+    return [data_folder(folder), *token_files(folder), *store_file(reach.settings())]
+
+
+def python(version: tuple[int, ...] = tuple(sys.version_info[:3])) -> Finding:
+    shown = ".".join(str(part) for part in version)
+    needed = ".".join(str(part) for part in OLDEST_PYTHON)
+    return Finding("python", version >= OLDEST_PYTHON, shown, f"install Python {needed} or newer")
+
+
+def data_folder(folder: Path) -> Finding:
+    """Writable, and with room."""
+    if not folder.is_dir():
+        return Finding("data folder", False, f"{folder} is not there", "start with `skep up`")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return Finding("data folder", False, f"{folder} is not writable", f"chmod u+rwx {folder}")
+    free = shutil.disk_usage(folder).free
+    detail = f"{folder}, {free // 2**20} MiB free"
+    return Finding("data folder", free >= DISK_FLOOR, detail, "make room on its disk")
+
+
+def token_files(folder: Path) -> Iterator[Finding]:
+    """A token is for its owner's eyes only."""
+    for path in (folder / name for name in TOKENS):
+        if path.exists():
+            mode = path.stat().st_mode & 0o777
+            yield Finding(path.name, not mode & 0o077, f"mode {mode:o}", f"chmod 600 {path}")
+
+
+async def _center(client: CenterClient) -> list[Finding]:
+    version = await client.call("GET", "/version", None, dict)
+    here = f"{client.address} answers, version {version['version']}"
+    findings = [Finding("center", True, here)]
+    for check in (_ready, _ledger, _self_check, _clock):
+        try:
+            findings += await check(client)
+        except SkepError as error:
+            name = check.__name__.strip("_")
+            findings.append(Finding(name, False, error.detail, "look at the line above"))
+    return findings
+
+
+async def _ready(client: CenterClient) -> list[Finding]:
+    answer = await asyncio.to_thread(_read_readiness, client.address, client.token)
+    return readiness(answer)
+
+
+def _read_readiness(address: str, token: str) -> dict[str, Any]:
+    """Read by hand: to the client a center that is not ready is only an error."""
+    parts = urlsplit(address)
+    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+    connection = kind(parts.netloc, timeout=READY_SECONDS)
+    try:
+        known = {"Authorization": f"Bearer {token}"} if token else {}
+        connection.request("GET", "/readyz?verbose", headers=known)
+        answer: dict[str, Any] = msgspec.json.decode(connection.getresponse().read())
+    except (OSError, HTTPException, msgspec.DecodeError) as error:
+        raise CenterUnreachable(f"{address}/readyz: {error}") from error
+    finally:
+        connection.close()
+    return answer
+
+
+def readiness(answer: dict[str, Any]) -> list[Finding]:
+    """What the center says about itself, with what to do about each."""
+    return [
+        Finding(f"center's {check['name']}", check["ok"], check["detail"], _FIXES[check["name"]])
+        for check in answer["checks"]
+        if check["name"] in _FIXES
+    ]
+
+
+async def _ledger(client: CenterClient) -> list[Finding]:
+    """The running counts against a count of all rows."""
+    fix = "this is a bug; please report it with the output of `skep info --json`"
+    running: dict[str, Any] = {}
+    for _ in range(LOOKS):
+        running = await client.call("GET", "/api/v1/ledger", None, dict)
+        audit = await client.call("GET", "/api/v1/ledger?audit=true", None, dict, seconds=60.0)
+        wrong = running["unaccounted"] or audit["unaccounted"]
+        if wrong or running["ledger"] == audit["ledger"]:
+            return [Finding("ledger", not wrong, audit["line"], fix)]
+    after = await client.call("GET", "/api/v1/ledger", None, dict)
+    moving = after["ledger"] != running["ledger"]
+    detail = "work moves too fast to compare" if moving else "running counts and rows differ"
+    return [Finding("ledger", moving, detail, fix)]
+
+
+async def _self_check(client: CenterClient) -> list[Finding]:
+    """What the center found when it compared its records, and what it repaired."""
+    try:
+        answer = await client.call("GET", "/api/v1/repairs", None, dict)
+    except NotFound:  # an older center
+        return []
+    return [self_check(answer["items"])]
+
+
+def self_check(lines: list[dict[str, Any]]) -> Finding:
+    """Repaired differences are history, open ones are not."""
+    fix = "look again in a minute; if it stays, report it with the output of `skep info --json`"
+    open_ = [f"{line['kind']}: {line['open']}" for line in lines if line["open"]]
+    done = [f"{line['kind']}: {line['repaired']}" for line in lines if line["repaired"]]
+    found = f"differences: {', '.join(open_) or 'none'}"
+    repaired = f"; repaired since the start: {', '.join(done)}" if done else ""
+    return Finding("self-check", not open_, found + repaired, fix)
+
+
+async def _clock(client: CenterClient) -> list[Finding]:
+    """The center tells its time only through the age of its agents' beats."""
+    answer = await client.call("GET", "/api/v1/agents", None, dict)
+    if not answer["items"]:
+        return []
+    line = answer["items"][0]
+    skew = line["agent"]["seen_at"] + line["last_beat_age"] - SystemClock().now()
+    detail = f"{abs(skew):.1f} s between here and the center"
+    return [Finding("clock", abs(skew) < SKEW_LIMIT, detail, "set the clocks, for example by NTP")]
+
+
+async def archive(settings: Settings) -> list[Finding]:
+    """The archive as this machine's settings name it, looked at from here."""
+    from skep.archive.registry import folder_of, is_s3, login_of, open_bucket
+
+    try:
+        if not is_s3(settings.archive_url):
+            return [*newest_segment(folder_of(settings.archive_url))]
+        bucket = open_bucket(settings.archive_url, login_of(settings))
+        found = await bucket.list()
+    except SkepError as error:
+        fix = "mend archive.url and archive.secret, or the rights of these credentials"
+        return [Finding("archive", False, error.detail, fix)]
+    return [Finding("archive", True, f"{bucket.place} is there: {len(found)} objects")]
+
+
+def newest_segment(folder: Path) -> Iterator[Finding]:
+    """Of an archive that lies on this machine: its newest segment opens."""
+    segments = [*folder.glob("*.warc.zst")] if folder.is_dir() else []
+    if not segments:
+        return
+    newest = max(segments, key=lambda path: path.stat().st_mtime)
+    try:
+        detail, ok = f"{newest.name} begins with a {_first_record(newest)} record", True
+    except (OSError, SkepError) as error:
+        detail, ok = f"{newest.name}: {error}", False
+    yield Finding("archive", ok, detail, f"look at {newest}; keep it, and ask for advice")
+
+
+def _first_record(path: Path) -> str:
+    from skep.archive.frame_boundaries import frame_end
+    from skep.archive.records import read_records
+
+    with path.open("rb") as file:
+        data = file.read(FIRST_BYTES)
+    records = read_records(data[: frame_end(data)])
+    if not records:
+        raise Malformed("it has no record")
+    return records[0].type

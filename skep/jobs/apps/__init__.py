@@ -1,0 +1,1 @@
+"""Application jobs: packages, instances and their agents. Centers only."""

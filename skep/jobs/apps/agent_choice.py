@@ -1,0 +1,92 @@
+"""Which agents the instances of applications are on, and may be on. Centers only.
+
+It chooses; whoever asks writes the choice down. An agent is lost after the job's own
+`lost_seconds`, and never before this center has listened long enough to call anybody dead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from random import Random
+
+from skep.fleet.roster import Roster
+from skep.model.jobs.app import Instance
+from skep.model.run import Run
+from skep.placement.allocator import Allocator
+from skep.placement.eligibility import explain, shortfall
+from skep.placement.placer import Placer, need_of
+from skep.runtime.clock import Clock
+from skep.store.ports import Store
+
+DRAINING = "draining"
+#: How the reason of an instance without an agent begins.
+NOBODY = "no agent is free for it"
+
+
+class AgentChoice:
+    """Looks at the roster; a run's allocation is kept in step with its instances."""
+
+    def __init__(
+        self,
+        store: Store,
+        roster: Roster,
+        placer: Placer,
+        allocator: Allocator,
+        clock: Clock,
+        rng: Random,
+    ) -> None:
+        self._store = store
+        self._roster = roster
+        self._placer = placer
+        self._allocator = allocator
+        self._clock = clock
+        self._rng = rng
+
+    async def chosen(self, run: Run) -> list[str]:
+        """The agents that were allocated when the run began, one for each instance. Raises
+        NotEnoughAgents when a center died before that, and there are too few by now."""
+        kept = await self._allocator.ensure(run)
+        return kept.agents if kept else []
+
+    def lost(self, one: Instance, seconds: float) -> bool:
+        """Silent for so long that the instance may be started elsewhere; 0 = never."""
+        if not seconds or not self.gone(one.agent):
+            return False
+        view = self._roster.view(one.agent)
+        heard = max(view.seen_at if view else 0.0, one.placed_at)
+        return self._clock.now() - heard >= seconds
+
+    def gone(self, agent: str) -> bool:
+        """Dead, not merely switched off."""
+        if not self._roster.may_judge:
+            return False
+        return self._roster.view(agent) is None or self._roster.given_up(agent)
+
+    def leaving(self, agent: str) -> bool:
+        """A person empties it: what it has goes to others."""
+        view = self._roster.view(agent)
+        return view is not None and view.aside == DRAINING
+
+    async def another(self, run: Run, one: Instance, busy: Collection[str]) -> str:
+        """An agent that fits and has no instance of the run, rather one of its allocation;
+        "" when there is none."""
+        await self._roster.refresh()
+        fit = {view.id for view in self._placer.fitting(run.settings)} - set(busy)
+        allocation = await self._store.allocations.get(run.id)
+        seats = allocation.agents if allocation else []
+        own = [agent for agent in seats if agent in fit]
+        if own or not fit:
+            return own[0] if own else ""
+        to = self._rng.choice(sorted(fit))
+        # Its own seat, or one whose agent has no instance any more.
+        free = [agent for agent in (one.agent, *seats) if agent in seats and agent not in busy]
+        if free:
+            why = f"instance {one.no} of the run was placed anew"
+            await self._store.allocations.replace(run.id, free[0], to, why, self._clock.now())
+        return to
+
+    async def why_none(self, run: Run, busy: Collection[str]) -> str:
+        """Why there is no agent for an instance, in one sentence."""
+        views = [view for view in self._roster.views if view.id not in busy]
+        verdicts = explain(views, need_of(run.settings), self._placer.moment)
+        return f"{NOBODY}: {shortfall(1, verdicts)}"

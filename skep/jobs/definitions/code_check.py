@@ -1,0 +1,87 @@
+"""Looks at user code without running any of it. Runs on centers, before a run is stored.
+
+Python is parsed to a tree and no further: the compiler would already compute constants.
+Shell scripts are read by `sh -n`, which executes nothing. May block for some seconds.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+from skep.downloaders.curl_options import BadOption, parse
+from skep.errors import InvalidInput
+from skep.jobs.definitions.code_parse import parse_python
+from skep.model.run import RunSettings
+from skep.model.user_code import Code
+
+CODE_KINDS = frozenset({"python", "shell"})
+CHECK_SECONDS = 5.0
+_SHOWN = 200
+
+
+def check_code(settings: RunSettings) -> None:
+    """Raises InvalidInput that says what is wrong, and in which line."""
+    kind, code = settings.downloader, settings.code
+    if kind in CODE_KINDS and code is None:
+        raise InvalidInput(f"the downloader {kind!r} needs `code` with its `source`")
+    if kind not in CODE_KINDS and code is not None:
+        raise InvalidInput(f"the downloader {kind!r} takes no `code`; python and shell do")
+    if kind != "curl" and settings.curl:
+        raise InvalidInput(f"the downloader {kind!r} takes no `curl` options")
+    if kind == "curl":
+        check_curl(settings.curl)
+    if code is not None:
+        check_source(kind, code)
+
+
+def check_source(kind: str, code: Code) -> None:
+    if "\0" in code.source:
+        raise InvalidInput("the code holds a NUL character; take it out")
+    if kind == "python":
+        check_python(code.source)
+    else:
+        check_shell(code.source)
+
+
+def check_curl(options: tuple[str, ...]) -> None:
+    try:
+        plan = parse(options)
+    except BadOption as error:
+        raise InvalidInput(str(error)) from error
+    for name, value in plan.headers.items():
+        if not name or not f"{name}{value}".isprintable():
+            raise InvalidInput(f"header {name[:50]!r} holds a control character, or has no name")
+
+
+def check_generator(source: str) -> None:
+    """A module that can be parsed and has a `generate`."""
+    check_python(source, "generate", "generate(...)")
+
+
+def check_python(source: str, function: str = "run", shown: str = "run(uri, ...)") -> None:
+    """A module that can be parsed and has a `run`."""
+    found = parse_python(source)
+    if "line" in found:
+        raise InvalidInput(f"the Python code, line {found['line']}: {found['why']}")
+    if "why" in found:
+        raise InvalidInput(f"the Python code {found['why']}")
+    if function not in found["names"]:
+        raise InvalidInput(f"the Python code has no function `{shown}`")
+
+
+def check_shell(source: str) -> None:
+    """Where the center has no `sh`, agents find out."""
+    shell = shutil.which("sh")
+    if shell is None:
+        return
+    try:
+        said = subprocess.run(  # noqa: S603 - `-n` reads and does not execute
+            [shell, "-n"], input=source.encode(), capture_output=True,
+            timeout=CHECK_SECONDS, check=False, env={"PATH": "/usr/bin:/bin"}, cwd="/",
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        raise InvalidInput("the shell code cannot be parsed in time") from error
+    if said.returncode:
+        text = " ".join(said.stderr.decode(errors="replace").split())[:_SHOWN]
+        raise InvalidInput(f"the shell code: {text}")

@@ -1,0 +1,53 @@
+"""Rules for exits and sessions, checked when a run is opened. Pure; run by centers.
+
+What is wrong is said by its place. Nothing that was written about a proxy is repeated,
+because it may be a password.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from skep.downloaders.pattern import compiled
+from skep.downloaders.proxies import parse_proxy
+from skep.errors import InvalidInput
+from skep.model.proxies import ExitRules, SessionRules, session_rules
+from skep.model.run import RunSettings
+
+#: Downloaders that go out by the agent's HTTP engine.
+KINDS = frozenset({"http", "curl"})
+
+CheckHeader = Callable[[str, str], None]
+
+
+def check_proxies(settings: RunSettings, check_header: CheckHeader) -> None:
+    """Raises InvalidInput for rules that no agent could follow."""
+    exits, sessions = settings.exits, session_rules(settings.sessions)
+    if exits is None and sessions is None:
+        return
+    if settings.downloader not in KINDS:
+        known = " and ".join(sorted(KINDS))
+        raise InvalidInput(f"exits and sessions are for the downloaders {known}")
+    if exits is not None:
+        _check_proxies(exits)
+    if sessions is not None:
+        _check_sessions(sessions, check_header)
+
+
+def _check_proxies(rules: ExitRules) -> None:
+    if rules.proxies and rules.redial:
+        raise InvalidInput("exits: proxies and redial are two ways to change the exit; choose one")
+    if not rules.proxies and not rules.redial:
+        raise InvalidInput("exits: there is no exit; name proxies, or set redial")
+    if rules.redial and not rules.switch_when and not rules.switch_after:
+        raise InvalidInput("exits.redial needs switch_when or switch_after: when to dial?")
+    for place, url in enumerate(rules.proxies):
+        parse_proxy(url, f"exits.proxies[{place}]")
+    compiled(rules.switch_when, "exits.switch_when")
+
+
+def _check_sessions(rules: SessionRules, check_header: CheckHeader) -> None:
+    compiled(rules.blocked_when, "sessions.blocked_when")
+    for headers in rules.headers:
+        for name, value in headers.items():
+            check_header(name, value)

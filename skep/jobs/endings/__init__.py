@@ -1,0 +1,1 @@
+"""What follows the end of a run: notices and retention. Centers only."""

@@ -1,0 +1,197 @@
+"""A generator's code as a boxed child of its center, read no faster than the store takes.
+
+User code never runs inside a center. The box is that of code downloaders: other files, other
+processes, no network but through a guarded door, limits of the kernel. Nothing that comes
+out of it is believed unchecked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from skep.downloaders.code.child_messages import Batch, Breach, Generated, Over, Reader, written
+from skep.downloaders.code.child_start import Child, NotStarted, start_child
+from skep.downloaders.code.children import FIRST_UID, UIDS
+from skep.downloaders.code.egress_proxy import EgressProxy
+from skep.downloaders.code.inside.generate import ITEM_BYTES, PREFIX
+from skep.downloaders.code.inside.talk import Load
+from skep.downloaders.code.isolation import Isolation, detect
+from skep.downloaders.code.limit_ceiling import Ceiling
+from skep.downloaders.egress_policy import EgressPolicy
+from skep.jobs.generators.generator_contract import (
+    TIME_LIMIT,
+    Batches,
+    GeneratorCrashed,
+    GeneratorFailed,
+)
+from skep.model.user_code import Code, CodeLimits
+from skep.runtime.clock import Clock
+from skep.settings import AgentSettings
+
+log = logging.getLogger(__name__)
+
+PIECE = 256 * 1024
+#: One message: a batch goes out before it is larger than one request more.
+FRAME_LIMIT = 2 * ITEM_BYTES
+#: Characters of what the code wrote that are told with its end.
+SAID = 500
+DEFAULT_CEILING = Ceiling.of(AgentSettings())
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxRequest:
+    """What to run."""
+
+    kind: str
+    source: str = ""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    limits: CodeLimits = field(default_factory=CodeLimits)
+    network: bool = False
+
+    @property
+    def seconds(self) -> float:
+        return self.limits.time or TIME_LIMIT
+
+
+class CodeSandboxes:
+    """Starts children, so many at a time. `code` is the operator's word on user code: `boxed`,
+    `always` or `never`, as for agents."""
+
+    def __init__(
+        self,
+        egress: EgressPolicy,
+        clock: Clock,
+        most: int,
+        code: str = "boxed",
+        ceiling: Ceiling = DEFAULT_CEILING,
+    ) -> None:
+        self._egress = egress
+        self._clock = clock
+        self._code = code
+        self._ceiling = ceiling
+        self._room = asyncio.Semaphore(most)
+        self._isolation: Isolation | None = None
+        #: Processes that run now, for whoever wants to look.
+        self.children: set[int] = set()
+
+    async def run(self, order: SandboxRequest) -> Batches:
+        """What the child yields. Raises GeneratorFailed and GeneratorCrashed."""
+        order = replace(order, limits=self._ceiling.applied(order.limits))
+        async with self._room, self._born(order) as (child, isolation):
+            deadline = self._clock.monotonic() + order.seconds
+            await asyncio.get_running_loop().sock_sendall(
+                child.sock, written(_load(order, child.uid, isolation))
+            )
+            reading = self._read(child, order, deadline)
+            async with aclosing(reading):
+                async for batch in reading:
+                    yield batch
+
+    @asynccontextmanager
+    async def _born(self, order: SandboxRequest) -> AsyncIterator[tuple[Child, Isolation]]:
+        isolation = await self._looked_at(order.kind)
+        uid = FIRST_UID + secrets.randbelow(UIDS) if isolation.own_user else 0
+        scratch = order.limits.scratch
+        birth = asyncio.ensure_future(
+            asyncio.to_thread(start_child, isolation, scratch, uid, network=order.network)
+        )
+        try:
+            child = await asyncio.shield(birth)
+        except asyncio.CancelledError:
+            # It is ended before the caller goes on, which may close the event loop.
+            await asyncio.shield(_end_unwanted(birth))
+            raise
+        except NotStarted as error:
+            raise GeneratorCrashed(str(error)) from error
+        door = EgressProxy(child.door, self._egress) if child.door is not None else None
+        self.children.add(child.process.pid)
+        try:
+            if door is not None:
+                await door.open()
+            yield child, isolation
+        finally:
+            self.children.discard(child.process.pid)
+            if door is not None:
+                door.close()
+            await asyncio.shield(asyncio.to_thread(_end, child))
+
+    async def _looked_at(self, kind: str) -> Isolation:
+        if self._isolation is None:
+            self._isolation = await asyncio.to_thread(detect)
+            if self._code == "always" and not self._isolation.boxed:
+                log.warning("code of generators runs without a box: %s", self._isolation.why_not)
+        if kind == "sitemap":  # our own code
+            return self._isolation
+        if self._code == "never":
+            raise GeneratorFailed("generators with code are switched off here (jobs.code)")
+        if self._code == "boxed" and not self._isolation.boxed:
+            raise GeneratorFailed(
+                f"no box for code here: {self._isolation.why_not}; install bubblewrap, or set "
+                "jobs.code to always"
+            )
+        return self._isolation
+
+    async def _read(self, child: Child, order: SandboxRequest, deadline: float) -> Batches:
+        reader, said = Reader(FRAME_LIMIT, Generated), ""
+        while piece := await self._received(child, order, deadline):
+            try:
+                for message in reader.feed(piece):
+                    said = (said + message.messages)[-SAID:]
+                    if isinstance(message, Batch):
+                        yield list(message.items)
+                    if isinstance(message, Over):
+                        _judge(message, said)
+                        return
+            except Breach as breach:
+                raise GeneratorFailed(f"it broke the line to the center: {breach}") from breach
+        ending = await asyncio.to_thread(child.ending)
+        raise GeneratorCrashed(f"its process ended with {ending}{_with(said)}")
+
+    async def _received(self, child: Child, order: SandboxRequest, deadline: float) -> bytes:
+        left = deadline - self._clock.monotonic()
+        try:
+            async with asyncio.timeout(max(left, 0.0)):
+                return await asyncio.get_running_loop().sock_recv(child.sock, PIECE)
+        except TimeoutError:
+            raise GeneratorFailed(f"it took longer than its {order.seconds:g} s") from None
+        except ConnectionError:
+            return b""
+
+
+def _judge(over: Over, said: str) -> None:
+    if over.failure:
+        why = {"limit": "too much: "}.get(over.failure, "")
+        raise GeneratorFailed(f"{why}{over.detail}{_with(said)}")
+
+
+def _with(said: str) -> str:
+    lines = " | ".join(line for line in said.splitlines() if line.strip())
+    return f"; it wrote: {lines}" if lines else ""
+
+
+def _load(order: SandboxRequest, uid: int, isolation: Isolation) -> Load:
+    limits = order.limits
+    countable = isolation.boxed or isolation.own_user
+    return Load(
+        f"{PREFIX}{order.kind}", order.source, Code(order.source or "-").version, uid,
+        isolation.boxed, order.seconds, limits.memory, 0,
+        limits.scratch, limits.files, limits.processes if countable else -1,
+        dict(order.arguments),
+    )  # fmt: skip
+
+
+async def _end_unwanted(birth: asyncio.Future[Child]) -> None:
+    """A process that was started after its generator had been stopped."""
+    with suppress(NotStarted):
+        await asyncio.to_thread(_end, await birth)
+
+
+def _end(child: Child) -> None:
+    child.kill()
+    child.reap()

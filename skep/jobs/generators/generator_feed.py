@@ -1,0 +1,320 @@
+"""Feeds a run from its job's generators until each of them is through. Centers only.
+
+A batch and its figures are one transaction; the next batch is asked for after it. Whatever
+dies on the way, the generator is begun again and what it took is known: nothing is lost, and
+nothing is taken twice. A run is not finished before this is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from contextlib import aclosing
+from random import Random
+
+import msgspec
+
+from skep.archive.ports import Archive
+from skep.errors import LostLease, SkepError, StaleToken, Unavailable
+from skep.jobs.generators.generator_contract import (
+    BATCH,
+    Batches,
+    GeneratorCrashed,
+    GeneratorFailed,
+    Raw,
+    request_of,
+    settled,
+)
+from skep.jobs.generators.sitemap_source import SitemapSource, maps_run
+from skep.jobs.generators.sources import Sources
+from skep.jobs.intake import Intake
+from skep.model.hosts.named_places import places_in
+from skep.model.jobs.generator_progress import (
+    REQUESTS,
+    Counts,
+    Generation,
+    GenerationState,
+    Taken,
+    Window,
+    generator_of,
+)
+from skep.model.jobs.job import CODE_KINDS, Generator, Job, JobRun, RunLease
+from skep.model.states import RunState
+from skep.runtime.backoff import Backoff
+from skep.runtime.clock import Clock
+from skep.store.ports import Store
+from skep.store.ports.requests import RequestRow
+
+log = logging.getLogger(__name__)
+
+#: Ends of a generator's process that are not its own doing, before it has failed.
+RESTARTS = 5
+#: The store is away: the generator stands still, and the batch is tried again.
+AGAIN_SECONDS = 0.5
+ALERT = "job_failed"
+#: Kinds whose URIs a person wrote. Code, queries and sitemaps may hand on those of others.
+WRITTEN = frozenset({"list", "file"})
+AT_ONCE = 16
+#: Rows that one transaction deletes.
+FORGET = 5000
+
+
+class Feeder:
+    """One center's generators."""
+
+    def __init__(
+        self,
+        store: Store,
+        intake: Intake,
+        archive: Archive,
+        sources: Sources,
+        clock: Clock,
+        rng: Random,
+        restart: Backoff,
+    ) -> None:
+        self._store = store
+        self._intake = intake
+        self._archive = archive
+        self.sources = sources
+        self._clock = clock
+        self._rng = rng
+        self._restart = restart
+
+    async def requests(self, run: str, job: Job) -> None:
+        """The job's own requests, which are there before its first generator begins."""
+        if not job.requests:
+            return
+        own = Generator("list", "requests", uris=job.requests)
+        if not job.chosen.dedup:
+            await self._plainly(run, own)
+            return
+        reason = await self._one(run, job, own, REQUESTS)
+        if reason:  # they were checked when the job was kept
+            log.warning("run %s of job %s: %s", run, job.name, reason)
+
+    async def _plainly(self, run: str, own: Generator) -> None:
+        offered = [settled(one, own, REQUESTS, number) for number, one in enumerate(own.uris)]
+        for start in range(0, len(offered), BATCH):
+            await self._intake.accept(run, offered[start : start + BATCH])
+
+    async def feed(self, held: JobRun, job: Job) -> str:
+        """Every generator of this run; returns why some have failed, "" when none has."""
+        room = asyncio.Semaphore(AT_ONCE)
+
+        async def one(place: int, generator: Generator) -> str:
+            async with room:
+                return await self._one(held.run, job, _told(generator, held), place, held.proof)
+
+        chosen = chosen_of(held.fire_key, job)
+        tasks = [asyncio.create_task(one(place, part)) for place, part in chosen]
+        try:
+            reasons = await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        return "; ".join(filter(None, reasons))
+
+    async def forget(self) -> None:
+        """URIs whose time is over, some at a time."""
+        while await self._store.generations.forget(self._clock.now(), FORGET) >= FORGET:
+            pass
+
+    async def clear(self, held: JobRun, job: Job, state: RunState) -> None:
+        """The run rests or has ended: so do the runs of its sitemaps."""
+        to = RunState.PAUSED if state in {RunState.PAUSED, RunState.FAILED} else RunState.CANCELLED
+        for place, generator in chosen_of(held.fire_key, job):
+            if generator.kind == "sitemap":
+                maps, why = maps_run(held.run, place), f"run {held.run} ended"
+                try:
+                    await self._intake.move(maps, to, why, held.proof)
+                except LostLease:
+                    raise
+                except SkepError:  # it was never opened, or has ended by itself
+                    continue
+
+    async def _one(
+        self,
+        run: str,
+        job: Job,
+        generator: Generator,
+        place: int,
+        lease: RunLease | None = None,
+    ) -> str:
+        """One generator, begun again when it is killed; why it failed, or ""."""
+        name = generator.name or f"{generator.kind} {place}"
+        new = Generation(run, place, name[:100], generator.kind)
+        crashes = 0
+        while True:
+            begun = await self._store.generations.begin(new, lease)
+            if begun.state is GenerationState.DONE:
+                return ""
+            feed = Feed(self._store, self._intake, self._clock, job, generator, begun)
+            try:
+                await self._through(feed, run, job, generator, place)
+            except GeneratorCrashed as error:
+                crashes += 1
+                if crashes > RESTARTS:
+                    return await self._failed(feed, job, f"{error}, {crashes} times")
+                log.warning("generator %s of run %s is begun again: %s", name, run, error)
+                await self._clock.sleep(self._restart.delay(crashes, self._rng))
+            except GeneratorFailed as error:
+                return await self._failed(feed, job, str(error))
+            else:
+                await self._store.generations.end(
+                    begun, GenerationState.DONE, feed.counts().complaint, feed.counts()
+                )
+                return ""
+
+    async def _through(
+        self, feed: Feed, run: str, job: Job, generator: Generator, place: int
+    ) -> None:
+        await feed.open()
+        batches = self._batches(run, job, generator, place)
+        async with aclosing(batches):
+            async for batch in batches:
+                await feed.put(batch)
+
+    def _batches(self, run: str, job: Job, generator: Generator, place: int) -> Batches:
+        if generator.kind != "sitemap":
+            return self.sources.open(generator)
+        return SitemapSource(
+            run,
+            job,
+            generator,
+            place,
+            self._store,
+            self._intake,
+            self._archive,
+            self.sources.boxes,
+            self._clock,
+        ).batches()
+
+    async def _failed(self, feed: Feed, job: Job, why: str) -> str:
+        begun = feed.begun
+        reason = f"generator {begun.name}: {why}"
+        failed = GenerationState.FAILED
+        if not await self._store.generations.end(begun, failed, why, feed.counts()):
+            raise StaleToken(f"generator {begun.name} of run {begun.run} was begun again")
+        told = f"run {begun.run}: {reason}"
+        await self._store.alerts.raise_(ALERT, job.name, told[:2000], self._clock.now())
+        return reason
+
+
+class Feed:
+    """What comes out of one generator, on its way into the run."""
+
+    def __init__(
+        self,
+        store: Store,
+        intake: Intake,
+        clock: Clock,
+        job: Job,
+        generator: Generator,
+        begun: Generation,
+    ) -> None:
+        self._store = store
+        self._intake = intake
+        self._clock = clock
+        self._job = job
+        self._generator = generator
+        self.begun = begun
+        self._began = clock.monotonic()
+        self._priority = 0
+        self._complaint = ""
+        #: Loopback and private places that the run knows.
+        self._places: set[str] = set()
+        # Sitemaps that were read are not read again: their figures go on.
+        goes_on = generator.kind == "sitemap"
+        self._yielded, self._bad = (begun.yielded, begun.bad) if goes_on else (0, 0)
+        self._before = begun.seconds if goes_on else 0.0
+
+    def counts(self) -> Counts:
+        seconds = self._before + self._clock.monotonic() - self._began
+        return Counts(self._yielded, self._bad, round(seconds, 3), self._complaint)
+
+    async def open(self) -> None:
+        self._priority = (await self._store.runs.get(self.begun.run)).settings.priority
+        if self._generator.kind == "sitemap":
+            await self._name_places([self._generator.url])
+
+    async def _name_places(self, uris: Iterable[str]) -> None:
+        """A person wrote these URIs into the job or into a file of the center's."""
+        if added := places_in(uris) - self._places:
+            run = await self._store.runs.get(self.begun.run)
+            await self._intake.name_places(run, added)
+            self._places |= added
+
+    async def put(self, batch: Sequence[Raw]) -> Taken:
+        """When it returns they are on disk; raises GeneratorFailed at a limit."""
+        rows = self._rows(batch)
+        if self._generator.kind in WRITTEN:
+            await self._name_places(row.uri for row in rows)
+        taken = await self._take(rows)
+        if self._bad > self._generator.bad_limit:
+            raise GeneratorFailed(
+                f"{self._bad} of {self._yielded} are not valid, more than its bad_limit of "
+                f"{self._generator.bad_limit}; the last: {self._complaint}"
+            )
+        if self._yielded > self._generator.limit:
+            raise GeneratorFailed(f"too much: it yields more than {self._generator.limit} URIs")
+        return taken
+
+    def _rows(self, batch: Sequence[Raw]) -> list[RequestRow]:
+        now, first = self._clock.now(), self._yielded
+        self._yielded += len(batch)
+        try:
+            return self._checked(batch, first, now)
+        except SkepError:  # somebody in it is not valid: who?
+            rows: list[RequestRow] = []
+            for number, raw in enumerate(batch, first):
+                try:
+                    rows += self._checked([raw], number, now)
+                except SkepError as error:
+                    self._bad += 1
+                    self._complaint = error.detail.removeprefix("request 0: ")
+            return rows
+
+    def _checked(self, batch: Sequence[Raw], first: int, now: float) -> list[RequestRow]:
+        place = self.begun.n
+        offered = [
+            settled(request_of(raw), self._generator, place, number)
+            for number, raw in enumerate(batch, first)
+        ]
+        return self._intake.check(offered, self._priority, now, self._job.downloader.kind)
+
+    async def _take(self, rows: Sequence[RequestRow]) -> Taken:
+        seconds = self._generator.dedup or self._job.chosen.dedup
+        while True:
+            now = self._clock.now()
+            window = Window(self._job.name, now + seconds) if seconds else None
+            try:
+                self._intake.has_room()
+                taken = await self._store.generations.take(
+                    self.begun, rows, self.counts(), window, now
+                )
+            except Unavailable as error:
+                log.warning("run %s: its generator waits: %s", self.begun.run, error.detail)
+                await self._clock.sleep(AGAIN_SECONDS)
+                continue
+            if taken.new:
+                self._intake.wake_dispatcher()
+            return taken
+
+
+def chosen_of(fire_key: str, job: Job) -> list[tuple[int, Generator]]:
+    """The generators of a run: the one whose cron line started it, else those without a cron
+    line of their own; all of them when there would be nothing to do."""
+    parts = list(enumerate(job.generators))
+    if name := generator_of(fire_key):
+        return [(place, part) for place, part in parts if part.name == name]
+    plain = [(place, part) for place, part in parts if not part.cron]
+    return plain if plain or job.requests else parts
+
+
+def _told(generator: Generator, held: JobRun) -> Generator:
+    """Code of a generator gets the arguments of the run over its own."""
+    if not held.arguments or generator.kind not in CODE_KINDS:
+        return generator
+    return msgspec.structs.replace(generator, arguments={**generator.arguments, **held.chosen})

@@ -1,0 +1,195 @@
+"""A sitemap as a generator: agents fetch it, under the manners of the fleet. Centers only.
+
+Sitemaps are requests of a run of their own beside the run that they feed, so that they come
+whole whatever that run does with its pages. The center asks no site for anything itself, and
+what came is unpacked and parsed in a box. A sitemap counts as read when all of its pages are
+on disk, so that whoever goes on after a crash goes on with the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from hashlib import blake2b
+from typing import Any, Protocol
+
+import msgspec
+
+from skep.archive.ports import Archive
+from skep.archive.records import FirstRecords, split_response
+from skep.errors import SkepError
+from skep.jobs.generators.code_sandbox import CodeSandboxes, SandboxRequest
+from skep.jobs.generators.generator_contract import Batches, Complaint, GeneratorFailed, Raw
+from skep.jobs.intake import Intake
+from skep.model.jobs.job import Generator, Job
+from skep.model.request import NewRequest
+from skep.model.run import NewRun, RunSettings
+from skep.model.states import RunState
+from skep.model.user_code import CodeLimits
+from skep.runtime.clock import Clock
+from skep.store.ports import Store
+from skep.store.ports.checkpoints import UnreadPage
+
+#: Of the sitemap standard, and room for what an archive adds.
+SIZE_LIMIT = 50 * 2**20
+READ_LIMIT = SIZE_LIMIT + 2**20
+#: Indexes inside each other, and sitemaps in all.
+NESTING_LIMIT = 4
+MAPS_LIMIT = 50_000
+RETRIES = 2
+LOOK_EVERY = 0.2
+#: One sitemap in its box.
+LIMITS = CodeLimits(time=120.0)
+_DEPTH = "depth"
+
+
+class Source(Protocol):
+    """What feeds a run."""
+
+    def batches(self) -> Batches: ...
+
+
+def maps_run(run: str, place: int) -> str:
+    """The run in which the sitemaps of a generator are fetched."""
+    digest = blake2b(f"{run} {place}".encode(), digest_size=10).hexdigest()
+    return f"sitemaps-{digest}"
+
+
+def maps_settings(job: Job) -> RunSettings:
+    """As the job's own, but for whole pages by plain HTTP, from any agent that fits."""
+    said = job.run_settings(RunSettings())
+    return msgspec.structs.replace(
+        said,
+        placement=msgspec.structs.replace(said.placement, strategy="any"),
+        downloader="http",
+        code=None,
+        curl=(),
+        content=None,
+        accept_status=(),
+        body_limit=max(said.body_limit, SIZE_LIMIT),
+        retries=max(said.retries, RETRIES),
+    )
+
+
+class SitemapSource:
+    """One generator of kind `sitemap` in one run."""
+
+    def __init__(
+        self,
+        run: str,
+        job: Job,
+        generator: Generator,
+        place: int,
+        store: Store,
+        intake: Intake,
+        archive: Archive,
+        boxes: CodeSandboxes,
+        clock: Clock,
+    ) -> None:
+        self._run = maps_run(run, place)
+        self._job = job
+        self._generator = generator
+        self._store = store
+        self._intake = intake
+        self._archive = archive
+        self._boxes = boxes
+        self._clock = clock
+        self._unpack = FirstRecords().read
+
+    async def batches(self) -> Batches:
+        """Pages of every sitemap. Raises GeneratorFailed."""
+        driver = await self._opened()
+        while True:
+            # First what is open, then what has ended: the other way round a block that ends
+            # in between would be in neither.
+            left = (await self._store.ledgers.read(self._run)).open
+            blocks = await self._store.checkpoints.unread(self._run, 1, [])
+            for block in blocks:
+                more: list[NewRequest] = []
+                for page in block.pages:
+                    reading = self._pages(page, more)
+                    async with aclosing(reading):
+                        async for batch in reading:
+                            yield batch
+                await self._read(driver, block.id, more)
+                _check_first(block.pages)
+            if not blocks and not left:
+                break
+            if not blocks:
+                await self._clock.sleep(LOOK_EVERY)
+        await self._store.checkpoints.end(
+            self._run, driver, RunState.FINISHED, "", self._clock.now()
+        )
+
+    async def _opened(self) -> int:
+        new = NewRun(self._job.name, maps_settings(self._job))
+        run, _ = await self._intake.open_run(self._run, new)
+        if run.state in {RunState.PAUSED, RunState.FAILED}:
+            await self._intake.move(self._run, RunState.RUNNING)
+        driver = await self._store.checkpoints.take_over(self._run)
+        if run.state is not RunState.FINISHED:
+            await self._store.requests.revive(self._run)
+            await self._intake.accept(self._run, [_wanted(self._generator.url, 0)])
+        return driver
+
+    async def _read(self, driver: int, block: int, more: list[NewRequest]) -> None:
+        now = self._clock.now()
+        accepted = (await self._store.ledgers.read(self._run)).accepted
+        rows = self._intake.check(more[: max(MAPS_LIMIT - accepted, 0)], 0, now)
+        await self._store.checkpoints.checkpoint(self._run, driver, [block], [], rows, now)
+        if rows:
+            self._intake.wake_dispatcher()
+
+    async def _pages(self, page: UnreadPage, more: list[NewRequest]) -> Batches:
+        depth = int(page.meta.get(_DEPTH, 0))
+        if page.state != "done" or not page.length:
+            why = page.failure or page.state
+            yield [Complaint(f"sitemap {page.uri}: {why}: {page.detail or page.status}")]
+            return
+        frames = await self._archive.read(page.segment, page.offset, page.length)
+        body = await asyncio.to_thread(self._body, frames)
+        arguments = {"url": page.final_uri or page.uri, "body": body}
+        reading = self._boxes.run(SandboxRequest("sitemap", arguments=arguments, limits=LIMITS))
+        async with aclosing(reading):
+            try:
+                async for batch in reading:
+                    yield self._sorted(batch, depth, more)
+            except GeneratorFailed as error:
+                yield [Complaint(f"sitemap {page.uri}: {error}")]
+
+    def _sorted(self, batch: list[Raw], depth: int, more: list[NewRequest]) -> list[Raw]:
+        """Pages; further sitemaps go to `more`."""
+        pages: list[Raw] = []
+        for entry in batch:
+            if isinstance(entry, str):
+                pages.append(entry)
+            elif depth < NESTING_LIMIT:
+                more.append(_wanted(str(entry.get("sitemap", "")), depth + 1))
+        return [page for page in pages if page] + _unusable(more, self._intake)
+
+    def _body(self, frames: bytes) -> bytes:
+        return bytes(split_response(self._unpack(frames, READ_LIMIT), READ_LIMIT).body)
+
+
+def _wanted(url: str, depth: int) -> NewRequest:
+    return NewRequest(url, priority=0, meta={_DEPTH: depth})
+
+
+def _unusable(more: list[NewRequest], intake: Intake) -> list[Raw]:
+    """Sitemaps whose address is none are taken out, and complained about."""
+    bad: list[Raw] = []
+    for request in list(more):
+        try:
+            intake.check([request], 0, 0.0)
+        except SkepError as error:
+            more.remove(request)
+            bad.append(Complaint(f"sitemap {error.detail.removeprefix('request 0: ')}"))
+    return bad
+
+
+def _check_first(pages: list[UnreadPage]) -> None:
+    """Without the first one there is nothing at all."""
+    for page in pages:
+        if page.state != "done" and not page.meta.get(_DEPTH):
+            why: Any = page.detail or page.status
+            raise GeneratorFailed(f"{page.uri} could not be fetched: {page.failure}: {why}")

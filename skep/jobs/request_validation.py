@@ -1,0 +1,248 @@
+"""From what a caller sends to what is kept: URL, scheme, priority, fingerprint. Pure.
+
+All or nothing: the first request that is not valid stops the whole batch, and the error
+names it by its place. Runs once per accepted request, so the common case is one regular
+expression and one hash.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from ipaddress import IPv6Address
+from random import Random
+from urllib.parse import quote
+
+import msgspec
+
+from skep.downloaders.schemes import BUILT_IN
+from skep.errors import InvalidInput, NotAUrl, SkepError, TooLarge, UnknownScheme
+from skep.jobs.definitions.code_check import check_code
+from skep.jobs.definitions.proxy_check import check_proxies
+from skep.model.content_rules import ContentRules
+from skep.model.hosts.host import site_of
+from skep.model.lane import HIGHEST, LOWEST
+from skep.model.request import BODY_LIMIT, EXPIRY_LIMIT, URI_LIMIT, NewRequest, Offered
+from skep.model.run import RunSettings
+from skep.store.ports.requests import RequestRow
+
+FINGERPRINT_BYTES = 16
+#: Most requests in one call; a larger batch is sent in parts.
+BATCH_LIMIT = 50_000
+
+_URI = re.compile(
+    r"([a-z][a-z0-9+.-]*)://([^/?#\s\\\x00-\x1f\x7f]+)((?:[/?][^#\s\x00-\x1f\x7f]*)?)(?:#\S*)?",
+    re.IGNORECASE,
+)
+_PLACE = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]{1,253})(?::([0-9]{0,5}))?")
+_METHOD = re.compile(r"[A-Z]{1,20}")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
+#: What may stand in a URI as it is; everything else is percent-encoded.
+_KEEP = "!$%&'()*+,/:;=?@[]~"
+_UNSAFE = re.compile(r"[^!$%&'()*+,/:;=?@\[\]~\w.-]", re.ASCII)
+#: In user names and passwords `@`, `/` and brackets would say where the host begins.
+_KEEP_CREDENTIALS = "!$%&'()*+,:;=~"
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_PORT_LIMIT = 65_535
+JOB_LIMIT = 200
+_CUTS_CONTENT = frozenset({"http", "curl"})
+#: User code makes of a URI what it likes, so any scheme will do.
+_ANY_SCHEME = frozenset({"python", "shell"})
+PLAIN = "http"
+
+
+class Validator:
+    """Knows which schemes have a downloader, and what a request without priority gets."""
+
+    def __init__(
+        self, schemes: Iterable[str], rng: Random, downloaders: Iterable[str] = BUILT_IN
+    ) -> None:
+        self._schemes = frozenset(schemes)
+        self._downloaders = frozenset(downloaders)
+        self._rng = rng
+
+    @property
+    def downloaders(self) -> frozenset[str]:
+        """Kinds that have a downloader."""
+        return self._downloaders
+
+    def check_settings(self, settings: RunSettings) -> None:
+        """Raises InvalidInput for settings that no agent could follow."""
+        if settings.downloader not in self._downloaders:
+            known = ", ".join(sorted(self._downloaders))
+            raise InvalidInput(
+                f"there is no downloader {settings.downloader[:50]!r}; known are {known}"
+            )
+        for name, value in settings.headers.items():
+            check_header(name, value)
+        check_code(settings)
+        check_proxies(settings, check_header)
+        if settings.content is not None:
+            check_content(settings.content, settings.downloader)
+
+    def rows(
+        self, offered: Sequence[Offered], priority: int, now: float, downloader: str = PLAIN
+    ) -> list[RequestRow]:
+        """Every request as it will be kept; raises InvalidInput that says which is wrong."""
+        anything = downloader in _ANY_SCHEME
+        if len(offered) > BATCH_LIMIT:
+            raise TooLarge(f"{len(offered)} requests in one call; send at most {BATCH_LIMIT}")
+        rows: list[RequestRow] = []
+        for place, item in enumerate(offered):
+            try:
+                rows.append(self._row(item, priority, now, anything))
+            except SkepError as error:
+                raise type(error)(f"request {place}: {error.detail}") from None
+        return rows
+
+    def _row(self, item: Offered, priority: int, now: float, anything: bool) -> RequestRow:
+        if isinstance(item, str):
+            uri, host = self._uri(item, anything)
+            return RequestRow(fingerprint_of(uri), uri, host, priority, b"")
+        uri, host = self._uri(item.uri, anything)
+        _check(item)
+        return RequestRow(
+            self._fingerprint(item, uri),
+            uri,
+            host,
+            priority if item.priority is None else item.priority,
+            _arguments(item),
+            None if item.expires_in is None else now + item.expires_in,
+            item.parent,
+        )
+
+    def _uri(self, text: str, anything: bool) -> tuple[str, str]:
+        """(URI in ASCII without fragment, the site that its host belongs to)."""
+        if len(text) > URI_LIMIT:
+            raise TooLarge(f"the URL has {len(text)} characters; {URI_LIMIT} is the limit")
+        found = _URI.fullmatch(text)
+        if found is None:
+            raise NotAUrl(f"{text[:200]!r} is not a URL; write it as scheme://host/path")
+        scheme, authority, rest = found.groups()
+        scheme = scheme.lower()
+        if not anything and scheme not in self._schemes:
+            known = ", ".join(sorted(self._schemes))
+            raise UnknownScheme(f"no downloader takes {scheme}://; known are {known}")
+        try:
+            host, where = _authority(authority, scheme)
+            rest = _rest(rest)
+        except UnicodeError as error:
+            raise NotAUrl(f"{text[:200]!r} is not a URL: {error}") from error
+        uri = f"{scheme}://{where}{rest}"
+        if len(uri) > URI_LIMIT:
+            raise TooLarge(f"the URL has {len(uri)} characters encoded; {URI_LIMIT} is the limit")
+        return uri, site_of(host)
+
+    def _fingerprint(self, item: NewRequest, uri: str) -> bytes:
+        if item.again:
+            return self._rng.getrandbits(8 * FINGERPRINT_BYTES).to_bytes(FINGERPRINT_BYTES, "big")
+        if item.fingerprint:
+            return _digest(b"own", item.fingerprint.encode())
+        if item.session:
+            return _digest(item.method.encode(), uri.encode(), item.body, item.session.encode())
+        if item.method == "GET" and not item.body:
+            return fingerprint_of(uri)
+        return _digest(item.method.encode(), uri.encode(), item.body)
+
+
+def fingerprint_of(uri: str) -> bytes:
+    """Of a plain GET: equal URIs are one request."""
+    return blake2b(uri.encode(), digest_size=FINGERPRINT_BYTES).digest()
+
+
+def _digest(*parts: bytes) -> bytes:
+    # Lengths go in too: ("a", "bc") and ("ab", "c") must differ.
+    framed = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+    return blake2b(framed, digest_size=FINGERPRINT_BYTES).digest()
+
+
+def _rest(rest: str) -> str:
+    """Path and query, in ASCII, the path never empty."""
+    if _UNSAFE.search(rest):
+        rest = quote(rest, safe=_KEEP)
+    return rest if rest.startswith("/") else f"/{rest}"
+
+
+def _authority(authority: str, scheme: str) -> tuple[str, str]:
+    """(host, credentials with host and port) in ASCII; brackets of an IPv6 address stay."""
+    credentials, _, place = authority.rpartition("@")
+    if not place.isascii():
+        name, colon, port = place.partition(":")
+        place = f"{name.encode('idna').decode()}{colon}{port}"
+    # Looked at after the conversion: some letters become a `/` or an `@` by it.
+    found = _PLACE.fullmatch(place.lower())
+    if found is None or not _possible(found[1], found[2]):
+        raise NotAUrl(f"{place[:200]!r} is not a host with an optional port")
+    host, port = found[1], found[2]
+    kept = f":{int(port)}" if port and int(port) != _DEFAULT_PORTS.get(scheme) else ""
+    prefix = f"{quote(credentials, safe=_KEEP_CREDENTIALS)}@" if credentials else ""
+    return host, f"{prefix}{host}{kept}"
+
+
+def _possible(host: str, port: str | None) -> bool:
+    if port and not 0 < int(port) <= _PORT_LIMIT:
+        return False
+    return not host.startswith("[") or _is_ipv6(host[1:-1])
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        IPv6Address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _check(item: NewRequest) -> None:
+    if item.priority is not None and not HIGHEST <= item.priority <= LOWEST:
+        raise InvalidInput(f"priority {item.priority} is not from {HIGHEST} to {LOWEST}")
+    if not _METHOD.fullmatch(item.method):
+        raise InvalidInput(f"method {item.method[:50]!r} is not a word in capitals")
+    if len(item.body) > BODY_LIMIT:
+        raise TooLarge(f"the body has {len(item.body)} bytes; {BODY_LIMIT} is the limit")
+    if item.expires_in is not None and not 0 < item.expires_in <= EXPIRY_LIMIT:
+        raise InvalidInput(f"expires_in must be more than 0 and at most {EXPIRY_LIMIT:.0f} seconds")
+    for name, value in item.headers.items():
+        check_header(name, value)
+
+
+def check_header(name: str, value: str) -> None:
+    """A header that could end its line early would be a second header."""
+    if not _HEADER_NAME.fullmatch(name):
+        raise InvalidInput(f"{name[:100]!r} is not a header name; letters, digits and dashes are")
+    if not value.isprintable():
+        raise InvalidInput(f"the value of header {name} has a control character; take it out")
+
+
+def check_content(rules: ContentRules, downloader: str = "http") -> None:
+    """Compiled here and thrown away: what no agent could follow is refused at once."""
+    from skep.downloaders.content_rules import BadRules, Cutting
+
+    if downloader not in _CUTS_CONTENT:
+        raise InvalidInput(f"content rules are for http and curl, not for {downloader}")
+    try:
+        Cutting(rules)
+    except BadRules as error:
+        raise InvalidInput(str(error)) from error
+
+
+def check_job(name: str) -> None:
+    """The name of a job is shown to people and kept in a column."""
+    if len(name) > JOB_LIMIT or not name.isprintable():
+        raise InvalidInput(f"a job's name has at most {JOB_LIMIT} printable characters")
+
+
+def _arguments(item: NewRequest) -> bytes:
+    """What `Work` needs beyond id and uri; nothing at all for the plain GET."""
+    plain = item.method == "GET" and not item.headers and not item.body
+    if plain and not item.meta and not item.session:
+        return b""
+    try:
+        if item.meta:
+            # It is given back as JSON one day; what could not be is refused today.
+            msgspec.json.encode(item.meta)
+        parts = (item.method, item.headers, item.body, item.meta)
+        return msgspec.msgpack.encode((*parts, item.session) if item.session else parts)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise InvalidInput(f"meta cannot be kept as JSON: {error}; send plain JSON data") from error

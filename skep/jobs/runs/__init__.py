@@ -1,0 +1,1 @@
+"""Runs of jobs: started, supervised, retried, delivered into sinks. Centers only."""

@@ -1,0 +1,355 @@
+"""Sees to the runs of jobs that this center holds, until each of them has ended.
+
+A run of requests is finished when all have ended. A spider is kept running in a process
+outside the center, and started again after a crash, later each time and not for ever. What
+a center holds it must claim again and again; what it lost it lets go of at once. Two
+spiders on one run can do no harm: the younger driver's token shuts the older one out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from random import Random
+from typing import Any, NamedTuple, Protocol
+
+from skep.errors import ConfigurationError, Conflict, InvalidInput, LostLease, SkepError
+from skep.jobs.apps.app_supervisor import AppSupervisor
+from skep.jobs.definitions.job_repository import Scheduler
+from skep.jobs.generators.generator_feed import Feeder
+from skep.jobs.intake import Intake
+from skep.jobs.runs.delivery import Deliverer
+from skep.jobs.runs.run_retry import RunRetries
+from skep.jobs.runs.run_start import ENDED, RunStarts
+from skep.jobs.runs.spider_process import Spawner, SpiderCommand, SpiderProcess
+from skep.model.jobs.job import Job, JobRun, SpiderPart
+from skep.model.run import Run
+from skep.model.states import RunState
+from skep.runtime.backoff import Backoff
+from skep.runtime.clock import Clock
+from skep.runtime.signals import WakeUp
+from skep.settings import JobsSettings
+from skep.store.ports import Store
+
+log = logging.getLogger(__name__)
+
+#: Exit codes of a spider's process: it ended as it should; a restart cannot mend it.
+GOOD, HOPELESS = 0, frozenset({1, 2})
+#: A process that lived so long did not die of its start.
+STEADY_SECONDS = 60.0
+ALERT = "job_failed"
+
+
+Obeyed = Callable[[str, str, str], Awaitable[None]]
+
+
+async def _no_listener(_run: str, _kind: str, _what: str) -> None:
+    """Nobody waits for an answer."""
+
+
+class Passes(Protocol):
+    """Tokens that are good for one run."""
+
+    async def issue(self, run: str) -> str: ...
+
+    async def withdraw(self, run: str, token: str = "") -> None: ...
+
+
+class SupervisedRun(NamedTuple):
+    """What this center does for one run, and the lease under which it does it."""
+
+    lease: int
+    task: asyncio.Task[None]
+
+
+class RunSupervisor:
+    """One center's part in running jobs."""
+
+    def __init__(
+        self,
+        center: str,
+        settings: JobsSettings,
+        store: Store,
+        intake: Intake,
+        starts: RunStarts,
+        feeder: Feeder,
+        scheduler: Scheduler,
+        spawner: Spawner,
+        passes: Passes,
+        apps: AppSupervisor,
+        deliverer: Deliverer,
+        clock: Clock,
+        rng: Random,
+    ) -> None:
+        self._apps = apps
+        self._center = center
+        self._settings = settings
+        self._store = store
+        self._intake = intake
+        self._starts = starts
+        self._feeder = feeder
+        self._scheduler = scheduler
+        self._spawner = spawner
+        self._passes = passes
+        self._deliverer = deliverer
+        self._clock = clock
+        self._rng = rng
+        self._restart = Backoff(first=settings.restart_first, cap=settings.restart_cap)
+        self._chances = RunRetries(store, self._restart, clock, rng)
+        #: Where children find this center; without it they are left to others.
+        self.address = ""
+        self._cares: dict[str, SupervisedRun] = {}
+        #: Processes of spiders that run now, by run.
+        self.children: dict[str, SpiderProcess] = {}
+        #: When crashed spiders are started again, by run.
+        self.restarts: dict[str, float] = {}
+        #: Rings when there may be something to claim.
+        self.nudge = WakeUp(clock)
+        self._pokes: dict[str, WakeUp] = {}
+        #: Who hears when a process of a run has begun or ended: (run, kind, what).
+        self.obeyed: Obeyed = _no_listener
+
+    def wake(self, run: str) -> None:
+        """A word about a run: whoever sees to it looks now, or somebody may claim it."""
+        if run in self._pokes:
+            self._pokes[run].notify()
+        self.nudge.notify()
+
+    async def step(self) -> None:
+        """Claim what there is to see to, begin with what is new, let go of what is lost."""
+        now = self._clock.now()
+        until = now + self._settings.lease_seconds
+        limit = self._settings.runs_limit if self.address else 0
+        held = await self._store.job_runs.claim(self._center, now, until, limit)
+        for job_run in held:
+            if job_run.run not in self._cares:
+                self._pokes[job_run.run] = WakeUp(self._clock)
+                task = asyncio.create_task(self._supervised(job_run))
+                self._cares[job_run.run] = SupervisedRun(job_run.lease, task)
+        mine = {job_run.run: job_run.lease for job_run in held}
+        for run, care in self._cares.items():
+            # A run that was lost and taken back meanwhile is begun anew under its new lease.
+            if mine.get(run) != care.lease:
+                log.warning("lost the lease of run %s to another center", run)
+                care.task.cancel()
+
+    async def stop(self) -> None:
+        """Children end at once (what they told is safe); others may take the runs."""
+        cares = [care.task for care in self._cares.values()]
+        for task in cares:
+            task.cancel()
+        await asyncio.gather(*cares, return_exceptions=True)
+        with suppress(SkepError):  # else their time runs out by itself
+            await self._store.job_runs.release(self._center)
+
+    async def _supervised(self, held: JobRun) -> None:
+        try:
+            await self._supervise(held)
+            # Continued while we let go of it: a step in between has passed it over.
+            self.nudge.notify()
+        except ConfigurationError as error:
+            # A sink that was good when the job was kept, and is not here and now.
+            await self._misconfigured(held, error.detail)
+        except SkepError as error:
+            # The store is away, or the run was changed under us: the next step looks again.
+            log.warning("run %s of job %s: %s", held.run, held.job, error.detail)
+        except Exception:
+            log.exception("run %s of job %s met a bug", held.run, held.job)
+        finally:
+            del self._cares[held.run], self._pokes[held.run]
+
+    async def _misconfigured(self, held: JobRun, reason: str) -> None:
+        try:
+            await self._fail(held, await self._store.runs.get(held.run), reason)
+            await self._alert(held, reason)
+            await self._store.job_runs.release(self._center, held.proof)
+        except SkepError as error:  # another center has the run, or the store is away
+            log.warning("run %s of job %s: %s", held.run, held.job, error.detail)
+
+    async def _note(self, held: JobRun, **facts: Any) -> None:
+        """Raises LostLease when another center has taken the run."""
+        if not await self._store.job_runs.note(held.proof, **facts):
+            raise LostLease(f"run {held.run} is not held by center {self._center} any more")
+
+    async def _supervise(self, held: JobRun) -> None:
+        if not held.fed:
+            await self._starts.prepare(held)
+        job = (await self._store.jobs.revision(held.job, held.revision)).job
+        await self._deliverer.open(held, job.sinks if job.spider else ())
+        if job.app is not None:
+            look, rest = partial(self._state, held, job), self._pokes[held.run].wait
+            run, said = await self._apps.follow(held, job.app, look, rest)
+        elif job.spider is None:
+            run, said = await self._follow(held, job)
+        else:
+            run, said = await self._drive(held, job, job.spider)
+        if run.state in ENDED:
+            left = await self._deliverer.settle(held) if job.sinks else ""
+            said = "; ".join(filter(None, [said, left]))
+            await self._close(held, run, said, counted=job.app is None)
+        else:
+            await self._store.job_runs.release(self._center, held.proof)
+
+    async def _close(self, held: JobRun, run: Run, said: str, *, counted: bool = True) -> None:
+        ledger = await self._store.ledgers.read(run.id)
+        counts = f"{ledger.done} done, {ledger.dead} dead, {ledger.cancelled} cancelled"
+        outcome = "; ".join(filter(None, [counts if counted else "", said]))
+        outcome = f"{run.state}: {outcome}" if outcome else str(run.state)
+        if run.state is RunState.FINISHED:
+            # Before the row is closed: a center that dies in between tells it again.
+            await self._scheduler.succeeded(held.job, held.run)
+        await self._note(held, open=False, outcome=outcome)
+        # Closed: no center starts a driver of it again.
+        await self._passes.withdraw(held.run)
+        log.info("run %s of job %s %s", held.run, held.job, outcome)
+
+    # -- runs of requests
+
+    async def _follow(self, held: JobRun, job: Job) -> tuple[Run, str]:
+        """Until it rests or has ended, and why it failed; it ends by itself when its
+        generators are through and nothing is left to do."""
+        feeding = asyncio.create_task(self._feeder.feed(held, job))
+        await self.obeyed(held.run, "generators", "began")
+        try:
+            run, said = await self._followed(held, job, feeding)
+        finally:
+            feeding.cancel()
+            await asyncio.gather(feeding, return_exceptions=True)
+            await self.obeyed(held.run, "generators", "ended")
+        await self._feeder.clear(held, job, run.state)
+        return run, said
+
+    async def _followed(
+        self, held: JobRun, job: Job, feeding: asyncio.Task[str]
+    ) -> tuple[Run, str]:
+        while (run := await self._state(held, job)).state is RunState.RUNNING:
+            if feeding.done() and (reason := feeding.result()):
+                await self._note(held, outcome=reason)
+                return await self._fail(held, run, reason), reason
+            # Asked in this order: what a generator put in before its end is in the ledger.
+            if feeding.done() and not (ledger := await self._store.ledgers.read(run.id)).open:
+                if await self._chances.another_round(held, job, ledger.dead):
+                    self._intake.wake_dispatcher()
+                    continue
+                return await self._intake.move(run.id, RunState.FINISHED, "", held.proof), ""
+            await self._pokes[held.run].wait(self._settings.keep_every)
+        return run, ""
+
+    async def _state(self, held: JobRun, job: Job) -> Run:
+        """The run as it is now; one that is over its time limit is stopped. Raises LostLease
+        when it is another center's to ask."""
+        if not await self._store.job_runs.holds(held.proof):
+            raise LostLease(f"run {held.run} is not held by center {self._center} any more")
+        run = await self._store.runs.get(held.run)
+        limit = job.chosen.run_time_limit
+        if limit and run.state not in ENDED and self._clock.now() - held.at > limit:
+            reason = f"it took longer than the {limit:g} s that its job allows"
+            run = await self._intake.move(held.run, RunState.CANCELLED, reason, held.proof)
+            await self._alert(held, reason)
+        return run
+
+    # -- runs of spiders
+
+    async def _drive(self, held: JobRun, job: Job, part: SpiderPart) -> tuple[Run, str]:
+        """Keep a process running; returns when the run rests or has ended, and the last line
+        of the process when it failed."""
+        starts, crashes = held.starts, 0
+        while (run := await self._state(held, job)).state is RunState.RUNNING:
+            began, starts = self._clock.monotonic(), starts + 1
+            await self._note(held, starts=starts)
+            code, tail = await self._live(held, job, part)
+            await self._note(held, log=tail)
+            run = await self._state(held, job)
+            if run.state is not RunState.RUNNING:
+                # It rests: because a person wants it to, or because its own spider gave up?
+                failed = code > GOOD and run.state not in ENDED
+                return run, await self._told(held, code, tail) if failed else ""
+            steady = self._clock.monotonic() - began >= STEADY_SECONDS
+            crashes = 1 if steady else crashes + 1
+            if code in HOPELESS or crashes > part.restarts:
+                reason = await self._told(held, code, tail)
+                return await self._fail(held, run, reason), reason
+            delay = self._restart.delay(crashes, self._rng)
+            log.warning("spider of run %s ended with %s; again in %.1f s", held.run, code, delay)
+            self.restarts[held.run] = self._clock.now() + delay
+            try:
+                await self._pokes[held.run].wait(delay)
+            finally:
+                del self.restarts[held.run]
+        return run, ""
+
+    async def _live(self, held: JobRun, job: Job, part: SpiderPart) -> tuple[int, str]:
+        """One life of the process: (its exit code, the end of its log)."""
+        token = await self._passes.issue(held.run)
+        memory = job.chosen.memory_limit
+        arguments = {**part.arguments, **held.chosen}
+        order = SpiderCommand(held.run, part.path, arguments, self.address, token, memory)
+        try:
+            child = await self._spawner.start(order)
+        except OSError as error:
+            return -1, f"could not be started: {error}"
+        self.children[held.run] = child
+        try:
+            return await self._watched(held, job, child), child.tail()
+        finally:
+            del self.children[held.run]
+            await child.kill()
+            with suppress(SkepError):  # the store is away: it ends with the run
+                await self._passes.withdraw(held.run, token)
+            await self.obeyed(held.run, "spider", "ended")
+
+    async def _watched(self, held: JobRun, job: Job, child: SpiderProcess) -> int:
+        """Its exit code. When the run rests or has ended, it gets a while to end."""
+        deadline: float | None = None
+        while (code := await self._ended(held, child)) is None:
+            if deadline is not None and self._clock.monotonic() > deadline:
+                await child.kill()
+            elif deadline is None and (state := await self._state_if_known(held, job)):
+                if state is RunState.RUNNING:
+                    continue
+                deadline = self._clock.monotonic() + self._settings.end_seconds
+                if state not in ENDED:  # of an end it hears by itself
+                    child.ask_to_end()
+        return code
+
+    async def _ended(self, held: JobRun, child: SpiderProcess) -> int | None:
+        """Its exit code; None when it runs on after a while, or there is a word about it."""
+        ending = asyncio.create_task(child.ended_within(self._settings.keep_every))
+        poked = asyncio.create_task(self._pokes[held.run].wait())
+        try:
+            await asyncio.wait((ending, poked), return_when=asyncio.FIRST_COMPLETED)
+            return ending.result() if ending.done() else None
+        finally:
+            ending.cancel()
+            poked.cancel()
+
+    async def _state_if_known(self, held: JobRun, job: Job) -> RunState | None:
+        try:
+            return (await self._state(held, job)).state
+        except LostLease:
+            raise
+        except SkepError:  # the store is away: the child waits for it as well
+            return None
+
+    async def _fail(self, held: JobRun, run: Run, reason: str) -> Run:
+        """Nothing that a restart would mend: a person must look."""
+        try:
+            return await self._intake.move(held.run, RunState.FAILED, reason, held.proof)
+        except LostLease:
+            raise
+        except (Conflict, InvalidInput):
+            return run
+
+    async def _told(self, held: JobRun, code: int, tail: str) -> str:
+        lines = [line for line in tail.splitlines() if line.strip()]
+        reason = f"its spider ended with {code}: {lines[-1][:500] if lines else 'no word'}"
+        await self._note(held, outcome=reason)
+        await self._alert(held, reason)
+        return reason
+
+    async def _alert(self, held: JobRun, detail: str) -> None:
+        told = f"run {held.run}: {detail}"
+        await self._store.alerts.raise_(ALERT, held.job, told, self._clock.now())

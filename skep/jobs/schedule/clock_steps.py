@@ -1,0 +1,39 @@
+"""Is the wall clock to be believed? Run by centers before they fire what is due.
+
+A clock that was set wrong and is put right a moment later must not have fired a day's
+schedules in between: after a step the center waits and looks whether the clock stays.
+"""
+
+from __future__ import annotations
+
+from skep.runtime.clock import Clock
+
+#: Seconds between the two clocks that count as a step.
+STEP = 5.0
+#: Seconds without a step before the wall clock is believed again.
+HOLD = 20.0
+
+
+class ClockSteps:
+    """Compares the wall clock with the one that never jumps."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._apart = clock.now() - clock.monotonic()
+        self._not_before = clock.monotonic()
+        self._first_apart = self._apart
+        #: The clock was ahead of what it was at the start, and was put right since. A clock that
+        #: is merely set back may be wrong by now, and moves no plan.
+        self.put_right = False
+
+    def believed(self) -> bool:
+        """False for a while after a step, forward or back."""
+        monotonic = self._clock.monotonic()
+        apart = self._clock.now() - monotonic
+        if abs(apart - self._apart) > STEP:
+            self._not_before = monotonic + HOLD
+            was_ahead = self._apart - self._first_apart > STEP
+            is_right = abs(apart - self._first_apart) <= STEP
+            self.put_right = self.put_right or (was_ahead and is_right)
+        self._apart = apart
+        return monotonic >= self._not_before

@@ -1,0 +1,1 @@
+"""Agents, tokens and placement. Pure data."""

@@ -1,0 +1,139 @@
+"""Which agents may take a request: the words for it, as jobs, runs and blocks use them.
+
+Pure data. `skep/placement` decides by it; stores and lanes only carry targets about. A
+block's target is "" (whoever downloads by HTTP), `kind:NAME` (whoever offers that kind),
+`run:NUMBER` (the agents of one run) or the id of the one agent that may take it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from skep.model.message_bounds import Texts
+
+ANYBODY = ""
+KIND = "kind:"
+RUN = "run:"
+#: What every agent of the first hour could do; its blocks need no word of their own.
+PLAIN_KIND = "http"
+
+Strategy = Literal["any", "fixed", "chained", "hashed"]
+Key = Literal["host", "prefix", "session", "git", "uri"]
+WhenGone = Literal["stop", "wait", "restart"]
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """Which agents may take the requests of a run."""
+
+    #: `any`: every agent that fits. `fixed`: n agents, chosen once. `chained`: as fixed, and
+    #: what is found on a page goes to the agent that fetched the page. `hashed`: each key has
+    #: its agent.
+    strategy: Strategy = "any"
+    #: Agents, for `fixed` and `chained`.
+    n: Annotated[int, Meta(ge=1, le=10_000)] = 1
+    #: What is hashed, for `hashed`: the host, the URI up to its first folder (`prefix`), the
+    #: session, the repository (`git`) or the whole URI.
+    key: Key = "host"
+    #: Agents of this group only.
+    group: Annotated[str, Meta(max_length=64)] = ""
+    #: Agents on this operating system only, such as `Linux`; case does not matter.
+    os: Annotated[str, Meta(max_length=64)] = ""
+    #: Agents with all of these labels only.
+    labels: Texts = msgspec.field(default_factory=dict)
+    #: Agents with so many megabytes of free memory only.
+    memory: Annotated[int, Meta(ge=0, le=2**40)] = 0
+    #: For `chained`, when an agent is gone that requests belong to: `stop` the run, `wait` for
+    #: it, or `restart` its chains from their first requests on another agent.
+    when_gone: WhenGone = "stop"
+    #: Seconds that `wait` waits for the agent, and `restart` for another; then the run stops.
+    patience: Annotated[float, Meta(ge=0, le=604_800)] = 60.0
+
+    @property
+    def selective(self) -> bool:
+        """It asks for more than the kind of downloader."""
+        return bool(self.group or self.os or self.labels or self.memory)
+
+    @property
+    def plain(self) -> bool:
+        """Anybody who offers the kind may take anything: nothing is allocated."""
+        return self.strategy == "any" and not self.selective
+
+    @property
+    def wanted(self) -> int:
+        """Agents without which a run cannot start."""
+        return {"fixed": self.n, "chained": self.n, "hashed": 1}.get(self.strategy, 0)
+
+    def in_words(self) -> str:
+        """Short, for people: `chained(2) group=eu`."""
+        what = {"any": "any", "hashed": f"hashed({self.key})"}
+        parts = [what.get(self.strategy, f"{self.strategy}({self.n})")]
+        parts += [f"group={self.group}"] if self.group else []
+        parts += [f"os={self.os}"] if self.os else []
+        parts += [f"{name}={value}" for name, value in sorted(self.labels.items())]
+        parts += [f"memory>={self.memory}MB"] if self.memory else []
+        return " ".join(parts)
+
+
+class AskedPlacement(Placement, frozen=True, forbid_unknown_fields=True):
+    """As a caller writes it: a misspelt field is told, not dropped."""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """One agent, and the first rule that it fails; `rule` is "" when it fits."""
+
+    agent: str
+    name: str
+    rule: str = ""
+    detail: str = ""
+
+    @property
+    def fits(self) -> bool:
+        return not self.rule
+
+
+class Move(msgspec.Struct, frozen=True):
+    """Keys that one agent would hand to another."""
+
+    source: str
+    to: str
+    keys: int
+
+
+class Share(msgspec.Struct, frozen=True):
+    """Keys of one agent, now and then."""
+
+    agent: str
+    before: int
+    after: int
+
+
+class Preview(msgspec.Struct, frozen=True):
+    """What a change of agents would do to hashed placement."""
+
+    keys: int
+    moved: int
+    #: The least that has to move: the shares of those who leave or come.
+    ideal: float
+    #: The largest share over the mean; 1 is perfect.
+    imbalance_before: float
+    imbalance_after: float
+    shares: list[Share]
+    moves: list[Move]
+
+
+def kind_target(kind: str) -> str:
+    """The target of blocks that any agent with this kind of downloader may take."""
+    return ANYBODY if kind == PLAIN_KIND else f"{KIND}{kind}"
+
+
+def run_target(number: int) -> str:
+    """The target of blocks that the agents of one run may take."""
+    return f"{RUN}{number}"
+
+
+def own_target(agent: str) -> tuple[str, ...]:
+    """An agent's id as a target; one that looks like another target is none."""
+    return () if agent.startswith((KIND, RUN)) else (agent,)

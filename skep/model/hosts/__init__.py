@@ -1,0 +1,1 @@
+"""Hosts and how they are treated. Pure data."""

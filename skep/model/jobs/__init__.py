@@ -1,0 +1,1 @@
+"""Jobs and what belongs to them: schedules, generators, applications, notices. Pure data."""

@@ -1,0 +1,53 @@
+"""Try a call again after a failure: one loop for every process.
+
+A decision says after each failure how long to pause, or None to give up; it sees the error and
+the number of failures so far, and does not wait. `retry` waits and calls again. It retries only
+the errors that the caller names and never hides the last one. Clock and randomness are arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from random import Random
+from typing import TypeVar
+
+from skep.runtime.backoff import Backoff
+
+T = TypeVar("T")
+E = TypeVar("E", bound=Exception)
+#: The error and the number of failures so far -> seconds to pause; None = give up.
+Decide = Callable[[E, int], float | None]
+Sleep = Callable[[float], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """At most `limit` calls (None = no limit), with growing pauses between them."""
+
+    backoff: Backoff
+    rng: Random
+    limit: int | None = None
+
+    def pause(self, failures: int) -> float | None:
+        """Seconds before the next call; None when there is none. Failures count from 1."""
+        if self.limit is not None and failures >= self.limit:
+            return None
+        return self.backoff.delay(failures, self.rng)
+
+
+async def retry(
+    call: Callable[[], Awaitable[T]], on: type[E], decide: Decide[E], sleep: Sleep
+) -> T:
+    """The answer of `call`; raises its error when `decide` gives up, and at once an error that
+    is not `on`. What `decide` or `sleep` raises ends the retries too."""
+    failures = 0
+    while True:
+        try:
+            return await call()
+        except on as error:
+            failures += 1
+            pause = decide(error, failures)
+            if pause is None:
+                raise
+        await sleep(pause)

@@ -1,0 +1,1 @@
+"""What spiders are written with; its public names are in `skep`."""

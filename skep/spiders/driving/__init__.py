@@ -1,0 +1,1 @@
+"""The loop that drives a spider over its run's queue, and its parts."""

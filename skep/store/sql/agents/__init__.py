@@ -1,0 +1,1 @@
+"""Agents in SQL: heartbeats, sessions, commands, allocations."""

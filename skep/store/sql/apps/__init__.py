@@ -1,0 +1,1 @@
+"""Application jobs in SQL: instances, logs, packages."""

@@ -1,0 +1,1 @@
+"""Blocks in SQL: packed, leased, renewed, settled, taken back."""

@@ -1,0 +1,307 @@
+"""Transactions on one database, off the event loop. Run by centers only.
+
+Everything that waits to be written goes into one transaction, each caller with a savepoint of
+its own so that a failing one harms nobody. There are two writers where the engine lets two
+write: signs of life must not wait until another center lets go of a run. `inline` runs
+everything at once in the caller's thread, for simulations.
+
+What is done again by itself: a transaction that the engine has undone for certain, which
+is a deadlock, or a connection lost before COMMIT was sent. When the connection is lost
+while COMMIT is under way nobody knows, so the caller gets `StoreDown` and decides. Calling
+again is safe for every method of the store: rows are inserted once per key, a change of
+state finds nothing left to change, a lease or a report that did go through is refused by
+its token. What may differ is the answer ("known" instead of "new"), and blocks that were
+packed or leased for nobody come back by `claimable` and `reap`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError
+
+from skep.errors import SkepError, StoreDown, Unavailable
+from skep.store.sql.engine.dialect import Dialect
+from skep.store.sql.engine.running_counts import Sums
+from skep.store.sql.engine.writer import WriteJob, Writer
+from skep.store.sql.hosts.rows import HostCounts
+from skep.store.sql.schema.requests import tallies
+from skep.store.sql.schema.runs import figures
+
+T = TypeVar("T")
+#: Deadlocks in a row that one transaction is tried through, with a growing pause.
+COLLISION_TRIES = 8
+COLLISION_PAUSE = 0.003
+#: Seconds that a caller waits. A database that hangs (and does not break) ends here.
+PATIENCE = 60.0
+ACCEPTED = -1
+#: Added to a state: its requests whose rows were deleted. They stay in the state's own count.
+FORGOTTEN = 16
+
+
+@dataclass(slots=True)
+class Tx:
+    """One caller's part of a transaction."""
+
+    connection: sa.Connection
+    dialect: Dialect
+    tallies: Counter[tuple[int, int]] = field(default_factory=Counter)
+    figures: Counter[tuple[int, str]] = field(default_factory=Counter)
+    sites: HostCounts = field(default_factory=HostCounts)
+
+    def execute(self, statement: sa.Executable, parameters: Any = None) -> sa.CursorResult[Any]:
+        return self.connection.execute(statement, parameters)
+
+    def sql(self, statement: str) -> sa.CursorResult[Any]:
+        """A statement without parameters, made of our own words and integers only."""
+        return self.connection.exec_driver_sql(statement)
+
+    def tally(self, run: int, state: int, delta: int) -> None:
+        """Move a running count; written with everybody else's at the end."""
+        if delta:
+            self.tallies[run, state] += delta
+
+    def move(self, run: int, before: int, after: int, count: int) -> None:
+        """`count` requests went from one state to another."""
+        self.tally(run, before, -count)
+        self.tally(run, after, count)
+
+
+Work = Callable[[Tx], Any]
+
+
+class Database:
+    """Runs callables inside transactions and hands their results back."""
+
+    def __init__(
+        self,
+        url: sa.URL,
+        dialect: Dialect,
+        readers: int,
+        group_limit: int,
+        *,
+        inline: bool = False,
+        patience: float = PATIENCE,
+    ) -> None:
+        self.dialect = dialect
+        self.engine = dialect.engine(url)
+        # Each statement sees what was committed before it, in a transaction or without: where
+        # that saves round trips to the server, reads do without.
+        self._reading = self.engine.execution_options(**dialect.reading)
+        self._group_limit = group_limit
+        self._inline = inline
+        self._patience = patience
+        # A database in memory is one connection, which reads and writes must not share.
+        self._reads_as_writes = dialect.one_connection(url) and not inline
+        self._readers = readers
+        self._writer: Writer | None = None
+        self._quick: Writer | None = None
+        self._pool: ThreadPoolExecutor | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def start(self) -> None:
+        """Must be called on the event loop."""
+        if self._inline:
+            return
+        self._loop = asyncio.get_running_loop()
+        self._pool = ThreadPoolExecutor(self._readers, thread_name_prefix="store-read")
+        self._writer = self._quick = self._new_writer("store-write")
+        if self.dialect.name != "sqlite":  # which lets one write at a time
+            self._quick = self._new_writer("store-quick")
+
+    def _new_writer(self, name: str) -> Writer:
+        return Writer(name, self._commit_together, self._group_limit)
+
+    async def stop(self) -> None:
+        """Writes that were asked for are still done; later ones are refused."""
+        writers = [writer for writer in {self._writer, self._quick} if writer is not None]
+        pool, self._pool = self._pool, None
+        self._writer = self._quick = None
+        for writer in writers:
+            await writer.stop()
+        if pool is not None:
+            await asyncio.get_running_loop().run_in_executor(None, pool.shutdown)
+        self.engine.dispose()
+
+    async def write(self, work: Callable[[Tx], T], *, quick: bool = False) -> T:
+        """Run `work` in a transaction; it is on disk when this returns. `quick`: it takes no
+        lock for long, and must not wait for others that do."""
+        if self._inline:
+            return self.blocking(work)
+        writer = self._quick if quick else self._writer
+        if writer is None:
+            raise StoreDown("the store is closed")
+        return await self._patiently(writer.put(work))
+
+    async def read(self, work: Callable[[sa.Connection], T]) -> T:
+        """Run `work` on a connection that sees what was committed."""
+        if self._reads_as_writes:
+            return await self.write(lambda tx: work(tx.connection))
+        if self._inline:
+            return self._read(work)
+        if self._pool is None or self._loop is None:
+            raise StoreDown("the store is closed")
+        return await self._patiently(self._loop.run_in_executor(self._pool, self._read, work))
+
+    async def _patiently(self, future: asyncio.Future[T]) -> T:
+        try:
+            async with asyncio.timeout(self._patience):
+                return await future
+        except TimeoutError:
+            raise StoreDown(
+                f"the {self.dialect.name} store has not answered for {self._patience:g} seconds"
+            ) from None
+
+    # -- in a writing thread
+
+    def _commit_together(self, jobs: list[WriteJob]) -> None:
+        """Every job has a result or an error afterwards."""
+        try:
+            self._through_faults(jobs)
+        except _Collision as collision:
+            if len(jobs) == 1:
+                jobs[0].error = collision.known
+                return
+            # Alone each takes its locks in one order, which a group of many cannot.
+            for job in jobs:
+                self._commit_together([job])
+        except Exception as error:  # noqa: BLE001 - it belongs to the callers
+            for job in jobs:
+                job.error = _copy(error)
+
+    def _through_faults(self, jobs: list[WriteJob]) -> None:
+        """One transaction, done again while the engine says for certain that it was undone."""
+        collisions, losses = 0, 0
+        while True:
+            try:
+                return self._one_transaction(jobs)
+            except _Collision:
+                collisions += 1
+                if len(jobs) > 1 or collisions == COLLISION_TRIES:
+                    raise
+                time.sleep(COLLISION_PAUSE * 2**collisions)
+            except _LostBeforeCommit as lost:
+                losses += 1
+                if losses > 1:
+                    raise lost.known from lost
+
+    def _one_transaction(self, jobs: list[WriteJob]) -> None:
+        try:
+            with self.engine.connect() as connection:
+                sums = self._fill(connection, jobs)
+                self.dialect.commit_with(connection, sums)
+                connection.commit()
+        except DBAPIError as error:
+            # At COMMIT a lost connection is no proof of anything: it is not tried again.
+            known = self.dialect.explain(error)
+            if known is not None and self.dialect.collided(error):
+                raise _Collision(known) from error
+            raise (known or error) from error
+
+    def _fill(self, connection: sa.Connection, jobs: list[WriteJob]) -> list[Sums]:
+        """Everything but the shared counts, which are added with COMMIT."""
+        try:
+            self.dialect.begin(connection)
+            total = Tx(connection, self.dialect)
+            for job in jobs:
+                self._run_job(job, total, alone=len(jobs) == 1)
+            return _sums_of(total)
+        except DBAPIError as error:
+            if not error.connection_invalidated:
+                raise
+            raise _LostBeforeCommit(self.dialect.explain(error) or StoreDown("lost")) from error
+
+    def _run_job(self, job: WriteJob, total: Tx, *, alone: bool) -> None:
+        job.error = None
+        tx = Tx(total.connection, self.dialect)
+        if alone:
+            job.result = job.work(tx)
+        else:
+            self._in_savepoint(tx, job)
+        if job.error is None:
+            total.tallies.update(tx.tallies)
+            total.figures.update(tx.figures)
+            total.sites.update(tx.sites)
+
+    def _in_savepoint(self, tx: Tx, job: WriteJob) -> None:
+        tx.sql("SAVEPOINT one_caller")
+        try:
+            job.result = job.work(tx)
+        except Exception as error:
+            # The engine's own failure is everybody's, and may have taken the savepoint away.
+            if isinstance(error, DBAPIError):
+                known = self.dialect.explain(error)
+                if isinstance(known, Unavailable):
+                    raise
+                error = known or error
+            job.error = error
+            tx.sql("ROLLBACK TO SAVEPOINT one_caller")
+        tx.sql("RELEASE SAVEPOINT one_caller")
+
+    # -- without threads
+
+    def blocking(self, work: Callable[[Tx], T]) -> T:
+        """A transaction in the caller's thread; for start-up and simulations."""
+        job = WriteJob(work, None)
+        self._commit_together([job])
+        if job.error is not None:
+            raise job.error
+        result: T = job.result
+        return result
+
+    def _read(self, work: Callable[[sa.Connection], T]) -> T:
+        """Again when the line was lost, which may have been long ago: nobody asks a
+        connection whether it still lives before each use."""
+        try:
+            return self._read_once(work)
+        except DBAPIError as error:
+            if not error.connection_invalidated:
+                raise (self.dialect.explain(error) or error) from error
+        try:
+            return self._read_once(work)
+        except DBAPIError as error:
+            raise (self.dialect.explain(error) or error) from error
+
+    def _read_once(self, work: Callable[[sa.Connection], T]) -> T:
+        with self._reading.connect() as connection:
+            return work(connection)
+
+
+class _Undone(Exception):
+    """The engine rolled everything back; `known` is what a caller would be told."""
+
+    def __init__(self, known: SkepError) -> None:
+        super().__init__(known.detail)
+        self.known = known
+
+
+class _Collision(_Undone):
+    """A deadlock with another center."""
+
+
+class _LostBeforeCommit(_Undone):
+    """The connection broke and COMMIT had not been sent."""
+
+
+def _sums_of(total: Tx) -> list[Sums]:
+    """Sorted, so that two centers take the row locks in the same order."""
+    tallied = [(run, state, n) for (run, state), n in sorted(total.tallies.items()) if n]
+    counted = [(run, name, n) for (run, name), n in sorted(total.figures.items()) if n]
+    found = [
+        Sums(tallies, ("run", "state", "n"), 2, ("n",), tallied),
+        Sums(figures, ("run", "name", "n"), 2, ("n",), counted),
+        total.sites.sums(),
+    ]
+    return [sums for sums in found if sums.rows]
+
+
+def _copy(error: Exception) -> Exception:
+    """One exception for each waiting task, because each adds its own traceback."""
+    return type(error)(error.detail) if isinstance(error, SkepError) else error

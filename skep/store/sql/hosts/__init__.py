@@ -1,0 +1,1 @@
+"""Hosts in SQL: rules, rate limits, which block holds which host."""

@@ -1,0 +1,128 @@
+"""Holds: which open block has which host. Run by centers only, inside a transaction.
+
+A host with a pace is in one open block at a time; the row in `site_holds` says in which. A
+row without a block was let go: the dispatcher looks at it, wakes what waits for the host and
+forgets it when nothing does. So whatever is parked for a host has a row that will wake it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from skep.store.sql.engine.database import Tx
+from skep.store.sql.engine.dialect import id_list
+from skep.store.sql.hosts.rows import in_chunks
+from skep.store.sql.schema.hosts import site_holds, sites
+
+#: Stands for a block that is about to be made; nobody else ever sees it.
+COMING = -1
+_COLUMNS = ("host", "block", "until", "spacing")
+_SETTLE = (
+    sa.update(site_holds)
+    .where(site_holds.c.host == sa.bindparam("site"))
+    .values(block=sa.bindparam("of"))
+)
+_RENEW = (
+    sa.update(site_holds)
+    .where(site_holds.c.host == sa.bindparam("site"), site_holds.c.block.is_(None))
+    .values(block=COMING, until=sa.bindparam("by"), spacing=sa.bindparam("every"))
+)
+_NEXT_START = (
+    sa.update(sites)
+    .where(sites.c.host == sa.bindparam("site"))
+    .values(not_before=sa.bindparam("at"))
+)
+
+
+class Claim(NamedTuple):
+    """A host that a block wants."""
+
+    host: str
+    #: When the block should be through with it.
+    until: float
+    spacing: float
+
+
+def claim(tx: Tx, wanted: Iterable[Claim]) -> dict[str, float]:
+    """Take hosts for blocks that are coming; returns those that others have, until when.
+
+    In the order of the hosts, so that two centers wait for each other in one direction.
+    """
+    claims = {one.host: one for one in sorted(wanted)}
+    if not claims:
+        return {}
+    found = _holds(tx, claims)
+    taken = {host: until for host, (block, until) in found.items() if block is not None}
+    loose = [claims[host] for host in sorted(found.keys() - taken.keys())]
+    fresh = [one for host, one in claims.items() if host not in found]
+    made = _take_loose(tx, loose) if loose else 0
+    rows = [(one.host, COMING, one.until, one.spacing) for one in fresh]
+    made += tx.dialect.insert_new(tx.connection, site_holds, _COLUMNS, rows)
+    if made != len(loose) + len(fresh):  # another center was quicker with some
+        found = _holds(tx, claims)
+        taken = {host: until for host, (block, until) in found.items() if block != COMING}
+    return taken
+
+
+def _take_loose(tx: Tx, claims: list[Claim]) -> int:
+    values = [{"site": one.host, "by": one.until, "every": one.spacing} for one in claims]
+    return sum(tx.execute(_RENEW, value).rowcount for value in values)
+
+
+def _holds(tx: Tx, hosts: Collection[str]) -> dict[str, tuple[int | None, float]]:
+    found: dict[str, tuple[int | None, float]] = {}
+    for chunk in in_chunks(sorted(hosts)):
+        query = sa.select(site_holds.c.host, site_holds.c.block, site_holds.c.until)
+        for row in tx.execute(query.where(site_holds.c.host.in_(chunk))):
+            found[row.host] = (row.block, row.until)
+    return found
+
+
+def give_to(tx: Tx, hosts_of: Mapping[int, Iterable[str]]) -> None:
+    """The blocks are there: block -> hosts that were claimed for it."""
+    rows = [{"site": host, "of": block} for block, hosts in hosts_of.items() for host in hosts]
+    if rows:
+        tx.execute(_SETTLE, sorted(rows, key=lambda row: str(row["site"])))
+
+
+def watch(tx: Tx, until: Mapping[str, float]) -> None:
+    """Let the dispatcher look at hosts, each at its time; who has a row keeps it."""
+    rows = [(host, when, 0.0) for host, when in sorted(until.items())]
+    tx.dialect.insert_new(tx.connection, site_holds, ("host", "until", "spacing"), rows)
+
+
+def held_by(connection: sa.Connection, block_ids: Collection[int]) -> dict[int, dict[str, float]]:
+    """block -> its hosts with their spacing; blocks without hosts are absent."""
+    if not block_ids:
+        return {}
+    found: dict[int, dict[str, float]] = {}
+    rows = connection.exec_driver_sql(
+        f"SELECT block, host, spacing FROM site_holds WHERE block IN ({id_list(block_ids)})"  # noqa: S608
+    )
+    for block, host, spacing in rows:
+        found.setdefault(block, {})[host] = spacing
+    return found
+
+
+def let_go(tx: Tx, block_ids: Collection[int], now: float) -> None:
+    """These blocks have ended: their hosts are free after their usual distance."""
+    waits = {
+        host: spacing
+        for hosts in held_by(tx.connection, block_ids).values()
+        for host, spacing in hosts.items()
+    }
+    free_hosts(tx, waits, now)
+
+
+def free_hosts(tx: Tx, waits: Mapping[str, float], now: float) -> None:
+    """Hosts that are held and no longer needed: host -> seconds before the next start."""
+    if not waits:
+        return
+    hosts = sorted(waits)
+    for chunk in in_chunks(hosts):
+        free = sa.update(site_holds).where(site_holds.c.host.in_(chunk))
+        tx.execute(free.values(block=None, until=now))
+    tx.execute(_NEXT_START, [{"site": host, "at": now + waits[host]} for host in hosts])

@@ -1,0 +1,167 @@
+"""Which waiting requests may go into a block now, for hosts that have a pace. Centers only.
+
+A host is in one open block at a time, with a window of its requests. What does not fit, or
+waits for a host that others have or that cools, is *parked*: delayed without a failure, so
+that a slow host never stands in front of the others. A parked request is woken when its
+host is free, and by its own time in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from skep.model.hosts.host import FAILING, ROBOTS, Pace
+from skep.model.hosts.politeness import HostPoliteness, Politeness
+from skep.model.states import RequestState
+from skep.store.ports.requests import PackPlan
+from skep.store.sql.engine.database import Tx
+from skep.store.sql.engine.dialect import id_list
+from skep.store.sql.hosts.holds import Claim, claim, watch
+from skep.store.sql.hosts.robots_probes import Probes, probes_of
+from skep.store.sql.hosts.rows import hosts_of, make_hosts
+from skep.store.sql.runs.runs import HeldRun
+
+#: A block is closed when its requests are larger than this together.
+BLOCK_BYTES = 2 * 2**20
+#: Nothing is parked for longer without another look, nor for less, in seconds.
+PARKED_MOST, PARKED_LEAST = 3600.0, 1.0
+#: Rows of one statement; each row costs a comparison with every other one.
+PARK_CHUNK = 250
+#: Schemes that our own downloaders fetch; only a rule limits the hosts of others.
+_FETCHED = ("http://", "https://")
+
+
+class HostBatch(NamedTuple):
+    """Requests for one block, and the hosts that were claimed for it."""
+
+    rows: list[Any]
+    hosts: list[str]
+
+
+class HostBatches(NamedTuple):
+    """The rows of a plan, sorted out."""
+
+    #: Of hosts without a pace: packed as they come.
+    free: list[Any]
+    tables: list[HostBatch]
+    parked: int
+
+
+def take_host_batches(
+    tx: Tx, run: HeldRun, plan: PackPlan, rows: list[Any], now: float, politeness: Politeness
+) -> HostBatches:
+    """Claim hosts, choose their requests, park the others."""
+    hosts = {row.host for row in rows}
+    known = hosts_of(tx.connection, hosts)
+    rules = run.rules
+    fetched = {row.host for row in rows if row.uri.startswith(_FETCHED)}
+    asked = (
+        (
+            host,
+            politeness.pace(
+                known.get(host) or HostPoliteness(host), rules, now, own=host not in fetched
+            ),
+        )
+        for host in hosts
+    )
+    paces = {host: pace for host, pace in asked if pace is not None}
+    if not paces:
+        return HostBatches(rows, [], 0)
+    free: list[Any] = []
+    queues: dict[str, list[Any]] = {}
+    for row in rows:
+        (queues.setdefault(row.host, []) if row.host in paces else free).append(row)
+    probes = probes_of(tx, run.no, paces, now)
+    cooling = {
+        host: site.cooling_until
+        for host, site in known.items()
+        if host in paces and site.cooling_until > now and not _first_try(site, probes)
+    }
+    make_hosts(tx.connection, tx.dialect, paces.keys() - known.keys())
+    watch(tx, cooling)
+    chosen = {
+        host: _first(queue, _window(politeness, paces[host], probes.get(host), plan.block_size))
+        for host, queue in queues.items()
+        if host not in cooling
+    }
+    claims = {host: _claim_of(paces[host], len(picked), now) for host, picked in chosen.items()}
+    taken = claim(tx, claims.values())
+    given = {host: picked for host, picked in chosen.items() if host not in taken}
+    until = {**{host: one.until for host, one in claims.items()}, **taken, **cooling}
+    parked = [
+        place
+        for host, queue in queues.items()
+        for place in _places(queue[len(given.get(host, ())) :], until[host], paces[host], now)
+    ]
+    park(tx, parked)
+    tx.move(run.no, RequestState.WAITING, RequestState.DELAYED, len(parked))
+    return HostBatches(free, list(_tables(given, plan.block_size)), len(parked))
+
+
+def _first_try(site: HostPoliteness, probes: Mapping[str, Probes]) -> bool:
+    """A run that has not tried the host, or its robots.txt, does not wait for the tries of
+    others."""
+    return site.reason.startswith((ROBOTS, f"{FAILING}:")) and site.host not in probes
+
+
+def _window(politeness: Politeness, pace: Pace, probes: Probes | None, size: int) -> int:
+    """Requests that fail without being sent need no distance."""
+    if probes is not None and probes.given_up:
+        return size
+    return politeness.window(pace, size)
+
+
+def _first(queue: list[Any], window: int) -> list[Any]:
+    """The first rows of a host, few enough and small enough for one block; one at least."""
+    picked: list[Any] = []
+    total = 0
+    for row in queue[:window]:
+        total += row.bytes
+        if picked and total > BLOCK_BYTES:
+            break
+        picked.append(row)
+    return picked
+
+
+def _claim_of(pace: Pace, count: int, now: float) -> Claim:
+    return Claim(pace.host, now + pace.wait + count * pace.spacing, pace.spacing)
+
+
+def _places(rows: list[Any], until: float, pace: Pace, now: float) -> Iterator[tuple[int, float]]:
+    """(id, when) for rows that wait behind a hold: one after the other, at the host's pace."""
+    start, end = max(until, now + PARKED_LEAST), now + PARKED_MOST
+    for place, row in enumerate(rows):
+        # One that has failed before is woken by its own time alone: it does not queue up.
+        when = start if row.failures else start + place * pace.spacing
+        yield row.id, min(when, end)
+
+
+def park(tx: Tx, places: list[tuple[int, float]]) -> None:
+    """(id, when): waiting requests are delayed until then, without a failure."""
+    for start in range(0, len(places), PARK_CHUNK):
+        chunk = places[start : start + PARK_CHUNK]
+        times = " ".join(f"WHEN {number:d} THEN {float(when)!r}" for number, when in chunk)
+        tx.sql(
+            f"UPDATE requests SET state = {RequestState.DELAYED:d},"  # noqa: S608 - numbers
+            f" not_before = CASE id {times} END"
+            f" WHERE id IN ({id_list(number for number, _ in chunk)})"
+        )
+
+
+def _tables(given: Mapping[str, list[Any]], size: int) -> Iterator[HostBatch]:
+    """Blocks that several hosts share, each host whole in one of them."""
+    table = HostBatch([], [])
+    for host, picked in given.items():
+        if table.rows and not _fits(table.rows, picked, size):
+            yield table
+            table = HostBatch([], [])
+        table.rows.extend(picked)
+        table.hosts.append(host)
+    if table.rows:
+        yield table
+
+
+def _fits(rows: Iterable[Any], more: Iterable[Any], size: int) -> bool:
+    together = [*rows, *more]
+    return len(together) <= size and sum(row.bytes for row in together) <= BLOCK_BYTES

@@ -1,0 +1,1 @@
+"""Jobs in SQL: definitions, schedules, generators."""

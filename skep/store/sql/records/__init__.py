@@ -1,0 +1,1 @@
+"""Records around the work in SQL: alerts, tokens, notices, deliveries, retention."""

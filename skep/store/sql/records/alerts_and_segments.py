@@ -1,0 +1,58 @@
+"""Small tables around the work: alerts, segments. Run by centers only.
+
+An alert is one row per kind and subject, however often it is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from skep.store.ports.requests import ArchivedPage
+from skep.store.sql.engine.database import Database, Tx
+from skep.store.sql.schema.records import alerts, segments
+
+_ALERT_COLUMNS = ("kind", "subject", "detail", "times", "first_at", "last_at")
+
+
+class SqlAlerts:
+    """Answers `Alerts`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def raise_(self, kind: str, subject: str, detail: str, now: float) -> None:
+        row = (kind, subject, detail, 1, now, now)
+        known = sa.update(alerts).where(alerts.c.kind == kind, alerts.c.subject == subject)
+
+        def work(tx: Tx) -> None:
+            if not tx.dialect.insert_new(tx.connection, alerts, _ALERT_COLUMNS, [row]):
+                again = {"detail": detail, "times": alerts.c.times + 1, "last_at": now}
+                tx.execute(known.values(**again))
+
+        await self._database.write(work)
+
+    async def recent(self, limit: int) -> list[dict[str, Any]]:
+        query = sa.select(alerts).order_by(alerts.c.last_at.desc()).limit(limit)
+        rows = await self._database.read(lambda c: c.execute(query).mappings().all())
+        return [dict(row) for row in rows]
+
+
+class SqlSegments:
+    """Answers `Segments`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def committed_end(self, segment: str) -> int:
+        query = sa.select(segments.c.committed).where(segments.c.name == segment)
+        return await self._database.read(lambda c: int(c.execute(query).scalar() or 0))
+
+    async def adopt(self, run: str, segment: str, pages: Sequence[ArchivedPage]) -> int:
+        from skep.store.sql.requests.rebuild_from_archive import adopt_pages
+
+        if not pages:
+            return 0
+        return await self._database.write(lambda tx: adopt_pages(tx, run, segment, pages))

@@ -1,0 +1,1 @@
+"""Requests in SQL: accepted, waiting, cancelled, dead, deleted; the ledger."""

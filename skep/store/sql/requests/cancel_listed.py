@@ -1,0 +1,67 @@
+"""Cancelling requests one by one, whatever run they are of. Run by centers only.
+
+What is in an agent's hands is left alone: its report, or the end of its lease, decides.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+
+from skep.model.failures import Acted
+from skep.model.states import BlockState, RequestState
+from skep.store.sql.blocks.rows import note_history
+from skep.store.sql.engine.database import Tx
+from skep.store.sql.engine.dialect import id_list
+from skep.store.sql.engine.in_list import in_list
+from skep.store.sql.engine.predicates import CLAIMABLE_BLOCKS
+from skep.store.sql.hosts.holds import let_go
+from skep.store.sql.schema.blocks import blocks
+from skep.store.sql.schema.requests import requests
+
+_OPEN = (RequestState.WAITING, RequestState.QUEUED, RequestState.DELAYED)
+
+
+def cancel_some(tx: Tx, ids: Sequence[int], now: float) -> Acted:
+    """Those of `ids` that are open and in nobody's hands."""
+    states = id_list(_OPEN)
+    wanted = f"id IN ({id_list(ids)}) AND state IN ({states})"
+    found = tx.sql(f"SELECT DISTINCT block FROM requests WHERE {wanted}")  # noqa: S608 - integers
+    # Blocks before requests, as everybody does.
+    claimable = _locked(tx, [block for block in found.scalars() if block is not None])
+    query = sa.select(requests.c.id, requests.c.run, requests.c.state, requests.c.block)
+    rows = tx.execute(query.where(sa.text(wanted)).order_by(requests.c.id).with_for_update()).all()
+    free = [row for row in rows if row.state != RequestState.QUEUED or row.block in claimable]
+    if free:
+        tx.sql(
+            f"UPDATE requests SET state = {RequestState.CANCELLED:d}"  # noqa: S608 - integers
+            f" WHERE id IN ({id_list(row.id for row in free)})"
+        )
+    for (run, state), count in Counter((row.run, row.state) for row in free).items():
+        tx.move(run, state, RequestState.CANCELLED, count)
+    queued = Counter(row.block for row in free if row.state == RequestState.QUEUED)
+    for block, count in queued.items():
+        _shrink(tx, block, claimable[block], count, now)
+    return Acted(len(free), len(rows) - len(free))
+
+
+def _locked(tx: Tx, block_ids: list[int]) -> dict[int, tuple[int, int]]:
+    """Blocks in nobody's hands: id -> (open, failed)."""
+    if not block_ids:
+        return {}
+    wanted = in_list(blocks.c.id, block_ids)
+    query = sa.select(blocks.c.id, blocks.c.open, blocks.c.failed).where(wanted, CLAIMABLE_BLOCKS)
+    rows = tx.execute(query.order_by(blocks.c.id).with_for_update())
+    return {row.id: (row.open, row.failed) for row in rows}
+
+
+def _shrink(tx: Tx, block: int, counts: tuple[int, int], fewer: int, now: float) -> None:
+    left = counts[0] - fewer
+    values = {"open": left, "failed": counts[1] + fewer}
+    if not left:
+        values["state"] = int(BlockState.FAILED)
+        note_history(tx, [block], BlockState.FAILED, now, "its requests were cancelled")
+        let_go(tx, [block], now)
+    tx.execute(sa.update(blocks).where(blocks.c.id == block).values(**values))

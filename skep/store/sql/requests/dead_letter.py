@@ -1,0 +1,94 @@
+"""Requests die here, each with its fault; and the archive's bytes get their owners.
+
+Run by centers only, inside the transaction that settles reports or takes blocks back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import sqlalchemy as sa
+
+from skep.errors import Unavailable
+from skep.model.failure_fingerprint import FailureFingerprint, failure_fingerprint
+from skep.model.request import Outcome
+from skep.model.states import RequestState
+from skep.store.sql.engine.database import Tx
+from skep.store.sql.engine.dialect import id_list
+from skep.store.sql.schema.ended_work import faults, segment_runs
+from skep.store.sql.schema.records import segments
+
+_COLUMNS = ("id", "failure", "status", "text")
+
+
+def sorted_by_fingerprint(outcomes: Iterable[Outcome]) -> dict[FailureFingerprint, list[int]]:
+    """Which of these failures have the same cause."""
+    seen: dict[tuple[str, int, str], FailureFingerprint] = {}
+    found: dict[FailureFingerprint, list[int]] = {}
+    for outcome in outcomes:
+        key = (outcome.failure, outcome.status, outcome.detail)
+        fault = seen.get(key)
+        if fault is None:
+            detail = outcome.detail.replace("\0", "\ufffd")
+            fault = seen[key] = failure_fingerprint(outcome.failure, outcome.status, detail)
+        found.setdefault(fault, []).append(outcome.id)
+    return found
+
+
+def dead_letter(tx: Tx, dead: Iterable[Outcome], of_blocks: str, now: float) -> int:
+    """Requests of these blocks are dead from now on; returns how many."""
+    groups = sorted_by_fingerprint(dead)
+    _keep_words(tx, groups)
+    return sum(
+        tx.sql(
+            f"UPDATE requests SET state = {RequestState.DEAD:d}, failures = failures + 1,"  # noqa: S608
+            f" fault = {fault.id:d}, died_at = {now!r}"
+            f" WHERE id IN ({id_list(ids)}) AND block IN ({of_blocks})"
+            f" AND state = {RequestState.QUEUED:d}"
+        ).rowcount
+        for fault, ids in groups.items()
+    )
+
+
+def name_fingerprint(tx: Tx, ids: Iterable[int], failure: str, detail: str, now: float) -> None:
+    """The same for requests that were ended already, all for one reason."""
+    numbers = id_list(ids)
+    if not numbers:
+        return
+    fault = failure_fingerprint(failure, 0, detail)
+    _keep_words(tx, [fault])
+    tx.sql(
+        f"UPDATE requests SET fault = {fault.id:d}, died_at = {now!r}"  # noqa: S608 - numbers
+        f" WHERE id IN ({numbers}) AND state = {RequestState.DEAD:d}"
+    )
+
+
+def _keep_words(tx: Tx, found: Iterable[FailureFingerprint]) -> None:
+    # Sorted, so that two centers that meet the same new faults do not wait in a circle.
+    rows = sorted((fault.id, fault.failure, fault.status, fault.text) for fault in found)
+    tx.dialect.insert_new(tx.connection, faults, _COLUMNS, rows)
+
+
+def own_bytes(tx: Tx, committed: Mapping[str, int], owned: Mapping[tuple[str, int], int]) -> None:
+    """Note how far segments are committed, and how much each run has in them.
+
+    The row of the segment is locked in any case: whoever deletes segments waits for us, or
+    has decided before, and then the report must be sent again, to go into another segment.
+    """
+    for name, end in sorted(committed.items()):
+        known = sa.update(segments).where(segments.c.name == name, segments.c.deleted_at.is_(None))
+        further = sa.case((segments.c.committed < end, end), else_=segments.c.committed)
+        if tx.execute(known.values(committed=further)).rowcount:
+            continue
+        columns = ("name", "committed")
+        if not tx.dialect.insert_new(tx.connection, segments, columns, [(name, end)]):
+            _still_there(tx, name)
+    rows = [(segment, run, n) for (segment, run), n in sorted(owned.items())]
+    if rows:
+        tx.dialect.add_up(tx.connection, segment_runs, ("segment", "run", "n"), rows)
+
+
+def _still_there(tx: Tx, name: str) -> None:
+    query = sa.select(segments.c.deleted_at).where(segments.c.name == name)
+    if tx.execute(query.with_for_update()).scalar() is not None:
+        raise Unavailable(f"the archive segment {name} was deleted meanwhile; send it again")

@@ -1,0 +1,1 @@
+"""Runs in SQL: their drivers, checkpoints and figures."""

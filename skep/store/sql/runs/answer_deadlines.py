@@ -1,0 +1,22 @@
+"""How long a run waits for the answer of an agent, and how often (R5). Pure arithmetic.
+
+Run by centers only, inside the transactions of leases, reports and reaping.
+"""
+
+from __future__ import annotations
+
+from skep.store.sql.runs.runs import HeldRun
+
+
+def answer_by(run: HeldRun, now: float) -> float | None:
+    """When an agent that takes or has just answered something must have answered again."""
+    rules = run.rules
+    if not rules.answer_seconds:
+        return None
+    return now + rules.answer_seconds + rules.time_limit + rules.host_delay
+
+
+def lose_limit(run: HeldRun, lease_limit: int) -> int:
+    """So often requests of the run are lost before they are dead."""
+    retries = run.rules.answer_retries
+    return lease_limit if retries is None else min(lease_limit, retries + 1)

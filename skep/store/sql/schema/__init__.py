@@ -1,0 +1,35 @@
+"""The tables, one file per domain; `migrations` brings a database to them. Run by centers only.
+
+The unit of the queue is the block row: narrow, with its body in a table apart, so that a
+change of state does not rewrite the body. A request row is written when it is accepted,
+when it is packed and when it ends. Times are seconds since the epoch, states the numbers
+of `model/states.py`.
+"""
+
+from __future__ import annotations
+
+from skep.store.sql.schema import (
+    agents,
+    allocations,
+    apps,
+    blocks,
+    deliveries,
+    dispatch_log,
+    ended_work,
+    generators,
+    hosts,
+    jobs,
+    records,
+    requests,
+    runs,
+    schedules,
+)
+from skep.store.sql.schema.columns import metadata
+
+__all__ = ["DOMAINS", "metadata"]
+
+#: Whichever of them is imported first, `metadata` knows the tables of all.
+DOMAINS = (
+    *(agents, allocations, apps, blocks, deliveries, dispatch_log, ended_work, generators),
+    *(hosts, jobs, records, requests, runs, schedules),
+)

@@ -1,0 +1,121 @@
+"""Tables of requests: their rows, attempts and running counts. Run by centers only.
+
+An index of some rows only is made where the engine can; MySQL gets one of all rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from skep.store.sql.schema.columns import (
+    BigId,
+    Bytes,
+    Digest,
+    Exact,
+    LongText,
+    Seconds,
+    can_be_partial,
+    is_whole,
+    metadata,
+    name_of,
+    partial_index,
+)
+
+requests = sa.Table(
+    "requests",
+    metadata,
+    sa.Column("id", BigId, primary_key=True, autoincrement=True),
+    sa.Column("run", BigId, nullable=False),
+    sa.Column("fingerprint", Digest, nullable=False),
+    sa.Column("uri", LongText, nullable=False),
+    sa.Column("host", name_of(255), nullable=False),
+    sa.Column("priority", sa.SmallInteger, nullable=False),
+    sa.Column("arguments", Bytes, nullable=False),
+    sa.Column("state", sa.SmallInteger, nullable=False),
+    sa.Column("failures", sa.Integer, nullable=False),
+    sa.Column("block", BigId, nullable=True),
+    sa.Column("not_before", Seconds, nullable=False),
+    sa.Column("expires_at", Seconds, nullable=True),
+    sa.Column("created_at", Seconds, nullable=False),
+    # Of a dead request: what failed, and when it was given up.
+    sa.Column("fault", sa.BigInteger, nullable=True),
+    sa.Column("died_at", Seconds, nullable=True),
+    # In a chain: the agent that it belongs to (or `>N`: whoever fetches request N), and the
+    # request that the chain began with.
+    sa.Column("place", Exact, nullable=True),
+    sa.Column("root", sa.BigInteger, nullable=True),
+    sa.UniqueConstraint("run", "fingerprint", name="requests_once"),
+    sqlite_autoincrement=True,
+)
+
+_WAITING = sa.text("state = 0")
+_DELAYED = sa.text("state = 3")
+_DEAD = sa.text("state = 5")
+_MORTAL = sa.text("expires_at IS NOT NULL AND state IN (0, 3)")
+
+_AGAIN = sa.text("state = 0 AND failures > 0")
+
+
+def _where(name: str, predicate: sa.TextClause, *columns: sa.Column[Any]) -> None:
+    """An index of the requests that fit, without the state: PostgreSQL takes what a predicate
+    says out of the search, and would then read an index that begins with it from end to end.
+    MySQL has no partial indexes: there it begins with the state and holds every row."""
+    partial_index(name, predicate, *columns).ddl_if(callable_=can_be_partial)
+    sa.Index(name, requests.c.state, *columns).ddl_if(callable_=is_whole)
+
+
+_where("requests_waiting", _WAITING, requests.c.run, requests.c.priority, requests.c.id)
+_where("requests_delayed", _DELAYED, requests.c.not_before)
+_where("requests_mortal", _MORTAL, requests.c.expires_at)
+_where("requests_parked", _DELAYED, requests.c.host, requests.c.priority, requests.c.not_before)
+# What waits and has failed before, for dispatches of those alone; MySQL goes without, because
+# there it would hold every row once more.
+partial_index("requests_again", _AGAIN, requests.c.run, requests.c.priority, requests.c.id).ddl_if(
+    callable_=can_be_partial
+)
+
+# Everything that a list of failures needs, so that it never touches the rows. The state comes
+# last: PostgreSQL drops what the predicate says anyway, and could not begin with it.
+partial_index(
+    "requests_dead",
+    _DEAD,
+    requests.c.run,
+    requests.c.fault,
+    requests.c.host,
+    requests.c.died_at,
+    requests.c.state,
+)
+
+
+attempts = sa.Table(
+    "attempts",
+    metadata,
+    sa.Column("request", BigId, primary_key=True, autoincrement=False),
+    sa.Column("block", BigId, primary_key=True, autoincrement=False),
+    sa.Column("token", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("agent", Exact, nullable=False),
+    sa.Column("at", Seconds, nullable=False),
+    sa.Column("failure", name_of(16), nullable=False),
+    sa.Column("status", sa.Integer, nullable=False),
+    sa.Column("detail", LongText, nullable=False),
+    sa.Column("elapsed_us", sa.BigInteger, nullable=False),
+    sa.Column("sent", sa.BigInteger, nullable=False),
+    sa.Column("received", sa.BigInteger, nullable=False),
+    sa.Column("address", Exact, nullable=False),
+    sa.Column("final_uri", LongText, nullable=False),
+    sa.Column("segment", name_of(128), nullable=False),
+    sa.Column("offset", sa.BigInteger, nullable=False),
+    sa.Column("length", sa.BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+
+tallies = sa.Table(
+    "tallies",
+    metadata,
+    sa.Column("run", BigId, primary_key=True, autoincrement=False),
+    sa.Column("state", sa.SmallInteger, primary_key=True, autoincrement=False),
+    sa.Column("n", sa.BigInteger, nullable=False),
+)

@@ -1,0 +1,1 @@
+"""Doubles of centers and agents, played by hand: real HTTP, memory behind it."""

@@ -1,0 +1,168 @@
+"""An agent played by hand that hosts applications: it obeys wishes and says what it did.
+
+For tests of the center, over real HTTP and a real WebSocket. It starts no process: a test
+says how an instance ends and what it writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from skep.model.fleet.agent import Registration
+from skep.model.jobs.app import APP_KIND, IMAGE_KIND, INSTANCE_ENDS, InstanceState
+from skep.testing.grounds.centers import Answer, Caller
+from skep.wire.messages import (
+    AppLog,
+    AppLogReply,
+    AppReport,
+    AppsAsk,
+    AppsReply,
+    AppWish,
+    Command,
+    Heartbeat,
+    Register,
+)
+
+Key = tuple[str, int]
+HEARTBEAT_SECONDS = 0.2
+_command = msgspec.msgpack.Decoder(Command)
+
+
+@dataclass
+class Hosted:
+    """One instance, as this agent has it."""
+
+    wish: AppWish
+    state: InstanceState = InstanceState.RUNNING
+    starts: int = 1
+    exit_code: int | None = None
+    reason: str = ""
+    written: int = 0
+
+    def report(self) -> AppReport:
+        wish = self.wish
+        return AppReport(
+            wish.run,
+            wish.no,
+            wish.token,
+            self.state,
+            wish.round,
+            self.starts,
+            self.exit_code,
+            self.reason,
+        )
+
+    def execute(self, wish: AppWish) -> bool:
+        """Something changed by it?"""
+        before = self.report()
+        if wish.round > self.wish.round:
+            self.starts, self.state = self.starts + 1, InstanceState.RUNNING
+        self.wish = wish
+        if self.state not in INSTANCE_ENDS:
+            self.state = wish.state
+        return self.report() != before
+
+
+class ManualAppAgent:
+    """Registers, beats, listens for `apps`, and asks with every beat while it has any."""
+
+    def __init__(self, caller: Caller, name: str, **about: Any) -> None:
+        about = {"kinds": ("http", APP_KIND, IMAGE_KIND), **about}
+        self.id = name
+        self.caller = caller
+        self.about = Registration(name, name, **about)
+        self.has: dict[Key, Hosted] = {}
+        #: Names of what it heard by push.
+        self.commands: list[str] = []
+        self._lock = asyncio.Lock()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self, *, listens: bool = True) -> ManualAppAgent:
+        assert (await self.call("register", Register(self.about))).status == 200
+        await self.heartbeat()
+        self._tasks = [asyncio.create_task(self._go_on())]
+        if listens:
+            await self.listen()
+        return self
+
+    async def listen(self) -> None:
+        """Hear commands from now on."""
+        heard = asyncio.Event()
+        self._tasks.append(asyncio.create_task(self._listen(heard)))
+        await heard.wait()
+
+    async def call(self, name: str, body: Any) -> Answer:
+        return await self.caller.packed(f"/node/{name}", body)
+
+    async def heartbeat(self) -> None:
+        await self.call("heartbeat", Heartbeat(self.id))
+        if self.has:
+            await self.ask()
+
+    async def _go_on(self) -> None:
+        while True:
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+            with suppress(aiohttp.ClientError):  # its center is away
+                await self.heartbeat()
+
+    async def _listen(self, heard: asyncio.Event) -> None:
+        async with self.caller.socket(self.id) as socket:
+            heard.set()
+            async for message in socket:
+                command = _command.decode(message.data)
+                self.commands.append(command.name)
+                if command.name == "apps":
+                    await self.ask()
+
+    async def die(self) -> None:
+        """No word from it any more; what it hosts is not told to anybody."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+
+    async def ask(self) -> list[AppWish]:
+        """Tell everything, obey, and tell again until there is nothing new."""
+        async with self._lock:
+            while True:
+                wanted = await self.told([one.report() for one in self.has.values()])
+                if not self._execute(wanted):
+                    return wanted
+
+    async def told(self, reports: list[AppReport]) -> list[AppWish]:
+        answer = await self.call("apps", AppsAsk(self.id, reports))
+        return answer.read(AppsReply).wanted
+
+    def _execute(self, wanted: list[AppWish]) -> bool:
+        before = len(self.has)
+        tokens = {(wish.run, wish.no): wish.token for wish in wanted}
+        self.has = {key: one for key, one in self.has.items() if tokens.get(key) == one.wish.token}
+        changed = len(self.has) != before
+        for wish in wanted:
+            one = self.has.get((wish.run, wish.no))
+            if one is not None:
+                changed |= one.execute(wish)
+            elif wish.state is not InstanceState.STOPPED:
+                self.has[wish.run, wish.no] = Hosted(wish, wish.state)
+                changed = True
+        return changed
+
+    async def end(self, key: Key, code: int, reason: str = "") -> None:
+        """The program ends by itself, and is not started again here."""
+        one = self.has[key]
+        one.state = InstanceState.FAILED if code else InstanceState.DONE
+        one.exit_code, one.reason = code, reason
+        await self.ask()
+
+    async def write(self, key: Key, data: bytes) -> int:
+        """The program writes; returns the offset that the center wants next."""
+        one = self.has[key]
+        piece = AppLog(self.id, *key, one.wish.token, one.written, data)
+        one.written = (await self.call("app-log", piece)).read(AppLogReply).next
+        return one.written

@@ -1,0 +1,196 @@
+"""The routes of a center about applications, beside those of `center_double`: packages to
+give, wishes to make, reports and logs that came.
+
+Logs are kept as a center keeps them: by offset, each byte once. Memory behind real HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import zipfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from aiohttp import web
+
+from skep.agent.launch import LaunchedAgent
+from skep.model.jobs.app import AppSpec, InstanceState
+from skep.runtime.clock import SystemClock
+from skep.settings import AgentSettings, Settings
+from skep.testing.doubles.center import CenterDouble
+from skep.testing.grounds.isolation import code_setting
+from skep.wire import codec
+from skep.wire.messages import (
+    AppLog,
+    AppLogReply,
+    AppReport,
+    AppsAsk,
+    AppsReply,
+    AppWish,
+    Command,
+)
+
+RUN = "app-run"
+#: Long enough for a machine with too much to do.
+PATIENCE = 60.0
+
+
+class AppsDouble(CenterDouble):
+    """`give` it packages, `want` instances, and look at `told` and `logs`."""
+
+    def __init__(self, heartbeat_every: float = 0.05) -> None:
+        super().__init__(heartbeat_every)
+        self.packages: dict[str, bytes] = {}
+        self.wanted: dict[tuple[str, int], AppWish] = {}
+        #: The newest word about each.
+        self.told: dict[tuple[str, int, int], AppReport] = {}
+        self.history: list[AppReport] = []
+        self.logs: dict[tuple[str, int, int], bytearray] = {}
+        self.dropped: dict[tuple[str, int, int], int] = {}
+        self.pieces: list[AppLog] = []
+        self.app_asks = 0
+
+    # What a test hands in.
+
+    def give(self, files: Mapping[str, str | bytes]) -> str:
+        """A zip of these files; returns its digest."""
+        return self.give_bytes(zipped(files))
+
+    def give_bytes(self, data: bytes) -> str:
+        """Any bytes as a package; returns their digest."""
+        digest = hashlib.sha256(data).hexdigest()
+        self.packages[digest] = data
+        return digest
+
+    async def want(self, no: int = 0, token: int = 1, **fields: Any) -> tuple[str, int, int]:
+        """Wish for an instance: fields of the spec, and `state` and `round`."""
+        state = fields.pop("state", InstanceState.RUNNING)
+        round_ = fields.pop("round", 0)
+        if fields.get("package"):
+            fields.setdefault("package_kind", "zip")
+        wish = AppWish(RUN, no, token, AppSpec(**fields), state, round_)
+        await self.want_as(wish)
+        return RUN, no, token
+
+    async def want_as(self, wish: AppWish) -> None:
+        self.wanted[wish.run, wish.no] = wish
+        await self.push(Command("apps"))
+
+    async def change(self, no: int = 0, **changes: Any) -> None:
+        """The same instance, with another `state`, `round` or `token`."""
+        before = self.wanted[RUN, no]
+        fields = {"state": before.state, "round": before.round, "token": before.token, **changes}
+        await self.want_as(
+            AppWish(RUN, no, fields["token"], before.spec, fields["state"], fields["round"])
+        )
+
+    async def want_no_more(self, no: int = 0) -> None:
+        """It is not the agent's any more."""
+        del self.wanted[RUN, no]
+        await self.push(Command("apps"))
+
+    # What a test looks at.
+
+    def state(self, key: tuple[str, int, int]) -> InstanceState | None:
+        report = self.told.get(key)
+        return report.state if report is not None else None
+
+    async def until_state(
+        self, key: tuple[str, int, int], state: InstanceState, seconds: float = PATIENCE
+    ) -> AppReport:
+        """The report that says so."""
+        try:
+            await self.until(lambda: self.state(key) is state, seconds)
+        except TimeoutError as error:
+            raise AssertionError(f"not {state}, but {self.told.get(key)}") from error
+        return self.told[key]
+
+    async def until_log(
+        self, key: tuple[str, int, int], text: bytes, seconds: float = PATIENCE
+    ) -> None:
+        try:
+            await self.until(lambda: text in self.logs.get(key, b""), seconds)
+        except TimeoutError as error:
+            raise AssertionError(f"{text!r} not in {bytes(self.logs.get(key, b''))!r}") from error
+
+    # Routes.
+
+    def routes(self, app: web.Application) -> None:
+        super().routes(app)
+        app.router.add_post("/node/apps", self._route("apps", self._apps))
+        app.router.add_post("/node/app-log", self._route("app-log", self._app_log))
+        app.router.add_get("/node/packages/{digest}", self._package)
+
+    async def _apps(self, data: bytes) -> AppsReply:
+        ask = codec.decode(data, AppsAsk)
+        self.app_asks += 1
+        for report in ask.instances:
+            key = (report.run, report.no, report.token)
+            if self.told.get(key) != report:
+                self.told[key] = report
+                self.history.append(report)
+        return AppsReply(list(self.wanted.values()))
+
+    async def _app_log(self, data: bytes) -> AppLogReply:
+        piece = codec.decode(data, AppLog)
+        self.pieces.append(piece)
+        key = (piece.run, piece.no, piece.token)
+        kept = self.logs.setdefault(key, bytearray())
+        known = len(kept) + self.dropped.get(key, 0)
+        if piece.offset > known and piece.dropped:
+            self.dropped[key] = self.dropped.get(key, 0) + piece.offset - known
+            known = piece.offset
+        if piece.offset <= known < piece.offset + len(piece.data):
+            kept += piece.data[known - piece.offset :]
+            known = piece.offset + len(piece.data)
+        return AppLogReply(known)
+
+    async def _package(self, request: web.Request) -> web.Response:
+        self._check(request)
+        data = self.packages.get(request.match_info["digest"])
+        return web.Response(status=404) if data is None else web.Response(body=data)
+
+
+def zipped(files: Mapping[str, str | bytes]) -> bytes:
+    """A zip that holds these files."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+@asynccontextmanager
+async def apps_double(heartbeat_every: float = 0.05) -> AsyncIterator[AppsDouble]:
+    """One that listens, and is gone afterwards."""
+    double = AppsDouble(heartbeat_every)
+    await double.up()
+    try:
+        yield double
+    finally:
+        double.speak()
+        await double.down()
+
+
+@asynccontextmanager
+async def hosting_agent(
+    double: AppsDouble, folder: Path, settings: AgentSettings | None = None
+) -> AsyncIterator[LaunchedAgent]:
+    """A whole agent in this process that listens for commands; afterwards it is drained."""
+    clock, rng = SystemClock(), Random(7)  # noqa: S311  (seeded, so that a test repeats)
+    quick = AgentSettings(lease_wait=1.0, drain_seconds=1.0, code=code_setting())
+    chosen = Settings(agent=settings or quick)
+    launched = LaunchedAgent(chosen, [double.url], double.token, folder, {}, clock, rng)
+    task = asyncio.ensure_future(launched.agent.run())
+    try:
+        await double.until(lambda: double.listeners > 0 and double.app_asks > 0, PATIENCE)
+        yield launched
+    finally:
+        launched.agent.stop()
+        await task
+        await launched.close()

@@ -1,0 +1,1 @@
+"""What goes wrong on purpose, beside the documented modules of `skep.testing`."""

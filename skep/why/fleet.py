@@ -1,0 +1,246 @@
+"""Is there anybody who could do the work? Pure: from the roster as it stands, to reasons.
+
+What keeps everything waiting (no live agent, a full disk, a bus that is away) is said here,
+and comes before whatever a single request waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from skep.model.fleet.agent import AgentView
+from skep.model.fleet.placement import KIND, PLAIN_KIND, RUN, Placement, Verdict
+from skep.model.lane import Lane
+from skep.model.run import RunSettings
+from skep.model.wait_reasons import Reason
+from skep.placement.eligibility import Moment, Need, judge
+from skep.why.wording import counted, duration
+
+_START = "skep agent --center URL"
+#: Agents that are named in a sentence.
+SHOWN = 3
+
+
+class Needs(msgspec.Struct, frozen=True):
+    """What an agent must be to take the work."""
+
+    need: Need = Need(Placement(), PLAIN_KIND)
+    #: The one agent that may take it; "" = any that fits.
+    target: str = ""
+
+
+def needs_of(
+    settings: RunSettings, target: str = "", chosen: frozenset[str] | None = None
+) -> Needs:
+    """What the work of a run, in a block with this target, asks of an agent; `chosen` are the
+    agents of its allocation, None when it has none."""
+    one = "" if target.startswith((KIND, RUN)) else target
+    return Needs(Need(settings.placement, settings.downloader, chosen), one)
+
+
+class Fleet(msgspec.Struct, frozen=True):
+    """Agents, lanes and disk, as this center sees them now."""
+
+    now: float
+    alive_after: float
+    agents: Sequence[AgentView]
+    #: Requests in each lane and its bound; None when the bus does not answer.
+    lanes: Mapping[Lane, tuple[int, int]] | None
+    #: Why the bus does not answer.
+    trouble: str = ""
+    #: Why the center's disk takes no more; "" = there is room.
+    full: str = ""
+
+    def alive(self) -> list[AgentView]:
+        return [view for view in self.agents if view.alive(self.now, self.alive_after)]
+
+    def find(self, agent: str) -> AgentView | None:
+        return next((view for view in self.agents if view.id == agent), None)
+
+
+def obstacles(fleet: Fleet, needs: Needs) -> list[Reason]:
+    """Everything that keeps any such work from being done."""
+    return [*no_agent(fleet, needs), *surroundings(fleet)]
+
+
+def surroundings(fleet: Fleet) -> list[Reason]:
+    """A disk that is full, a bus that is away."""
+    reasons = []
+    if fleet.full:
+        reasons.append(_disk(fleet.full))
+    if fleet.lanes is None:
+        reasons.append(
+            Reason(
+                "bus_down",
+                f"the lanes cannot be reached: {fleet.trouble}",
+                "blocks are handed out again when the bus answers; none is lost",
+                do=("skep doctor",),
+                facts={"detail": fleet.trouble},
+            )
+        )
+    return reasons
+
+
+def _disk(trouble: str) -> Reason:
+    return Reason(
+        "disk_full",
+        f"nothing is taken or leased: {trouble}",
+        "work continues by itself when the disk or the archive can be written again",
+        do=("skep doctor",),
+        facts={"detail": trouble},
+    )
+
+
+def no_agent(fleet: Fleet, needs: Needs) -> list[Reason]:
+    """Why no agent can take it; nothing when one can."""
+    if needs.target:
+        return _target(fleet, needs.target)
+    if not fleet.agents:
+        return [
+            Reason(
+                "no_agent",
+                "no agent has ever registered with this center",
+                "it goes on when an agent comes",
+                do=(_START,),
+                facts={"agents": 0},
+            )
+        ]
+    if needs.need.chosen is not None:
+        return _chosen_away(fleet, needs.need, needs.need.chosen)
+    return _none_of_all(fleet, needs.need)
+
+
+def _chosen_away(fleet: Fleet, need: Need, chosen: frozenset[str]) -> list[Reason]:
+    """Of a run that has chosen its agents nobody else is asked, but where chains begin again."""
+    known = [view for view in fleet.alive() if view.id in chosen]
+    if any(view.enabled or view.cordoned for view in known):
+        return []
+    if need.placement.strategy == "chained" and need.placement.when_gone == "restart":
+        return _none_of_all(fleet, msgspec.structs.replace(need, chosen=None))
+    shown = ", ".join(_chosen(fleet, name) for name in sorted(chosen)[:SHOWN])
+    more = f", and {len(chosen) - SHOWN} more" if len(chosen) > SHOWN else ""
+    return [
+        Reason(
+            "no_agent_fits",
+            f"nobody works that was chosen for this run: {shown or 'nobody was'}{more}",
+            "it goes on when one of them does; nobody else is asked",
+            do=(*(f"skep agents enable {view.id}" for view in known[:SHOWN]), "skep agents"),
+            facts={"placement": need.placement.in_words(), "chosen": sorted(chosen)},
+        )
+    ]
+
+
+def _none_of_all(fleet: Fleet, need: Need) -> list[Reason]:
+    alive = fleet.alive()
+    if not alive:
+        return [_all_silent(fleet)]
+    enabled = [view for view in alive if view.enabled]
+    if not enabled:
+        return [_all_disabled(alive)]
+    return _unfit(fleet, enabled, need)
+
+
+def _unfit(fleet: Fleet, enabled: Sequence[AgentView], need: Need) -> list[Reason]:
+    moment = Moment(fleet.now, fleet.alive_after)
+    verdicts = [judge(view, need, moment) for view in enabled]
+    if any(verdict.fits for verdict in verdicts):
+        return []
+    if all(verdict.rule == "capability" for verdict in verdicts):
+        return [_none_offers(fleet, enabled, need.kind)]
+    return [_none_fits(verdicts, need)]
+
+
+def _all_silent(fleet: Fleet) -> Reason:
+    last = max(fleet.agents, key=lambda view: view.seen_at)
+    ago = fleet.now - last.seen_at
+    return Reason(
+        "no_live_agent",
+        f"no live agent: {counted(len(fleet.agents), 'agent')} registered, the last sign of life"
+        f" came {duration(ago)} ago from {last.id}",
+        "it goes on when an agent comes back",
+        do=("skep agents", _START),
+        facts={"agents": len(fleet.agents), "last_agent": last.id, "last_seen_at": last.seen_at},
+    )
+
+
+def _all_disabled(alive: Sequence[AgentView]) -> Reason:
+    names = sorted(view.id for view in alive)
+    which = "the only live agent is" if len(names) == 1 else f"all {len(names)} live agents are"
+    asides = sorted({view.aside or "disabled" for view in alive})
+    return Reason(
+        "agents_disabled",
+        f"{which} {' or '.join(asides)}",
+        "it goes on when one is enabled",
+        do=tuple(f"skep agents enable {name}" for name in names[:3]),
+        facts={"agents": names},
+    )
+
+
+def _none_fits(verdicts: Sequence[Verdict], need: Need) -> Reason:
+    failed = {verdict.rule for verdict in verdicts}
+    wanted = [words for rule, words in _requirements(need) if rule in failed]
+    others = "; ".join(f"{one.agent}: {one.detail}" for one in verdicts[:SHOWN])
+    more = f"; and {len(verdicts) - SHOWN} more" if len(verdicts) > SHOWN else ""
+    return Reason(
+        "no_agent_fits",
+        f"no live agent {' and '.join(wanted) or 'fits'} ({others}{more})",
+        "it goes on when a fitting agent comes",
+        do=("skep agents", _START),
+        facts={
+            "placement": need.placement.in_words(),
+            "agents": {one.agent: one.rule for one in verdicts[:100]},
+        },
+    )
+
+
+def _requirements(need: Need) -> Iterator[tuple[str, str]]:
+    """(rule, words) for everything that a run asks of an agent."""
+    asked = need.placement
+    yield "capability", f"with downloader {need.kind}"
+    yield "group", f"in group {asked.group}"
+    yield "os", f"on {asked.os}"
+    labels = ", ".join(f"{name}={value}" for name, value in sorted(asked.labels.items()))
+    yield "labels", f"with label {labels}"
+    yield "memory", f"with {asked.memory} MB of free memory"
+
+
+def _chosen(fleet: Fleet, name: str) -> str:
+    view = fleet.find(name)
+    if view is None:
+        return name
+    off = "" if view.enabled else f", {view.aside or 'disabled'}"
+    return f"{name}, last heard {duration(fleet.now - view.seen_at)} ago{off}"
+
+
+def _none_offers(fleet: Fleet, enabled: Sequence[AgentView], kind: str) -> Reason:
+    offered = sorted({name for view in enabled for name in view.registration.kinds})
+    ever = any(kind in view.registration.kinds for view in fleet.agents)
+    never = "" if ever else "; none ever did, so whoever takes it will refuse it"
+    return Reason(
+        "no_agent_offers",
+        f"no live agent offers downloader {kind}: {counted(len(enabled), 'agent')} could work,"
+        f" with {', '.join(offered) or 'none at all'}{never}",
+        f"it can be done when an agent that offers {kind} comes",
+        do=("skep agents", _START),
+        facts={"downloader": kind, "offered": offered, "agents": len(enabled)},
+    )
+
+
+def _target(fleet: Fleet, agent: str) -> list[Reason]:
+    view = fleet.find(agent)
+    facts = {"agent": agent}
+    frees = "it goes on when that agent does"
+    if view is None:
+        text = f"only agent {agent} may take it, and no such agent is registered"
+        return [Reason("target_agent", text, frees, do=(_START,), facts=facts)]
+    if not view.alive(fleet.now, fleet.alive_after):
+        ago = duration(fleet.now - view.seen_at)
+        text = f"only agent {agent} may take it, and it was last heard {ago} ago"
+        return [Reason("target_agent", text, frees, do=("skep agents",), facts=facts)]
+    if not view.enabled and not view.cordoned:
+        text = f"only agent {agent} may take it, and it is {view.aside or 'disabled'}"
+        do = (f"skep agents enable {agent}",)
+        return [Reason("target_agent", text, frees, do=do, facts=facts)]
+    return []

@@ -1,0 +1,100 @@
+"""The ledger, the lanes, the self-check and the alerts of a center: types and routes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from skep.model.ledger import Ledger
+from skep.model.message_bounds import exact
+from skep.model.run import RUN_NAME
+from skep.wire.api.caller import Resource
+from skep.wire.api.route import Route
+
+
+class LaneLine(msgspec.Struct):
+    """Requests in a lane and its bound."""
+
+    lane: str
+    requests: int
+    limit: int
+
+
+class LanesView(msgspec.Struct):
+    """All lanes, first drained first."""
+
+    items: list[LaneLine]
+
+
+class Alerts(msgspec.Struct):
+    """Newest first."""
+
+    items: list[dict[str, Any]]
+
+
+class RepairLine(msgspec.Struct):
+    """One kind of difference between two records of a center."""
+
+    kind: str
+    #: Differences that were repaired since the center started.
+    repaired: int
+    #: Differences at the latest look that are not repaired. Work in flight may be one of them
+    #: for a moment.
+    open: int
+    #: What was repaired last.
+    last: str = ""
+
+
+class RepairsView(msgspec.Struct):
+    """What the self-check of the center that answers has found."""
+
+    center: str
+    items: list[RepairLine]
+
+
+class LedgerView(msgspec.Struct):
+    """The equation: accepted = the sum of all states."""
+
+    ledger: Ledger
+    total: int
+    unaccounted: int
+    line: str
+
+
+class WhichLedger(msgspec.Struct):
+    """`audit=true` counts rows instead of reading the running counts: slow and independent."""
+
+    #: Count rows instead of reading the running counts: slow and independent.
+    audit: bool = False
+    #: Only this run; default: all runs.
+    run: Annotated[str, Meta(extra_json_schema=exact(pattern=RUN_NAME))] | None = None
+
+
+GET_LEDGER = Route(
+    "get_ledger", "GET", "/api/v1/ledger", LedgerView, asks=WhichLedger, seconds=60.0
+)
+GET_LANES = Route("get_lanes", "GET", "/api/v1/lanes", LanesView)
+GET_REPAIRS = Route("get_repairs", "GET", "/api/v1/repairs", RepairsView)
+LIST_ALERTS = Route("list_alerts", "GET", "/api/v1/alerts", Alerts)
+
+
+class OverviewClient(Resource):
+    """The state of the center as a whole."""
+
+    async def ledger(self, asks: WhichLedger | None = None) -> LedgerView:
+        """The ledger."""
+        return await self._caller.call(GET_LEDGER, asks=asks)
+
+    async def lanes(self) -> LanesView:
+        """The lanes."""
+        return await self._caller.call(GET_LANES)
+
+    async def repairs(self) -> RepairsView:
+        """The self-check."""
+        return await self._caller.call(GET_REPAIRS)
+
+    async def alerts(self) -> Alerts:
+        """Alerts."""
+        return await self._caller.call(LIST_ALERTS)

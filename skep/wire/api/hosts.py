@@ -1,0 +1,55 @@
+"""Hosts and the rules for them: types and routes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from skep.model.hosts.host import SiteRule, SiteView
+from skep.model.message_bounds import PRINTABLE, exact
+from skep.wire.api.caller import Resource
+from skep.wire.api.route import Route
+
+
+class Sites(msgspec.Struct):
+    """By name; ask again with `after=next` until `next` is empty."""
+
+    items: list[SiteView]
+    next: str = ""
+
+
+class HostPage(msgspec.Struct):
+    """Which part of the list."""
+
+    #: Number of hosts at most.
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    #: Name of the last host that was read; empty = from the start.
+    after: Annotated[str, Meta(max_length=255, extra_json_schema=exact(pattern=PRINTABLE))] = ""
+
+
+LIST_SITES = Route("list_sites", "GET", "/api/v1/sites", Sites, asks=HostPage)
+GET_SITE = Route("get_site", "GET", "/api/v1/sites/{host}", SiteView)
+SET_SITE = Route("set_site", "PUT", "/api/v1/sites/{host}", SiteView, takes=SiteRule)
+CLEAR_SITE = Route("clear_site", "DELETE", "/api/v1/sites/{host}", SiteView)
+
+
+class HostsClient(Resource):
+    """Calls the routes of this file."""
+
+    async def list(self, asks: HostPage | None = None) -> Sites:
+        """List hosts."""
+        return await self._caller.call(LIST_SITES, asks=asks)
+
+    async def show(self, host: str) -> SiteView:
+        """One host."""
+        return await self._caller.call(GET_SITE, host)
+
+    async def put(self, host: str, rule: SiteRule) -> SiteView:
+        """Set the rule of a host."""
+        return await self._caller.call(SET_SITE, host, body=rule)
+
+    async def clear(self, host: str) -> SiteView:
+        """Clear a host."""
+        return await self._caller.call(CLEAR_SITE, host)

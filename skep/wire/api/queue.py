@@ -1,0 +1,73 @@
+"""Requests into a run, and ended ones back by block: types and routes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from skep.model.block import FinishedBlock
+from skep.model.request import Accepted, Offered
+from skep.wire.api.caller import Resource
+from skep.wire.api.route import Route
+
+BlockId = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
+class FinishedPage(msgspec.Struct):
+    """How many blocks to read."""
+
+    #: Number of blocks to read.
+    limit: Annotated[int, Meta(ge=1, le=100)] = 10
+
+
+class Finished(msgspec.Struct):
+    """Blocks that ended and that the run has not collected yet."""
+
+    blocks: list[FinishedBlock]
+
+
+class Collect(msgspec.Struct, forbid_unknown_fields=True):
+    """Blocks that the run has read and need not see again."""
+
+    blocks: Annotated[list[BlockId], Meta(max_length=10_000)]
+
+
+class Collected(msgspec.Struct):
+    """How many were marked by this call."""
+
+    blocks: int
+
+
+SUBMIT_REQUESTS = Route(
+    "submit_requests",
+    "POST",
+    "/requestqueue/{identity}",
+    Accepted,
+    takes=list[Offered],
+    status=202,
+    seconds=60.0,
+)
+LIST_FINISHED_REQUESTS = Route(
+    "list_finished_requests", "GET", "/requestqueue/{identity}", Finished, asks=FinishedPage
+)
+MARK_BLOCKS_COLLECTED = Route(
+    "mark_blocks_collected", "POST", "/requestqueue/{identity}/collected", Collected, takes=Collect
+)
+
+
+class QueueClient(Resource):
+    """Calls the routes of this file."""
+
+    async def submit(self, run: str, requests: list[Offered]) -> Accepted:
+        """Put requests into a run's queue."""
+        return await self._caller.call(SUBMIT_REQUESTS, run, body=requests)
+
+    async def finished(self, run: str, asks: FinishedPage | None = None) -> Finished:
+        """Read finished requests by block."""
+        return await self._caller.call(LIST_FINISHED_REQUESTS, run, asks=asks)
+
+    async def collect(self, run: str, body: Collect) -> Collected:
+        """Mark finished blocks as read."""
+        return await self._caller.call(MARK_BLOCKS_COLLECTED, run, body=body)

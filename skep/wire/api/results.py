@@ -1,0 +1,84 @@
+"""Items and pages of a run, as often as wanted: types and routes. Reading changes nothing."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from skep.wire.api.caller import Resource
+from skep.wire.api.driver import READ_BLOCKS_MAX, PageBlock
+from skep.wire.api.route import Route
+
+
+class ItemPage(msgspec.Struct):
+    """Items after an id, at most `limit` of them."""
+
+    #: Id of the last item that was read; 0 = from the start.
+    after: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
+    #: Number of items at most.
+    limit: Annotated[int, Meta(ge=1, le=10_000)] = 1000
+
+
+class BlockPage(msgspec.Struct):
+    """Blocks after an id, at most `limit` of them."""
+
+    #: Id of the last block that was read; 0 = from the start.
+    after: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
+    #: Number of blocks at most.
+    limit: Annotated[int, Meta(ge=1, le=READ_BLOCKS_MAX)] = 8
+    #: Those too that no driver has read yet.
+    unread: bool = False
+    #: The items of the pages too.
+    items: bool = False
+
+
+class Item(msgspec.Struct):
+    """One item of a run."""
+
+    id: int
+    request: int
+    data: dict[str, Any]
+
+
+class Pages(msgspec.Struct):
+    """In the order of their blocks; ask again with `after=next` until there are none."""
+
+    blocks: list[PageBlock]
+    next: int
+    #: Asked for with `items`: those of these pages, in the order in which they were kept.
+    items: list[Item]
+
+
+class Items(msgspec.Struct):
+    """In the order in which the run found them; ask again with `after=next`."""
+
+    items: list[Item]
+    next: int
+
+
+LIST_ITEMS = Route(
+    "list_items", "GET", "/api/v1/runs/{run}/items", Items, asks=ItemPage, packed=True, seconds=60.0
+)
+LIST_PAGES = Route(
+    "list_pages",
+    "GET",
+    "/api/v1/runs/{run}/pages",
+    Pages,
+    asks=BlockPage,
+    packed=True,
+    seconds=120.0,
+)
+
+
+class ResultsClient(Resource):
+    """Calls the routes of this file."""
+
+    async def items(self, run: str, asks: ItemPage | None = None) -> Items:
+        """Items of a run."""
+        return await self._caller.call(LIST_ITEMS, run, asks=asks)
+
+    async def pages(self, run: str, asks: BlockPage | None = None) -> Pages:
+        """Pages of a run with their archived bytes."""
+        return await self._caller.call(LIST_PAGES, run, asks=asks)

@@ -1,0 +1,61 @@
+"""One route of the API: method, path and the types that travel. Declared once, used by both sides.
+
+Centers bind a handler and a role to it (`center/http/endpoint.py`), clients call it. It never opens
+a connection and never decides who may call.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote
+
+from skep.errors import InvalidInput
+
+G = TypeVar("G")
+
+JSON = "application/json"
+#: Seconds for a whole call, its connection included.
+CALL_SECONDS = 10.0
+_NAME = re.compile(r"{(\w+)(?::\w+)?}")
+
+
+@dataclass(frozen=True, slots=True)
+class Route(Generic[G]):
+    """`gives` is the type of the answer, None for bytes of the type `media`; `takes` is the type
+    of the body and `asks` that of the query, None for none."""
+
+    #: The operation id of the API's description. Generated clients make method names of it, so
+    #: it never changes.
+    id: str
+    method: str
+    path: str
+    gives: type[G] | None = None
+    takes: Any = None
+    asks: type | None = None
+    status: int = 200
+    #: Other statuses that come with an answer of the type `gives`.
+    also: tuple[int, ...] = ()
+    media: str = JSON
+    #: Clients call it in msgpack: it carries bytes, or records by the thousand.
+    packed: bool = False
+    #: Seconds after which a client gives up, beyond the `wait` that it asks for.
+    seconds: float = CALL_SECONDS
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the path parameters, in their order."""
+        return tuple(_NAME.findall(self.path))
+
+    def at(self, *values: object) -> str:
+        """The path with these values for its parameters, quoted. Raises InvalidInput for a value
+        that would lead to another path."""
+        left = iter([_segment(str(value)) for value in values])
+        return _NAME.sub(lambda _: next(left), self.path)
+
+
+def _segment(value: str) -> str:
+    if value in {".", ".."}:
+        raise InvalidInput(f"{value!r} is not a name")
+    return quote(value, safe="")

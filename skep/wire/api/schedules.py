@@ -1,0 +1,77 @@
+"""Schedules of jobs, and what became of every due time: types and routes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from skep.model.jobs.fire import Fire
+from skep.model.jobs.schedule import Schedule
+from skep.wire.api.caller import Resource
+from skep.wire.api.route import Route
+
+SHOWN = 5
+NAME_LIMIT = 64
+
+
+class FirePage(msgspec.Struct):
+    """How much of the ledger; `before` is an instant in seconds, for the next page;
+    `generator` is one with a cron line of its own, instead of the job."""
+
+    #: Number of due times at most, newest first.
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 50
+    #: Only due times before this moment, in seconds since the epoch.
+    before: Annotated[int, Meta(ge=0, le=2**62)] | None = None
+    #: A generator with a schedule of its own; empty = the job's schedule.
+    generator: Annotated[str, Meta(max_length=NAME_LIMIT)] = ""
+
+
+class FireLines(msgspec.Struct):
+    """Newest due times first."""
+
+    items: list[Fire]
+
+
+class ScheduleLine(msgspec.Struct):
+    """One job's schedule and its next due times, as ISO 8601 in its own zone."""
+
+    job: str
+    schedule: Schedule
+    next: list[str]
+
+
+class ScheduleLines(msgspec.Struct):
+    """By the name of the job; jobs that are off have no schedule."""
+
+    items: list[ScheduleLine]
+
+
+class SchedulePage(msgspec.Struct):
+    """`job` narrows it to one job; `count` is how many due times are shown of each."""
+
+    #: Only schedules of this job; empty = all jobs.
+    job: Annotated[str, Meta(max_length=NAME_LIMIT)] = ""
+    #: Number of due times to show for each schedule.
+    count: Annotated[int, Meta(ge=1, le=100)] = SHOWN
+
+
+LIST_SCHEDULES = Route(
+    "list_schedules", "GET", "/api/v1/schedules", ScheduleLines, asks=SchedulePage
+)
+LIST_JOB_FIRES = Route(
+    "list_job_fires", "GET", "/api/v1/jobs/{job}/fires", FireLines, asks=FirePage
+)
+
+
+class SchedulesClient(Resource):
+    """Calls the routes of this file."""
+
+    async def list(self, asks: SchedulePage | None = None) -> ScheduleLines:
+        """Schedules of all jobs with their next due times."""
+        return await self._caller.call(LIST_SCHEDULES, asks=asks)
+
+    async def fires(self, job: str, asks: FirePage | None = None) -> FireLines:
+        """What became of a job's due times."""
+        return await self._caller.call(LIST_JOB_FIRES, job, asks=asks)

@@ -1,0 +1,122 @@
+"""Disk space, retention and the outbox of notices: types and routes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from skep.model.retention import Deleted, DeletionSum, Expired
+from skep.wire.api.caller import Resource
+from skep.wire.api.route import Route
+
+
+class Folder(msgspec.Struct):
+    """A folder that the center writes to."""
+
+    folder: str
+    free: int
+
+
+class Disk(msgspec.Struct):
+    """Room on the disks."""
+
+    disks: list[Folder]
+    free_limit: int
+    #: Why nothing is accepted or leased just now; "" = all is well.
+    trouble: str
+
+
+class Kept(msgspec.Struct):
+    """Bytes of one kind that are kept; of logs and rows an estimate."""
+
+    kind: str
+    bytes: int
+    #: The limits in force for jobs that say nothing; 0 = none.
+    age_limit: float
+    bytes_limit: int
+    by_job: dict[str, int]
+
+
+class Storage(msgspec.Struct):
+    """Everything about room."""
+
+    disks: list[Folder]
+    free_limit: int
+    #: Why nothing is accepted or leased just now; "" = all is well.
+    trouble: str
+    archive: str
+    segments: int
+    archive_bytes: int
+    kept: list[Kept]
+    deleted: list[DeletionSum]
+
+
+class Plan(msgspec.Struct):
+    """What the next step of retention would delete, and what that weighs."""
+
+    items: list[Expired]
+    runs: int
+    bytes: dict[str, int]
+
+
+class WhichNotices(msgspec.Struct):
+    """Newest first."""
+
+    #: Only notices of this run; empty = all runs.
+    run: Annotated[str, Meta(max_length=64)] = ""
+    #: Number of notices at most, newest first.
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 50
+
+
+class NoticeLine(msgspec.Struct):
+    """A notice, without what it says and without anything secret."""
+
+    id: str
+    run: str
+    job: str
+    kind: str
+    target: str
+    state: str
+    tries: int
+    created_at: float
+    due_at: float
+    error: str
+
+
+class Notices(msgspec.Struct):
+    """Newest first."""
+
+    items: list[NoticeLine]
+
+
+GET_DISK = Route("get_disk", "GET", "/api/v1/storage/disk", Disk, seconds=60.0)
+GET_STORAGE = Route("get_storage", "GET", "/api/v1/storage", Storage, seconds=600.0)
+GET_RETENTION_PLAN = Route("get_retention_plan", "GET", "/api/v1/storage/plan", Plan, seconds=600.0)
+CLEAN_STORAGE = Route("clean_storage", "POST", "/api/v1/storage/clean", Deleted, seconds=600.0)
+LIST_NOTICES = Route("list_notices", "GET", "/api/v1/notices", Notices, asks=WhichNotices)
+
+
+class StorageClient(Resource):
+    """Calls the routes of this file."""
+
+    async def disk(self) -> Disk:
+        """Is there room?"""
+        return await self._caller.call(GET_DISK)
+
+    async def show(self) -> Storage:
+        """Room, and what fills it."""
+        return await self._caller.call(GET_STORAGE)
+
+    async def plan(self) -> Plan:
+        """What retention would delete."""
+        return await self._caller.call(GET_RETENTION_PLAN)
+
+    async def clean(self) -> Deleted:
+        """Delete now what is due."""
+        return await self._caller.call(CLEAN_STORAGE)
+
+    async def notices(self, asks: WhichNotices | None = None) -> Notices:
+        """The outbox of notices."""
+        return await self._caller.call(LIST_NOTICES, asks=asks)

@@ -1,0 +1,117 @@
+"""Tokens of people, programs and agents: types and routes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from skep.model.fleet.token import TokenView
+from skep.model.message_bounds import PRINTABLE, SHORT_LIST, exact
+from skep.wire.api.caller import Resource
+from skep.wire.api.route import Route
+
+HOUR = 3600.0
+YEARS = 100 * 365 * 24 * HOUR
+TEXT_LIMIT = 200
+Text = Annotated[str, Meta(max_length=TEXT_LIMIT, extra_json_schema=exact(pattern=PRINTABLE))]
+Lifetime = Annotated[float, Meta(gt=0, le=YEARS)]
+
+
+class NewToken(msgspec.Struct, forbid_unknown_fields=True):
+    """For a person or a program; `name` says whose it is. `seconds` null = until revoked."""
+
+    role: Literal["viewer", "operator", "admin"]
+    name: Text = ""
+    seconds: Lifetime | None = None
+
+
+class JoinToken(msgspec.Struct, forbid_unknown_fields=True):
+    """For one machine that shall be an agent. `agent` is the id that it must have, or the name
+    of an agent that it shall take over. Group and labels are the center's word."""
+
+    agent: str = ""
+    group: Text = ""
+    labels: Annotated[dict[Text, Text], Meta(max_length=SHORT_LIST)] = msgspec.field(
+        default_factory=dict
+    )
+    name: Text = ""
+    seconds: Lifetime = HOUR
+
+
+class AgentToken(msgspec.Struct, forbid_unknown_fields=True):
+    """A token that lets one agent, by its id or its name, or with "" any agent, talk to the
+    centers."""
+
+    agent: str = ""
+
+
+class IssuedToken(msgspec.Struct):
+    """Shown once."""
+
+    token: str
+    id: str = ""
+    #: The one agent that it is for, "" = whoever uses it.
+    agent: str = ""
+
+
+class TokenLine(msgspec.Struct):
+    """A token, and what it is good for now: live, used, revoked or expired."""
+
+    token: TokenView
+    state: str
+
+
+class TokenPage(msgspec.Struct):
+    """Which tokens to list: `limit` of them, behind the one with the id `after`."""
+
+    #: Number of tokens at most, newest first.
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 1000
+    #: Only tokens behind the one with this id; `next` of the answer before.
+    after: Annotated[str, Meta(max_length=100)] = ""
+
+
+class Tokens(msgspec.Struct):
+    """Newest first, without those of runs; ask again with `after=next` for older ones."""
+
+    items: list[TokenLine]
+    #: What to send as `after` for the next page; null on the last one.
+    next: str | None = None
+
+
+LIST_TOKENS = Route("list_tokens", "GET", "/api/v1/tokens", Tokens, asks=TokenPage)
+CREATE_TOKEN = Route(
+    "create_token", "POST", "/api/v1/tokens", IssuedToken, takes=NewToken, status=201
+)
+REVOKE_TOKEN = Route("revoke_token", "DELETE", "/api/v1/tokens/{token_id}", TokenLine)
+CREATE_JOIN_TOKEN = Route(
+    "create_join_token", "POST", "/api/v1/join-tokens", IssuedToken, takes=JoinToken, status=201
+)
+CREATE_AGENT_TOKEN = Route(
+    "create_agent_token", "POST", "/api/v1/agent-tokens", IssuedToken, takes=AgentToken, status=201
+)
+
+
+class TokensClient(Resource):
+    """Calls the routes of this file."""
+
+    async def list(self, asks: TokenPage | None = None) -> Tokens:
+        """List tokens."""
+        return await self._caller.call(LIST_TOKENS, asks=asks)
+
+    async def create(self, body: NewToken) -> IssuedToken:
+        """Make a token for a person or a program."""
+        return await self._caller.call(CREATE_TOKEN, body=body)
+
+    async def revoke(self, token: str) -> TokenLine:
+        """Revoke a token."""
+        return await self._caller.call(REVOKE_TOKEN, token)
+
+    async def create_join(self, body: JoinToken) -> IssuedToken:
+        """Make a one-time token to join with."""
+        return await self._caller.call(CREATE_JOIN_TOKEN, body=body)
+
+    async def create_agent(self, body: AgentToken) -> IssuedToken:
+        """Make a token for an agent."""
+        return await self._caller.call(CREATE_AGENT_TOKEN, body=body)

@@ -1,0 +1,147 @@
+"""The typed client of the people's API: `api.runs.show("r1")` gives a `RunView`.
+
+One object for each resource of `wire/api`, with a method for each of its routes. Over any
+transport; how a call reaches a center and what happens when one fails is decided there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeVar, cast
+from urllib.parse import urlencode
+
+import msgspec
+
+from skep.errors import SkepError
+from skep.wire import codec
+from skep.wire.api.agents import AgentsClient
+from skep.wire.api.apps import AppsClient
+from skep.wire.api.caller import Download
+from skep.wire.api.center import OverviewClient
+from skep.wire.api.deliveries import DeliveriesClient
+from skep.wire.api.dispatches import DispatchesClient
+from skep.wire.api.driver import DriverClient
+from skep.wire.api.failures import FailuresClient
+from skep.wire.api.generators import GeneratorsClient
+from skep.wire.api.health import GET_VERSION, HealthClient
+from skep.wire.api.hosts import HostsClient
+from skep.wire.api.jobs import JobsClient
+from skep.wire.api.placement import PlacementClient
+from skep.wire.api.queue import QueueClient
+from skep.wire.api.requests import RequestsClient
+from skep.wire.api.results import ResultsClient
+from skep.wire.api.route import Route
+from skep.wire.api.runs import RunsClient
+from skep.wire.api.schedules import SchedulesClient
+from skep.wire.api.storage import StorageClient
+from skep.wire.api.tokens import TokensClient
+from skep.wire.api.why import WhyClient
+from skep.wire.client.sparse import set_fields, sparse
+from skep.wire.client.transport import Request, Transport
+
+G = TypeVar("G")
+
+
+class CenterApi:
+    """Every route of the people's API, by resource."""
+
+    def __init__(self, transport: Transport, seconds: float | None = None) -> None:
+        """`seconds`: how long each call may take, in place of what its route says; what a call
+        asks the center to wait comes on top."""
+        caller = RouteCaller(transport, seconds)
+        self.agents = AgentsClient(caller)
+        self.apps = AppsClient(caller)
+        self.center = OverviewClient(caller)
+        self.deliveries = DeliveriesClient(caller)
+        self.dispatches = DispatchesClient(caller)
+        self.driver = DriverClient(caller)
+        self.failures = FailuresClient(caller)
+        self.generators = GeneratorsClient(caller)
+        self.health = HealthClient(caller)
+        self.hosts = HostsClient(caller)
+        self.jobs = JobsClient(caller)
+        self.placement = PlacementClient(caller)
+        self.queue = QueueClient(caller)
+        self.requests = RequestsClient(caller)
+        self.results = ResultsClient(caller)
+        self.runs = RunsClient(caller)
+        self.schedules = SchedulesClient(caller)
+        self.storage = StorageClient(caller)
+        self.tokens = TokensClient(caller)
+        self.why = WhyClient(caller)
+
+
+class RouteCaller:
+    """Calls routes over a transport: encodes what goes, decodes what comes."""
+
+    def __init__(self, transport: Transport, seconds: float | None = None) -> None:
+        self._transport = transport
+        self._seconds = seconds
+
+    async def call(
+        self,
+        route: Route[G],
+        *names: object,
+        asks: Any = None,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        starts_run: bool = False,
+    ) -> G:
+        seconds = self._seconds_of(route) + _wait_of(asks) + _wait_of(body)
+        if starts_run:
+            seconds += await self._start_wait()
+        data, sent = _encoded(route, body)
+        path = route.at(*names) + _query(asks)
+        request = Request(
+            route.method, path, data, {**sent, **(headers or {})}, seconds, route.also
+        )
+        gives = cast("type[G]", route.gives)
+        return await self._transport.send(request, lambda answer: answer.decoded(gives))
+
+    async def content(self, route: Route[Any], *names: object) -> bytes:
+        return await self._transport.send(self._plain(route, names), lambda answer: answer.content)
+
+    def stream(self, route: Route[Any], *names: object) -> AbstractAsyncContextManager[Download]:
+        return self._transport.stream(self._plain(route, names))
+
+    def _plain(self, route: Route[Any], names: tuple[object, ...]) -> Request:
+        return Request(route.method, route.at(*names), seconds=self._seconds_of(route))
+
+    def _seconds_of(self, route: Route[Any]) -> float:
+        return route.seconds if self._seconds is None else self._seconds
+
+    async def _start_wait(self) -> float:
+        """Seconds that the center may wait for agents before it answers."""
+        try:
+            return (await self.call(GET_VERSION)).start_wait
+        except SkepError:  # the call itself will say so
+            return 0.0
+
+
+def _wait_of(asked: Any) -> float:
+    """Seconds that a call asks the center to wait before it answers."""
+    return float(getattr(asked, "wait", 0.0))
+
+
+def _encoded(route: Route[Any], body: Any) -> tuple[bytes | None, dict[str, str]]:
+    """The body of a call, and the headers that say what it is and what is wanted."""
+    kind = codec.MSGPACK if route.packed else codec.JSON
+    headers = {"Accept": kind}
+    if body is None:
+        return None, headers
+    headers["Content-Type"] = kind
+    if not route.packed:
+        return codec.encode(sparse(body), kind), headers
+    data, encoding = codec.compress(codec.encode(body, kind))
+    return data, {**headers, "Content-Encoding": encoding} if encoding else headers
+
+
+def _query(asks: msgspec.Struct | None) -> str:
+    given = {} if asks is None else set_fields(asks)
+    pairs = {name: _text(value) for name, value in given.items() if value is not None}
+    return f"?{urlencode(pairs)}" if pairs else ""
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,296 @@
+"""A session with a center: what agents call (msgpack), and calls by method and path (JSON).
+
+The typed client of the people's API is `wire/client/api.py`, over the same transport. Calls
+move on to another center as `http.py` says; none is retried beyond that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from random import Random
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import msgspec
+
+from skep.errors import Malformed, SkepError, TooLarge
+from skep.runtime.backoff import Backoff
+from skep.runtime.clock import Clock
+from skep.runtime.lazy_certificates import aiohttp
+from skep.wire import codec
+from skep.wire.api.caller import Download
+from skep.wire.api.health import GET_VERSION, Version
+from skep.wire.api.route import CALL_SECONDS
+from skep.wire.client.addresses import NETWORK_ERRORS, words
+from skep.wire.client.http import CONNECT_SECONDS, HttpTransport
+from skep.wire.client.transport import Request
+from skep.wire.messages import (
+    AppLog,
+    AppLogReply,
+    AppsAsk,
+    AppsReply,
+    Command,
+    GiveBack,
+    GivenBack,
+    Heartbeat,
+    HeartbeatReply,
+    Join,
+    Joined,
+    LeaseAsk,
+    LeaseReply,
+    Register,
+    Registered,
+    Report,
+    ReportReply,
+)
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: Seconds for a whole call; a report may be large.
+REPORT_SECONDS = 30.0
+#: Beyond what a long poll may wait.
+LEASE_MARGIN = 10.0
+#: aiohttp pings after this many seconds of silence and gives up after half as many more,
+#: so a half-open connection is noticed after 24 s.
+PING_SECONDS = 16.0
+#: A command connection that lasted so long was a good one.
+STEADY_SECONDS = 30.0
+RECONNECT = Backoff(first=0.5, cap=30.0)
+
+
+class CenterClient:
+    """One session to a center. `async with` it, or `close` it at the end."""
+
+    def __init__(self, urls: Sequence[str], token: str, clock: Clock, rng: Random) -> None:
+        self.transport = HttpTransport(urls, token, self._moved)
+        self._clock = clock
+        self._rng = rng
+        #: The connection for commands, while there is one.
+        self._socket: aiohttp.ClientWebSocketResponse | None = None
+        self._closing: asyncio.Future[bool] | None = None
+
+    @property
+    def agent_session(self) -> int:
+        """Which process of an agent calls here; 0 = not known, or no agent."""
+        return self.transport.agent_session
+
+    @agent_session.setter
+    def agent_session(self, number: int) -> None:
+        self.transport.agent_session = number
+
+    @property
+    def token(self) -> str:
+        """For calls that are made by other means."""
+        return self.transport.token
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self.transport.close()
+
+    @property
+    def address(self) -> str:
+        """The address that the next call tries first."""
+        return self.transport.addresses.current
+
+    @property
+    def alternatives(self) -> int:
+        """Other addresses than the one in use."""
+        return len(self.transport.addresses.urls) - 1
+
+    async def register(self, message: Register) -> Registered:
+        """Raises Unauthorized, OldProtocol, and what every call may raise."""
+        attempt = self._aged("/node/register", message, Registered, CALL_SECONDS)
+        return await self.transport.addresses.each("/node/register", attempt)
+
+    async def join(self, message: Join) -> Joined:
+        """With a one-time token. Raises Unauthorized, Conflict, Forbidden, OldProtocol."""
+        return await self._node("join", message, Joined)
+
+    async def heartbeat(self, message: Heartbeat, seconds: float = CALL_SECONDS) -> HeartbeatReply:
+        """Raises UnknownAgent when the agent has to register again. Where the center is silent
+        another one is asked; when that one answers, open calls move there."""
+        attempt = self._aged("/node/heartbeat", message, HeartbeatReply, seconds)
+        return await self.transport.addresses.hedged("/node/heartbeat", attempt)
+
+    async def lease(self, message: LeaseAsk) -> LeaseReply:
+        """May take `message.wait` seconds."""
+        return await self._node("lease", message, LeaseReply, message.wait + LEASE_MARGIN)
+
+    async def report(self, message: Report) -> ReportReply:
+        """On disk when it returns. Frames are compressed already and go as they are."""
+        plain = any(block.frames for block in message.blocks)
+        return await self._node("block", message, ReportReply, REPORT_SECONDS, plain=plain)
+
+    async def give_back(self, message: GiveBack) -> GivenBack:
+        """Unfinished blocks go to others at once."""
+        return await self._node("giveback", message, GivenBack)
+
+    async def apps(self, message: AppsAsk) -> AppsReply:
+        """What the agent's instances are, and what they shall be."""
+        return await self._node("apps", message, AppsReply)
+
+    async def app_log(self, message: AppLog) -> AppLogReply:
+        """On disk when it returns. Raises StaleToken when the instance is another agent's."""
+        return await self._node("app-log", message, AppLogReply, REPORT_SECONDS)
+
+    async def package(self, digest: str, file: Path, limit: int) -> None:
+        """The bytes of a package, into a file; raises TooLarge when they are over `limit`.
+        Whether they are the right ones is for the caller to see."""
+        request = Request("GET", f"/node/packages/{digest}", seconds=REPORT_SECONDS)
+
+        async def attempt(url: str) -> None:
+            async with self.transport.opened(url, request) as download:
+                await _save(download, file, limit)
+
+        await self.transport.addresses.each(request.path, attempt)
+
+    async def _node(
+        self,
+        name: str,
+        message: Any,
+        reply: type[T],
+        seconds: float = CALL_SECONDS,
+        *,
+        plain: bool = False,
+    ) -> T:
+        return await self.packed(f"/node/{name}", message, reply, seconds, plain=plain)
+
+    async def packed(
+        self,
+        path: str,
+        message: Any,
+        reply: type[T],
+        seconds: float = CALL_SECONDS,
+        *,
+        plain: bool = False,
+    ) -> T:
+        """One POST in msgpack both ways, compressed where it pays and is not `plain`."""
+        request = _packed(path, message, seconds, plain=plain)
+        return await self.transport.send(request, lambda answer: answer.decoded(reply))
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        reply_type: type[T],
+        *,
+        headers: Mapping[str, str] | None = None,
+        seconds: float = CALL_SECONDS,
+    ) -> T:
+        """One call of the public API, in JSON. `bytes` as reply type gives the raw answer."""
+        sent = {"Accept": codec.JSON, **(headers or {})}
+        data = None
+        if body is not None:
+            data = codec.encode(body, codec.JSON)
+            sent["Content-Type"] = codec.JSON
+        request = Request(method, path, data, sent, seconds)
+        return await self.transport.send(request, lambda answer: answer.decoded(reply_type))
+
+    async def start_seconds(self) -> float:
+        """For a call that starts a run: the center may wait for agents before it answers."""
+        try:
+            told = await self.call(GET_VERSION.method, GET_VERSION.path, None, Version)
+        except SkepError:  # the call itself will say so
+            return CALL_SECONDS
+        return CALL_SECONDS + told.start_wait
+
+    def _aged(
+        self, path: str, message: Register | Heartbeat, reply: type[T], seconds: float
+    ) -> Callable[[str], Awaitable[T]]:
+        """Each try says how old the message is by then: a center judges it by that (C10)."""
+        made = self._clock.monotonic() - message.age
+
+        async def attempt(url: str) -> T:
+            age = max(self._clock.monotonic() - made, 0.0)
+            request = _packed(path, msgspec.structs.replace(message, age=age), seconds)
+            return (await self.transport.once(url, request)).decoded(reply)
+
+        return attempt
+
+    def _moved(self) -> None:
+        """A silent center was left: commands come by way of another one."""
+        log.info("the center does not answer; going on with %s", self.address)
+        socket, self._socket = self._socket, None
+        if socket is not None:
+            self._closing = asyncio.ensure_future(socket.close())
+
+    async def commands(self, agent: str) -> AsyncIterator[Command]:
+        """Everything that a center pushes to this agent, for ever.
+
+        It reconnects by itself, at another address if need be. While it is away commands
+        are not lost for good: heartbeat answers repeat what still matters.
+        """
+        addresses = self.transport.addresses
+        urls = addresses.urls
+        failures, at = 0, addresses.at
+        while True:
+            began = self._clock.monotonic()
+            url = f"{urls[at % len(urls)]}/node/commands"
+            try:
+                async with self.transport.session().ws_connect(
+                    url,
+                    params={"agent": agent},
+                    headers=self.transport.agent_headers(),
+                    heartbeat=PING_SECONDS,
+                    timeout=aiohttp.ClientWSTimeout(ws_close=CONNECT_SECONDS),
+                ) as socket:
+                    self._socket = socket
+                    async for message in socket:
+                        if command := _command(message):
+                            yield command
+                    if self._socket is not socket:  # we left that center
+                        at = addresses.at
+            except NETWORK_ERRORS as error:
+                log.debug("commands: %s: %s", url, words(error))
+                at += 1
+            # A connection that is closed as soon as it is made counts as a failure too.
+            lasted = self._clock.monotonic() - began
+            failures = 1 if lasted >= STEADY_SECONDS else failures + 1
+            await self._clock.sleep(RECONNECT.delay(failures, self._rng))
+
+
+def _packed(path: str, message: Any, seconds: float, *, plain: bool = False) -> Request:
+    """A message in msgpack, compressed where it pays and it is not `plain`."""
+    data = codec.encode(message)
+    data, encoding = (data, "") if plain else codec.compress(data)
+    headers = {"Content-Type": codec.MSGPACK, "Accept": codec.MSGPACK}
+    if encoding:
+        headers["Content-Encoding"] = encoding
+    return Request("POST", path, data, headers, seconds)
+
+
+def _command(message: aiohttp.WSMessage) -> Command | None:
+    if message.type != aiohttp.WSMsgType.BINARY:
+        return None
+    try:
+        return codec.decode(message.data, Command)
+    except Malformed as error:
+        log.warning("commands: %s", error.detail)
+        return None
+
+
+async def _save(download: Download, file: Path, limit: int) -> None:
+    size = 0
+    with file.open("wb") as target:
+        async for piece in download.pieces:
+            size += len(piece)
+            if size > limit:
+                raise TooLarge(f"the package is over {limit} bytes")
+            await asyncio.to_thread(target.write, piece)

@@ -1,0 +1,76 @@
+"""How a call reaches a center: the contract of a transport, and what goes in and comes out.
+
+`http.py` calls centers over HTTP and moves on to the next one when one fails; `in_process.py`
+calls the application of the same process. A transport never retries beyond that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar, cast
+
+from skep.errors import CenterUnreachable, Malformed
+from skep.wire import codec
+from skep.wire.api.caller import Download
+from skep.wire.api.route import CALL_SECONDS
+
+T = TypeVar("T")
+
+#: Statuses below are answers, the others errors.
+_FIRST_ERROR = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call. `path` begins behind the address of the center and has the query, if any."""
+
+    method: str
+    path: str
+    body: bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    #: For the whole call; of an answer that is streamed, for each piece.
+    seconds: float = CALL_SECONDS
+    #: Statuses from 300 on that are answers all the same.
+    also: tuple[int, ...] = ()
+
+    def accepts(self, status: int) -> bool:
+        """Whether an answer with this status is no error."""
+        return status < _FIRST_ERROR or status in self.also
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A good answer, as a whole."""
+
+    #: Where it comes from, for people.
+    url: str
+    status: int
+    content_type: str
+    content: bytes
+
+    def decoded(self, kind: type[T]) -> T:
+        """As a message, or `bytes` as they are. Raises CenterUnreachable for anything that is no
+        answer of a center."""
+        if kind is bytes:
+            return cast("T", self.content)
+        try:
+            return codec.decode(self.content, kind, self.content_type)
+        except Malformed as error:
+            raise CenterUnreachable(
+                f"{self.url} answered something that is not Skep's ({error.detail});"
+                " is the address right?"
+            ) from error
+
+
+class Transport(Protocol):
+    """Carries calls to a center. Raises the center's error as its class, and CenterUnreachable
+    when no center answers."""
+
+    async def send(self, request: Request, read: Callable[[Answer], T]) -> T:
+        """The answer as `read` understands it. Where `read` raises CenterUnreachable, another
+        center may be asked."""
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[Download]:
+        """The answer piece by piece, while the context is open."""

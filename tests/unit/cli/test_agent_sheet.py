@@ -1,0 +1,55 @@
+"""One agent as people are shown it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from skep.cli.commands.fleet.agent_sheet import agent_sheet, sparkline, why_idle
+from skep.model.fleet.agent import AgentView, Order, Registration, Vitals
+
+
+def line(alive: bool = True, **fields: Any) -> dict[str, Any]:
+    about = Registration("a1", "attic", labels={"dc": "eu"}, address="10.0.0.7", os="linux")
+    known: dict[str, Any] = {"enabled": True, "registered_at": 0.0, "seen_at": 90.0, **fields}
+    view = msgspec.to_builtins(AgentView(about, **known))
+    return {"agent": view, "alive": alive, "last_beat_age": 2.0, "orders": []}
+
+
+def test_a_sparkline_fits_its_values() -> None:
+    assert sparkline([0, 1, 2, 4]) == "▁▃▅█"
+    assert sparkline([0.0, 0.5, 1.0], 1.0) == "▁▅█"
+    assert sparkline([0, 0]) == "▁▁"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"alive": False}, "it is not heard of"),
+        ({"enabled": False, "aside": "cordoned"}, "keeps the runs that it has"),
+        ({"enabled": False, "aside": "draining"}, "hands over what it has"),
+        ({"enabled": False, "aside": "revoked", "alive": False}, "`skep agent token --agent a1`"),
+        ({"enabled": False}, "a person has disabled it; `skep agents enable a1`"),
+        ({"vitals": Vitals(outbox=3)}, "results wait on its disk"),
+        ({}, "nothing that it may take"),
+    ],
+)
+def test_why_it_does_not_work(given: dict[str, Any], words: str) -> None:
+    assert words in why_idle(line(**given))
+
+
+def test_an_agent_that_works_needs_no_reason() -> None:
+    assert why_idle(line(vitals=Vitals(active=2))) == ""
+
+
+def test_everything_about_it_is_on_the_sheet() -> None:
+    """C2: labels, group, address, session, orders with outcomes, trouble, history."""
+    shown = line(vitals=Vitals(rate=3.0, trouble="the downloader of run r died", trouble_age=9.0))
+    shown["orders"] = [msgspec.to_builtins(Order(4, "drain", 80.0, 85.0, "done"))]
+    shown["history"] = [(1.0, {"rate": 1.0, "cpu": 0.5}), (2.0, {"rate": 2.0, "cpu": 1.0})]
+    sheet = agent_sheet(shown, 100.0)
+    for words in ("dc=eu", "10.0.0.7", "default", "run r died, 9.0 s before", "done, 15 s ago"):
+        assert words in sheet
+    assert "rate      ▅█  requests/s in the last hour" in sheet
