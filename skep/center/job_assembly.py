@@ -81,7 +81,11 @@ def build_jobs(
     sources = Sources(boxes, folder, os.environ, limits, clock)
     restart = Backoff(first=jobs.restart_first, cap=jobs.restart_cap)
     feeder = Feeder(store, intake, archive, sources, clock, rng, restart)
-    starts = RunStarts(name, store, intake, feeder, clock, rng)
+
+    def agents_wait() -> float:
+        return max(settings.center.allocate_wait, placement.roster.judges_in)
+
+    starts = RunStarts(name, store, intake, feeder, clock, rng, agents_wait)
     packer = Packer(store, folder, jobs.package_bytes, GitPacker(egress, os.environ), clock)
     places = AgentChoice(store, placement.roster, placement.placer, placement.allocator, clock, rng)
     apps = AppSupervisor(jobs, store, intake, places, packer, tell, clock)
@@ -105,9 +109,6 @@ def build_jobs(
     checker = Checker(validator, kinds, folder, secrets, limits)
     trials = GeneratorTrials(sources, validator, clock)
     book = JobRepository(store, checker, scheduler, clock, trials, jobs.test_seconds)
-
-    def agents_wait() -> float:
-        return max(settings.center.allocate_wait, placement.roster.judges_in)
 
     async def warn(detail: str) -> None:
         log.warning("%s", detail)

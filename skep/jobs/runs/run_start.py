@@ -6,7 +6,7 @@ center that dies over it leaves nothing half done.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 import msgspec
@@ -38,7 +38,13 @@ class RunStarts:
         feeder: Feeder,
         clock: Clock,
         rng: Random,
+        agents_wait: Callable[[], float],
     ) -> None:
+        """`agents_wait`: seconds that a run which was begun before waits for its agents."""
+        self._agents_wait = agents_wait
+        #: Runs that `start_run` is preparing now. The supervisor of this center holds the same
+        #: lease: if it prepared them as well, it would choose agents again and could give up.
+        self.preparing: set[str] = set()
         self._center = center
         self._store = store
         self._intake = intake
@@ -80,31 +86,39 @@ class RunStarts:
             raise
         now = self._clock.now()
         # Held from the first moment, so that no other center feeds it at the same time.
-        begun = await self._store.job_runs.begin(
-            JobRun(
-                run,
-                job,
-                fire_key or f"once {run}",
-                kept.revision,
-                now,
-                holder=self._center,
-                held_until=now + START_SECONDS,
-                lease=1,
-                arguments=told,
-            )
+        new = JobRun(
+            run,
+            job,
+            fire_key or f"once {run}",
+            kept.revision,
+            now,
+            holder=self._center,
+            held_until=now + START_SECONDS,
+            lease=1,
+            arguments=told,
         )
-        if begun.run == run:
-            await self.prepare(begun, agents)
+        return await self._begin(new, agents)
+
+    async def _begin(self, new: JobRun, agents: list[str]) -> str:
+        """Store the run and prepare it, or return the run that another center began."""
+        self.preparing.add(new.run)
+        try:
+            begun = await self._store.job_runs.begin(new)
+            if begun.run == new.run:
+                await self.prepare(begun, agents)
+        finally:
+            self.preparing.discard(new.run)
         return begun.run
 
     async def prepare(self, begun: JobRun, agents: list[str] | None = None) -> None:
-        """Open the run and put its requests in; told again it changes nothing. `agents` were
-        chosen for it before: a store that stalls meanwhile does not undo the choice."""
+        """Open the run and put its requests in; repeating it changes nothing. `agents` were
+        chosen for it before: a store that stalls meanwhile does not undo the choice. Without
+        them the run waits for agents, since a stall also makes live agents look dead."""
         job = (await self._store.jobs.revision(begun.job, begun.revision)).job
         try:
             new = NewRun(job.name, job.run_settings(RunSettings()))
-            app = job.app is not None
-            run, _ = await self._intake.open_run(begun.run, new, None, checked=app, chosen=agents)
+            app, wait = job.app is not None, self._agents_wait()
+            run, _ = await self._intake.open_run(begun.run, new, wait, checked=app, chosen=agents)
             if run.state in ENDED:  # a center died between its end and the end of the job's run
                 return
             if not begun.fed and job.spider is None and job.app is None:

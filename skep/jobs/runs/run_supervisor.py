@@ -125,7 +125,7 @@ class RunSupervisor:
         limit = self._settings.runs_limit if self.address else 0
         held = await self._store.job_runs.claim(self._center, now, until, limit)
         for job_run in held:
-            if job_run.run not in self._cares:
+            if job_run.run not in self._cares and job_run.run not in self._starts.preparing:
                 self._pokes[job_run.run] = WakeUp(self._clock)
                 task = asyncio.create_task(self._supervised(job_run))
                 self._cares[job_run.run] = SupervisedRun(job_run.lease, task)
