@@ -440,6 +440,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def store_url(self) -> str:
+        """Raises ConfigurationError for a data folder whose name a URL cannot hold."""
+        if not self.store.url and "?" in self.data:
+            raise ConfigurationError(
+                f"the data folder {self.data!r} has a '?' in its name, which begins the options of"
+                " a database URL; choose another folder, or set store.url"
+            )
         return self.store.url or f"sqlite:///{Path(self.data) / 'skep.db'}"
 
     @property

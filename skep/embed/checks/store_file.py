@@ -27,8 +27,9 @@ def store_file(settings: Settings) -> Iterator[Finding]:
 
 def damage_of(path: Path) -> str:
     """What SQLite finds wrong with a file; "" when nothing is."""
+    address = f"{path.absolute().as_uri()}?mode=ro"
     try:
-        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        with closing(sqlite3.connect(address, uri=True)) as connection:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
             if path.stat().st_size > WHOLE_BYTES:
                 return ""

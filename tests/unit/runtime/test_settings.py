@@ -8,7 +8,7 @@ import pytest
 
 from skep import settings
 from skep.errors import ConfigurationError
-from skep.settings import Settings, load
+from skep.settings import Settings, StoreSettings, load
 
 
 @pytest.fixture
@@ -147,3 +147,11 @@ def test_variables_of_others_do_no_harm() -> None:
 def test_every_setting_has_a_variable_of_its_own() -> None:
     names = [f"{room}_{field}" for room, field, *_ in settings.documented()]
     assert len(names) == len(set(names))
+
+
+def test_a_data_folder_that_a_database_url_cannot_hold_is_refused() -> None:
+    """`sqlite:///a?b/skep.db` would be the file `a` with an option."""
+    with pytest.raises(ConfigurationError, match=r"'a\?b' has a '\?' in its name"):
+        _ = Settings(data="a?b").store_url
+    elsewhere = Settings(data="a?b", store=StoreSettings(url="sqlite:///c.db"))
+    assert elsewhere.store_url == "sqlite:///c.db"
