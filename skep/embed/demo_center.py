@@ -25,6 +25,8 @@ from skep.settings import load
 if TYPE_CHECKING:
     from skep.wire.client import CenterClient
 
+#: The run that a demo crawls in, and the seconds after which it is given up as hung.
+DEMO_RUN, LONGEST = "demo", 600.0
 END_SECONDS = 5.0
 BATCH = 5000
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from skep.errors import InvalidInput
+from skep.spiders.authoring.absolute_urls import Joiner
+from skep.spiders.authoring.parsed_page import Document
 from skep.spiders.authoring.request import Callback
-
-if TYPE_CHECKING:
-    from skep.spiders.authoring.response import Response
 
 _BINARY = """
 7z aac ai aiff apk avi bin bmp bz2 cdr css dmg doc docm docx dot dotx drw eps exe flac
@@ -26,6 +25,17 @@ zst
 """
 #: Files that are not pages. `Links(deny_extensions=())` takes them too.
 BINARY = frozenset(_BINARY.split())
+
+
+class LinkSource(Protocol):
+    """What `Links` needs of a response."""
+
+    @property
+    def document(self) -> Document: ...
+
+    @property
+    def joiner(self) -> Joiner: ...
+
 
 Patterns = str | re.Pattern[str] | Iterable[str | re.Pattern[str]]
 
@@ -59,7 +69,7 @@ class Links:
         self._tags, self._attributes, self._within = tuple(tags), tuple(attributes), within
         self._unique = unique
 
-    def of(self, response: Response) -> list[str]:
+    def of(self, response: LinkSource) -> list[str]:
         """The absolute URLs of the links that are taken, in the page's order."""
         values = response.document.values(self._tags, self._attributes, self._within)
         urls: Iterable[str] = map(response.joiner.join, values)

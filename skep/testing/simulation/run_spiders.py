@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from skep.center.api import driver
+from skep.center.http.endpoint import Endpoint
 from skep.errors import Conflict, Unauthorized, Unavailable
 from skep.jobs.runs import delivery_writer
 from skep.jobs.runs.spider_process import SpiderCommand
@@ -26,9 +27,6 @@ from skep.streams.ports import Record, Refused
 from skep.testing.simulation.gates import CenterBorder, GatedClock, NoAnswer
 from skep.wire.api.driver import FoundItem, LastWord, NewDriver, Read, Reading, Turn
 
-if TYPE_CHECKING:
-    from skep.testing.simulation.run_centers import RunCenter
-
 DRIVE, READ, TURN, END = driver.ENDPOINTS[:4]
 #: Of records, while a simulation runs.
 BATCH = 5
@@ -38,10 +36,19 @@ WELL, REFUSED, ASKED = 0, 1, -15
 COUNT, END_AT, FAIL_AT = "count", "end_at", "fail_at"
 
 
+class SpiderCenter(Protocol):
+    """What a spider needs of the center that started it."""
+
+    gate: CenterBorder
+
+    async def call(self, row: Endpoint, body: Any, *, path: Mapping[str, str], token: str) -> Any:
+        """Call the handler of a route; raises NoAnswer while the center is away."""
+
+
 class SimSpider:
     """One process, as the supervisor of runs handles it."""
 
-    def __init__(self, center: RunCenter, order: SpiderCommand) -> None:
+    def __init__(self, center: SpiderCenter, order: SpiderCommand) -> None:
         self._center = center
         self._order = order
         self._asked = False
@@ -129,7 +136,7 @@ class SimSpider:
 class SimSpawner:
     """Starts spiders beside one center."""
 
-    def __init__(self, center: RunCenter) -> None:
+    def __init__(self, center: SpiderCenter) -> None:
         self._center = center
         self._spiders: list[SimSpider] = []
 

@@ -9,7 +9,7 @@ are counted, whatever they are (a header, a trailer, the extension of a chunk).
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -19,8 +19,6 @@ from skep.center.http.login_attempts import household
 
 if TYPE_CHECKING:
     from asyncio import Transport
-
-    from skep.center.http.connections.register import Register
 
 #: What a connection waits for: a (further) request, the rest of a head, the rest of a body.
 IDLE, HEAD, BODY = range(3)
@@ -40,10 +38,23 @@ class _Refused(Exception):
         self.refusal = refusal
 
 
+class Connections(Protocol):
+    """What a connection reports to the register of all connections."""
+
+    def opened(self, connection: BoundedProtocol) -> None: ...
+
+    def known(self, connection: BoundedProtocol) -> None:
+        """It has authenticated."""
+
+    def closed(self, connection: BoundedProtocol) -> None: ...
+
+    def refused(self, reason: str) -> None: ...
+
+
 class BoundedProtocol(HttpToolsProtocol):
     """`register`, `bounds` and `refusals` belong to the class: `Register.protocol` makes one."""
 
-    register: ClassVar[Register]
+    register: ClassVar[Connections]
     bounds: ClassVar[Bounds]
     refusals: ClassVar[Refusals]
 

@@ -22,11 +22,8 @@ if TYPE_CHECKING:
     from skep.embed.demo_center import DemoCenter
     from skep.model.ledger import Ledger
 
-RUN = "demo"
 #: Results are counted by block; small ones let the bar move smoothly.
 BLOCKS = 40
-#: A crawl that hangs is a bug; nobody should have to wait for it for ever.
-LONGEST = 600.0
 
 stage_options = stacked(
     click.option(
@@ -96,7 +93,7 @@ def start_quiet_logging() -> None:
 async def _demo(pages: int, latency: float, keep: bool, data: Path | None, as_json: bool) -> int:
     from skep.cli.terminal.follow_run import follow
     from skep.cli.terminal.progress import Progress
-    from skep.embed.demo_center import DemoCenter
+    from skep.embed.demo_center import DEMO_RUN, LONGEST, DemoCenter
     from skep.embed.serve import until_signalled
     from skep.runtime.clock import SystemClock
 
@@ -107,8 +104,8 @@ async def _demo(pages: int, latency: float, keep: bool, data: Path | None, as_js
         say(f"center {stage.center.url} · site {site} · {pages} pages")
         began = clock.monotonic()
         urls = [f"{site}/page/{number}" for number in range(pages)]
-        await stage.submit(RUN, urls, {"block_size": min(max(pages // BLOCKS, 5), 100)})
-        ledger = await follow(stage.client, RUN, Progress(sys.stderr, clock), clock, LONGEST)
+        await stage.submit(DEMO_RUN, urls, {"block_size": min(max(pages // BLOCKS, 5), 100)})
+        ledger = await follow(stage.client, DEMO_RUN, Progress(sys.stderr, clock), clock, LONGEST)
         _report(stage, ledger, clock.monotonic() - began, as_json)
         if keep:
             say(f"token in {stage.center.folder / 'admin.token'}; Ctrl-C ends it")

@@ -18,13 +18,12 @@ from typing import Any
 
 import msgspec
 
-from skep.cli.commands.crawl.demo import LONGEST, RUN
 from skep.cli.terminal.exit_codes import ExitCode
 from skep.cli.terminal.follow_run import follow, ledger_of
 from skep.cli.terminal.output import say, show, show_json
 from skep.cli.terminal.progress import Progress
 from skep.cli.terminal.wait_outcome import exit_of
-from skep.embed.demo_center import DemoCenter
+from skep.embed.demo_center import DEMO_RUN, LONGEST, DemoCenter
 from skep.errors import Unavailable
 from skep.model.ledger import Ledger
 from skep.runtime.clock import Clock, SystemClock
@@ -74,8 +73,8 @@ async def break_an_agent(pages: int, latency: float, data: Path | None, as_json:
         scene = BreakScenario(stage, victim, progress, clock)
         paths = [f"/page/{number}" for number in range(pages)]
         settings = {"block_size": max(5, pages // BLOCKS)}
-        await stage.submit(RUN, [site + path for path in paths], settings)
-        await follow(stage.client, RUN, progress, clock, LONGEST, scene.look)
+        await stage.submit(DEMO_RUN, [site + path for path in paths], settings)
+        await follow(stage.client, DEMO_RUN, progress, clock, LONGEST, scene.look)
         async with CenterClient([site], "", clock, rng) as identity:
             hits = await identity.call("GET", "/hits", None, dict)
         verdict = await scene.verdict(paths, hits)
@@ -156,8 +155,8 @@ class BreakScenario:
 
     async def verdict(self, paths: list[str], hits: Mapping[str, int]) -> BreakResult:
         """Lost is what either the rows or the site's own count miss."""
-        audit = await ledger_of(self._stage.client, RUN, audit=True)
-        running = await ledger_of(self._stage.client, RUN)
+        audit = await ledger_of(self._stage.client, DEMO_RUN, audit=True)
+        running = await ledger_of(self._stage.client, DEMO_RUN)
         never = sum(1 for path in paths if not hits.get(path))
         return BreakResult(
             accepted=audit.accepted,
