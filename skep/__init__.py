@@ -1,4 +1,4 @@
-"""Skep: one program that lets a team collect data with machines of its own.
+"""Skep: one program that lets a team collect data with its own machines.
 
 One of the `spiders`, a generator or a person asks for work; `jobs` check it, cut it into
 requests and decide when it is due; `lanes` pack the requests into blocks and order them under
@@ -9,7 +9,7 @@ limits; `placement` chooses an agent from the `fleet`; `wire` carries the block 
 Each name in that sentence is a folder of this package. `docs/why/architecture.md` lists the
 folders from top to bottom; a folder imports only folders below it.
 
-What spiders are written with is here too, and is loaded when it is first asked for.
+The names that spiders import are here too; each is loaded on first use.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name when it is used: `skep --help` must not pay for parsers."""
+    """Load a public name on first use, so that `skep --help` loads no parsers."""
     if name not in _HOMES:
         raise AttributeError(f"module 'skep' has no attribute {name!r}")
     found = getattr(import_module(f"skep.spiders.authoring.{_HOMES[name]}"), name)

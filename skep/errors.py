@@ -1,7 +1,7 @@
 """The one error tree, for every process. On the wire an error is problem+json.
 
     SkepError
-    ├── InvalidInput            400  the caller must change what it sends
+    ├── InvalidInput            400  the caller must change its input
     │   ├── NotAUrl             400
     │   ├── UnknownScheme       400
     │   ├── Malformed           400
@@ -11,35 +11,35 @@
     │   ├── TooSlow             408
     │   ├── WrongMethod         405
     │   ├── OldProtocol         426
-    │   └── InvalidJob          400  every line of the detail is a path and what is wrong
-    ├── Unauthorized            401  no token, or one that is not known
-    │   └── Revoked             401  the token was good here, and a person has ended that
-    ├── Forbidden               403  the token is known and may not do this
-    ├── TooManyTries            429  too many wrong tokens came from there; wait
+    │   └── InvalidJob          400  each line of the detail is a path and its problem
+    ├── Unauthorized            401  no token, or an unknown token
+    │   └── Revoked             401  the token was valid and has been revoked
+    ├── Forbidden               403  the token does not allow this call
+    ├── TooManyTries            429  too many wrong tokens from this address; wait
     ├── NotFound                404
     │   ├── UnknownRun          404
     │   ├── UnknownAgent        404
     │   ├── UnknownJob          404
     │   └── UnknownBlock        404
     ├── Conflict                409
-    │   ├── StaleToken          409  somebody else holds that block by now
-    │   ├── LostLease           409  another center supervises that run by now
-    │   └── Fenced              409  another process is this agent by now
-    ├── Unavailable             503  try again: nothing was changed
+    │   ├── StaleToken          409  the block was leased to another agent since
+    │   ├── LostLease           409  another center supervises the run now
+    │   └── Fenced              409  another process runs as this agent now
+    ├── Unavailable             503  nothing was changed; retry
     │   ├── StoreDown           503
     │   ├── BusDown             503
     │   ├── ArchiveDown         503
     │   ├── DiskFull            507
     │   ├── TooManyConnections  503
-    │   └── DiskFailed          503  read-only or broken: the detail has the reason
+    │   └── DiskFailed          503  read-only or broken; the detail gives the reason
     ├── StoreDamaged            500  the database's files are damaged
     ├── ArchiveDamaged          500  an archived record is damaged
-    ├── NotEnoughAgents         409  a run needs agents that are not there, and did not start
+    ├── NotEnoughAgents         409  too few agents are online; the run did not start
     ├── CenterUnreachable        -   raised by clients, never sent
     └── ConfigurationError       -   this process cannot start as configured
 
-`code` is stable and never reused; `retryable` says whether the same call may succeed
-later without change. Messages are sentences that say what to do.
+`code` is stable and never reused; `retryable` says whether the same call can succeed
+later without changes. A message says what is wrong and what to do.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ from typing import ClassVar
 
 
 class SkepError(Exception):
-    """Everything that Skep raises on purpose."""
+    """Base class of all errors that Skep raises on purpose."""
 
     code: ClassVar[str] = "internal"
     status: ClassVar[int] = 500
     retryable: ClassVar[bool] = False
-    title: ClassVar[str] = "Something went wrong inside Skep"
+    title: ClassVar[str] = "Internal error"
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail)
@@ -78,25 +78,25 @@ class UnknownScheme(InvalidInput):
 
 class Malformed(InvalidInput):
     code = "malformed"
-    title = "The body could not be read"
+    title = "The body could not be parsed"
 
 
 class TooLarge(InvalidInput):
     code = "too_large"
     status = 413
-    title = "The body is over the limit"
+    title = "The body exceeds the limit"
 
 
 class UrlTooLong(InvalidInput):
     code = "url_too_long"
     status = 414
-    title = "The URL is over the limit"
+    title = "The URL exceeds the limit"
 
 
 class HeadTooLarge(InvalidInput):
     code = "head_too_large"
     status = 431
-    title = "The headers are over the limit"
+    title = "The headers exceed the limit"
 
 
 class TooSlow(InvalidInput):
@@ -108,7 +108,7 @@ class TooSlow(InvalidInput):
 class WrongMethod(InvalidInput):
     code = "method_not_allowed"
     status = 405
-    title = "Not with this method"
+    title = "Method not allowed"
 
 
 class OldProtocol(InvalidInput):
@@ -119,13 +119,13 @@ class OldProtocol(InvalidInput):
 
 class InvalidJob(InvalidInput):
     code = "invalid_job"
-    title = "The document is no valid job"
+    title = "The document is not a valid job"
 
 
 class Unauthorized(SkepError):
     code = "unauthorized"
     status = 401
-    title = "A valid token is needed"
+    title = "A valid token is required"
 
 
 class Revoked(Unauthorized):
@@ -174,12 +174,12 @@ class UnknownBlock(NotFound):
 class Conflict(SkepError):
     code = "conflict"
     status = 409
-    title = "It conflicts with what is there"
+    title = "The call conflicts with the current state"
 
 
 class StaleToken(Conflict):
     code = "stale_token"
-    title = "The lease is no longer yours"
+    title = "The lease is no longer valid"
 
 
 class LostLease(Conflict):
@@ -189,45 +189,45 @@ class LostLease(Conflict):
 
 class Fenced(Conflict):
     code = "fenced"
-    title = "Another process is this agent"
+    title = "Another process runs as this agent"
 
 
 class Unavailable(SkepError):
     code = "unavailable"
     status = 503
     retryable = True
-    title = "Not available just now"
+    title = "Temporarily unavailable"
 
 
 class StoreDown(Unavailable):
     code = "store_down"
-    title = "The store does not answer"
+    title = "The store does not respond"
 
 
 class BusDown(Unavailable):
     code = "bus_down"
-    title = "The bus does not answer"
+    title = "The bus does not respond"
 
 
 class ArchiveDown(Unavailable):
     code = "archive_down"
-    title = "The archive takes and gives nothing"
+    title = "The archive is not available"
 
 
 class DiskFull(Unavailable):
     code = "disk_full"
     status = 507
-    title = "No space left to keep what you send"
+    title = "The disk is full"
 
 
 class TooManyConnections(Unavailable):
     code = "too_many_connections"
-    title = "The center has as many connections as it may have"
+    title = "The connection limit is reached"
 
 
 class DiskFailed(Unavailable):
     code = "disk_failed"
-    title = "The disk cannot be written"
+    title = "The disk cannot be written to"
 
 
 class StoreDamaged(SkepError):
@@ -243,15 +243,15 @@ class ArchiveDamaged(SkepError):
 class NotEnoughAgents(SkepError):
     code = "not_enough_agents"
     status = 409
-    title = "The run needs agents that are not there"
+    title = "Too few agents are online"
 
 
 class CenterUnreachable(SkepError):
     code = "center_unreachable"
     retryable = True
-    title = "No center answers"
+    title = "No center responds"
 
 
 class ConfigurationError(SkepError):
     code = "configuration"
-    title = "The configuration is not usable"
+    title = "The configuration is not valid"

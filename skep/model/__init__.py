@@ -1,4 +1,4 @@
-"""Nouns that cross a border: pure data, no await, no I/O. Every process uses them.
+"""Data types shared by several processes: pure data, no await, no I/O.
 
-What may become of what is a table here, and nowhere else.
+The legal changes of every state are tables here, and nowhere else.
 """

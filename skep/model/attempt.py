@@ -1,4 +1,4 @@
-"""An attempt: what one download of a request left behind. Kept for every try.
+"""An attempt: one download of a request, with its result. Every attempt is kept.
 
 Pure data. Centers write one for each outcome that an agent reports.
 """
@@ -9,7 +9,7 @@ import msgspec
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """One try of one request, with the place of its bytes in the archive."""
+    """One download of one request, with the location of its bytes in the archive."""
 
     request: int
     block: int
@@ -24,7 +24,7 @@ class Attempt(msgspec.Struct, frozen=True):
     received: int
     address: str
     final_uri: str
-    #: Archive segment, "" when no bytes were kept.
+    #: Archive segment; "" when no bytes were kept.
     segment: str
     offset: int
     length: int

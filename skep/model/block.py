@@ -1,6 +1,6 @@
 """A block: a batch of requests of one run, leased to one agent.
 
-Pure data, for centers and agents. Whoever writes about a block shows its token.
+Pure data, for centers and agents. Every write about a block carries its fencing token.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from skep.model.states import BlockState
 
 
 class BlockRef(msgspec.Struct, frozen=True, array_like=True):
-    """What a lane holds: enough to order and to choose, nothing that must be durable."""
+    """An entry of a lane: enough to order and to choose blocks; it need not be durable."""
 
     id: int
     run: str
     priority: int
     size: int
-    #: Who may take it, in the words of `model/fleet/placement.py`.
+    #: Which agents may take it, as defined in `model/fleet/placement.py`.
     target: str = ""
-    #: It stood at the tail for too long: it enters at the head now.
+    #: It waited at the tail for too long and now enters at the head.
     aged: bool = False
 
     @property
@@ -39,21 +39,21 @@ class BlockRef(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Held(msgspec.Struct, frozen=True, array_like=True):
-    """A block in somebody's hands: the token fences out whoever held it before."""
+    """A leased block; the token fences out earlier holders."""
 
     block: Number
     token: Number
 
 
 class Leased(msgspec.Struct, array_like=True):
-    """A block as it is handed to an agent. `body` is a msgpack list of `Work`."""
+    """A block as an agent gets it. `body` is a msgpack list of `Work`."""
 
     id: Number
     token: Number
     run: Name
     size: Number
     body: Blob
-    #: Requests in `body` that have ended already, from an earlier lease of the block.
+    #: Requests in `body` that ended in an earlier lease of the block.
     skip: Numbers = msgspec.field(default_factory=list)
 
     @property
@@ -62,21 +62,21 @@ class Leased(msgspec.Struct, array_like=True):
 
 
 class BlockReport(msgspec.Struct, array_like=True):
-    """Outcomes for a block, some or (`final`) the last of them, with their WARC frames."""
+    """Outcomes of a block with their WARC frames; `final` marks the last report of the block."""
 
     block: Number
     token: Number
     outcomes: Annotated[list[Outcome], Meta(max_length=LIST_LIMIT)]
     final: bool = True
     frames: Blob = b""
-    #: What the agent saw of the hosts in it.
+    #: What the agent observed about the hosts of the block.
     sites: Annotated[list[SiteNote], Meta(max_length=SHORT_LIST)] = msgspec.field(
         default_factory=list
     )
 
 
 class BlockView(msgspec.Struct, frozen=True):
-    """A block as people see it."""
+    """A block as the API shows it."""
 
     id: int
     run: str
@@ -91,7 +91,7 @@ class BlockView(msgspec.Struct, frozen=True):
 
 
 class BlockChange(msgspec.Struct, frozen=True):
-    """One line of a block's history."""
+    """One entry of a block's history."""
 
     state: BlockState
     at: float
@@ -99,7 +99,7 @@ class BlockChange(msgspec.Struct, frozen=True):
 
 
 class FinishedRequest(msgspec.Struct, frozen=True):
-    """One ended request as its run reads it back."""
+    """One ended request, as its run reads it."""
 
     id: int
     uri: str
@@ -112,7 +112,7 @@ class FinishedRequest(msgspec.Struct, frozen=True):
 
 
 class FinishedBlock(msgspec.Struct, frozen=True):
-    """A block whose requests have all been reported, not yet collected by its run."""
+    """A block whose requests have all been reported, and which its run has not collected yet."""
 
     id: int
     run: str

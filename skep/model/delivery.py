@@ -1,7 +1,7 @@
-"""Delivery of a run's items into one sink: how far it is, and what the sink refused.
+"""Delivery of a run's items into one sink: its position, and the items that the sink refused.
 
-Pure data. A delivery has a lease of its own: the run may have ended long ago, and any center
-may go on with it.
+Pure data. A delivery has its own lease: the run may have ended long ago, and any center may
+continue the delivery.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from skep.model.jobs.job import SinkPart
 
 
 class DeliveryState(StrEnum):
-    """An open delivery is retried until it succeeds or a person gives it up."""
+    """An open delivery is retried until it succeeds or a user gives it up."""
 
     OPEN = "open"
     DONE = "done"
@@ -24,7 +24,7 @@ class DeliveryState(StrEnum):
 
 class DeliveryLease(msgspec.Struct, frozen=True):
     """A center's right to deliver. Every write that carries it is refused once another center
-    has taken the delivery, or the delivery is not open any more."""
+    has taken the delivery, or when the delivery is no longer open."""
 
     run: str
     sink: str
@@ -33,7 +33,7 @@ class DeliveryLease(msgspec.Struct, frozen=True):
 
 
 class Delivery(msgspec.Struct, frozen=True):
-    """A run and one of its job's sinks."""
+    """The items of one run on their way into one sink of its job."""
 
     run: str
     #: Key of the sink in its job; see `sink_key`.
@@ -42,33 +42,33 @@ class Delivery(msgspec.Struct, frozen=True):
     #: The sink's URL without secrets.
     place: str
     state: DeliveryState = DeliveryState.OPEN
-    #: Id of the last item that the sink has.
+    #: Id of the last item that the sink has stored.
     position: int = 0
     delivered: int = 0
-    #: Failed tries in a row, the last error, and when that was.
+    #: Consecutive failed attempts, the last error, and its time.
     tries: int = 0
     error: str = ""
     error_at: float = 0.0
-    #: Not before this time.
+    #: Time of the next attempt.
     again_at: float = 0.0
     changed_at: float = 0.0
     holder: str = ""
     held_until: float = 0.0
     lease: int = 0
-    #: How many refused items were sent again so far: their numbers go on from here.
+    #: Number of refused items sent again so far; new numbers continue from here.
     resends: int = 0
 
     @property
     def proof(self) -> DeliveryLease:
-        """What the holder's writes carry."""
+        """The lease that the holder's writes carry."""
         return DeliveryLease(self.run, self.sink, self.holder, self.lease)
 
 
 class DeliveryView(msgspec.Struct, frozen=True):
-    """A delivery with what is left of it."""
+    """A delivery with the items that remain."""
 
     delivery: Delivery
-    #: Items that are not delivered yet, counted up to a bound.
+    #: Items not delivered yet, counted up to a bound.
     pending: int
     #: Items that the sink refused.
     rejected: int
@@ -83,18 +83,18 @@ class RejectedItem(msgspec.Struct, frozen=True):
     item: int
     reason: str
     at: float
-    #: How often it was refused.
+    #: Number of times it was refused.
     tries: int = 1
-    #: Its number among those that are sent again; 0 = it is not.
+    #: Its number in the queue of items to send again; 0 = not in the queue.
     ticket: int = 0
 
 
 def sink_key(part: SinkPart) -> str:
-    """The same for the same URL and options, in every process."""
+    """A key that is the same for the same URL and options, in every process."""
     chosen = msgspec.json.encode(part.options, order="deterministic") if part.options else b""
     return blake2b(part.url.encode() + chosen, digest_size=8).hexdigest()
 
 
 def url_key(url: str) -> str:
-    """How position files of earlier versions name a sink."""
+    """The key of a sink in position files of earlier versions."""
     return blake2b(url.encode(), digest_size=8).hexdigest()

@@ -1,6 +1,6 @@
-"""What a dispatch did, as it is logged and shown. Pure data; centers and the CLI use it.
+"""The result of a dispatch, as it is logged and shown. Pure data; used by centers and the CLI.
 
-A row says what happened; it must never be what decides.
+A row records what happened; no decision may depend on it.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from typing import Literal
 
 import msgspec
 
-#: alert: a full lane, the requests wait. success: requests went into lanes. failed: an error.
+#: alert: a lane is full and requests wait. success: requests went into lanes. failed: an error.
 DispatchKind = Literal["alert", "success", "failed"]
-#: In which order the waiting requests of a run are taken.
+#: The order in which the waiting requests of a run are taken.
 DispatchOrder = Literal["priority", "host", "both"]
 
 
 class DispatchRow(msgspec.Struct, frozen=True):
-    """What one center dispatched of one run into one lane, in a stretch of some seconds."""
+    """What one center dispatched of one run into one lane, within some seconds."""
 
     at: float
     kind: DispatchKind
@@ -27,18 +27,18 @@ class DispatchRow(msgspec.Struct, frozen=True):
     #: Requests and blocks that went into the lane.
     size: int = 0
     blocks: int = 0
-    #: Dispatches that are summed up in this row, and the seconds that they took.
+    #: Number of dispatches summed up in this row, and the seconds that they took.
     rounds: int = 1
     seconds: float = 0.0
-    #: The center's name, and its machine's.
+    #: Name of the center, and of its machine.
     center: str = ""
     host: str = ""
-    #: Its place in the log; 0 = it was not kept.
+    #: Its number in the log; 0 = it was not stored.
     id: int = 0
 
 
 class DispatchReport(msgspec.Struct, frozen=True):
-    """One round: what it did, or with `dry_run` what it would do."""
+    """The result of one round, or with `dry_run` the result it would have."""
 
     rows: list[DispatchRow]
     size: int
@@ -46,5 +46,5 @@ class DispatchReport(msgspec.Struct, frozen=True):
     center: str
     host: str
     dry_run: bool = False
-    #: Requests that were set aside, because their host is not to be asked now.
+    #: Requests that were parked, because their host must not be contacted now.
     parked: int = 0

@@ -1,7 +1,7 @@
-"""What is the same about failures that differ in numbers, addresses and names. Pure.
+"""Groups failures that differ only in numbers, addresses and names. Pure.
 
-A fault is a failure class, a status and the text of a failure without its particulars.
-Centers note it with every request that dies, so that a million failures are a few lines.
+A fingerprint is a failure class, a status and the text of a failure without its particulars.
+Centers store it with every request that dies, so that a million failures become a few groups.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from hashlib import blake2b
 
 import msgspec
 
-#: Characters of the text; what follows is hardly ever what failures have in common.
+#: Characters of the text; later text rarely is what failures have in common.
 TEXT_LIMIT = 300
 _DIGEST_BYTES = 6
 _FAULT = "[0-9a-f]{1,12}"
-#: The name of a group of failures, as a pattern: a fault, at one host or at every host.
+#: Pattern of the name of a failure group: a fingerprint, at one host or at every host.
 GROUP = rf"{_FAULT}(@[\s\S]*)?"
 
 _PARTICULARS = re.compile(
@@ -32,7 +32,7 @@ _WORDS = {"url": "<url>", "quoted": "'...'", "address": "<address>", "hex": "<he
 
 
 class FailureFingerprint(msgspec.Struct, frozen=True):
-    """One kind of failure; `id` is made from the rest, and the same everywhere."""
+    """One kind of failure; `id` is derived from the other fields, and the same everywhere."""
 
     id: int
     failure: str
@@ -41,7 +41,7 @@ class FailureFingerprint(msgspec.Struct, frozen=True):
 
 
 def failure_fingerprint(failure: str, status: int, detail: str) -> FailureFingerprint:
-    """The fault behind one failed download."""
+    """The fingerprint of one failed download."""
     text = without_particulars(detail)
     named = f"{failure}\0{status}\0{text}".encode(errors="replace")
     digest = blake2b(named, digest_size=_DIGEST_BYTES).digest()
@@ -49,18 +49,18 @@ def failure_fingerprint(failure: str, status: int, detail: str) -> FailureFinger
 
 
 def without_particulars(detail: str) -> str:
-    """The text with every number, address, URL, hex word and quoted part made alike."""
+    """The text with every number, address, URL, hex word and quoted part replaced."""
     text = _PARTICULARS.sub(lambda found: _WORDS[found.lastgroup or "number"], detail)
     return " ".join(text.split())[:TEXT_LIMIT]
 
 
 def group_name(fault: int, host: str) -> str:
-    """How people name a group of failures: its fault, at one host."""
+    """The name of a group of failures: its fingerprint, at one host."""
     return f"{fault:012x}@{host}"
 
 
 def parse_group(name: str) -> tuple[int, str | None]:
-    """(fault, host); host None = at every host. Raises ValueError."""
+    """(fingerprint, host); host None = at every host. Raises ValueError."""
     digits, at, host = name.partition("@")
     if not re.fullmatch(_FAULT, digits):
         raise ValueError(

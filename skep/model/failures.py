@@ -1,6 +1,6 @@
-"""Failures as people ask for them: filters, groups and what was done. Pure data.
+"""Failed requests as the API shows them: filters, groups and results of actions. Pure data.
 
-Centers and the command line use it; what is not said in a filter does not matter.
+Used by centers and the command line. Filters are combined with AND.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from skep.model.message_bounds import exact
 Moment = Annotated[float, Meta(ge=0, le=1e15)]
 _ANY = ["string", "number"]
 Word = Annotated[str, Meta(max_length=200)]
-#: What can be done to dead requests, many at once.
+#: Actions on many dead requests at once.
 Act = Literal["retry", "cancel", "forget"]
 
 
 class FailureFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which dead requests; what is not said does not matter. All that is said must fit."""
+    """Selects dead requests. Filters are combined with AND; an unset filter matches everything."""
 
     #: Name of the run.
     run: Word = ""
@@ -33,27 +33,27 @@ class FailureFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     failure: Word = ""
     #: HTTP status of the last attempt.
     status: Annotated[int, Meta(ge=0, le=65_535)] | None = None
-    #: Anywhere in the detail of the last attempt, in small or capital letters.
+    #: Text in the detail of the last attempt; case does not matter.
     text: Word = ""
-    #: Died at or after this moment, in seconds since the epoch.
+    #: Died at or after this time, in seconds since the epoch.
     since: Moment | None = None
-    #: Died before this moment.
+    #: Died before this time.
     until: Moment | None = None
-    #: A group as the list names it, or its part before the `@`, for every host.
+    #: A group name from the list, or its part before the `@`, for every host.
     group: Annotated[
         str, Meta(max_length=300, extra_json_schema=exact(pattern=f"^({GROUP})?$"))
     ] = ""
 
 
 class FailureGroup(msgspec.Struct, frozen=True):
-    """Dead requests of one host that failed alike."""
+    """Dead requests of one host with the same kind of failure."""
 
-    #: Fault and host: the name of the group.
+    #: Name of the group: fingerprint and host.
     group: str
     host: str
     failure: str
     status: int
-    #: What the details have in common.
+    #: The common part of the details.
     text: str
     requests: int
     first_at: float
@@ -76,7 +76,7 @@ class DeadRequest(msgspec.Struct, frozen=True):
 
 
 class RequestFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which requests, whatever became of them."""
+    """Selects requests in any state."""
 
     #: Name of the run.
     run: Word = ""
@@ -86,16 +86,16 @@ class RequestFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     host: Annotated[str, Meta(max_length=255)] = ""
     #: State of the request; empty = any.
     state: Literal["", "waiting", "queued", "delayed", "done", "dead", "cancelled", "expired"] = ""
-    #: Anywhere in the URI, in small or capital letters.
+    #: Text in the URI; case does not matter.
     text: Word = ""
-    #: Accepted at or after this moment.
+    #: Accepted at or after this time.
     since: Moment | None = None
-    #: Accepted before this moment.
+    #: Accepted before this time.
     until: Moment | None = None
 
 
 def needs_filter(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """JSON Schema of an act: some field of its filter has a value, or it says `all`."""
+    """JSON Schema of an action: at least one filter has a value, or `all` is true."""
     given = [
         {"required": [name], "properties": {name: {"type": _ANY, "minLength": 1}}}
         for name in kind.__struct_fields__
@@ -105,11 +105,11 @@ def needs_filter(kind: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 class Acted(msgspec.Struct, frozen=True):
-    """What became of one batch."""
+    """The result of one batch."""
 
     #: Requests that were changed.
     done: int
-    #: Requests that were left as they are, because their run does not allow it.
+    #: Requests left unchanged, because their run does not allow the action.
     left: int = 0
-    #: Runs that rest: what waits in them is handed out when they are continued.
+    #: Runs that are not running: their waiting requests are dispatched when they continue.
     resting: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
 """Seven priorities in four lanes, as a table. Pure; centers and tests use it.
 
-Which lane drains when is decided in `lanes`, by the same numbers.
+`lanes` decides which lane is drained when, by the same numbers.
 """
 
 from __future__ import annotations
@@ -32,5 +32,5 @@ def lane_of(priority: int) -> Lane:
 
 
 def enters_at_head(priority: int) -> bool:
-    """In a lane the even priority enters at the head and the odd one at the tail."""
+    """In a lane, even priorities enter at the head and odd ones at the tail."""
     return priority >= 0 and priority % 2 == 0

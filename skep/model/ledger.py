@@ -1,6 +1,6 @@
-"""The ledger: what was accepted, and where it is now. The two must always agree.
+"""The ledger: accepted requests, and their states. The two sums must always be equal.
 
-Pure data, for every process. Nothing may take a request out of it but being counted elsewhere.
+Pure data, for every process. A request leaves a count only by entering another one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from skep.model.states import RequestState
 
 
 class Ledger(msgspec.Struct, frozen=True):
-    """Counts of requests by state, for one run or over all."""
+    """Counts of requests by state, for one run or all runs."""
 
     accepted: int = 0
     waiting: int = 0
@@ -22,7 +22,7 @@ class Ledger(msgspec.Struct, frozen=True):
     dead: int = 0
     cancelled: int = 0
     expired: int = 0
-    #: Of the ended ones, those whose rows were deleted since; no state of its own.
+    #: Ended requests whose rows were deleted since; not a state of its own.
     forgotten: int = 0
 
     def of(self, state: RequestState) -> int:
@@ -35,17 +35,16 @@ class Ledger(msgspec.Struct, frozen=True):
 
     @property
     def unaccounted(self) -> int:
-        """Zero, always. Anything else is a bug, and it is shown."""
+        """Always zero. Any other value is a bug, and it is shown."""
         return self.accepted - self.total
 
     @property
     def open(self) -> int:
-        """Requests that still have a way to go."""
+        """Requests that have not ended."""
         return self.waiting + self.queued + self.leased + self.delayed
 
     def line(self) -> str:
-        """The equation as one line, for logs and terminals; states without requests are left
-        out."""
+        """The equation as one line, for logs and terminals; omits states without requests."""
         counts = [(self.of(state), state.name.lower()) for state in RequestState]
         parts = " + ".join(f"{count} {name}" for count, name in counts if count)
         verdict = "" if not self.unaccounted else f"  UNACCOUNTED {self.unaccounted}"

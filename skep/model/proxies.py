@@ -1,7 +1,7 @@
-"""How a run leaves the agents: proxies, redials, sessions. Pure data; travels with a run.
+"""Proxies, redials and sessions of a run. Pure data; sent to agents with a run.
 
-What is written here is checked when the run is opened (`skep.jobs.request_validation`). Logins of
-proxies are for agents alone: everybody else is shown `masked` rules.
+Checked when the run is opened (`skep.jobs.request_validation`). Only agents get the logins of
+proxies: others get the `masked` rules.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from msgspec import Meta
 from skep.model.message_bounds import SHORT_LIST, Texts
 from skep.runtime.masking import mask_login
 
-#: Longest pattern, in characters.
+#: Maximum length of a pattern, in characters.
 PATTERN_LIMIT = 1000
 PROXY_LIMIT = 10_000
 
@@ -25,29 +25,29 @@ Status = Annotated[int, Meta(ge=100, le=999)]
 
 
 class ExitRules(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Which way requests go out, and when to take another one."""
+    """The proxies of requests, and when to change them."""
 
     #: `http://`, `socks5://` (names are resolved by the agent) or `socks5h://` (by the proxy),
     #: with user and password where needed: `socks5h://user:password@host:1080`.
     proxies: Annotated[tuple[ProxyUrl, ...], Meta(max_length=PROXY_LIMIT)] = ()
-    #: Instead of proxies: the agent dials its line again, by its operator's command.
+    #: Instead of proxies: the agent reconnects its line with its operator's command.
     redial: bool = False
-    #: Take another exit when this is found in `HTTP status reason`, headers and body.
+    #: Change the proxy when this pattern matches `HTTP status reason`, headers and body.
     switch_when: Pattern = ""
-    #: Take another exit after so many requests; 0 = never.
+    #: Change the proxy after this number of requests; 0 = never.
     switch_after: Annotated[int, Meta(ge=0, le=10**9)] = 0
-    #: How many times one request is tried, on one exit after the other.
+    #: Maximum attempts of one request, each with another proxy.
     tries: Tries = 3
-    #: Seconds for which a proxy that does not work is left alone.
+    #: Seconds for which a proxy that does not work is not used.
     rest: Annotated[float, Meta(ge=0, le=86400)] = 300.0
 
     def masked(self) -> ExitRules:
-        """The same without logins, for people."""
+        """The rules without logins, for display."""
         proxies = tuple(masked_proxy(url) for url in self.proxies)
         return msgspec.structs.replace(self, proxies=proxies)
 
     def __repr__(self) -> str:
-        """Whoever logs rules by accident logs no login."""
+        """Without logins, so that logging the rules leaks none."""
         fields = msgspec.structs.asdict(self)
         fields["proxies"] = tuple(masked_proxy(url) for url in self.proxies)
         return f"ExitRules({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
@@ -56,17 +56,17 @@ class ExitRules(msgspec.Struct, frozen=True, omit_defaults=True):
 class SessionRules(msgspec.Struct, frozen=True, omit_defaults=True):
     """Identities: cookies, connections, proxy and headers that belong together."""
 
-    #: So many at the same time on each agent, for requests that name none.
+    #: Number of sessions on each agent, for requests that name none.
     count: Annotated[int, Meta(ge=1, le=1000)] = 1
-    #: A session ends after so many requests; 0 = never.
+    #: A session ends after this number of requests; 0 = never.
     uses: Annotated[int, Meta(ge=0, le=10**9)] = 0
     #: Answers with these statuses mean that the session is blocked.
     blocked_status: Annotated[tuple[Status, ...], Meta(max_length=SHORT_LIST)] = (401, 403)
-    #: So does an answer in which this is found: `HTTP status reason`, headers and body.
+    #: So does an answer where this matches `HTTP status reason`, headers and body.
     blocked_when: Pattern = ""
-    #: How many times one request is tried, each time in a fresh session.
+    #: Maximum attempts of one request, each in a new session.
     tries: Tries = 3
-    #: Sets of headers; each new session takes the next one.
+    #: Sets of headers; each new session uses the next one.
     headers: Annotated[tuple[Texts, ...], Meta(max_length=1000)] = ()
 
 
@@ -80,7 +80,7 @@ def session_rules(asked: Sessions) -> SessionRules | None:
 
 
 class AskedExits(ExitRules, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Rules as a caller writes them: a misspelt field is told, not dropped."""
+    """Rules as a caller writes them: an unknown field is an error."""
 
 
 class AskedSessions(SessionRules, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -88,5 +88,5 @@ class AskedSessions(SessionRules, frozen=True, omit_defaults=True, forbid_unknow
 
 
 def masked_proxy(url: str) -> str:
-    """Without its login; whatever else is wrong with it, up to the last `@` is hidden."""
+    """The URL of a proxy, hidden up to the last `@`, even if the URL is not valid."""
     return str(mask_login(url))

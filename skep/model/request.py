@@ -13,16 +13,16 @@ from msgspec import Meta
 
 from skep.model.message_bounds import PRINTABLE, Name, Number, Real, Text, exact
 
-#: Longest URI that is taken, in characters; the store's columns are made for it.
+#: Maximum length of a URI, in characters; the columns of the store have this size.
 URI_LIMIT = 8000
 SESSION_LIMIT = 100
 DEFAULT_PRIORITY = 5
-#: Bytes that a request may send.
+#: Maximum bytes of a request body.
 BODY_LIMIT = 1024 * 1024
-#: Seconds that a request may be wanted; near enough for every store.
+#: Maximum lifetime of a request, in seconds; every store can hold it.
 EXPIRY_LIMIT = 100 * 365 * 86_400.0
 
-#: What the center takes, for the API's description; wrong ones are refused with a sentence.
+#: What the center accepts, for the API's description; it refuses others with a message.
 Uri = Annotated[
     str,
     Meta(
@@ -42,23 +42,23 @@ Lifetime = Annotated[float, Meta(extra_json_schema=exact(exclusiveMinimum=0, max
 
 
 class NewRequest(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
-    """One request as a caller hands it in. Only `uri` is needed."""
+    """One request as a caller submits it. Only `uri` is required."""
 
     uri: Uri
     method: Method = "GET"
     headers: dict[HeaderName, HeaderText] = msgspec.field(default_factory=dict)
     body: RequestBody = b""
-    #: -1 (highest) to 5 (lowest); None takes the run's.
+    #: -1 (highest) to 5 (lowest); None = the priority of the run.
     priority: AskedPriority | None = None
-    #: Handed back with the result, never looked at.
+    #: Returned with the result; Skep does not read it.
     meta: dict[str, Any] = msgspec.field(default_factory=dict)
-    #: Requests of one run with equal fingerprints are one request; "" lets the center make it.
+    #: Requests of one run with equal fingerprints are one request; "" = computed by the center.
     fingerprint: str = ""
-    #: Seconds after which nobody wants it any more; None keeps it for ever.
+    #: Seconds after which the request expires; None = never.
     expires_in: Lifetime | None = None
-    #: Take it even if the run has had the same request before.
+    #: Accept it even if the run has had the same request before.
     again: bool = False
-    #: The identity that it belongs to, by any name; "" takes one of the run's.
+    #: Name of the session that it belongs to; "" = one of the run's sessions.
     session: Annotated[str, Meta(max_length=SESSION_LIMIT)] = ""
     #: The request on whose page it was found: in a chained run both go to one agent.
     parent: Annotated[int, Meta(ge=1, le=2**63 - 1)] | None = None
@@ -77,7 +77,7 @@ class Work(msgspec.Struct, array_like=True, omit_defaults=True):
 
 
 class Outcome(msgspec.Struct, array_like=True, omit_defaults=True):
-    """What became of one request in one attempt. `failure` is "" when it worked."""
+    """The result of one request in one attempt. `failure` is "" on success."""
 
     id: Number
     failure: Name = ""
@@ -87,17 +87,17 @@ class Outcome(msgspec.Struct, array_like=True, omit_defaults=True):
     sent: Number = 0
     received: Number = 0
     address: Text = ""
-    #: Where its WARC frames lie inside the report's `frames`; length 0 = nothing kept.
+    #: Position of its WARC frames in the report's `frames`; length 0 = nothing kept.
     offset: Number = 0
     length: Number = 0
-    #: Seconds that the server asked us to wait (Retry-After); None = it did not.
+    #: Seconds that the server asked to wait (Retry-After); None = not given.
     retry_after: Real | None = None
-    #: The URI that answered in the end, "" when it is the one that was asked for.
+    #: The URI that answered after redirects; "" when it is the requested one.
     final_uri: Text = ""
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """How many of the offered requests are new; the others were there already."""
+    """Number of submitted requests that are new; the others were known already."""
 
     new: int
     known: int

@@ -1,6 +1,6 @@
 """What retention deletes and has deleted: kinds of records and their sums.
 
-Pure data, for centers and their callers. `jobs` decides what has had its time.
+Pure data, for centers and their callers. `jobs` decides what has expired.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class DeletionSum(msgspec.Struct, frozen=True):
 
 
 class Expired(msgspec.Struct, frozen=True):
-    """Something of a run that is to be deleted, and why."""
+    """Records of a run that are to be deleted, and why."""
 
     run: str
     job: str
@@ -38,7 +38,7 @@ class Expired(msgspec.Struct, frozen=True):
 
 
 class Deleted(msgspec.Struct):
-    """What one step did."""
+    """The result of one step."""
 
     runs: int = 0
     bodies: int = 0

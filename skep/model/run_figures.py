@@ -1,6 +1,6 @@
-"""The figures of a run, as its reports were counted. Pure data; see also the ledger.
+"""The figures of a run, counted from its reports. Pure data; see also the ledger.
 
-They are for people: what must add up is the ledger, not these.
+They are for display: only the ledger must add up.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ import msgspec
 
 
 class RunFigures(msgspec.Struct, frozen=True):
-    """What the run's agents answered so far. Retries count: a request may answer often."""
+    """Answers of the run's agents so far. Retries count: one request can have many answers."""
 
-    #: Answers of agents, good and bad.
+    #: Answers of agents, successful and failed.
     answers: int = 0
     #: Answers per second over the last minute.
     rate: float = 0.0
-    #: Bytes from and to the sites.
+    #: Bytes from and to the hosts.
     received: int = 0
     sent: int = 0
-    #: Answers by HTTP status, failures by their kind.
+    #: Answers by HTTP status, failures by their class.
     statuses: dict[str, int] = msgspec.field(default_factory=dict)
     failures: dict[str, int] = msgspec.field(default_factory=dict)
-    #: Agents that answered, and how often.
+    #: Answers by agent.
     agents: dict[str, int] = msgspec.field(default_factory=dict)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 
 class RequestState(IntEnum):
-    """Where an accepted request is. The ledger is the count of each.
+    """The state of an accepted request. The ledger counts each.
 
-    In a request's row QUEUED means "in a block"; whether that block is leased is written
-    in the block alone, because a request row is not rewritten at every hop.
+    In a request's row QUEUED means "in a block"; whether that block is leased is written in
+    the block alone, because a request row is not rewritten at every step.
     """
 
     WAITING = 0
@@ -68,7 +68,7 @@ REQUEST_CHANGES: dict[RequestState, frozenset[RequestState]] = {
 
 
 class BlockState(IntEnum):
-    """The states of a block, with the numbers that the founding documents gave them."""
+    """The states of a block, with their stored numbers."""
 
     READY = 1
     USING = 2
@@ -89,9 +89,9 @@ BLOCK_CHANGES: dict[BlockState, frozenset[BlockState]] = {
 
 
 class RunState(StrEnum):
-    """A run takes requests and hands them out while it is running.
+    """A run accepts and dispatches requests while it is running.
 
-    A failed run rests like a paused one, and says why; it can be continued.
+    A failed run stops like a paused one, with a reason; it can be continued.
     """
 
     RUNNING = "running"
@@ -113,7 +113,7 @@ RUN_CHANGES: dict[RunState, frozenset[RunState]] = {
 
 
 class FailureClass(StrEnum):
-    """Why a download did not work. `''` in an outcome means that it did."""
+    """Why a download failed. `''` in an outcome means success."""
 
     NETWORK = "network"
     TIMEOUT = "timeout"
@@ -126,7 +126,7 @@ class FailureClass(StrEnum):
     ROBOTS = "robots"
 
 
-#: A failure that the same request would meet again: it is not tried a second time.
+#: Failures that a retry would meet again: such a request is not retried.
 HOPELESS = frozenset({FailureClass.LIMIT, FailureClass.ROBOTS})
 
 

@@ -1,7 +1,7 @@
 """User code that travels with a run: its source and what it may use. Pure data.
 
-The version of a piece of code is the digest of its text: two runs with the same text have
-the same version, and nobody can hand in one text under the name of another.
+The version of code is the digest of its text: two runs with the same text have the same
+version, and no caller can submit one text under the version of another.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-#: Characters of source. It travels to agents with the settings of its run, so it stays small.
+#: Maximum characters of source. It is sent to agents with the settings of its run.
 SOURCE_LIMIT = 128 * 1024
 _DIGEST_BYTES = 8
 
 
 class CodeLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What each of the code's processes may use. The kernel holds them to it."""
+    """Limits of each process of the code. The kernel enforces them."""
 
-    #: Seconds for one request; None takes the run's `time_limit`.
+    #: Seconds for one request; None = the run's `time_limit`.
     time: Annotated[float, Meta(gt=0, le=86400)] | None = None
     #: Bytes of address space of one process.
     memory: Annotated[int, Meta(ge=32 * 2**20, le=2**40)] = 512 * 2**20
-    #: Bytes of one result; None takes the run's `body_limit`.
+    #: Bytes of one result; None = the run's `body_limit`.
     output: Annotated[int, Meta(ge=0, le=2**30)] | None = None
     #: Bytes of the scratch folder, and of any file in it.
     scratch: Annotated[int, Meta(ge=2**20, le=2**36)] = 64 * 2**20
@@ -35,14 +35,14 @@ class CodeLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Code(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A downloader that somebody wrote: a Python module with `run`, or a shell script."""
+    """A downloader written by a user: a Python module with `run`, or a shell script."""
 
     source: Annotated[str, Meta(min_length=1, max_length=SOURCE_LIMIT)]
     limits: CodeLimits = CodeLimits()
-    #: Reach the network, under the egress rules of the agent; without it there is none.
+    #: Allow network access, under the egress rules of the agent; without it there is none.
     network: bool = False
 
     @property
     def version(self) -> str:
-        """Names this text among all others."""
+        """Digest that identifies this text."""
         return blake2b(self.source.encode(), digest_size=_DIGEST_BYTES).hexdigest()

@@ -1,6 +1,6 @@
-"""Why something does not run: reasons as people read them and as programs sort them.
+"""Why work waits: reasons as sentences for users and as codes for programs.
 
-Pure data; made by centers (`why`), shown by the command line.
+Pure data; created by centers (`why`), shown by the command line.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ Kind = Literal["request", "block", "run", "job", "site"]
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """One thing that is waited for."""
+    """One reason why something waits."""
 
-    #: A stable word; `docs/how-to/why.md` lists them all.
+    #: A stable code; `docs/how-to/why.md` lists them all.
     code: str
-    #: A sentence for people.
+    #: A sentence for users.
     text: str
-    #: What will free it, for people; "" when nothing has to.
+    #: What ends the wait; "" when nothing has to.
     frees: str = ""
-    #: When that happens by itself, as far as anybody can tell; None = nobody can.
+    #: When that happens automatically, as an estimate; None = unknown.
     until: float | None = None
-    #: What a person can type to free it.
+    #: A command that ends the wait.
     do: tuple[str, ...] = ()
     #: The numbers and names in the sentence.
     facts: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class Why(msgspec.Struct, frozen=True):
-    """Everything that keeps one thing from going on, most decisive first."""
+    """All reasons why one thing waits, the most decisive first."""
 
     kind: Kind
     id: str
     #: Its state, as a word.
     state: str
-    #: It waits, and the first reason says for what; False when it goes on or has ended.
+    #: Whether it waits for the first reason; False when it makes progress or has ended.
     waiting: bool
     reasons: list[Reason]
-    #: The run that it belongs to, "" when it is no part of one.
+    #: The run that it belongs to; "" when it belongs to none.
     run: str = ""
-    #: What else to know it by, such as the address of a request.
+    #: Further identification, such as the URI of a request.
     title: str = ""

@@ -1,4 +1,4 @@
-"""Ground floor: clock, ids, backoff, logging, metrics. It knows no product word.
+"""The base of every process: clock, ids, backoff, retries, logging, masking, small files.
 
-Every process stands on it, and it imports nothing else of Skep.
+It contains no product terms and imports nothing else of Skep.
 """

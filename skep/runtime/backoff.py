@@ -1,7 +1,7 @@
-"""How long to wait before trying again: exponential, capped, with full jitter.
+"""How long to wait before a retry: exponential, capped, with full jitter.
 
 Pure; used by centers (retries of requests) and agents (calls to a center). The jitter
-spreads a fleet that failed together, so that it does not come back together.
+spreads the retries of agents that failed at the same time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from random import Random
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """`first * factor ** (attempt - 1)`, at most `cap`, of which a random part is taken."""
+    """A random part of `first * factor ** (attempt - 1)`, at most `cap`."""
 
     first: float = 1.0
     cap: float = 30.0
@@ -20,7 +20,7 @@ class Backoff:
     floor: float = 0.5
 
     def delay(self, attempt: int, rng: Random) -> float:
-        """Seconds before try number `attempt + 1`; attempts count from 1."""
+        """Seconds before attempt number `attempt + 1`; attempts count from 1."""
         exponent = min(max(attempt, 1) - 1, 62)
         ceiling = min(self.cap, self.first * self.factor**exponent)
         return ceiling * (self.floor + (1 - self.floor) * rng.random())

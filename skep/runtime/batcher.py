@@ -1,8 +1,8 @@
-"""Many callers, one call: what is asked for at nearly the same moment is done together.
+"""Combines calls that arrive at nearly the same time into one call.
 
-For calls whose cost is in the call, such as a transaction. One call is under way at a time;
-whatever is asked for meanwhile is in the next one. A caller that comes alone waits for
-nobody. Runs on the event loop; it never answers before the call it is part of has ended.
+For calls whose cost is in the call itself, such as a transaction. One call is under way at a
+time; items that arrive meanwhile go into the next call. A single caller does not wait for
+others. Runs on the event loop; it never answers before the call that holds the item has ended.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ R = TypeVar("R")
 
 
 class Batcher(Generic[T, R]):
-    """`act` takes what several asked for and answers in the same order.
+    """`act` takes the items of several callers and returns their answers in the same order.
 
-    Two with the same key are never in one call. `pause`: seconds from the beginning of one
-    call to that of the next. It is real time, whatever clock the callers have: it says how
-    busy we want to be, and nothing about what is true.
+    Two items with the same key are never in one call. `pause`: seconds from the start of one
+    call to the start of the next. It is real time, not the time of a `Clock`: it limits the
+    load and has no effect on results.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Batcher(Generic[T, R]):
         self._began = -inf
 
     async def ask(self, key: Hashable, item: T) -> R:
-        """Raises what the call raises, which then concerns everybody in it."""
+        """Raises the error of the call, as for every other caller whose item is in it."""
         answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._waiting.append((key, item, answer))
         if self._task is None or self._task.done():
@@ -53,7 +53,7 @@ class Batcher(Generic[T, R]):
             batch = self._take()
             try:
                 answers = await self._act([item for _, item, _ in batch])
-            except BaseException as error:  # it belongs to the callers
+            except BaseException as error:  # passed on to the callers
                 for _, _, future in batch:
                     _fail(future, error)
                 if not isinstance(error, Exception):
@@ -65,7 +65,7 @@ class Batcher(Generic[T, R]):
                         future.set_result(answer)
 
     def _take(self) -> list[tuple[Hashable, T, asyncio.Future[R]]]:
-        """One of each key, in order; whose caller has gone is left out."""
+        """One item of each key, in order, without items whose caller has gone."""
         batch: dict[Hashable, tuple[Hashable, T, asyncio.Future[R]]] = {}
         rest = []
         for asked in self._waiting:
@@ -79,7 +79,7 @@ class Batcher(Generic[T, R]):
         return list(batch.values())
 
     def _give_up(self, error: BaseException) -> None:
-        """The loop is ending: nobody may be left waiting."""
+        """The loop is ending: no caller may be left waiting."""
         for _, _, future in self._waiting:
             _fail(future, error)
         self._waiting = []

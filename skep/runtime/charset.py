@@ -1,7 +1,7 @@
-"""From bytes to text: which charset a page is in. Pure.
+"""Detects the charset of a page and decodes it. Pure.
 
-The order is that of browsers: a byte order mark, the header, the page's own word in its
-first bytes, UTF-8 if it fits, and windows-1252 in the end, which fits everything.
+The order is that of browsers: a byte order mark, the header, the charset named in the first
+bytes of the page, UTF-8 if the bytes are valid, else windows-1252, which decodes any bytes.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import re
 
-#: Where a page must say its charset, and a little more.
+#: Bytes in which a page must declare its charset, and a few more.
 LOOK_AT = 2048
 FALLBACK = "cp1252"
 
@@ -22,7 +22,7 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-#: What people write and what browsers read.
+#: Names that pages use, and the charset that browsers use for them.
 _MEANT = {
     "ascii": FALLBACK,
     "iso8859-1": FALLBACK,
@@ -41,13 +41,13 @@ def charset_of(body: bytes, content_type: str = "") -> str:
     if (found := _IN_HEADER.search(content_type)) and (known := _known(found[1])):
         return known
     if (said := _IN_PAGE.search(body[:LOOK_AT])) and (known := _known(said[1].decode("ascii"))):
-        # A page that could be read so far is not in UTF-16, whatever it says.
+        # The declaration was readable as ASCII, so the page is not in UTF-16, even if it says so.
         return "utf-8" if known.startswith("utf-16") else known
     return "utf-8" if _fits_utf8(body) else FALLBACK
 
 
 def decode(body: bytes, charset: str) -> str:
-    """Text in any case: what does not fit becomes U+FFFD. The mark is not part of it."""
+    """Always returns text: invalid bytes become U+FFFD. The byte order mark is removed."""
     return body.decode(charset, "replace").removeprefix("\ufeff")
 
 
@@ -56,7 +56,7 @@ def _known(name: str) -> str:
         found = codecs.lookup(name)
     except LookupError:
         return ""
-    # Codecs such as base64 and rot13 are no charsets.
+    # Codecs such as base64 and rot13 are not charsets.
     is_text = getattr(found, "_is_text_encoding", True)
     return _MEANT.get(found.name, found.name) if is_text else ""
 
@@ -65,6 +65,6 @@ def _fits_utf8(body: bytes) -> bool:
     try:
         body.decode("utf-8")
     except UnicodeDecodeError as error:
-        # A page that was cut off may end in the middle of a letter.
+        # A truncated page can end in the middle of a character.
         return error.reason == "unexpected end of data"
     return True

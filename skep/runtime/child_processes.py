@@ -1,6 +1,6 @@
-"""No child outlives its parent: the kernel is asked to end it, however the parent ends.
+"""Ends child processes with their parent: the kernel kills a child, however the parent ends.
 
-For children that centers, agents and commands start. Between fork and exec it may import nothing.
+For children that centers, agents and commands start. Between fork and exec it must not import.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
 
 
 def death_signal(parent: int, *, no_new_privileges: bool = False) -> Callable[[], None] | None:
-    """To be called in a child before it becomes its program. None where there is no prctl."""
+    """A function for the child to call before exec. None where there is no prctl."""
     try:
         prctl = ctypes.CDLL(None, use_errno=True).prctl
     except (OSError, AttributeError):
         return None
 
-    def ask_for_it() -> None:
-        # Loaded before the fork: between fork and exec nothing may be imported.
+    def request_signal() -> None:
+        # Loaded before the fork: imports between fork and exec are not allowed.
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if no_new_privileges:
             prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-        if os.getppid() != parent:  # it died before we could ask
+        if os.getppid() != parent:  # the parent died before the prctl call
             os._exit(1)
 
-    return ask_for_it
+    return request_signal

@@ -1,5 +1,5 @@
-"""Time as an argument. Every process gets its clock from its assembly, so that tests
-and simulations can move it by hand. Nothing else may call `time.time`.
+"""Time as an argument. Every process gets its clock from its assembly, so that tests and
+simulations can advance it by hand. No other module may call `time.time`.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What rooms may ask about time."""
+    """The contract of a clock."""
 
     def now(self) -> float:
-        """Seconds since the epoch, for what is stored and shown."""
+        """Seconds since the epoch, for stored and displayed times."""
 
     def monotonic(self) -> float:
-        """Seconds that never jump, for ages and deadlines inside one process."""
+        """Seconds that never jump, for durations and deadlines inside one process."""
 
     async def sleep(self, seconds: float) -> None:
-        """Wait; a fake clock returns when its time has come."""
+        """Wait; a fake clock returns when it has been advanced far enough."""
 
 
 class SystemClock:

@@ -1,8 +1,8 @@
 """Encryption of small files with a key that is not on the disk. Pure but for the nonce.
 
-Encrypt, then authenticate, with what Python has: the keystream is SHAKE-256 over a key, a
-label and a random nonce; the tag is HMAC-SHA256 over nonce and ciphertext under a second key
-derived from the same one. A nonce of 16 random bytes must never be chosen by a caller.
+Encrypts, then authenticates, with the standard library: the keystream is SHAKE-256 over a
+key, a label and a random nonce; the tag is HMAC-SHA256 over nonce and ciphertext under a
+second key derived from the same one. Callers must never choose the 16 random bytes of a nonce.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class SealBroken(ValueError):
 
 
 def seal(key: bytes, data: bytes) -> bytes:
-    """`data` encrypted; two calls never give the same bytes."""
+    """`data` encrypted; two calls never return the same bytes."""
     nonce = secrets.token_bytes(_NONCE)
     body = nonce + _crypt(key, nonce, data)
     return _MARK + _tag(key, body) + body
 
 
 def unseal(key: bytes, sealed: bytes) -> bytes:
-    """What was sealed; raises SealBroken."""
+    """The decrypted data; raises SealBroken."""
     head = len(_MARK) + _TAG
     mark, tag, body = sealed[: len(_MARK)], sealed[len(_MARK) : head], sealed[head:]
     if mark != _MARK or len(body) < _NONCE or not hmac.compare_digest(tag, _tag(key, body)):
@@ -38,12 +38,12 @@ def unseal(key: bytes, sealed: bytes) -> bytes:
 
 
 def is_sealed(data: bytes) -> bool:
-    """Whether `seal` made it, by its first bytes."""
+    """Whether `data` is the output of `seal`, by its first bytes."""
     return data.startswith(_MARK)
 
 
 def derived(key: bytes, label: str) -> bytes:
-    """A key for one purpose, from which the others cannot be found."""
+    """A key for one purpose; the other keys cannot be derived from it."""
     return hmac.digest(key, label.encode(), "sha256")
 
 

@@ -1,6 +1,6 @@
-"""A lock on a file, freed by the kernel when its holder ends, however it ends.
+"""A lock on a file. The kernel frees it when its holder ends, however it ends.
 
-Any process may take one; taking it never waits.
+Any process can take one; taking it never waits.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def holder_of(path: Path) -> str:
-    """What the holder wrote about itself: its process id and its command; "" when nothing."""
+    """The process id and the command that the holder wrote; "" when it wrote nothing."""
     try:
         return " ".join(path.read_text(errors="replace").split())[:300]
     except OSError:
@@ -20,8 +20,8 @@ def holder_of(path: Path) -> str:
 
 
 def try_lock(path: Path, about: str = "") -> int | None:
-    """The open file that holds the lock, to be closed at the end; None when it is taken. The
-    holder writes `about` into it, for those who come later."""
+    """The open file that holds the lock, to be closed at the end; None when another process has
+    it. The holder writes `about` into it, for processes that come later."""
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -29,7 +29,7 @@ def try_lock(path: Path, about: str = "") -> int | None:
         os.close(file)
         return None
     if about:
-        # The lock holds without it: a full disk is reported by what needs the room.
+        # The lock works without it: a full disk is reported by the next write that matters.
         with suppress(OSError):
             os.ftruncate(file, 0)
             os.pwrite(file, f"{about}\n".encode(), 0)

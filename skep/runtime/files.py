@@ -1,6 +1,6 @@
-"""Small files of a data folder: the one function that writes them, and how they are read.
+"""Small files of a data folder: the only function that writes them, and how they are read.
 
-A file is written beside its place, synced and renamed, then its folder is synced: after a
+A file is written under a temporary name, synced and renamed, then its folder is synced: after a
 kill or a power cut a reader finds the old content or the new one. Everything here blocks.
 """
 
@@ -9,17 +9,17 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-#: Readable by its owner only: most of these files are secrets or names that grant access.
+#: Readable by its owner only: most of these files are secrets or grant access.
 OWNER_ONLY = 0o600
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class UnreadableFile(Exception):
-    """Says which file, and what is wrong with it."""
+    """The text names the file and the problem."""
 
 
 def write_durably(path: Path, data: bytes) -> None:
-    """On disk when it returns; raises OSError and leaves the old file, if any."""
+    """Returns when the data is on disk; raises OSError and leaves the old file, if any."""
     fresh = path.with_name(f"{path.name}.new")
     try:
         _write_synced(fresh, data)
@@ -27,7 +27,7 @@ def write_durably(path: Path, data: bytes) -> None:
         sync_folder(path.parent)
     except OSError as error:
         fresh.unlink(missing_ok=True)
-        if error.filename is None:  # a full disk is reported by write, without a name
+        if error.filename is None:  # `write` reports a full disk without a file name
             error.filename = str(path)
         raise
 
@@ -35,7 +35,7 @@ def write_durably(path: Path, data: bytes) -> None:
 def _write_synced(path: Path, data: bytes) -> None:
     file = os.open(path, _FLAGS, OWNER_ONLY)
     try:
-        os.fchmod(file, OWNER_ONLY)  # a leftover of another process may have other rights
+        os.fchmod(file, OWNER_ONLY)  # a file left by another process can have another mode
         view = memoryview(data)
         while view:
             view = view[os.write(file, view) :]
@@ -45,7 +45,7 @@ def _write_synced(path: Path, data: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make names in a folder durable."""
+    """Make the entries of a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -54,7 +54,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Durably; a file that is gone already is no error."""
+    """Remove a file durably; a missing file is not an error."""
     path.unlink(missing_ok=True)
     sync_folder(path.parent)
 
@@ -74,14 +74,14 @@ def read_line(path: Path) -> str:
     except OSError as error:
         raise UnreadableFile(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise UnreadableFile(f"{path} is not text (it is not UTF-8)") from error
+        raise UnreadableFile(f"{path} is not valid UTF-8 text") from error
     if not text:
         raise UnreadableFile(f"{path} is empty")
     return text
 
 
 def make_private(folder: Path) -> bool:
-    """Take a folder away from other users; whether that changed anything."""
+    """Remove other users' access to a folder; True when that changed the mode."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     mode = folder.stat().st_mode & 0o777
     if not mode & 0o077:

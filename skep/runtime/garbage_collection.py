@@ -1,20 +1,20 @@
-"""The garbage collector of a process that lives long and keeps many small things.
+"""Garbage collection of a long-running process with many small objects.
 
-Called once by a process that has finished starting. What a start has left is kept for good
-and not looked through again, and collections are made less often: with a thousand waiting
-callers a full one takes a third of a second, in which nobody is answered.
+Called once, when a process has finished starting. Objects of the start are frozen, so that
+collections skip them, and collections run less often: with a thousand waiting callers a full
+collection takes a third of a second, during which the process answers no call.
 """
 
 from __future__ import annotations
 
 import gc
 
-#: New objects before a collection of the youngest, and how many of those before an older one.
+#: New objects per collection of generation 0, and collections per older generation.
 YOUNGEST, OLDER, OLDEST = 50_000, 50, 100
 
 
 def collect_less_often() -> None:
-    """Whatever is there now stays until the process ends. A start leaves about a hundred objects
-    that could be collected; to look for them first would take longer than they are worth."""
+    """Freezes all objects that exist now until the process ends. A start leaves about a hundred
+    objects that could be collected; collecting them first would cost more time than it saves."""
     gc.freeze()
     gc.set_threshold(YOUNGEST, OLDER, OLDEST)

@@ -1,4 +1,4 @@
-"""Names for things that are made here: sortable by time, hard to guess, easy to read.
+"""Ids and secrets: ids sort by time, are hard to guess and easy to read.
 
 For every process. Secrets come from the operating system, never from a seeded generator.
 """
@@ -13,7 +13,7 @@ TOKEN_BYTES = 24
 
 
 def new_id(prefix: str, now: float, rng: Random) -> str:
-    """`prefix-` + 10 characters of time + 6 of chance: sorts by the moment it was made."""
+    """`prefix-`, 10 characters of time, 6 random ones: sorts by the time of creation."""
     stamp = int(now * 1000).to_bytes(6, "big")
     tail = rng.getrandbits(32).to_bytes(4, "big")
     return f"{prefix}-{b32hexencode(stamp + tail).decode().lower()}"

@@ -1,9 +1,9 @@
-"""aiohttp, without the certificates of the machine until a connection needs them.
+"""aiohttp, without loading the machine's certificates until a connection needs them.
 
-When it is imported, aiohttp makes a TLS context and reads every root certificate into it:
-some 50 ms in each process, while most calls go to a center on the same machine. Modules
-take `aiohttp` from here. Contexts that are made during that import read the certificates when
-they are first used; nothing is verified against fewer certificates than before.
+On import, aiohttp creates a TLS context and reads every root certificate into it: about 50 ms
+in each process, while most calls go to a center on the same machine. Modules import `aiohttp`
+from here. Contexts created during that import read the certificates on first use; verification
+always uses the same certificates as before.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 
 @contextmanager
 def reading_later() -> Iterator[None]:
-    """Contexts that ask for the default certificates meanwhile get them at their first use."""
+    """Contexts that load the default certificates in this block load them on first use."""
 
     def note(context: ssl.SSLContext) -> None:
         _read_at_first_use(context, lambda: getattr(ssl.SSLContext, _READ)(context))
 
-    # It hides the method of the same name that the class inherits.
+    # It hides the inherited method of the same name.
     setattr(ssl.SSLContext, _READ, note)
     try:
         yield
@@ -30,12 +30,12 @@ def reading_later() -> Iterator[None]:
 
 
 _READ = "set_default_verify_paths"
-#: Every connection of a context begins with one of them.
+#: Every connection of a context starts with one of these methods.
 _USES = ("wrap_bio", "wrap_socket")
 
 
 def _read_at_first_use(context: ssl.SSLContext, read: Callable[[], None]) -> None:
-    """Methods of the instance hide those of its class until the first call of either."""
+    """Instance methods hide the methods of the class until the first call of any of them."""
 
     def first(name: str) -> Callable[..., Any]:
         def use(*args: Any, **named: Any) -> Any:

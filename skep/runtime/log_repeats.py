@@ -1,6 +1,6 @@
-"""Log lines that would repeat: the first at once, the next ones after a pause.
+"""Throttles repeated log lines: the first at once, the next ones after a pause.
 
-Knows no product word; for every process.
+For every process; contains no product terms.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from skep.runtime.clock import Clock
 
 
 class Repeats:
-    """Counts what is not said."""
+    """Counts the lines that are not logged."""
 
     def __init__(self, clock: Clock, every: float) -> None:
         self._clock = clock
@@ -18,7 +18,7 @@ class Repeats:
         self._times = 0
 
     def due(self) -> int:
-        """How often it happened since the last line, this time included; 0 = say nothing."""
+        """Occurrences since the last line, this one included; 0 = log nothing."""
         self._times += 1
         now = self._clock.monotonic()
         if self._said_at is not None and now - self._said_at < self._every:
@@ -27,6 +27,6 @@ class Repeats:
         return times
 
     def over(self) -> bool:
-        """It does not happen any more; True when a line had said that it did."""
+        """The condition has ended; True when a line had reported it."""
         said, self._said_at, self._times = self._said_at is not None, None, 0
         return said

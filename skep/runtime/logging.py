@@ -1,9 +1,8 @@
-"""Log lines on stderr: for people on a terminal, JSON lines for programs that stay.
+"""Log lines on stderr: readable text on a terminal, JSON lines for long-running programs.
 
-Commands that print sentences to stderr log in sentences too, wherever stderr goes.
-Called once by the program that a process runs, never by a library. Loggers of others stay
-quiet below a warning, so that calls and health checks leave no line. Credentials in a line
-are masked.
+Commands that print sentences to stderr log sentences too, wherever stderr goes. The program of a
+process calls it once; a library never does. Third-party loggers log warnings and above only, so
+that calls and health checks leave no line. Credentials in a line are masked.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ OURS = "skep"
 
 
 class JsonLines(logging.Formatter):
-    """One object per line; the moment in UTC."""
+    """One object per line; times are in UTC."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
@@ -34,7 +33,7 @@ class JsonLines(logging.Formatter):
 
 
 class ForPeople(logging.Formatter):
-    """Time of day, the level when it matters, and the sentence."""
+    """Time of day, the level from warning up, and the message."""
 
     def __init__(self) -> None:
         super().__init__(datefmt="%H:%M:%S")
@@ -48,7 +47,7 @@ class ForPeople(logging.Formatter):
 
 
 def start_logging(stream: TextIO, level: int = logging.INFO, *, sentences: bool = False) -> None:
-    """Replace what was set up before; `level` is for our own loggers. With `sentences` there
+    """Replaces earlier handlers; `level` applies to Skep's own loggers. With `sentences` there
     are no JSON lines, not even in a file."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(ForPeople() if sentences or stream.isatty() else JsonLines())

@@ -1,7 +1,7 @@
-"""Whole answers and documents, masked: structs, dicts and lists of any depth. Pure.
+"""Masks whole answers and documents: structs, dicts and lists of any depth. Pure.
 
-A field is masked by its name, every text by what it says. `rules` masks whole structs of a
-type otherwise.
+A field is masked by its name, a text by its content. `rules` replaces the masking of structs
+of a given type.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _bytes(value: Any) -> Any:
     return MASK.encode() if isinstance(value, bytes) and value else _all(value)
 
 
-#: Fields and keys of these names, wherever they stand.
+#: Fields and keys with these names, at any depth.
 FIELDS: dict[str, Rule] = {
     "headers": mask_headers,
     "cookie": _all,
@@ -46,18 +46,18 @@ FIELDS: dict[str, Rule] = {
     "body": _bytes,
 }
 
-#: Fields of structs in which callers choose the names.
+#: Struct fields whose keys are chosen by callers.
 _CHOSEN = frozenset({"arguments", "data", "environment", "facts", "meta", "options", "settings"})
 
 
 def masked(value: Any, rules: Mapping[type, Rule] | None = None) -> Any:
-    """The same without credentials; what holds none is given back as it is."""
+    """`value` without credentials; a value that holds none is returned as it is."""
     return _masked(value, rules or {})
 
 
 def _masked(value: Any, rules: Mapping[type, Rule]) -> Any:
     if isinstance(value, str):
-        # An enum's member is one of our own words.
+        # A member of an enum is defined in Skep's code and holds no secret.
         return mask_text(value) if type(value) is str else value
     if isinstance(value, msgspec.Struct):
         rule = rules.get(type(value))
@@ -90,7 +90,7 @@ def _struct(value: msgspec.Struct, rules: Mapping[type, Rule]) -> msgspec.Struct
 
 
 def _is_counts(name: str, value: Any) -> bool:
-    """Numbers by the name of a job, an agent or a status, whatever these are called."""
+    """Numbers keyed by a job, an agent or a status, whatever the names are."""
     counts = isinstance(value, dict) and name not in _CHOSEN
     return counts and all(isinstance(inner, int | float) for inner in value.values())
 
@@ -110,7 +110,7 @@ def _field(name: str, value: Any, rules: Mapping[type, Rule]) -> Any:
 
 
 def _item(name: Any, value: Any, rules: Mapping[type, Rule]) -> Any:
-    """Of a dict, whose keys callers choose."""
+    """A value of a dict whose keys are chosen by callers."""
     if not isinstance(name, str):
         return _masked(value, rules)
     if name.lower() in FIELDS:

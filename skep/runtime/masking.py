@@ -1,8 +1,8 @@
-"""The one masker: credentials in text, headers, options and URLs become `***`. Pure.
+"""Masks credentials in text, headers, options and URLs with `***`. Pure.
 
-Every process uses it: centers for answers to callers who may only look, all of them for log
-lines. It denies by default: names of headers, options and arguments are shown, values only
-where the name is known to be harmless.
+Every process uses it: centers for answers to read-only callers, all of them for log lines. It
+denies by default: names of headers, options and arguments are shown, values only where the
+name is known to be harmless.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _HARMLESS_OPTIONS = frozenset(
 _HEADER_OPTIONS = frozenset({"-H", "--header", "--proxy-header"})
 _SHORT = 2
 
-#: Options of curl whose next word is a credential, whatever it begins with.
+#: Options of curl whose next word is a credential, even if it starts with a dash.
 _SECRET_OPTIONS = frozenset(
     """
     -u --user -U --proxy-user -b --cookie -H --header --proxy-header --oauth2-bearer --pass
@@ -49,7 +49,7 @@ _SECRET_OPTIONS = frozenset(
     """.split()  # noqa: SIM905 - a list of words
 )
 
-#: Words that make a name secret wherever they stand in it, and whole names.
+#: Words that make a name secret at any position in it, and whole secret names.
 _SECRET_WORD = re.compile(
     r"pass(?!ed|es\b|ing|ive|age|enger|port)|pwd|secret|token|auth(?!or\b)|credential|signature"
     r"|(?:api|app|access|account|client|consumer|licen[cs]e|master|private|shared|subscription)"
@@ -57,7 +57,7 @@ _SECRET_WORD = re.compile(
     re.IGNORECASE,
 )
 _SECRET_NAMES = frozenset({"key", "sig", "sid", "pw", "pin", "otp", "apikey", "hmac"})
-#: Keys under which lists of pairs have the name of a pair, and its value.
+#: Keys of the name and of the value in lists of pairs.
 _PAIR_NAMES = ("name", "key", "header", "field")
 _PAIR_VALUES = frozenset({"value", "val", "content", "data"})
 _PAIR_LENGTH = 2
@@ -65,11 +65,11 @@ _PAIR_LENGTH = 2
 _SLASH = r"(?:\\*/|%(?:25)*5c/|%(?:25)*2f)"
 _AT = r"(?:@|%(?:25)*40)"
 #: `//user:password@`, plain, escaped or percent-encoded, up to the last `@` before the path.
-#: Quotes, `&` and `<` may stand in a password: too much is masked rather than too little.
+#: Quotes, `&` and `<` can be part of a password: it masks too much rather than too little.
 _LOGIN = re.compile(
     rf"({_SLASH}{{2}}|(?<=:)/)(?:(?!{_SLASH}|%(?:25)*(?:3f|23))[^\s/?#])*{_AT}", re.IGNORECASE
 )
-#: The same in a text that was cut before the `@`; a host and a port are none.
+#: The same in a text that was cut before the `@`; a host with a port does not match.
 _CUT_LOGIN = re.compile(
     rf"({_SLASH}{{2}})(?!\[)[^\s/?#@:]*(?::|%(?:25)*3a)(?!\d{{0,5}}(?:\s|\Z))[^\s/?#@]*(?=\s|\Z)",
     re.IGNORECASE,
@@ -79,14 +79,14 @@ _BARE_LOGIN = re.compile(
     r"(?<![\w.%:/@-])(?!(?:mailto|xmpp|sips?|acct):)[\w.%+-]{1,64}:[^\s@/,\"'<>]{1,256}@(?=[\w\[])",
     re.IGNORECASE,
 )
-#: `name=` behind a `?`, `&`, `;`, `#` or at the beginning of a word, and how far its value goes.
+#: `name=` after `?`, `&`, `;`, `#` or at the start of a word, and the extent of its value.
 _PAIR = re.compile(
     r"(?:^|[\s?&;#,\"'(\[{]|%(?:25)*(?:3f|26|23|3b|20|2c))(?:--)?"
     r"(?P<name>[^\s=&?#;,:/\"'(\[{]{1,200}?)\\*[\"']?\s?(?:=>?|%(?:25)*3d)\s?",
     re.IGNORECASE,
 )
 _PAIR_VALUE = re.compile(r"(?:(?!%(?:25)*(?:26|23))[^\s&#])*", re.IGNORECASE)
-#: `Name:`, as headers and JSON have it; its value goes to the end of the line or the string.
+#: `Name:`, as in headers and JSON; its value ends with the line or the string.
 _LINE = re.compile(
     r"(?<![\w%-])(?P<name>[\w%-]{2,200})\\*[\"']?\s?(?::|%(?:25)*3a)\s?", re.IGNORECASE
 )
@@ -102,7 +102,7 @@ _SCHEMES = re.compile(r"\b(bearer|basic|digest|negotiate)(\s+)[\w.~+/=-]{6,}", r
 _HINTS = re.compile(
     r"[@=:]|%(?:25)*(?:40|3d|3a)|--|<|(?:bearer|basic|digest|negotiate)\s", re.IGNORECASE
 )
-#: Percent-encodings that are taken off a name: of a URL in a URL in a URL.
+#: Layers of percent-encoding removed from a name: a URL in a URL in a URL.
 _LAYERS = 3
 
 
@@ -117,7 +117,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def mask_text(text: str) -> str:
-    """Any text: logins in URLs, password-like parameters, headers that let a caller in."""
+    """Masks logins in URLs, password-like parameters and authentication headers in any text."""
     if _HINTS.search(text) is None:
         return text
     text = _LOGIN.sub(rf"\1{MASK}@", text)
@@ -132,7 +132,7 @@ def mask_text(text: str) -> str:
 
 
 def _mask_values(text: str, names: re.Pattern[str], values: re.Pattern[str]) -> str:
-    """Behind each secret name. A loop: a URL may hold a URL that holds a URL."""
+    """Masks the value after each secret name. A loop: URLs can be nested."""
     parts, at = [], 0
     while (found := names.search(text, at)) is not None:
         parts.append(text[at : found.end()])
@@ -147,8 +147,8 @@ def _mask_values(text: str, names: re.Pattern[str], values: re.Pattern[str]) -> 
 
 
 def _value_at(text: str, at: int, values: re.Pattern[str]) -> tuple[int, int]:
-    """Where a value begins and ends. One in quotes goes to the same quote, with as many
-    backslashes; one in brackets, or behind a space, to the end of its line."""
+    """Where a value starts and ends. A quoted value ends at the same quote with the same number
+    of backslashes; a value in brackets, or after a space, ends with its line."""
     quote = _QUOTE.match(text, at)
     if quote is not None:
         closing = re.compile(rf"(?<!\\){re.escape(quote[0])}").search(text, quote.end())
@@ -161,12 +161,12 @@ def _value_at(text: str, at: int, values: re.Pattern[str]) -> tuple[int, int]:
 
 
 def mask_header(name: str, value: str) -> str:
-    """The value of a header, which is shown where the header is known to be harmless."""
+    """The value of a header, shown only if the header is known to be harmless."""
     return mask_text(value) if name.strip().lower() in HARMLESS_HEADERS else MASK
 
 
 def mask_headers(headers: Any) -> Any:
-    """By name; several sets of headers are masked one by one."""
+    """Masks headers by name; several sets of headers are masked one by one."""
     if isinstance(headers, Mapping):
         return {name: mask_header(str(name), str(value)) for name, value in headers.items()}
     if isinstance(headers, list | tuple):
@@ -175,7 +175,7 @@ def mask_headers(headers: Any) -> Any:
 
 
 def mask_options(words: Iterable[Any]) -> list[str]:
-    """Options of curl: all names, and values of harmless options."""
+    """Options of curl: shows all names, and the values of harmless options."""
     return list(_masked_words([str(word) for word in words]))
 
 
@@ -192,7 +192,7 @@ def _masked_words(words: list[str]) -> Iterator[str]:
 
 
 def _split_option(word: str) -> tuple[str, str, str]:
-    """`--user=a:b` and `-ua:b` have their value with them."""
+    """Splits `--user=a:b` and `-ua:b`, which include their value."""
     if word.startswith("--"):
         return word.partition("=")
     return word[:_SHORT], "", word[_SHORT:]
@@ -206,8 +206,8 @@ def _value_of(option: str, value: str) -> str:
 
 
 def mask_command(words: Iterable[str]) -> list[str]:
-    """A command line of a user's program: names of options stay. What follows a short option
-    or one with a secret name is hidden, and so is what is glued to a short one."""
+    """The command line of a user's program: option names are shown. The word after a short option
+    or after one with a secret name is hidden, and so is text attached to a short option."""
     shown, hide = [], False
     for word in words:
         long, short = word.startswith("--"), len(word) > 1 and word[0] == "-"
@@ -220,7 +220,7 @@ def mask_command(words: Iterable[str]) -> list[str]:
 
 
 def mask_values(value: Any) -> Any:
-    """Arguments: every value, however deep; names, booleans and null stay."""
+    """Masks every value at any depth; names, booleans and null stay."""
     if isinstance(value, Mapping):
         return {name: mask_values(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -245,7 +245,7 @@ def is_pair_value(name: str) -> bool:
 
 
 def mask_login(url: Any) -> Any:
-    """A proxy's URL: whatever else is wrong with it, up to the last `@` is hidden."""
+    """The URL of a proxy, hidden up to the last `@`, even if the URL is not valid."""
     if isinstance(url, list | tuple):
         return type(url)(mask_login(one) for one in url)
     url = str(url)

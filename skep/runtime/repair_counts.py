@@ -1,7 +1,7 @@
-"""Differences that a process found between two of its records, and repaired. Each center
-keeps one.
+"""Counts differences that a process found between two of its records, and repaired. Each
+center has one.
 
-Only what was repaired is counted: work in flight looks like a difference for a moment and is
+Only repairs are counted: work in flight looks like a difference for a moment and is
 not one. `on_repair` passes every count on, for example to a metric.
 """
 
@@ -21,11 +21,11 @@ class Repairs:
         self._on_repair = on_repair
         self.done: Counter[str] = Counter()
         self.open: dict[str, int] = {}
-        #: What was repaired last, by kind.
+        #: The latest repair, by kind.
         self.last: dict[str, str] = {}
 
     def repaired(self, kind: str, count: int, what: str) -> None:
-        """Count and log a repair; zero differences are not one."""
+        """Count and log a repair; does nothing for zero differences."""
         if count < 1:
             return
         self.done[kind] += count
@@ -35,5 +35,5 @@ class Repairs:
             self._on_repair(kind, count)
 
     def seen(self, kind: str, count: int) -> None:
-        """Differences as of the latest look."""
+        """Sets the open differences of the latest check."""
         self.open[kind] = count

@@ -1,8 +1,9 @@
-"""Try a call again after a failure: one loop for every process.
+"""Retries a call after a failure: one loop for every process.
 
-A decision says after each failure how long to pause, or None to give up; it sees the error and
-the number of failures so far, and does not wait. `retry` waits and calls again. It retries only
-the errors that the caller names and never hides the last one. Clock and randomness are arguments.
+After each failure a decision returns the seconds to pause, or None to give up; it gets the error
+and the number of failures so far, and does not wait. `retry` waits and calls again. It retries
+only the errors that the caller names and never hides the last one. Clock and randomness are
+arguments.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Attempts:
     limit: int | None = None
 
     def pause(self, failures: int) -> float | None:
-        """Seconds before the next call; None when there is none. Failures count from 1."""
+        """Seconds before the next call; None = no next call. Failures count from 1."""
         if self.limit is not None and failures >= self.limit:
             return None
         return self.backoff.delay(failures, self.rng)
@@ -39,8 +40,8 @@ class Attempts:
 async def retry(
     call: Callable[[], Awaitable[T]], on: type[E], decide: Decide[E], sleep: Sleep
 ) -> T:
-    """The answer of `call`; raises its error when `decide` gives up, and at once an error that
-    is not `on`. What `decide` or `sleep` raises ends the retries too."""
+    """The answer of `call`; raises its error when `decide` gives up, and other errors than `on` at
+    once. An error in `decide` or `sleep` ends the retries too."""
     failures = 0
     while True:
         try:

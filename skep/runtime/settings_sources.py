@@ -1,6 +1,6 @@
-"""Where settings come from: a TOML file, the environment, files with secrets.
+"""Reads settings from a TOML file, the environment and files with secrets.
 
-Read once, at the start of a process. It knows no setting: names and their meaning are given.
+Used once, at the start of a process. It knows no settings: the caller passes their names.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class BadSource(Exception):
-    """A source cannot be read; the text says which and why."""
+    """A source cannot be read; the text names it and the reason."""
 
 
 def read_toml(file: Path) -> dict[str, Any]:
@@ -22,15 +22,15 @@ def read_toml(file: Path) -> dict[str, Any]:
     except OSError as error:
         raise BadSource(f"cannot read {file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise BadSource(f"{file} is not text (it is not UTF-8); write it as TOML") from error
+        raise BadSource(f"{file} is not valid UTF-8 text; write it as TOML") from error
     except tomllib.TOMLDecodeError as error:
-        raise BadSource(f"{file} is not TOML: {error}") from error
+        raise BadSource(f"{file} is not valid TOML: {error}") from error
 
 
 def from_environment(
     environment: Mapping[str, str], names: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """(name, text) of every variable that is set, or whose `_FILE` names a file."""
+    """(name, text) of every variable that is set, directly or by a file in its `_FILE` variable."""
     for variable, name in names.items():
         if variable in environment:
             yield name, environment[variable]
@@ -42,13 +42,13 @@ def _read_secret(path: str, variable: str) -> str:
     try:
         return Path(path).read_text().strip()
     except UnicodeDecodeError as error:
-        raise BadSource(f"{variable}: {path} is not text (it is not UTF-8)") from error
+        raise BadSource(f"{variable}: {path} is not valid UTF-8 text") from error
     except OSError as error:
         raise BadSource(f"{variable}: cannot read {path}: {error.strerror}") from error
 
 
 def put(merged: dict[str, Any], name: str, value: Any) -> None:
-    """Under a dotted name; raises BadSource when its table is a value."""
+    """Set a value under a dotted name; raises BadSource when its table is a value."""
     room, _, field = name.rpartition(".")
     target = merged.setdefault(room, {}) if room else merged
     if not isinstance(target, dict):

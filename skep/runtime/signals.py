@@ -1,7 +1,7 @@
-"""Bells: one rings, others wake. For loops and long polls in one process.
+"""Signals between tasks of one process, for loops and long polls.
 
-A ring says only that something may have changed. Whoever looks first and waits second
-must take the ticket before looking, or a ring in between would be missed.
+A signal only says that something may have changed. A task that checks first and waits second
+must subscribe before the check, or it misses a signal sent in between.
 """
 
 from __future__ import annotations
@@ -14,58 +14,58 @@ Subscription = asyncio.Event
 
 
 class Signal:
-    """Many wait, all wake."""
+    """Wakes all tasks that wait for it."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
 
     def notify(self) -> None:
-        """Wake everybody who holds a ticket."""
+        """Wake all subscribers."""
         event, self._event = self._event, asyncio.Event()
         event.set()
 
     def subscribe(self) -> Subscription:
-        """Good for the next ring."""
+        """Valid for the next `notify`."""
         return self._event
 
 
 class WakeUp:
-    """One loop waits, for a ring or for a time by the clock it was given; a ring that came
-    before is remembered, any number of them as one."""
+    """Wakes one loop, which waits for a call of `notify` or for a time by the clock it was given.
+    Earlier calls are remembered, any number of them as one."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._event = asyncio.Event()
 
     def notify(self) -> None:
-        """Wake whoever waits, or the next one who does."""
+        """Wake the waiting task, or the next one that waits."""
         self._event.set()
 
     async def wait(self, seconds: float | None = None) -> bool:
-        """True when it rang, now or before; False when the time was over first."""
+        """True after a `notify`, now or before; False when the time ran out first."""
         if seconds is None:
             await self._event.wait()
         elif not self._event.is_set():
             await self._race(seconds)
-        rang = self._event.is_set()
+        notified = self._event.is_set()
         self._event.clear()
-        return rang
+        return notified
 
     async def _race(self, seconds: float) -> None:
-        ring = asyncio.ensure_future(self._event.wait())
-        alarm = asyncio.ensure_future(self._clock.sleep(max(seconds, 0)))
+        event = asyncio.ensure_future(self._event.wait())
+        timeout = asyncio.ensure_future(self._clock.sleep(max(seconds, 0)))
         try:
-            await asyncio.wait((ring, alarm), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((event, timeout), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            ring.cancel()
-            alarm.cancel()
+            event.cancel()
+            timeout.cancel()
 
 
-async def within(ticket: Subscription, seconds: float) -> bool:
-    """Wait for the ring behind a ticket; False when the time was over."""
+async def within(subscription: Subscription, seconds: float) -> bool:
+    """Wait for the signal of a subscription; False when the time ran out."""
     try:
         async with asyncio.timeout(seconds):
-            await ticket.wait()
+            await subscription.wait()
     except TimeoutError:
         return False
     return True

@@ -1,6 +1,6 @@
-"""What is wrong with a value, as a sentence: its name, the value and what is allowed.
+"""Explains a validation error as a sentence: the name, the value and what is allowed.
 
-Validation names types and paths (`$.lanes.mid_limit`), which is for programmers. Pure; it must
+The validator names types and paths (`$.lanes.mid_limit`), which is for programmers. Pure; it must
 never show a secret, so values of fields that may hold one are left out.
 """
 
@@ -36,7 +36,7 @@ _KINDS = {
     dict: "a table of names and values",
     NoneType: "null",
 }
-#: Names of validation for kinds of values -> words.
+#: The validator's names of types -> words.
 _WORDS = {
     "int": "a whole number",
     "float": "a number",
@@ -55,7 +55,7 @@ _BOUNDS = (
     ("min_length", "of length {} or more"),
     ("max_length", "of length {} or less"),
 )
-#: A value that is not known: it is below a key that validation does not name.
+#: Stands for an unknown value: it is below a key that the validator does not name.
 _UNSEEN = object()
 
 
@@ -82,15 +82,15 @@ def no_setting(name: str, known: Iterable[str]) -> str:
 
 
 def choices(given: object, known: Iterable[str]) -> str:
-    """The name that is probably meant, else all of them: `did you mean 'priority'?`"""
+    """The closest name, else all names: `did you mean 'priority'?`"""
     names = list(known)
     begins = [name for name in names if name.startswith(str(given) or " ")]
     near = begins or get_close_matches(str(given), names, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}"
+    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
 
 
 def in_words(message: str) -> str:
-    """A message of validation without its names of types, where no type is at hand."""
+    """A message of the validator with its type names in words, for use without the type."""
     if not (expected := _EXPECTED.fullmatch(message)):
         return message[:1].lower() + message[1:]
     kind = " or ".join(_WORDS.get(one, one) for one in expected[1].split(" | "))
@@ -99,7 +99,7 @@ def in_words(message: str) -> str:
 
 
 def allowed_values(hint: Any) -> str:
-    """A type in words, with its bounds; "" for one that has no short name."""
+    """A type in words, with its bounds; "" for a type without a short name."""
     if get_origin(hint) in {Union, UnionType}:
         kinds = [allowed_values(one) for one in get_args(hint) if one is not NoneType]
         return " or ".join(kinds) if all(kinds) else ""
@@ -182,7 +182,7 @@ def _part(hint: Any, name: str) -> Any:
 
 
 def _element(hint: Any) -> Any:
-    """What a list is made of, or the values of a table."""
+    """The type of the elements of a list, or of the values of a table."""
     bare = hint.__origin__ if hasattr(hint, "__metadata__") else hint
     inner = get_args(bare)
     if get_origin(bare) is dict:
@@ -191,7 +191,7 @@ def _element(hint: Any) -> Any:
 
 
 def _struct(hint: Any) -> Any:
-    """The struct that a type is, or the only one that it may be."""
+    """The type if it is a struct, or the only struct in a union."""
     among = get_args(hint) if get_origin(hint) in {Union, UnionType} else (hint,)
     bare = [one.__origin__ if hasattr(one, "__metadata__") else one for one in among]
     structs = [one for one in bare if hasattr(one, "__struct_fields__")]

@@ -1,6 +1,6 @@
-"""An agent as it describes itself, as it beats, and as the center sees it.
+"""An agent: its registration, its heartbeats, and its state in the center.
 
-Pure data, for agents, centers and the command line. Only the center's clock says when.
+Pure data, for agents, centers and the command line. All times are the center's clock.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from msgspec import Meta
 
 from skep.model.message_bounds import PRINTABLE, SHORT_LIST, AgentId, Real, exact
 
-#: What every store and every encoding can hold.
+#: A range that every store and every encoding can hold.
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-#: Longest text in what an agent says about itself, and most labels and kinds of one agent.
+#: Maximum length of a text in a registration, and maximum labels and kinds of one agent.
 DESCRIPTION_LIMIT = 200
 LABELS_LIMIT = 64
 _SHORT = exact(maxLength=DESCRIPTION_LIMIT, pattern=PRINTABLE)
@@ -29,11 +29,11 @@ SaidLabels = Annotated[
     dict[_Label, _Label],
     Meta(max_length=SHORT_LIST, extra_json_schema=exact(maxProperties=LABELS_LIMIT)),
 ]
-#: Why a person gives an agent no new work; "" is neither, it is just disabled.
+#: Why an agent gets no new work; "" = only disabled.
 CORDONED, DRAINING, REVOKED = "cordoned", "draining", "revoked"
 
 
-#: What the id of one of several processes of a machine ends with.
+#: Suffix of the id of one of several processes of a machine.
 _PROCESS = re.compile(r"\.[0-9]{1,3}$")
 
 
@@ -43,7 +43,7 @@ def machine_of(agent: str) -> str:
 
 
 class Registration(msgspec.Struct, frozen=True):
-    """Who an agent is. Sent at start and on every reconnect; always processed."""
+    """The identity of an agent. Sent at start and on every reconnect; always processed."""
 
     id: AgentId
     name: Said
@@ -59,19 +59,19 @@ class Registration(msgspec.Struct, frozen=True):
 
 
 class Vitals(msgspec.Struct, frozen=True):
-    """How an agent is. Only the newest counts; old ones are kept for charts."""
+    """Health figures of an agent. Only the newest count; old ones are kept for charts."""
 
     cpu: Real = 0.0
     free_memory: Count = 0
     processes: Count = 0
     active: Count = 0
     rate: Real = 0.0
-    #: Results waiting on the agent's disk for a center to take them.
+    #: Results on the agent's disk that no center has taken yet.
     outbox: Count = 0
-    #: Results that the agent had to drop because its outbox was full.
+    #: Results that the agent dropped because its outbox was full.
     dropped: Count = 0
-    #: Since the agent began: other exits taken, proxies sent to rest, sessions that were
-    #: blocked and replaced, lines dialled again.
+    #: Since the agent started: proxies changed, proxies paused, blocked sessions replaced, lines
+    #: redialled.
     switches: Count = 0
     rested: Count = 0
     blocked: Count = 0
@@ -79,33 +79,32 @@ class Vitals(msgspec.Struct, frozen=True):
     #: Free bytes where the agent keeps its files, and the machine's load over a minute.
     free_disk: Count = 0
     load: Real = 0.0
-    #: The newest thing that went wrong on the agent itself, "" = nothing did, and how many
-    #: seconds ago.
+    #: The latest problem on the agent itself, "" = none, and its age in seconds.
     trouble: Annotated[str, Meta(max_length=300)] = ""
     trouble_age: Real = 0.0
-    #: Seconds that the oldest report has waited on the agent's disk; 0 = none waits.
+    #: Age of the oldest report on the agent's disk, in seconds; 0 = none.
     outbox_age: Real = 0.0
-    #: Results of another identity, found in the outbox and set aside, since the agent began.
+    #: Results of another identity found in the outbox and set aside since the agent started.
     set_aside: Count = 0
 
 
 class Arrival(msgspec.Struct, frozen=True):
-    """How a process comes to register. Every new process of an agent gets a new session; its
-    mark is kept in the agent's folder, so that an old copy of the folder can be told apart."""
+    """How a process registers. Every new process of an agent gets a new session; its mark is kept
+    in the agent's folder, so that an old copy of the folder is recognized."""
 
-    #: The session that the process has already; 0 = it is a new process.
+    #: The current session of the process; 0 = it is a new process.
     session: int = 0
     mark: str = ""
-    #: Marks that the folder knows from before.
+    #: Earlier marks in the folder.
     known: tuple[str, ...] = ()
-    #: It came with a credential that is its alone.
+    #: It used a credential of its own.
     bound: bool = False
-    #: Seconds after its last beat for which an agent counts as alive.
+    #: Seconds after the last heartbeat for which an agent counts as alive.
     alive_after: float = 0.0
 
 
 class Order(msgspec.Struct, frozen=True):
-    """Something that an agent was told to do. It is told again until it has ended."""
+    """A command to an agent. It is sent again until it has been carried out."""
 
     no: int
     name: str
@@ -115,20 +114,20 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class AgentView(msgspec.Struct, frozen=True):
-    """An agent as the center knows it; `seen_at` is the center's clock."""
+    """An agent as the center knows it; `seen_at` is by the center's clock."""
 
     registration: Registration
     enabled: bool
     registered_at: float
     seen_at: float
     vitals: Vitals = Vitals()
-    #: Which of its processes, counted from the first, is the agent now.
+    #: Number of its current session, counted from the first.
     session: int = 0
-    #: Why a person gave it no work: cordoned, draining or revoked; "" when it is just disabled.
+    #: Why it gets no work: cordoned, draining or revoked; "" = only disabled.
     aside: str = ""
-    #: Labels that people set over its own; they are in `registration` already.
+    #: Labels that users set over its own; `registration` includes them.
     labels: dict[str, str | None] = msgspec.field(default_factory=dict)
-    #: An order waits to be obeyed.
+    #: A command has not been acknowledged yet.
     pending: bool = False
     #: It has a credential of its own.
     bound: bool = False
@@ -139,19 +138,19 @@ class AgentView(msgspec.Struct, frozen=True):
 
     @property
     def has_beaten(self) -> bool:
-        """Since it registered last."""
+        """Whether it has sent a heartbeat since it registered last."""
         return self.seen_at > self.registered_at
 
     @property
     def cordoned(self) -> bool:
-        """It keeps the runs that it was chosen for, and gets no others."""
+        """It keeps its runs and gets no new ones."""
         return not self.enabled and self.aside == CORDONED
 
     @property
     def draining(self) -> bool:
-        """It hands over everything that it has."""
+        """It hands over all its work."""
         return not self.enabled and self.aside == DRAINING
 
     def alive(self, now: float, alive_after: float) -> bool:
-        """Alive while the last beat, as received, is younger than `alive_after` seconds."""
+        """Alive while the last heartbeat was received less than `alive_after` seconds ago."""
         return now - self.seen_at < alive_after

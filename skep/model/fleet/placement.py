@@ -1,7 +1,7 @@
-"""Which agents may take a request: the words for it, as jobs, runs and blocks use them.
+"""Which agents may take a request: the terms that jobs, runs and blocks use.
 
-Pure data. `skep/placement` decides by it; stores and lanes only carry targets about. A
-block's target is "" (whoever downloads by HTTP), `kind:NAME` (whoever offers that kind),
+Pure data. `skep/placement` decides with it; stores and lanes only carry targets. A block's
+target is "" (any agent that downloads by HTTP), `kind:NAME` (any agent that offers that kind),
 `run:NUMBER` (the agents of one run) or the id of the one agent that may take it.
 """
 
@@ -17,7 +17,7 @@ from skep.model.message_bounds import Texts
 ANYBODY = ""
 KIND = "kind:"
 RUN = "run:"
-#: What every agent of the first hour could do; its blocks need no word of their own.
+#: The kind that all agents of the first release offer; its blocks need no target.
 PLAIN_KIND = "http"
 
 Strategy = Literal["any", "fixed", "chained", "hashed"]
@@ -28,11 +28,11 @@ WhenGone = Literal["stop", "wait", "restart"]
 class Placement(msgspec.Struct, frozen=True):
     """Which agents may take the requests of a run."""
 
-    #: `any`: every agent that fits. `fixed`: n agents, chosen once. `chained`: as fixed, and
-    #: what is found on a page goes to the agent that fetched the page. `hashed`: each key has
-    #: its agent.
+    #: `any`: every agent that fits. `fixed`: n agents, chosen once. `chained`: as `fixed`, and
+    #: requests found on a page go to the agent that fetched the page. `hashed`: each key has its
+    #: agent.
     strategy: Strategy = "any"
-    #: Agents, for `fixed` and `chained`.
+    #: Number of agents, for `fixed` and `chained`.
     n: Annotated[int, Meta(ge=1, le=10_000)] = 1
     #: What is hashed, for `hashed`: the host, the URI up to its first folder (`prefix`), the
     #: session, the repository (`git`) or the whole URI.
@@ -43,31 +43,31 @@ class Placement(msgspec.Struct, frozen=True):
     os: Annotated[str, Meta(max_length=64)] = ""
     #: Agents with all of these labels only.
     labels: Texts = msgspec.field(default_factory=dict)
-    #: Agents with so many megabytes of free memory only.
+    #: Only agents with this much free memory, in megabytes.
     memory: Annotated[int, Meta(ge=0, le=2**40)] = 0
-    #: For `chained`, when an agent is gone that requests belong to: `stop` the run, `wait` for
-    #: it, or `restart` its chains from their first requests on another agent.
+    #: For `chained`, when the agent of a chain is gone: `stop` the run, `wait` for the agent, or
+    #: `restart` its chains from their first requests on another agent.
     when_gone: WhenGone = "stop"
     #: Seconds that `wait` waits for the agent, and `restart` for another; then the run stops.
     patience: Annotated[float, Meta(ge=0, le=604_800)] = 60.0
 
     @property
     def selective(self) -> bool:
-        """It asks for more than the kind of downloader."""
+        """Whether it requires more than the kind of downloader."""
         return bool(self.group or self.os or self.labels or self.memory)
 
     @property
     def plain(self) -> bool:
-        """Anybody who offers the kind may take anything: nothing is allocated."""
+        """Any agent that offers the kind may take any request: nothing is allocated."""
         return self.strategy == "any" and not self.selective
 
     @property
     def wanted(self) -> int:
-        """Agents without which a run cannot start."""
+        """Number of agents that a run needs to start."""
         return {"fixed": self.n, "chained": self.n, "hashed": 1}.get(self.strategy, 0)
 
     def in_words(self) -> str:
-        """Short, for people: `chained(2) group=eu`."""
+        """A short text: `chained(2) group=eu`."""
         what = {"any": "any", "hashed": f"hashed({self.key})"}
         parts = [what.get(self.strategy, f"{self.strategy}({self.n})")]
         parts += [f"group={self.group}"] if self.group else []
@@ -78,11 +78,11 @@ class Placement(msgspec.Struct, frozen=True):
 
 
 class AskedPlacement(Placement, frozen=True, forbid_unknown_fields=True):
-    """As a caller writes it: a misspelt field is told, not dropped."""
+    """As a caller writes it: an unknown field is an error."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """One agent, and the first rule that it fails; `rule` is "" when it fits."""
+    """One agent, and the first rule that it does not meet; `rule` is "" when it fits."""
 
     agent: str
     name: str
@@ -95,7 +95,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class Move(msgspec.Struct, frozen=True):
-    """Keys that one agent would hand to another."""
+    """Number of keys that would move from one agent to another."""
 
     source: str
     to: str
@@ -103,7 +103,7 @@ class Move(msgspec.Struct, frozen=True):
 
 
 class Share(msgspec.Struct, frozen=True):
-    """Keys of one agent, now and then."""
+    """Share of the keys of one agent, before and after."""
 
     agent: str
     before: int
@@ -115,9 +115,9 @@ class Preview(msgspec.Struct, frozen=True):
 
     keys: int
     moved: int
-    #: The least that has to move: the shares of those who leave or come.
+    #: The minimum that has to move: the shares of agents that leave or join.
     ideal: float
-    #: The largest share over the mean; 1 is perfect.
+    #: The largest share divided by the mean; 1 is perfect.
     imbalance_before: float
     imbalance_after: float
     shares: list[Share]
@@ -135,5 +135,5 @@ def run_target(number: int) -> str:
 
 
 def own_target(agent: str) -> tuple[str, ...]:
-    """An agent's id as a target; one that looks like another target is none."""
+    """An agent's id as a target; () when the id looks like another kind of target."""
     return () if agent.startswith((KIND, RUN)) else (agent,)

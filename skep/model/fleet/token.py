@@ -1,6 +1,6 @@
-"""Tokens as people see them. Never the token itself: centers keep digests only.
+"""Tokens as the API shows them. Never the token itself: centers keep digests only.
 
-Pure data, for centers and the command line; agents see nothing of it.
+Pure data, for centers and the command line; agents never get it.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ import msgspec
 
 from skep.model.message_bounds import Name, Texts
 
-#: Bytes of a digest that name a token; far from enough to find it.
+#: Bytes of a digest that identify a token; too few to derive it.
 NAMED_BY = 8
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """What the center says about an agent that came with a token; the agent cannot say
-    otherwise. An empty group leaves that to the agent."""
+    """What the center assigns to an agent that joined with a token; the agent cannot override it.
+    With an empty group the agent chooses."""
 
     group: Name = ""
     labels: Texts = msgspec.field(default_factory=dict)
 
 
 class FoundToken(msgspec.Struct, frozen=True):
-    """A token that is live."""
+    """A valid token."""
 
     role: str
     subject: str
@@ -31,7 +31,7 @@ class FoundToken(msgspec.Struct, frozen=True):
 
 
 class TokenView(msgspec.Struct, frozen=True):
-    """A token in a list. `subject` is the agent or run that it is for, "" for none."""
+    """A token in a list. `subject` is the agent or run that it is for; "" = none."""
 
     id: str
     role: str
@@ -54,5 +54,5 @@ class TokenView(msgspec.Struct, frozen=True):
 
 
 def token_id(digest: bytes) -> str:
-    """How people name a token."""
+    """The name of a token for users."""
     return digest[:NAMED_BY].hex()

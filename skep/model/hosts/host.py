@@ -1,9 +1,9 @@
-"""A site: one host as the fleet meets it, and how it is to be treated.
+"""A host as all agents together treat it.
 
-The center keeps a row per host and packs at most one open block that holds the host's
-requests (its *hold*), so that one agent at a time sees to it and rate and concurrency are
-kept over all agents and runs. How to behave travels to the agent as a `Pace`, what the
-agent saw comes back as a `SiteNote`. Pure; used by centers and agents.
+The center keeps a row per host and packs at most one open block with the host's requests (its
+*hold*), so that one agent at a time contacts it, and rate and concurrency hold over all agents
+and runs. The rules travel to the agent as a `Pace`; the agent's observations come back as a
+`SiteNote`. Pure; used by centers and agents.
 """
 
 from __future__ import annotations
@@ -16,52 +16,52 @@ from msgspec import Meta
 
 from skep.model.message_bounds import Name, Number, Numbers, Real, Text
 
-#: Why a host rests whose robots.txt could not be fetched; a cause may follow after a colon.
+#: Why a host is paused whose robots.txt could not be fetched; a cause can follow a colon.
 ROBOTS = "robots"
-#: How the sentence about a robots.txt that did not come begins.
+#: First words of the message about a robots.txt that could not be fetched.
 NO_ROBOTS = "robots.txt could not be fetched"
-#: What a host is in trouble for that gave no answer several times in a row.
+#: The problem of a host that did not answer several times in a row.
 FAILING = "failing"
-#: Starts are spaced a little wider than the rate asks, so that no second holds one more.
+#: Starts are spaced slightly wider than the rate, so that no second exceeds it.
 MARGIN = 1.05
 
 
 class SiteRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What an operator says about a host; None leaves it to the defaults."""
+    """An operator's rule for a host; None = the default."""
 
-    #: Requests per second over the whole fleet; 0 = no limit.
+    #: Requests per second over all agents; 0 = no limit.
     rate: Annotated[float, Meta(ge=0, le=10_000)] | None = None
-    #: Downloads at the same time over the whole fleet.
+    #: Parallel downloads over all agents.
     concurrency: Annotated[int, Meta(ge=1, le=1000)] | None = None
     #: Whether robots.txt is obeyed.
     robots: bool | None = None
 
 
 class Pace(msgspec.Struct, frozen=True, array_like=True):
-    """How an agent treats a host while a block with the host's requests is in its hands."""
+    """How an agent treats a host while it holds a block with the host's requests."""
 
     host: Name
     #: Seconds between two starts.
     spacing: Real
-    #: Downloads at the same time.
+    #: Maximum parallel downloads.
     concurrency: Number
     #: Seconds before the first start.
     wait: Real = 0.0
-    #: Ask robots.txt first.
+    #: Check robots.txt first.
     robots: bool = False
-    #: Seconds between two starts that the host's answers have taught, over all agents.
+    #: Seconds between two starts, learnt from the host's answers, over all agents.
     delay: Real = 0.0
-    #: Coolings in a row: this is a probe, and one more failure ends it.
+    #: Consecutive pauses: this is a probe, and one more failure ends it.
     strikes: Number = 0
-    #: The host did not answer, or robots.txt could not be fetched, as often as
-    #: `sites.robots_probes` says: every request of the host fails with this class and this
-    #: sentence, without being sent. "" = ask.
+    #: The host did not answer, or robots.txt could not be fetched, `sites.robots_probes` times:
+    #: every request to the host fails with this class and this message, without being sent.
+    #: "" = send.
     failure: Name = ""
     detail: Text = ""
 
 
 class SiteNote(msgspec.Struct, array_like=True, omit_defaults=True):
-    """What one report of a block says about one host; counted when the report is stored."""
+    """Observations about one host in one report of a block; counted when the report is stored."""
 
     host: Name
     #: Outcomes of this report, and how many of them failed.
@@ -75,38 +75,38 @@ class SiteNote(msgspec.Struct, array_like=True, omit_defaults=True):
     received: Number = 0
     #: Seconds between two starts, learnt from latency and refusals.
     delay: Real = 0.0
-    #: What robots.txt asks for, in seconds.
+    #: Crawl-delay of robots.txt, in seconds.
     crawl_delay: Real = 0.0
-    #: Nothing of this host is left in the block: others may have it.
+    #: No request to this host is left in the block: the hold can be released.
     left: bool = False
-    #: Seconds, from the report on, before the next start is in order.
+    #: Seconds from the report to the next allowed start.
     wait: Real = 0.0
-    #: Requests that were not tried because the host cools: they come again, uncounted.
+    #: Requests not sent because the host is paused: they are packed again, uncounted.
     deferred: Numbers = msgspec.field(default_factory=list)
-    #: Why: "429", "503", "failing" or "robots"; "" = no trouble.
+    #: Why the host is paused: "429", "503", "failing" or "robots"; "" = it is not.
     trouble: Text = ""
-    #: Seconds that the host asked for (Retry-After); None = it did not.
+    #: Seconds that the host asked for (Retry-After); None = not given.
     cool: Real | None = None
-    #: robots.txt could not be fetched, or a probe got no answer: the class of the failure, and
-    #: what went wrong.
+    #: robots.txt could not be fetched, or a probe got no answer: the failure class, and the
+    #: message.
     failure: Name = ""
     detail: Text = ""
-    #: The host refuses connections or its name cannot be resolved: fewer probes will do.
+    #: The host refuses connections or its name cannot be resolved: fewer probes are made.
     gone: bool = False
 
 
 class SiteView(msgspec.Struct, frozen=True):
-    """A site as people see it."""
+    """A host as the API shows it."""
 
     host: str
     rule: SiteRule
-    #: What is in force now; None when the host has no limit.
+    #: The current limits; None when the host has none.
     pace: Pace | None
     crawl_delay: float
-    #: Nothing is sent before; 0 = not cooling.
+    #: The host is paused until this time; 0 = not paused.
     cooling_until: float
     reason: str
-    #: Coolings in a row: one probe at a time until an answer is good.
+    #: Consecutive pauses: one probe at a time until a download succeeds.
     strikes: int
     requests: int
     failed: int
@@ -114,18 +114,18 @@ class SiteView(msgspec.Struct, frozen=True):
     barred: int
     deferred: int
     received: int
-    #: Mean, over all requests.
+    #: Mean over all requests.
     latency: float
     last_at: float
-    #: Who has it in hand now.
+    #: The agent that holds it now.
     agent: str = ""
     run: str = ""
     block: int | None = None
 
 
 def site_of(host: str) -> str:
-    """The name under which a host is kept: `www.example.org` is `example.org`, and an
-    address of IPv6 has its brackets."""
+    """The name under which a host is stored: `www.example.org` is `example.org`, and an IPv6
+    address has its brackets."""
     name = host.lower().rstrip(".")
     if ":" in name and name[0] != "[":
         return f"[{name}]"
@@ -133,7 +133,7 @@ def site_of(host: str) -> str:
 
 
 def is_own(host: str) -> bool:
-    """A loopback or private address, spelled out: nobody else's patience is at stake."""
+    """Whether a host is a literal loopback or private address, to which no limits apply."""
     try:
         address = ip_address(host.strip("[]"))
     except ValueError:

@@ -1,7 +1,7 @@
-"""Places that a person named: `host:port` of a loopback or private address. Pure.
+"""Places that a user named: `host:port` of a loopback or private address. Pure.
 
-Centers collect them from start URLs and submitted URLs, and hand them to agents with the
-settings of the run. A link, a redirect or an answer of the DNS never adds one.
+Centers collect them from start URLs and submitted URLs, and send them to agents with the
+settings of the run. A link, a redirect or a DNS answer never adds one.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from socket import inet_aton, inet_ntoa
 
-#: Most places of one run; further ones are not added.
+#: Maximum places of one run; further ones are not added.
 PLACES_LIMIT = 256
 #: Characters of one place: a host name of 253, a colon and a port.
 PLACE_LENGTH = 260
 
-#: Names that mean something in inner networks only; so do names without a dot.
+#: Suffixes of names that exist in private networks only, like names without a dot.
 INNER_NAMES = (
     ".internal", ".local", ".localhost", ".intranet", ".private", ".corp", ".home", ".lan",
     ".home.arpa",
 )  # fmt: skip
-#: Addresses that a person may name. Cloud metadata, link-local and the rest are not among them.
+#: Addresses that a user can name. Cloud metadata, link-local and others are not allowed.
 NAMEABLE = tuple(
     ip_network(text)
     for text in (
@@ -38,18 +38,18 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def place_in(uri: str) -> str:
-    """`host:port` of an HTTP URI that names an inner address or an inner name; "" otherwise."""
+    """`host:port` of an HTTP URI with a private address or a private name; "" otherwise."""
     return _place(uri[: _end_of_origin(uri)])
 
 
 def places_in(uris: Iterable[str]) -> set[str]:
-    """The inner places that these URIs name."""
+    """The private places that these URIs name."""
     origins = {uri[: _end_of_origin(uri)] for uri in uris}
     return {place for origin in origins if (place := _place(origin))}
 
 
 def place_of(host: str, port: int) -> str:
-    """The same for a host and a port; "" when the host is not an inner one."""
+    """The same for a host and a port; "" when the host is not private."""
     name = host.strip("[]").lower()
     if not is_inner(name):
         return ""
@@ -57,7 +57,7 @@ def place_of(host: str, port: int) -> str:
 
 
 def is_place(text: str) -> bool:
-    """Whether a text is an inner place, as `place_of` writes it."""
+    """Whether a text is a private place, as `place_of` writes it."""
     host, _, port = text.rpartition(":")
     fits = len(text) <= PLACE_LENGTH and port.isascii() and port.isdigit()
     return fits and len(port) <= 5 and place_of(host, int(port)) == text  # noqa: PLR2004 - 65535
@@ -65,7 +65,7 @@ def is_place(text: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_inner(host: str) -> bool:
-    """Whether the text itself says that it is loopback or private, without asking the DNS."""
+    """Whether a host is loopback or private by its text alone, without DNS."""
     name = host.strip("[]").lower().rstrip(".")
     address = spelled(name)
     if address is not None:
@@ -74,7 +74,7 @@ def is_inner(host: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether the text itself says that it is this machine."""
+    """Whether a host is this machine by its text alone, without DNS."""
     name = host.strip("[]").lower().rstrip(".")
     address = spelled(name)
     if address is None:
@@ -86,7 +86,7 @@ def is_loopback(host: str) -> bool:
 
 
 def spelled(name: str) -> str | None:
-    """The address that a name is, as the C library reads it: 127.1 and 0x7f000001 are some."""
+    """The address that a name stands for, as the C library reads it: also 127.1 and 0x7f000001."""
     if ":" in name:
         return name
     try:

@@ -1,7 +1,7 @@
-"""How a host is treated: from settings, rules and what was learnt to a pace. Pure.
+"""Decides how a host is treated: from settings, rules and observations to a pace. Pure.
 
-Centers ask it when they pack, when they lease and when a report tells of trouble. It never
-looks at a clock and keeps nothing.
+Centers use it when they pack, when they lease and when a report says that a host refuses. It
+never reads a clock and stores nothing.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from skep.model.hosts.host import MARGIN, Pace, SiteRule, is_own
 from skep.model.run import RunSettings
 from skep.settings import SiteSettings
 
-#: A host may ask for patience (Retry-After), but not for ever.
+#: Maximum Retry-After that is obeyed, in seconds.
 ASKED_CAP = 86_400.0
-#: Doublings of a rest beyond which every cap is met.
+#: Doublings of a pause after which every maximum is reached.
 _DOUBLINGS = 40
-#: Downloaders of ours that connect to the host of a request themselves.
+#: Built-in downloaders that connect to the host of a request themselves.
 NETWORK_DOWNLOADERS = frozenset({"http", "curl"})
-#: Tries for robots.txt at a host that is gone, and how much sooner they follow each other.
+#: Probes for robots.txt of an unreachable host, and the factor that shortens their pauses.
 GONE_PROBES = 2
 GONE_SOONER = 6.0
 
 
 class HostPoliteness(msgspec.Struct, frozen=True):
-    """What a center must know of a host to decide."""
+    """The facts about a host that a decision needs."""
 
     host: str
     rule: SiteRule = SiteRule()
-    #: Seconds between starts that answers have taught, and that robots.txt asks for.
+    #: Seconds between starts: learnt from answers, and requested by robots.txt.
     delay: float = 0.0
     crawl_delay: float = 0.0
-    #: When the next start is in order.
+    #: Time of the next allowed start.
     not_before: float = 0.0
     cooling_until: float = 0.0
-    #: Coolings in a row, and why it cooled last.
+    #: Consecutive pauses, and the reason for the last one.
     strikes: int = 0
     reason: str = ""
 
@@ -49,8 +49,8 @@ class Politeness:
         self, site: HostPoliteness, run: RunSettings, now: float, *, own: bool = False
     ) -> Pace | None:
         """How the host is treated for a run; None when there is no limit. `own`: only a rule
-        that a person set limits it, as for addresses of one's own."""
-        # Code and plug-ins decide themselves what they connect to: only a rule concerns them.
+        that a user set limits it, as for loopback and private addresses."""
+        # User code and plug-ins choose what they connect to: only a rule applies to them.
         own = own or is_own(site.host) or run.downloader not in NETWORK_DOWNLOADERS
         if own and not self._chosen(site, run, now):
             return None
@@ -66,16 +66,16 @@ class Politeness:
         )
 
     def window(self, pace: Pace, block_size: int) -> int:
-        """How many requests of the host go into one block; one when it is a probe."""
+        """Number of requests of the host in one block; one when it is a probe."""
         if pace.strikes:
             return 1
-        # Compared before the division: a spacing may be as near to nothing as floats go.
+        # Compared before the division: a spacing can be almost zero.
         if pace.spacing * block_size <= self._settings.window:
             return block_size
         return max(1, int(self._settings.window / pace.spacing))
 
     def probe_rest(self, probes: int, cool: float | None, *, gone: bool) -> float:
-        """Seconds before robots.txt is asked for again, after `probes` tries of a run."""
+        """Seconds before robots.txt is fetched again, after `probes` attempts of a run."""
         rest = self.rest(probes, cool)
         return min(rest, self._settings.cooling_first / GONE_SOONER) if gone else rest
 
@@ -85,7 +85,7 @@ class Politeness:
         return probes >= (min(bound, GONE_PROBES) if gone else bound)
 
     def rest(self, strikes: int, cool: float | None) -> float:
-        """Seconds for which a host is left alone after its `strikes`th trouble in a row."""
+        """Seconds for which a host is paused after `strikes` consecutive problems."""
         if cool is not None:
             return min(cool, ASKED_CAP)
         cool = self._settings.cooling_first * 2 ** min(max(strikes, 1) - 1, _DOUBLINGS)
@@ -93,7 +93,7 @@ class Politeness:
 
     @staticmethod
     def _chosen(site: HostPoliteness, run: RunSettings, now: float) -> bool:
-        """Has anybody asked for manners towards an address of one's own?"""
+        """Whether a rule or the run limits a loopback or private address."""
         rule = site.rule
         asked = rule.rate or rule.concurrency or rule.robots or run.host_delay
         return bool(asked or site.crawl_delay or site.cooling_until > now)

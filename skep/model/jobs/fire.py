@@ -1,6 +1,6 @@
 """A fire: one due time of one job and what became of it. The ledger of the scheduler.
 
-Pure. `docs/how-to/schedules.md` tells people what the states mean.
+Pure. `docs/how-to/schedules.md` explains the states.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from skep.model.jobs.schedule import Schedule
 
 
 class FireState(StrEnum):
-    """The first three are on their way; each of the others is an outcome, and the last word."""
+    """The first three are pending; each of the others is a final outcome."""
 
-    #: Known, and no center has looked at it yet.
+    #: Known, and no center has processed it yet.
     DUE = "due"
-    #: A center is about to open its run; another takes over when that one is gone.
+    #: A center is about to open its run; another takes over if that center is gone.
     CLAIMED = "claimed"
     #: It waits for an earlier run of its job (`overlap: queue`).
     QUEUED = "queued"
     #: Its run was opened in time.
     FIRED = "fired"
-    #: Its run was opened after the time of grace.
+    #: Its run was opened after the grace time.
     LATE = "late"
     #: No run, because of the overlap policy or because the job cannot run.
     SKIPPED = "skipped"
-    #: No run of its own: a later due time stands for it.
+    #: No run of its own: a later due time replaces it.
     COALESCED = "coalesced"
-    #: No run: nobody was there in time, and `catch_up` is `skip`.
+    #: No run: no center was up in time, and `catch_up` is `skip`.
     MISSED = "missed"
 
 
@@ -47,9 +47,9 @@ class Fire(msgspec.Struct, frozen=True):
     reason: str = ""
     #: The run that it opened.
     run: str = ""
-    #: The center that saw to it.
+    #: The center that processed it.
     center: str = ""
-    #: Raised with each claim: who holds an older one may not write any more.
+    #: Rises with each claim: a center with an older one may no longer write.
     token: int = 0
     claimed_at: float = 0.0
     #: When it got its outcome.
@@ -57,22 +57,22 @@ class Fire(msgspec.Struct, frozen=True):
 
 
 class Planned(msgspec.Struct, frozen=True):
-    """A job's schedule as the store keeps it."""
+    """A job's schedule in the store."""
 
     job: str
     schedule: Schedule
-    #: Every due time up to here is in the ledger.
+    #: Every due time up to this time is in the ledger.
     decided: int
-    #: When a center must look at it next; None = never by the clock.
+    #: When a center must check it next; None = never by the clock.
     next_at: float | None
-    #: Raised with each change of the schedule.
+    #: Rises with each change of the schedule.
     version: int = 0
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A job's next due times, decided: one transaction of the ledger."""
+    """Decisions about a job's next due times: one transaction of the ledger."""
 
-    #: As it was read; a step from anything else is void.
+    #: The plan as it was read; a step that is based on another one has no effect.
     of: Planned
     decided: int
     next_at: float | None
@@ -85,5 +85,5 @@ def key_of_due(due: int) -> str:
 
 
 def key_of_chain(run: str) -> str:
-    """For a fire because `run` succeeded."""
+    """The key of a fire that the success of `run` caused."""
     return f"after:{run}"

@@ -1,7 +1,7 @@
-"""What one generator did in one run: its state, its figures, its last complaint. Pure data.
+"""The progress of one generator in one run: state, figures, last error. Pure data.
 
-A generator that is begun again, after a crash or a pause, counts from the start: `taken` alone
-is of all its lives together, because what it took stays taken.
+A generator that is restarted, after a crash or a pause, counts from zero: only `taken` is the
+sum over all its starts, because taken requests stay taken.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from enum import StrEnum
 
 import msgspec
 
-#: Fire keys of runs that a generator's own cron line started begin so.
+#: Prefix of the fire keys of runs that a generator's own cron line started.
 KEY_PREFIX = "generator "
-#: Between the name of a job and the name of its generator, in schedules and fires.
+#: Separates the names of a job and its generator, in schedules and fires.
 PART_MARK = "#"
 PART_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,15}")
 #: The number of the job's own `requests` among its generators.
@@ -21,7 +21,7 @@ REQUESTS = -1
 
 
 class GenerationState(StrEnum):
-    """The last two are its end; a failed one is begun again when its run is resumed."""
+    """The last two are final; a failed one restarts when its run is resumed."""
 
     RUNNING = "running"
     DONE = "done"
@@ -29,7 +29,7 @@ class GenerationState(StrEnum):
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """What came out of a generator so far in this life."""
+    """What a generator has produced since its last start."""
 
     yielded: int = 0
     #: Not valid, and left out.
@@ -48,12 +48,12 @@ class Generation(msgspec.Struct, frozen=True):
     name: str
     kind: str
     state: GenerationState = GenerationState.RUNNING
-    #: How often it was begun; who speaks for an older beginning is not heard.
+    #: Number of starts; calls from an earlier start are refused.
     starts: int = 0
     yielded: int = 0
-    #: New to the run, and inside the job's window of time.
+    #: Requests that were new to the run and to the job's time window.
     taken: int = 0
-    #: Taken by an earlier run of the job inside its window.
+    #: Requests that an earlier run of the job took within its time window.
     recent: int = 0
     bad: int = 0
     seconds: float = 0.0
@@ -62,27 +62,27 @@ class Generation(msgspec.Struct, frozen=True):
 
     @property
     def known(self) -> int:
-        """Had been there before."""
+        """Requests that were known before."""
         return max(self.yielded - self.taken - self.bad, 0)
 
 
 class Window(msgspec.Struct, frozen=True):
-    """Of whom, and until when, what is taken now is not taken again."""
+    """The job that takes these requests once, and until when."""
 
     job: str
     until: float
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """What became of a batch."""
+    """The result of a batch."""
 
     new: int
-    #: Left out because an earlier run of the job had them not long ago.
+    #: Left out because an earlier run of the job took them within the window.
     recent: int = 0
 
 
 def part_of(job: str, generator: str) -> str:
-    """The name under which a generator's own cron line is planned."""
+    """The name of the schedule of a generator's own cron line."""
     return f"{job}{PART_MARK}{generator}"
 
 
@@ -98,7 +98,7 @@ def fire_key_of(generator: str, key: str) -> str:
 
 
 def generator_of(fire_key: str) -> str:
-    """Which generator a run is of; "" when it is a run of the whole job."""
+    """The generator of a run; "" when it is a run of the whole job."""
     if not fire_key.startswith(KEY_PREFIX):
         return ""
     return fire_key.removeprefix(KEY_PREFIX).partition(" ")[0]

@@ -1,8 +1,7 @@
 """A job: what to collect, how, when and for whom, as one document. Pure data.
 
-`Job` is what a valid document becomes; `KeptJob` is a job as the store knows it, with its
-revision; `JobRun` binds a run to the job and to the key that fired it. Centers and the
-command line use them.
+`Job` is a valid document; `KeptJob` is a job in the store, with its revision; `JobRun` binds a
+run to the job and to the key that fired it. Used by centers and the command line.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from skep.model.request import DEFAULT_PRIORITY, NewRequest
 from skep.model.run import RunSettings
 from skep.model.user_code import SOURCE_LIMIT, Code, CodeLimits
 
-#: Short enough for the names of its runs, which end in the moment they were made.
+#: Short enough for the names of its runs, which end with their time of creation.
 JOB_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,45}$(?!\n)"
 NAME_WORDS = "1 to 46 letters, digits, `.`, `_` and `-`, the first one a letter or digit"
 JobName = Annotated[str, Meta(pattern=JOB_NAME, description=NAME_WORDS)]
-#: Requests and addresses that one document may hold; more come from a file or a generator.
+#: Maximum requests and addresses in one document; use a file or a generator for more.
 INLINE_LIMIT = 10_000
 #: Characters of the arguments of one run, as JSON.
 ARGUMENTS_LIMIT = 4000
@@ -36,36 +35,36 @@ Source = Annotated[str, Meta(max_length=SOURCE_LIMIT)]
 
 
 class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A part of the document: a misspelt field is an error, a default is left out."""
+    """A part of the document: an unknown field is an error, a default is left out."""
 
 
 #: A value of an argument, as a command line or JSON gives it.
 Argument = str | int | float | bool
-#: Generators that run code of their job.
+#: Kinds of generators that run code of their job.
 CODE_KINDS = frozenset({"python", "shell"})
 
 
 class JobSettings(RunSettings, frozen=True, forbid_unknown_fields=True):
-    """How the requests of a job are handed out and fetched: the settings of its runs, and
-    these. `priority` and `downloader` stand at the top of the document, `code` and `curl`
-    under `downloader`."""
+    """How the requests of a job are dispatched and fetched: the settings of its runs, and these.
+    `priority` and `downloader` are at the top of the document, `code` and `curl` under
+    `downloader`."""
 
-    #: Proxy for every request, as URL; short for `exits` with one proxy.
+    #: URL of a proxy for every request; short for `exits` with one proxy.
     proxy: Annotated[str, Meta(max_length=2000)] = ""
     #: Sent as the `Cookie` header with every request.
     cookie: Annotated[str, Meta(max_length=8000)] = ""
     #: Megabytes of memory for the job's own code (spider, downloader); 0 = no limit.
     memory_limit: Annotated[int, Meta(ge=0, le=2**20)] = 0
-    #: Seconds in which a URI is taken once over all runs of the job; 0 = once in each run.
+    #: Seconds in which a URI is taken only once over all runs of the job; 0 = once per run.
     dedup: Annotated[float, Meta(ge=0, le=315_360_000)] = 0.0
-    #: How often the dead requests of a run are sent again once all others have ended.
+    #: How often the dead requests of a run are retried after all others have ended.
     run_retries: Annotated[int, Meta(ge=0, le=1000)] = 0
     #: Seconds after which a run of the job is stopped; 0 = never.
     run_time_limit: Annotated[float, Meta(ge=0, le=31_536_000)] = 0.0
 
 
 class Downloader(_Part, frozen=True):
-    """Which downloader takes the requests: a kind, for some kinds with code."""
+    """The downloader of the requests: a kind, and code for some kinds."""
 
     #: `http`, `curl`, `python`, `shell` or another that the agents offer.
     kind: Annotated[str, Meta(max_length=50)] = "http"
@@ -73,19 +72,19 @@ class Downloader(_Part, frozen=True):
     code: Source = ""
     #: What the code may use.
     limits: CodeLimits = CodeLimits()
-    #: Let the code reach the network, under the egress rules of the agents.
+    #: Allow the code to reach the network, under the egress rules of the agents.
     network: bool = False
-    #: For `curl`: options as on its command line, of which only safe ones are taken.
+    #: For `curl`: options as on its command line; only safe ones are accepted.
     options: Annotated[tuple[str, ...], Meta(max_length=200)] = ()
 
 
 class Generator(_Part, frozen=True):
-    """Something that yields URIs: a list, a file, a sitemap, a query or code; with the job, or
-    on a cron line of its own."""
+    """A source of URIs: a list, a file, a sitemap, a query or code. It runs with the job, or on
+    its own cron line."""
 
     #: `list`, `file`, `python`, `shell`, `sitemap` or `sql`.
     kind: Literal["list", "file", "python", "shell", "sitemap", "sql"]
-    #: For people and logs; with `cron` 1 to 16 letters, digits, `.`, `_` and `-`.
+    #: Name for logs and users; with `cron` 1 to 16 letters, digits, `.`, `_` and `-`.
     name: Annotated[str, Meta(max_length=100)] = ""
     #: For `list`.
     uris: Annotated[tuple[str | NewRequest, ...], Meta(max_length=INLINE_LIMIT)] = ()
@@ -93,37 +92,37 @@ class Generator(_Part, frozen=True):
     path: Annotated[str, Meta(max_length=1000)] = ""
     #: For `python` (`def generate(...)` that yields) and `shell` (prints one per line).
     code: Source = ""
-    #: Of a `sitemap`, an index or a robots.txt; of the database of `sql`, or `env:NAME`, the
-    #: variable of the center's environment that holds it.
+    #: URL of a `sitemap`, an index or a robots.txt; or of the database of `sql`. `env:NAME` takes
+    #: it from a variable of the center's environment.
     url: Annotated[str, Meta(max_length=2000)] = ""
-    #: For `sql`: the column `uri` (or the first), fields of a request, and anything else as meta.
+    #: For `sql`: the column `uri` (or the first), fields of a request; other columns become meta.
     query: Source = ""
-    #: When it runs by itself, in the time zone of the job's schedule; with the job when empty.
+    #: Its own schedule, in the time zone of the job's schedule; empty = it runs with the job.
     cron: Annotated[str, Meta(max_length=200)] = ""
-    #: Handed to the code: by name, or as SKEP_ARG_NAME and SKEP_ARGUMENTS (JSON).
+    #: Arguments of the code: by name, or as SKEP_ARG_NAME and SKEP_ARGUMENTS (JSON).
     arguments: dict[str, Any] = msgspec.field(default_factory=dict)
-    #: Of what it yields; the job's when it is not given.
+    #: Priority of its requests; default: the priority of the job.
     priority: Priority | None = None
-    #: Seconds in which a URI is taken once over all runs of the job; 0 = as the settings say.
+    #: Seconds in which a URI is taken only once over all runs of the job; 0 = see settings.
     dedup: Annotated[float, Meta(ge=0, le=315_360_000)] = 0.0
-    #: Invalid URIs that are passed over; with one more it has failed.
+    #: Maximum invalid URIs, which are skipped; with one more the generator fails.
     bad_limit: Annotated[int, Meta(ge=0)] = 100
-    #: Most URIs of one run; with one more it has failed.
+    #: Maximum URIs of one run; with one more the generator fails.
     limit: Annotated[int, Meta(ge=1)] = 100_000_000
-    #: What the code may use; `time` is for all of it (3600 s when not given), for queries too.
+    #: Limits of the code; `time` covers the whole run of it (default 3600 s), queries too.
     limits: CodeLimits = CodeLimits()
-    #: Let the code reach the network, under the egress rules of the center.
+    #: Allow the code to reach the network, under the egress rules of the center.
     network: bool = False
 
 
 class SpiderPart(_Part, frozen=True):
-    """A spider, run in a process of its own beside a center."""
+    """A spider, run by a center in its own process."""
 
     #: `package.module:Class`, or `file.py` or `file.py:Class` in the center's folder for jobs.
     path: Annotated[str, Meta(min_length=1, max_length=500)]
     #: As with `skep run -a NAME=VALUE`.
     arguments: dict[str, Argument] = msgspec.field(default_factory=dict)
-    #: Crashes in a row after which the run has failed.
+    #: Consecutive crashes after which the run fails.
     restarts: Annotated[int, Meta(ge=0, le=1000)] = 5
 
 
@@ -132,25 +131,25 @@ class PlacementPart(AskedPlacement, frozen=True, forbid_unknown_fields=True, omi
 
 
 class SinkPart(_Part, frozen=True):
-    """Where items go: a sink's URL, with options that win over its query."""
+    """Destination of items: the URL of a sink, and options that override its query."""
 
-    #: Such as `jsonl:items.jsonl`; see the page on sinks.
+    #: URL of the sink, such as `jsonl:items.jsonl`; see the page on sinks.
     url: Annotated[str, Meta(min_length=1, max_length=4000)]
     #: Options of the sink.
     options: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class KeepPart(_Part, frozen=True):
-    """How long the records of the job's ended runs are kept, and how many; what is not said
-    is as the center is set, 0 = without limit."""
+    """How long and how many records of the job's ended runs are kept. The default is the
+    setting of the center; 0 = no limit."""
 
     #: Seconds that archived bytes are kept.
     bodies_age: Annotated[float, Meta(ge=0)] | None = None
-    #: Seconds that attempts and histories are kept; bodies go with them.
+    #: Seconds that attempts and histories are kept; deletes bodies too.
     logs_age: Annotated[float, Meta(ge=0)] | None = None
-    #: Seconds that requests, blocks and items are kept; logs go with them.
+    #: Seconds that requests, blocks and items are kept; deletes logs too.
     rows_age: Annotated[float, Meta(ge=0)] | None = None
-    #: Bytes of the job's bodies; the oldest runs go first.
+    #: Bytes of the job's bodies; the oldest runs are deleted first.
     bodies_bytes: Annotated[int, Meta(ge=0)] = 0
     #: The same for its logs, estimated.
     logs_bytes: Annotated[int, Meta(ge=0)] = 0
@@ -164,25 +163,25 @@ class Job(_Part, frozen=True):
 
     #: 1 to 46 letters, digits, `.`, `_` and `-`, the first one a letter or digit.
     name: JobName
-    #: For people.
+    #: Description for users.
     note: Text = ""
-    #: For whom it collects.
+    #: Customer or department that it collects for.
     customer: Annotated[str, Meta(max_length=200)] = ""
     #: -1 (highest) to 5 (lowest).
     priority: Priority = DEFAULT_PRIORITY
     #: A kind (`http`), or kind, code and options.
     downloader: Downloader = Downloader()
-    #: How the requests are handed out and fetched; only what was given is kept.
+    #: How the requests are dispatched and fetched; only given fields are stored.
     settings: dict[str, Any] = msgspec.field(default_factory=dict)
     #: URIs, or objects with `uri` and any field of a request.
     requests: Annotated[tuple[str | NewRequest, ...], Meta(max_length=INLINE_LIMIT)] = ()
-    #: What else yields URIs.
+    #: Further sources of URIs.
     generators: Annotated[tuple[Generator, ...], Meta(max_length=100)] = ()
     #: The spider that the job runs, instead of requests and generators.
     spider: SpiderPart | None = None
     #: The application that the job runs, instead of requests, generators and a spider.
     app: AppPart | None = None
-    #: When it runs by itself.
+    #: When it runs automatically.
     schedule: Schedule | None = None
     #: Which agents may take its requests, or run its application.
     placement: PlacementPart = PlacementPart()
@@ -190,9 +189,9 @@ class Job(_Part, frozen=True):
     sinks: Annotated[tuple[SinkPart, ...], Meta(max_length=50)] = ()
     #: How long the records of its runs are kept.
     keep: KeepPart | None = None
-    #: Who is told when a run of it ends or fails, beside those whom the center tells.
+    #: Who is notified when a run ends or fails, in addition to the center's own list.
     notices: Annotated[tuple[NoticeRule, ...], Meta(max_length=50)] = ()
-    #: A job that is off is kept and starts no run.
+    #: A disabled job is kept and starts no run.
     enabled: bool = True
 
     @property
@@ -201,7 +200,7 @@ class Job(_Part, frozen=True):
         return msgspec.convert(self.settings, JobSettings)
 
     def run_settings(self, under: RunSettings) -> RunSettings:
-        """What the job says, over what its spider (or nobody) says."""
+        """The settings of the job over those of its spider, if any."""
         fields = {name: getattr(under, name) for name in RunSettings.__struct_fields__}
         chosen = self.chosen
         fields |= {name: getattr(chosen, name) for name in self.settings if name in fields}
@@ -221,7 +220,7 @@ class Job(_Part, frozen=True):
         return RunSettings(**fields)
 
     def _application(self, part: AppPart) -> dict[str, Any]:
-        """Its agents are chosen once, one for each instance; `any` is one of any."""
+        """Its agents are chosen once, one for each instance; `any` means one agent."""
         asked = Placement(**msgspec.structs.asdict(self.placement))
         n = asked.n if asked.strategy == "fixed" else 1
         fixed = msgspec.structs.replace(asked, strategy="fixed", n=n)
@@ -239,7 +238,7 @@ class Job(_Part, frozen=True):
 
 
 class KeptJob(msgspec.Struct, frozen=True):
-    """A job as the store knows it; every change is a revision."""
+    """A job in the store; every change is a revision."""
 
     job: Job
     revision: int
@@ -250,7 +249,7 @@ class KeptJob(msgspec.Struct, frozen=True):
 
 
 class JobRevision(msgspec.Struct, frozen=True):
-    """One line of a job's history."""
+    """One entry of a job's history."""
 
     revision: int
     at: float
@@ -261,11 +260,11 @@ class JobRevision(msgspec.Struct, frozen=True):
 
 
 class JobRun(msgspec.Struct, frozen=True):
-    """A run of a job. While it is `open` one center at a time, the holder, sees to it."""
+    """A run of a job. While it is `open`, one center at a time, the holder, supervises it."""
 
     run: str
     job: str
-    #: Who fires the same key again gets the same run.
+    #: Firing the same key again returns the same run.
     fire_key: str
     revision: int
     at: float
@@ -278,11 +277,11 @@ class JobRun(msgspec.Struct, frozen=True):
     starts: int = 0
     #: How it ended, or why it stopped.
     outcome: str = ""
-    #: The last lines that its spider's process wrote.
+    #: The last lines that the process of its spider wrote.
     log: str = ""
-    #: Arguments of this one run, over those of the job, as a JSON object; "" = none.
+    #: Arguments of this run, which override those of the job, as a JSON object; "" = none.
     arguments: str = ""
-    #: Raised each time another center takes the run: the fencing token of its holder.
+    #: Fencing token of the holder: rises each time another center takes the run.
     lease: int = 0
 
     @property
@@ -293,7 +292,7 @@ class JobRun(msgspec.Struct, frozen=True):
 
     @property
     def proof(self) -> RunLease:
-        """What the holder's writes carry."""
+        """The lease that the holder's writes carry."""
         return RunLease(self.run, self.holder, self.lease)
 
 
@@ -307,10 +306,10 @@ class RunLease(msgspec.Struct, frozen=True):
 
 
 def job_of(data: bytes) -> Job:
-    """A job from the bytes of a store."""
+    """Decodes a job from the store."""
     return msgspec.json.decode(data, type=Job)
 
 
 def bytes_of(job: Job) -> bytes:
-    """The same text for the same job."""
+    """Encodes a job: the same bytes for the same job."""
     return msgspec.json.encode(job, order="deterministic")

@@ -1,6 +1,6 @@
-"""Notices: what is told to whom when a run ends or fails. Pure data.
+"""Notices: messages about the end or failure of a run. Pure data.
 
-Centers and the command line use it. Secrets are named here, and never held.
+Used by centers and the command line. It holds names of secrets, never secrets.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-#: Ends of a run that can be told.
+#: Ends of a run that can cause a notice.
 EndWord = Literal["finished", "failed", "cancelled"]
-#: A secret is named, never written down: a file of that name in the center's folder of secrets.
+#: The name of a secret: a file in the center's folder of secrets.
 SecretName = Annotated[str, Meta(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$(?!\n)")]
 
 
 class NoticeRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One place that is told about ends of runs: a webhook or a mail address."""
+    """One recipient of notices: a webhook or a mail address."""
 
-    #: Address that takes a signed POST.
+    #: URL that receives a signed POST.
     webhook: Annotated[str, Meta(max_length=2000)] = ""
-    #: Mail address, by the center's mail server.
+    #: Mail address; the center's mail server sends it.
     mail: Annotated[str, Meta(max_length=254)] = ""
-    #: Which ends are told.
+    #: Ends that cause a notice.
     on: tuple[EndWord, ...] = ("finished", "failed")
-    #: Name of the secret that signs the webhook's calls; empty: the center's.
+    #: Name of the secret that signs the webhook's calls; empty = the center's secret.
     secret: SecretName = ""
 
 
 class RunEnding(msgspec.Struct, frozen=True):
-    """A run came to an end, or failed."""
+    """A run that ended or failed."""
 
     id: int
     run: str
@@ -40,7 +40,7 @@ class RunEnding(msgspec.Struct, frozen=True):
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """One message to one place. Its id is the same however often it is sent."""
+    """One message to one recipient. Its id stays the same when it is sent again."""
 
     id: str
     run: str

@@ -1,7 +1,7 @@
-"""When a job runs by itself: the words of a schedule, and whether they make sense.
+"""The schedule of a job, and its validation.
 
-Pure; read by centers and by whoever writes job files. What the words mean in time is
-worked out in `jobs/schedule/timetable.py`; here only their form is judged, every flaw at once.
+Pure; used by centers and by tools that write job files. `jobs/schedule/timetable.py` computes
+the times; only the form is checked here, and all problems are reported together.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from msgspec import Meta
 
 YEAR = 366 * 86400
 
-#: Any date will do: a line is tried from here on to see whether it ever comes true.
+#: Start of the check whether a cron line ever comes due; any date works.
 _SOME_DAY = datetime(2026, 1, 1)  # noqa: DTZ001 - a wall clock without a place
 _YEARLY = re.compile(r"\d\d-\d\d")
 
@@ -32,7 +32,7 @@ MACROS = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
 }
-#: What may stand in the fields of a cron line; the first one is optional.
+#: Allowed values of the fields of a cron line; the first field is optional.
 _CRON_FIELDS = {
     "second": "0 to 59",
     "minute": "0 to 59",
@@ -46,7 +46,7 @@ WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
 class Overlap(StrEnum):
-    """What to do at a due time while an earlier run of the job is still going."""
+    """What to do at a due time while an earlier run of the job is still running."""
 
     SKIP = "skip"
     QUEUE = "queue"
@@ -55,7 +55,7 @@ class Overlap(StrEnum):
 
 
 class CatchUp(StrEnum):
-    """What to do with due times that nobody saw to in time (`grace`)."""
+    """What to do with due times that no center processed in time (`grace`)."""
 
     SKIP = "skip"
     ONE = "one"
@@ -69,20 +69,20 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     cron: Annotated[str, Meta(max_length=200)] = ""
     #: Whole seconds between two due times, counted from 1970-01-01T00:00:00Z.
     every: Annotated[int, Meta(ge=1, le=YEAR)] | None = None
-    #: Jobs: whenever a run of one of them has succeeded, this one runs.
+    #: Jobs: each time a run of one of them succeeds, this job runs.
     after: tuple[str, ...] = ()
     #: Time zone of `cron` and `exclude`, by its IANA name, such as `Europe/Berlin`.
     zone: Annotated[str, Meta(max_length=64)] = "UTC"
     #: Days without due times: `sat`, `12-25` (each year), `2026-12-24`, or
     #: `2026-12-24/2027-01-02` (both ends included).
     exclude: tuple[str, ...] = ()
-    #: A due time is put off by up to so many seconds, always the same for the same one.
+    #: Maximum delay of a due time, in seconds; the same due time always has the same delay.
     jitter: Annotated[float, Meta(ge=0, le=86400)] = 0.0
     overlap: Overlap = Overlap.SKIP
-    #: With `overlap: queue`, how many due times may wait; further ones are skipped.
+    #: With `overlap: queue`, the maximum number of due times that wait; further ones are skipped.
     queue_limit: Annotated[int, Meta(ge=1, le=1000)] = 10
     catch_up: CatchUp = CatchUp.ONE
-    #: So many seconds after its time a due time is a matter for `catch_up`.
+    #: Seconds after which a missed due time is handled by `catch_up`.
     grace: Annotated[float, Meta(ge=1, le=YEAR)] = 60.0
 
 
@@ -94,10 +94,10 @@ class ScheduleProblem(NamedTuple):
 
 
 def problems_in(schedule: Schedule, job: str = "", path: str = "schedule") -> list[ScheduleProblem]:
-    """Everything that is wrong with it; an empty list means that it may be stored.
+    """All problems of a schedule; an empty list means that it is valid.
 
-    `job` is the name of the job that has it, which cannot wait for itself. Rings of
-    several jobs are seen by `jobs.chains.ring`, which knows the others.
+    `job` is the name of the job that has it, which cannot wait for itself. Cycles of several
+    jobs are found by `jobs.chains.ring`, which knows the others.
     """
     return [
         ScheduleProblem(f"{path}.{where}" if where else path, message)
@@ -107,10 +107,10 @@ def problems_in(schedule: Schedule, job: str = "", path: str = "schedule") -> li
 
 
 def cron_fields(line: str) -> str:
-    """The line with its macro spelled out; raises ValueError with a sentence."""
+    """The line with its macro expanded; raises ValueError with a message."""
     spelled = MACROS.get(line.strip().lower(), line)
     if spelled.strip().startswith("@"):
-        raise ValueError(f"{line.strip()!r} is not known; use one of {', '.join(MACROS)}")
+        raise ValueError(f"{line.strip()!r} is not a known macro; use one of {', '.join(MACROS)}")
     try:
         next(CronSim(spelled, _SOME_DAY))
     except (CronSimError, AssertionError) as error:
@@ -122,7 +122,7 @@ def cron_fields(line: str) -> str:
 
 
 def _wrong_field(fields: list[str], told: str) -> str:
-    """Which field is wrong, and what it may be. cronsim says `Bad minute`."""
+    """The wrong field, and its allowed values. cronsim says `Bad minute`."""
     names = list(_CRON_FIELDS)[-len(fields) :]
     name = told.removeprefix("Bad ").replace("-of-", " of the ")
     if len(fields) not in {5, 6} or name not in names:
@@ -153,7 +153,7 @@ class Days(NamedTuple):
 
 
 def days_of(entry: str) -> Days:
-    """Reads one entry of `exclude`; raises ValueError with a sentence."""
+    """Parses one entry of `exclude`; raises ValueError with a message."""
     text = entry.strip().lower()
     if text in WEEKDAYS:
         return Days(weekday=WEEKDAYS.index(text))
@@ -181,9 +181,9 @@ _Found = Iterator[tuple[str, str]]
 
 def _kind(schedule: Schedule) -> _Found:
     if schedule.cron and schedule.every is not None:
-        yield "every", "say either cron or every, not both"
+        yield "every", "set either cron or every, not both"
     if not schedule.cron and schedule.every is None and not schedule.after:
-        yield "", "say when: cron, every or after"
+        yield "", "set one of cron, every or after"
 
 
 def _cron(schedule: Schedule) -> _Found:
@@ -198,7 +198,7 @@ def _zone(schedule: Schedule) -> _Found:
     try:
         ZoneInfo(schedule.zone)
     except (KeyError, ValueError, OSError):
-        yield "zone", f"{schedule.zone!r} is no time zone; write one such as Europe/Berlin"
+        yield "zone", f"{schedule.zone!r} is not a valid time zone; write one such as Europe/Berlin"
 
 
 def _exclude(schedule: Schedule) -> _Found:
@@ -209,7 +209,7 @@ def _exclude(schedule: Schedule) -> _Found:
         except ValueError as error:
             yield f"exclude[{number}]", str(error)
     if weekdays.issuperset(range(7)):
-        yield "exclude", "all seven weekdays are excluded: nothing would ever run"
+        yield "exclude", "all seven weekdays are excluded: the job would never run"
 
 
 def _after(schedule: Schedule, job: str) -> _Found:
@@ -217,6 +217,6 @@ def _after(schedule: Schedule, job: str) -> _Found:
         if not name.strip():
             yield f"after[{number}]", "name a job"
         elif name == job:
-            yield f"after[{number}]", f"{name} cannot wait for itself"
+            yield f"after[{number}]", f"{name} cannot depend on itself"
         elif name in schedule.after[:number]:
-            yield f"after[{number}]", f"{name} is named twice"
+            yield f"after[{number}]", f"{name} is listed twice"

@@ -64,8 +64,8 @@ TYPED: dict[str, tuple[str, ...]] = {
     "up --data x --set archive.url=foo://x": ("foo", "a folder or s3://"),
     "up --data x --set egress.allow=300.0.0.0/8": ("'300.0.0.0/8'", "such as 10.0.0.0/8"),
     "up --data x --set agent.code=maybe": ("'maybe'", "one of boxed, always, never"),
-    "up --data x --config not-toml.toml": ("not-toml.toml is not TOML",),
-    "up --data x --config bytes.dat": ("bytes.dat is not text", "TOML"),
+    "up --data x --config not-toml.toml": ("not-toml.toml is not valid TOML",),
+    "up --data x --config bytes.dat": ("bytes.dat is not valid UTF-8", "TOML"),
     "up --data x --config nosuch.toml": ("cannot read nosuch.toml",),
     # environment
     "SKEP_CENTER_PORT=abc up --data x": ("center.port is 'abc'", "at most 65535"),
@@ -107,7 +107,7 @@ TYPED: dict[str, tuple[str, ...]] = {
     "info --center http://127.0.0.1:99999": ("99999", "http://HOST:PORT"),
     "info --token-file wrong.token": ("token is not known", "--token-file FILE"),
     "info --token-file nosuch.token": ("cannot read nosuch.token",),
-    "info --token-file bytes.dat": ("bytes.dat is not text",),
+    "info --token-file bytes.dat": ("bytes.dat is not valid UTF-8",),
     # names and ids
     "runs show nosuch": ("'nosuch'", "runs` lists runs"),
     "data export nosuch": ("'nosuch'", "runs` lists runs"),

@@ -154,7 +154,7 @@ def test_fields_are_described_by_the_comments_above_them() -> None:
     """U1: one text for both, of objects, of arrays, of inherited and of renamed fields."""
     schemas = PAGE["components"]["schemas"]
     group = schemas["FailureGroup"]["properties"]
-    assert group["text"]["description"] == "What the details have in common."
+    assert group["text"]["description"] == "The common part of the details."
     found = [part for part in schemas["Outcome"]["prefixItems"] if "description" in part]
     assert found
     texts = field_comments(LogAsk)

@@ -122,7 +122,7 @@ def test_a_file_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
 def test_a_file_that_is_not_toml_is_refused_by_name(tmp_path: Path) -> None:
     file = tmp_path / "skep.toml"
     file.write_text("port: 1\n")
-    with pytest.raises(ConfigurationError, match="is not TOML"):
+    with pytest.raises(ConfigurationError, match="is not valid TOML"):
         load(file)
 
 
