@@ -28,6 +28,7 @@ from skep.runtime.clock import SystemClock
 from skep.spiders.driving.engine import SpiderEngine
 from skep.spiders.driving.http_queue import HttpQueue
 from skep.wire.client import CenterClient
+from skep.wire.client.api import CenterApi
 
 RUN = "bench"
 PART = 10_000
@@ -64,7 +65,7 @@ async def crawl(
 ) -> dict[str, Any]:
     clock, rng = SystemClock(), Random(1)
     client = CenterClient([door.url], door.token, clock, rng)
-    engine = SpiderEngine(spider, HttpQueue(client, RUN, clock, rng), clock)
+    engine = SpiderEngine(spider, HttpQueue(CenterApi(client.transport), RUN, clock, rng), clock)
     used, begun = sum(map(cpu_of, processes)), time.perf_counter()
     end = await engine.run()
     seconds, used = time.perf_counter() - begun, sum(map(cpu_of, processes)) - used

@@ -69,7 +69,6 @@ class DataFolderCenter:
         self._rng = rng
         self._note = note
         self._child: Child | None = None
-        self._watch: asyncio.Task[None] | None = None
         self._meanwhile: Callable[[], None] | None = None
         self.url = ""
 
@@ -92,13 +91,9 @@ class DataFolderCenter:
         self._folder.mkdir(0o700, parents=True, exist_ok=True)
         if begun is None or not await self._adopted(begun):
             await self._ensure(0)
-        self._watch = asyncio.create_task(self._keep())
 
     async def stop(self) -> None:
         """End the child in order: what its agent downloads may end, the rest is given back."""
-        if self._watch is not None:
-            self._watch.cancel()
-            await asyncio.gather(self._watch, return_exceptions=True)
         if self._child is None or self._child.returncode is not None:
             return
         self._child.terminate()
@@ -180,8 +175,9 @@ class DataFolderCenter:
             return False
         raise ConfigurationError(f"the center did not start: {said[-500:] or 'it said nothing'}")
 
-    async def _keep(self) -> None:
-        """Start it again when it is gone, at the same address."""
+    async def keep(self) -> None:
+        """Start it again whenever it is gone, at the same address. Runs until it is cancelled,
+        which comes before `stop`."""
         while True:
             if self._child is not None:
                 code = await self._child.wait()

@@ -19,7 +19,7 @@ from skep.errors import ConfigurationError, SkepError
 from skep.runtime.clock import SystemClock
 from skep.runtime.files import UnreadableFile, read_line
 from skep.runtime.logging import start_logging
-from skep.spiders.driving.assembly import drive
+from skep.spiders.driving.assembly import drive_alone
 from skep.spiders.driving.memory_limit import limit_memory
 from skep.spiders.driving.stats import RESTART, UNREACHABLE, Ending
 from skep.spiders.load import load_spider
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
         spider = load_spider(asked.spider)(**_pairs(asked.argument))
         limit_memory(spider.options.memory_limit)
         ending = uvloop.run(
-            drive(
+            drive_alone(
                 spider,
                 urls,
                 token,

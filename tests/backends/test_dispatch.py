@@ -23,15 +23,10 @@ from skep.store.ports.requests import RequestRow
 from skep.store.sql.blocks.rows import works_of
 from skep.store.sql.store import SqlStore
 from skep.testing.clock import ManualClock
-from skep.testing.conformance.store.ground import (
-    assert_accounted,
-    failed,
-    new_run,
-    settle,
-    settlement,
-)
+from skep.testing.conformance.store.ground import assert_accounted, new_run
 from skep.testing.conformance.store.ground import row as a_row
 from skep.testing.conformance.store.ground import rows as some_rows
+from skep.testing.conformance.store.reports import failed, settle, settlement
 
 MANNERS = Politeness()
 

@@ -9,13 +9,14 @@ from random import Random
 
 import pytest
 
-from skep.cli.commands.crawl.item_sinks import SinkWriters
 from skep.errors import Unavailable
 from skep.runtime.clock import SystemClock
+from skep.spiders.session.item_sinks import SinkWriters
 from skep.streams.registry import open_sink
 from skep.testing.grounds.centers import running_center
 from skep.testing.polling import until
 from skep.wire.client import CenterClient
+from skep.wire.client.api import CenterApi
 
 NOBODY = "kafka://127.0.0.1:9/quotes"
 
@@ -41,14 +42,15 @@ async def test_a_run_goes_on_while_its_broker_is_away(
         running_center(tmp_path) as center,
         CenterClient([center.url], center.admin.token, SystemClock(), Random(1)) as client,
     ):
-        output_sinks = SinkWriters(client, "run", tmp_path, SystemClock(), Random(1))
+        output_sinks = SinkWriters(
+            CenterApi(client.transport), "run", tmp_path, SystemClock(), Random(1)
+        )
         await output_sinks.open([NOBODY])
         await until(lambda: _lines(caplog))
         await asyncio.sleep(2.0)
         (line,) = _lines(caplog)
         assert "kafka://127.0.0.1:9/quotes" in line
-        for pump in output_sinks._pumps:  # the end of a run would wait for it
-            pump.stop()
+        output_sinks.stop()  # the end of a run would wait for it
         await output_sinks.finish()
 
 

@@ -16,20 +16,9 @@ from skep.store.sql.engine.database import Tx
 from skep.store.sql.schema import metadata
 from skep.store.sql.store import SqlStore
 from skep.testing import servers
-from skep.testing.conformance.store.ground import (
-    LATER,
-    NOW,
-    assert_accounted,
-    done,
-    failed,
-    ids,
-    leased,
-    leased_one,
-    new_run,
-    rows,
-    settle,
-    settlement,
-)
+from skep.testing.conformance.store.ground import LATER, NOW, assert_accounted, new_run, rows
+from skep.testing.conformance.store.leasing import leased, leased_one
+from skep.testing.conformance.store.reports import done, failed, ids, settle, settlement
 from skep.testing.conformance.store.suite import StoreConformance
 
 

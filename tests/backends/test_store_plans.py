@@ -13,17 +13,9 @@ from skep.store.ports.requests import PackPlan
 from skep.store.sql.hosts.wake_hosts import parked_of
 from skep.store.sql.store import SqlStore
 from skep.testing import servers
-from skep.testing.conformance.store.ground import (
-    NOW,
-    failed,
-    ids,
-    lease,
-    new_run,
-    pack,
-    rows,
-    settle,
-    settlement,
-)
+from skep.testing.conformance.store.ground import NOW, new_run, rows
+from skep.testing.conformance.store.leasing import lease, pack
+from skep.testing.conformance.store.reports import failed, ids, settle, settlement
 
 #: Old rows that nobody asks for any more; an index must make them free.
 OLD = 30_000

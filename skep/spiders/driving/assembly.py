@@ -1,71 +1,60 @@
-"""One spider against one center, put together: client, queue, engine, signals.
+"""A spider's engine with what it needs in a process of its own: a watchdog, and signals.
 
-Runs in the spider's process, started from a terminal or by a job. Ctrl-C or SIGTERM pauses
-the run after the block in hand; a second one ends the process at once, and even then
-nothing is half told.
+Runs in the spider's process: `drive` for every process, `drive_alone` for one without a
+terminal. Neither prints anything.
 """
 
 from __future__ import annotations
 
-import asyncio
-import signal
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from random import Random
 
 from skep.runtime.clock import Clock
 from skep.spiders.authoring.spider import Spider
 from skep.spiders.driving.engine import SpiderEngine
 from skep.spiders.driving.http_queue import HttpQueue
+from skep.spiders.driving.interrupts import Interrupts, die_of, pausing
 from skep.spiders.driving.job_queue import JobQueue
-from skep.spiders.driving.stats import Ending, Stats
+from skep.spiders.driving.stats import Ending
 from skep.spiders.driving.watchdog import watchdog
 from skep.wire.client import CenterClient
+from skep.wire.client.api import CenterApi
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+async def drive(engine: SpiderEngine, clock: Clock, interrupts: Interrupts) -> Ending:
+    """Run an engine to its end. A signal pauses the run after the block in hand."""
+    async with watchdog(engine.longest_silence, clock):
+        with pausing(engine.pause, interrupts):
+            return await engine.run()
 
 
-async def drive(
+async def drive_alone(
     spider: Spider,
     centers: Sequence[str],
     token: str,
     run: str,
     clock: Clock,
     rng: Random,
-    watch: Callable[[Stats], None] | None = None,
     *,
     kept: bool = False,
 ) -> Ending:
-    """Run a spider to its end. `watch` gets the figures once, and may look at them later.
-
-    `kept`: a job keeps the run, and a signal ends this process without pausing it.
-    """
+    """Run a spider to its end. `kept`: a job keeps the run, and a signal ends this process
+    without pausing it."""
     async with CenterClient(centers, token, clock, rng) as client:
         kind = JobQueue if kept else HttpQueue
-        queue = kind(client, run, clock, rng, spider.options.center_tries)
-        engine = SpiderEngine(spider, queue, clock)
-        if watch is not None:
-            watch(engine.stats)
-        async with watchdog(engine.longest_silence, clock):
-            with _pauses_on_signals(engine, queue):
-                return await engine.run()
+        queue = kind(CenterApi(client.transport), run, clock, rng, spider.options.center_tries)
+        return await drive(SpiderEngine(spider, queue, clock), clock, _Leave(queue))
 
 
-@contextmanager
-def _pauses_on_signals(engine: SpiderEngine, queue: HttpQueue) -> Iterator[None]:
-    loop = asyncio.get_running_loop()
+class _Leave:
+    """A signal to a run that a job keeps only ends the process; a second one kills it."""
 
-    def pause() -> None:
-        if isinstance(queue, JobQueue):
-            queue.leaving = True
-        engine.pause()
-        for number in SIGNALS:
-            loop.remove_signal_handler(number)
+    def __init__(self, queue: HttpQueue) -> None:
+        self._queue = queue
 
-    for number in SIGNALS:
-        loop.add_signal_handler(number, pause)
-    try:
-        yield
-    finally:
-        for number in SIGNALS:
-            loop.remove_signal_handler(number)
+    def first(self) -> None:
+        if isinstance(self._queue, JobQueue):
+            self._queue.leaving = True
+
+    def second(self, number: int) -> None:
+        die_of(number)

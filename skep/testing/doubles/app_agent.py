@@ -17,37 +17,27 @@ import msgspec
 from skep.model.fleet.agent import Registration
 from skep.model.jobs.app import APP_KIND, IMAGE_KIND, INSTANCE_ENDS, InstanceState
 from skep.testing.grounds.centers import Answer, Caller
-from skep.wire.messages import (
-    AppLog,
-    AppLogReply,
-    AppReport,
-    AppsAsk,
-    AppsReply,
-    AppWish,
-    Command,
-    Heartbeat,
-    Register,
-)
+from skep.wire import messages
 
 Key = tuple[str, int]
 HEARTBEAT_SECONDS = 0.2
-_command = msgspec.msgpack.Decoder(Command)
+_command = msgspec.msgpack.Decoder(messages.Command)
 
 
 @dataclass
 class Hosted:
     """One instance, as this agent has it."""
 
-    wish: AppWish
+    wish: messages.AppWish
     state: InstanceState = InstanceState.RUNNING
     starts: int = 1
     exit_code: int | None = None
     reason: str = ""
     written: int = 0
 
-    def report(self) -> AppReport:
+    def report(self) -> messages.AppReport:
         wish = self.wish
-        return AppReport(
+        return messages.AppReport(
             wish.run,
             wish.no,
             wish.token,
@@ -58,7 +48,7 @@ class Hosted:
             self.reason,
         )
 
-    def execute(self, wish: AppWish) -> bool:
+    def execute(self, wish: messages.AppWish) -> bool:
         """Something changed by it?"""
         before = self.report()
         if wish.round > self.wish.round:
@@ -84,7 +74,7 @@ class ManualAppAgent:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self, *, listens: bool = True) -> ManualAppAgent:
-        assert (await self.call("register", Register(self.about))).status == 200
+        assert (await self.call("register", messages.Register(self.about))).status == 200
         await self.heartbeat()
         self._tasks = [asyncio.create_task(self._go_on())]
         if listens:
@@ -101,7 +91,7 @@ class ManualAppAgent:
         return await self.caller.packed(f"/node/{name}", body)
 
     async def heartbeat(self) -> None:
-        await self.call("heartbeat", Heartbeat(self.id))
+        await self.call("heartbeat", messages.Heartbeat(self.id))
         if self.has:
             await self.ask()
 
@@ -127,7 +117,7 @@ class ManualAppAgent:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
 
-    async def ask(self) -> list[AppWish]:
+    async def ask(self) -> list[messages.AppWish]:
         """Tell everything, obey, and tell again until there is nothing new."""
         async with self._lock:
             while True:
@@ -135,11 +125,11 @@ class ManualAppAgent:
                 if not self._execute(wanted):
                     return wanted
 
-    async def told(self, reports: list[AppReport]) -> list[AppWish]:
-        answer = await self.call("apps", AppsAsk(self.id, reports))
-        return answer.read(AppsReply).wanted
+    async def told(self, reports: list[messages.AppReport]) -> list[messages.AppWish]:
+        answer = await self.call("apps", messages.AppsAsk(self.id, reports))
+        return answer.read(messages.AppsReply).wanted
 
-    def _execute(self, wanted: list[AppWish]) -> bool:
+    def _execute(self, wanted: list[messages.AppWish]) -> bool:
         before = len(self.has)
         tokens = {(wish.run, wish.no): wish.token for wish in wanted}
         self.has = {key: one for key, one in self.has.items() if tokens.get(key) == one.wish.token}
@@ -163,6 +153,6 @@ class ManualAppAgent:
     async def write(self, key: Key, data: bytes) -> int:
         """The program writes; returns the offset that the center wants next."""
         one = self.has[key]
-        piece = AppLog(self.id, *key, one.wish.token, one.written, data)
-        one.written = (await self.call("app-log", piece)).read(AppLogReply).next
+        piece = messages.AppLog(self.id, *key, one.wish.token, one.written, data)
+        one.written = (await self.call("app-log", piece)).read(messages.AppLogReply).next
         return one.written

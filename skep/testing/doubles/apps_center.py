@@ -24,16 +24,7 @@ from skep.runtime.clock import SystemClock
 from skep.settings import AgentSettings, Settings
 from skep.testing.doubles.center import CenterDouble
 from skep.testing.grounds.isolation import code_setting
-from skep.wire import codec
-from skep.wire.messages import (
-    AppLog,
-    AppLogReply,
-    AppReport,
-    AppsAsk,
-    AppsReply,
-    AppWish,
-    Command,
-)
+from skep.wire import codec, messages
 
 RUN = "app-run"
 #: Long enough for a machine with too much to do.
@@ -46,13 +37,13 @@ class AppsDouble(CenterDouble):
     def __init__(self, heartbeat_every: float = 0.05) -> None:
         super().__init__(heartbeat_every)
         self.packages: dict[str, bytes] = {}
-        self.wanted: dict[tuple[str, int], AppWish] = {}
+        self.wanted: dict[tuple[str, int], messages.AppWish] = {}
         #: The newest word about each.
-        self.told: dict[tuple[str, int, int], AppReport] = {}
-        self.history: list[AppReport] = []
+        self.told: dict[tuple[str, int, int], messages.AppReport] = {}
+        self.history: list[messages.AppReport] = []
         self.logs: dict[tuple[str, int, int], bytearray] = {}
         self.dropped: dict[tuple[str, int, int], int] = {}
-        self.pieces: list[AppLog] = []
+        self.pieces: list[messages.AppLog] = []
         self.app_asks = 0
 
     # What a test hands in.
@@ -73,26 +64,28 @@ class AppsDouble(CenterDouble):
         round_ = fields.pop("round", 0)
         if fields.get("package"):
             fields.setdefault("package_kind", "zip")
-        wish = AppWish(RUN, no, token, AppSpec(**fields), state, round_)
+        wish = messages.AppWish(RUN, no, token, AppSpec(**fields), state, round_)
         await self.want_as(wish)
         return RUN, no, token
 
-    async def want_as(self, wish: AppWish) -> None:
+    async def want_as(self, wish: messages.AppWish) -> None:
         self.wanted[wish.run, wish.no] = wish
-        await self.push(Command("apps"))
+        await self.push(messages.Command("apps"))
 
     async def change(self, no: int = 0, **changes: Any) -> None:
         """The same instance, with another `state`, `round` or `token`."""
         before = self.wanted[RUN, no]
         fields = {"state": before.state, "round": before.round, "token": before.token, **changes}
         await self.want_as(
-            AppWish(RUN, no, fields["token"], before.spec, fields["state"], fields["round"])
+            messages.AppWish(
+                RUN, no, fields["token"], before.spec, fields["state"], fields["round"]
+            )
         )
 
     async def want_no_more(self, no: int = 0) -> None:
         """It is not the agent's any more."""
         del self.wanted[RUN, no]
-        await self.push(Command("apps"))
+        await self.push(messages.Command("apps"))
 
     # What a test looks at.
 
@@ -102,7 +95,7 @@ class AppsDouble(CenterDouble):
 
     async def until_state(
         self, key: tuple[str, int, int], state: InstanceState, seconds: float = PATIENCE
-    ) -> AppReport:
+    ) -> messages.AppReport:
         """The report that says so."""
         try:
             await self.until(lambda: self.state(key) is state, seconds)
@@ -126,18 +119,18 @@ class AppsDouble(CenterDouble):
         app.router.add_post("/node/app-log", self._route("app-log", self._app_log))
         app.router.add_get("/node/packages/{digest}", self._package)
 
-    async def _apps(self, data: bytes) -> AppsReply:
-        ask = codec.decode(data, AppsAsk)
+    async def _apps(self, data: bytes) -> messages.AppsReply:
+        ask = codec.decode(data, messages.AppsAsk)
         self.app_asks += 1
         for report in ask.instances:
             key = (report.run, report.no, report.token)
             if self.told.get(key) != report:
                 self.told[key] = report
                 self.history.append(report)
-        return AppsReply(list(self.wanted.values()))
+        return messages.AppsReply(list(self.wanted.values()))
 
-    async def _app_log(self, data: bytes) -> AppLogReply:
-        piece = codec.decode(data, AppLog)
+    async def _app_log(self, data: bytes) -> messages.AppLogReply:
+        piece = codec.decode(data, messages.AppLog)
         self.pieces.append(piece)
         key = (piece.run, piece.no, piece.token)
         kept = self.logs.setdefault(key, bytearray())
@@ -148,7 +141,7 @@ class AppsDouble(CenterDouble):
         if piece.offset <= known < piece.offset + len(piece.data):
             kept += piece.data[known - piece.offset :]
             known = piece.offset + len(piece.data)
-        return AppLogReply(known)
+        return messages.AppLogReply(known)
 
     async def _package(self, request: web.Request) -> web.Response:
         self._check(request)

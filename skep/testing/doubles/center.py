@@ -22,22 +22,7 @@ from skep.model.hosts.host import Pace, SiteNote
 from skep.model.request import Outcome, Work
 from skep.model.run import RunSettings
 from skep.runtime.ids import new_secret
-from skep.wire import codec
-from skep.wire.messages import (
-    PROTOCOL_HEADER,
-    BlockVerdict,
-    Command,
-    GiveBack,
-    GivenBack,
-    Heartbeat,
-    HeartbeatReply,
-    LeaseAsk,
-    LeaseReply,
-    Register,
-    Registered,
-    Report,
-    ReportReply,
-)
+from skep.wire import codec, messages
 from skep.wire.problem import PROBLEM, problem_of
 
 BODY_LIMIT = 64 * 2**20
@@ -72,10 +57,10 @@ class CenterDouble:
         self.registrations: list[Registration] = []
         #: Seconds for which each registration was on its way, as the agent said.
         self.registration_ages: list[float] = []
-        self.beats: list[Heartbeat] = []
-        self.asks: list[LeaseAsk] = []
-        self.reports: list[Report] = []
-        self.returned: list[GiveBack] = []
+        self.beats: list[messages.Heartbeat] = []
+        self.asks: list[messages.LeaseAsk] = []
+        self.reports: list[messages.Report] = []
+        self.returned: list[messages.GiveBack] = []
         self.bodies: dict[tuple[int, int], bytes] = {}
         #: Request ids in the order in which their first outcome was stored.
         self.stored: list[int] = []
@@ -87,7 +72,7 @@ class CenterDouble:
         self.lost: set[int] = set()
         #: Runs that are over, by name.
         self.over: set[str] = set()
-        self.pushed: list[Command] = []
+        self.pushed: list[messages.Command] = []
         self._faults: dict[str, deque[SkepError]] = {}
         self._silent: set[str] = set()
         self._cut_off: list[str] = []
@@ -111,7 +96,7 @@ class CenterDouble:
         self._notify()
         return block.id
 
-    async def push(self, command: Command) -> None:
+    async def push(self, command: messages.Command) -> None:
         """To every agent that listens."""
         for socket in self._sockets:
             await socket.send_bytes(codec.encode(command))
@@ -216,12 +201,12 @@ class CenterDouble:
     def _check(self, request: web.Request) -> None:
         if request.headers.get("Authorization") != f"Bearer {self.token}":
             raise Unauthorized("the token is not known; make one with `skep token`")
-        protocol = request.headers.get(PROTOCOL_HEADER, "")
+        protocol = request.headers.get(messages.PROTOCOL_HEADER, "")
         if protocol not in self.protocols:
             raise OldProtocol(f"protocol {protocol} is not spoken here; upgrade the agent")
 
-    async def _register(self, data: bytes) -> Registered:
-        message = codec.decode(data, Register)
+    async def _register(self, data: bytes) -> messages.Registered:
+        message = codec.decode(data, messages.Register)
         self.registrations.append(message.registration)
         self.registration_ages.append(message.age)
         self.known = True
@@ -229,19 +214,19 @@ class CenterDouble:
         for block in self.blocks.values():
             if block.agent == message.registration.id and block.id not in kept:
                 self._take_back(block)
-        rules = Registered(self.heartbeat_every, 30.0, "double", "0", self.alive_after)
+        rules = messages.Registered(self.heartbeat_every, 30.0, "double", "0", self.alive_after)
         return msgspec.structs.replace(rules, key=b"k" * 32)
 
-    async def _heartbeat(self, data: bytes) -> HeartbeatReply:
-        beat = codec.decode(data, Heartbeat)
+    async def _heartbeat(self, data: bytes) -> messages.HeartbeatReply:
+        beat = codec.decode(data, messages.Heartbeat)
         self.beats.append(beat)
         lost = [held.block for held in beat.holding if held.block in self.lost]
         commands, self.pushed = self.pushed, []
         over = [run for run in beat.runs if run in self.over]
-        return HeartbeatReply(commands, lost, known=self.known, released=over)
+        return messages.HeartbeatReply(commands, lost, known=self.known, released=over)
 
-    async def _lease(self, data: bytes) -> LeaseReply:
-        ask = codec.decode(data, LeaseAsk)
+    async def _lease(self, data: bytes) -> messages.LeaseReply:
+        ask = codec.decode(data, messages.LeaseAsk)
         self.asks.append(ask)
         self._notify()
         with suppress(TimeoutError):
@@ -249,7 +234,7 @@ class CenterDouble:
         taken = [self.ready.popleft() for _ in range(min(ask.want, len(self.ready)))]
         blocks = [self._hand_out(block, ask.agent) for block in taken]
         runs = {b.run: self.runs[b.run] for b in blocks if b.run in self.runs}
-        return LeaseReply(blocks, runs, self.sites if blocks else [])
+        return messages.LeaseReply(blocks, runs, self.sites if blocks else [])
 
     def _hand_out(self, block: _Block, agent: str) -> Leased:
         block.token += 1
@@ -258,10 +243,12 @@ class CenterDouble:
         size = len(block.works)
         return Leased(block.id, block.token, block.run, size, body, list(block.outcomes))
 
-    async def _block(self, data: bytes) -> ReportReply:
-        report = codec.decode(data, Report)
+    async def _block(self, data: bytes) -> messages.ReportReply:
+        report = codec.decode(data, messages.Report)
         self.reports.append(report)
-        return ReportReply([BlockVerdict(b.block, self._settle(b)) for b in report.blocks])
+        return messages.ReportReply(
+            [messages.BlockVerdict(b.block, self._settle(b)) for b in report.blocks]
+        )
 
     def _settle(self, report: BlockReport) -> str:
         block = self.blocks.get(report.block)
@@ -281,13 +268,13 @@ class CenterDouble:
         block.agent = "" if block.ended else block.agent
         return "stored" if fresh or report.final else "duplicate"
 
-    async def _giveback(self, data: bytes) -> GivenBack:
-        message = codec.decode(data, GiveBack)
+    async def _giveback(self, data: bytes) -> messages.GivenBack:
+        message = codec.decode(data, messages.GiveBack)
         self.returned.append(message)
         taken = [block for held in message.blocks if (block := self._held_by(held))]
         for block in taken:
             self._take_back(block)
-        return GivenBack(len(taken))
+        return messages.GivenBack(len(taken))
 
     def _take_back(self, block: _Block) -> None:
         block.agent = ""

@@ -28,19 +28,7 @@ from skep.runtime.clock import SystemClock
 from skep.settings import load
 from skep.testing.grounds.isolation import code_setting
 from skep.testing.grounds.record_checks import assert_whole
-from skep.wire import codec
-from skep.wire.messages import (
-    GiveBack,
-    GivenBack,
-    Heartbeat,
-    HeartbeatReply,
-    LeaseAsk,
-    LeaseReply,
-    Register,
-    Registered,
-    Report,
-    ReportReply,
-)
+from skep.wire import codec, messages
 from skep.wire.problem import PROBLEM, Problem
 
 T = TypeVar("T")
@@ -146,23 +134,25 @@ class HandAgent:
         send = self.caller.post if self.plain else self.caller.packed
         return await send(f"/node/{name}", body)
 
-    async def register(self, holding: Sequence[Held] = (), **more: Any) -> Registered:
-        message = Register(Registration(self.id, self.id), list(holding), **more)
-        return (await self.call("register", message)).read(Registered)
+    async def register(self, holding: Sequence[Held] = (), **more: Any) -> messages.Registered:
+        message = messages.Register(Registration(self.id, self.id), list(holding), **more)
+        return (await self.call("register", message)).read(messages.Registered)
 
     async def heartbeat(
         self, want: int = 0, age: float = 0.0, vitals: Vitals | None = None, obeyed: int = 0
     ) -> Any:
         """With everything that it holds."""
         holding = [block.held for block in self.held.values()]
-        message = Heartbeat(self.id, vitals or Vitals(), holding, want, age, obeyed=obeyed)
-        reply = (await self.call("heartbeat", message)).read(HeartbeatReply)
+        message = messages.Heartbeat(self.id, vitals or Vitals(), holding, want, age, obeyed=obeyed)
+        reply = (await self.call("heartbeat", message)).read(messages.HeartbeatReply)
         self._take(reply.lease.blocks if reply.lease else [])
         return reply
 
     async def lease(self, want: int = 1, wait: float = 0.0) -> list[Leased]:
         """Blocks, which it holds from now on."""
-        reply = (await self.call("lease", LeaseAsk(self.id, want, wait))).read(LeaseReply)
+        reply = (await self.call("lease", messages.LeaseAsk(self.id, want, wait))).read(
+            messages.LeaseReply
+        )
         self._take(reply.blocks)
         return reply.blocks
 
@@ -171,8 +161,8 @@ class HandAgent:
 
     async def report(self, *reports: BlockReport) -> list[str]:
         """The verdicts, in order."""
-        answer = await self.call("block", Report(self.id, list(reports)))
-        return [verdict.verdict for verdict in answer.read(ReportReply).verdicts]
+        answer = await self.call("block", messages.Report(self.id, list(reports)))
+        return [verdict.verdict for verdict in answer.read(messages.ReportReply).verdicts]
 
     async def finish(self, block: Leased, failure: str = "", status: int = 200) -> str:
         """End every request of a block in the same way."""
@@ -181,8 +171,8 @@ class HandAgent:
         return (await self.report(BlockReport(block.id, block.token, outcomes)))[0]
 
     async def give_back(self, *blocks: Leased) -> int:
-        message = GiveBack(self.id, [block.held for block in blocks])
-        return (await self.call("giveback", message)).read(GivenBack).blocks
+        message = messages.GiveBack(self.id, [block.held for block in blocks])
+        return (await self.call("giveback", message)).read(messages.GivenBack).blocks
 
 
 def works_of(block: Leased) -> list[Work]:

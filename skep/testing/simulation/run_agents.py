@@ -21,17 +21,7 @@ from skep.model.fleet.agent import Registration, Vitals
 from skep.model.request import Outcome, Work
 from skep.testing.simulation.gates import NoAnswer
 from skep.testing.simulation.run_centers import RunCenter
-from skep.wire.messages import (
-    SESSION_HEADER,
-    Heartbeat,
-    HeartbeatReply,
-    LeaseAsk,
-    LeaseReply,
-    Register,
-    Registered,
-    Report,
-    ReportReply,
-)
+from skep.wire import messages
 
 REGISTER, BEAT, LEASE, REPORT = api.ENDPOINTS[:4]
 _works = msgspec.msgpack.Decoder(list[Work])
@@ -85,23 +75,23 @@ class RunAgent:
             await self._report(block)
 
     async def _call(self, row: Any, body: Any) -> Any:
-        headers = {SESSION_HEADER: str(self._session)} if self._session else {}
+        headers = {messages.SESSION_HEADER: str(self._session)} if self._session else {}
         center = self._rng.choice(self._centers)
         return await center.call(row, body, token=self._token, headers=headers)
 
     async def _register(self) -> None:
         about = Registration(self.name, self.name, kinds=("http",))
         mark = f"{self.name} {self._life}"
-        message = Register(about, mark=mark, runs=sorted(self.runs))
-        reply: Registered = await self._call(REGISTER, message)
+        message = messages.Register(about, mark=mark, runs=sorted(self.runs))
+        reply: messages.Registered = await self._call(REGISTER, message)
         self._session = reply.session
         self.runs -= set(reply.released)
 
     async def _heartbeat(self) -> None:
         held = [block.held for block in self._held.values()]
         vitals = Vitals(free_memory=2**30)
-        message = Heartbeat(self.name, vitals, held, runs=sorted(self.runs))
-        reply: HeartbeatReply = await self._call(BEAT, message)
+        message = messages.Heartbeat(self.name, vitals, held, runs=sorted(self.runs))
+        reply: messages.HeartbeatReply = await self._call(BEAT, message)
         if not reply.known:
             self._session = 0
         for block in reply.lost:
@@ -109,15 +99,17 @@ class RunAgent:
         self.runs -= set(reply.released) - {block.run for block in self._held.values()}
 
     async def _lease(self) -> None:
-        reply: LeaseReply = await self._call(LEASE, LeaseAsk(self.name, HOLDS, 0.0))
+        reply: messages.LeaseReply = await self._call(
+            LEASE, messages.LeaseAsk(self.name, HOLDS, 0.0)
+        )
         self._held |= {block.id: block for block in reply.blocks}
         self.runs |= {block.run for block in reply.blocks}
 
     async def _report(self, block: Leased) -> None:
         works = [work for work in _works.decode(block.body) if work.id not in block.skip]
         outcomes = [self._outcome(work) for work in works]
-        report = Report(self.name, [BlockReport(block.id, block.token, outcomes)])
-        reply: ReportReply = await self._call(REPORT, report)
+        report = messages.Report(self.name, [BlockReport(block.id, block.token, outcomes)])
+        reply: messages.ReportReply = await self._call(REPORT, report)
         assert len(reply.verdicts) == 1
         self._held.pop(block.id, None)
 

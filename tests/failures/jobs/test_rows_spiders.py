@@ -21,6 +21,7 @@ from skep.spiders.driving.http_queue import HttpQueue
 from skep.testing.faultproxy import TO_SERVER, FaultProxy
 from skep.testing.fleet import Fleet, tell
 from skep.wire.client import CenterClient
+from skep.wire.client.api import CenterApi
 
 FEW_AT_ONCE = {"SKEP_AGENT_CONCURRENCY": "16"}
 REPORTS = b"POST /node/block"
@@ -102,7 +103,9 @@ class Impatient(Many):
 
 def engine_for(fleet: Fleet, client: CenterClient, spider: skep.Spider, run: str) -> SpiderEngine:
     clock = SystemClock()
-    return SpiderEngine(spider, HttpQueue(client, run, clock, Random(5)), clock)
+    return SpiderEngine(
+        spider, HttpQueue(CenterApi(client.transport), run, clock, Random(5)), clock
+    )
 
 
 async def most_open(fleet: Fleet, seconds: float) -> int:

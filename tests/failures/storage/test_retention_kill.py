@@ -20,13 +20,9 @@ from skep.runtime.clock import SystemClock
 from skep.settings import KeepSettings
 from skep.store.ports.blocks import Placed
 from skep.store.sql.store import SqlStore
-from skep.testing.conformance.store.ground import (
-    assert_accounted,
-    ids,
-    leased_one,
-    settle,
-    settlement,
-)
+from skep.testing.conformance.store.ground import assert_accounted
+from skep.testing.conformance.store.leasing import leased_one
+from skep.testing.conformance.store.reports import ids, settle, settlement
 
 #: Deletes everything that is old, and dies before its n-th step: a transaction that writes,
 #: or a file that is deleted.

@@ -20,14 +20,7 @@ from skep.errors import DiskFull, StoreDown
 from skep.store.sql.engine.database import Tx
 from skep.store.sql.store import SqlStore
 from skep.testing import servers
-from skep.testing.conformance.store.ground import (
-    NOW,
-    assert_accounted,
-    ledger,
-    new_run,
-    row,
-    rows,
-)
+from skep.testing.conformance.store.ground import NOW, assert_accounted, ledger, new_run, row, rows
 from skep.testing.needs import unless_absent
 from skep.testing.small_disk import small_disk
 

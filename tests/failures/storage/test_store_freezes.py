@@ -29,19 +29,9 @@ from skep.store.sql.engine import server_sessions
 from skep.store.sql.engine.database import Tx
 from skep.store.sql.store import SqlStore
 from skep.testing import servers
-from skep.testing.conformance.store.ground import (
-    NOW,
-    assert_accounted,
-    done,
-    ids,
-    lease,
-    ledger,
-    new_run,
-    pack,
-    rows,
-    settle,
-    settlement,
-)
+from skep.testing.conformance.store.ground import NOW, assert_accounted, ledger, new_run, rows
+from skep.testing.conformance.store.leasing import lease, pack
+from skep.testing.conformance.store.reports import done, ids, settle, settlement
 from skep.testing.fleet import tell
 from skep.testing.polling import until
 

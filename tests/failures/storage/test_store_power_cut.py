@@ -14,18 +14,9 @@ from sqlalchemy.pool import StaticPool
 from skep.store.sql.engine.server_sessions import prepare_sqlite
 from skep.store.sql.store import SqlStore
 from skep.testing import power_cut
-from skep.testing.conformance.store.ground import (
-    NOW,
-    assert_accounted,
-    done,
-    ids,
-    lease,
-    new_run,
-    pack,
-    row,
-    settle,
-    settlement,
-)
+from skep.testing.conformance.store.ground import NOW, assert_accounted, new_run, row
+from skep.testing.conformance.store.leasing import lease, pack
+from skep.testing.conformance.store.reports import done, ids, settle, settlement
 from skep.testing.fleet import tell
 
 

@@ -29,6 +29,7 @@ from skep.testing.doubles.manual_agents import (
 from skep.testing.grounds.centers import RunningCenter, running_center
 from skep.testing.polling import until
 from skep.wire.client import CALL_SECONDS, CenterClient
+from skep.wire.client.api import CenterApi
 from skep.wire.messages import Command
 
 
@@ -138,7 +139,7 @@ async def test_a_spider_that_waits_longer_than_a_call_hears_why(tmp_path: Path) 
     async with running_center(tmp_path, center_allocate_wait=CALL_SECONDS + 1) as center:
         urls, rng = [center.url], Random(1)
         async with CenterClient(urls, center.admin.token, SystemClock(), rng) as client:
-            queue = HttpQueue(client, "r", SystemClock(), rng)
+            queue = HttpQueue(CenterApi(client.transport), "r", SystemClock(), rng)
             settings = RunSettings(placement=Placement("fixed", 3))
             with pytest.raises(NotEnoughAgents, match="3 agents are needed"):
                 await queue.open("j", settings)

@@ -29,6 +29,7 @@ from skep.testing.grounds.downloaders import PAGE, Open, body_of
 from skep.testing.grounds.jobs import local_agent
 from skep.testing.servers.hostile_http import HostileServer, fetch, redirects, says
 from skep.wire.client import CenterClient
+from skep.wire.client.api import CenterApi
 
 
 @pytest.fixture
@@ -114,7 +115,9 @@ async def crawled(center: RunningCenter, url: str) -> None:
     clock, rng = SystemClock(), Random(4)
     async with CenterClient([center.url], center.admin.token, clock, rng) as client:
         async with asyncio.timeout(60):
-            await SpiderEngine(spider, HttpQueue(client, "r", clock, rng), clock).run()
+            await SpiderEngine(
+                spider, HttpQueue(CenterApi(client.transport), "r", clock, rng), clock
+            ).run()
 
 
 async def test_a_segment_passes_the_check_of_warcio_and_replays(

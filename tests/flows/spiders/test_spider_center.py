@@ -26,6 +26,7 @@ from skep.testing.grounds.jobs import local_agent
 from skep.testing.grounds.spiders import Walker
 from skep.testing.site import DemoSite
 from skep.wire.client import CenterClient
+from skep.wire.client.api import CenterApi
 from skep.wire.client.http import HttpTransport
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -53,7 +54,7 @@ class ItemsAnswer(msgspec.Struct):
 async def crawl(center: RunningCenter, spider: skep.Spider, run: str) -> Ending:
     clock, rng = SystemClock(), Random(4)
     async with CenterClient([center.url], center.admin.token, clock, rng) as client:
-        queue = HttpQueue(client, run, clock, rng)
+        queue = HttpQueue(CenterApi(client.transport), run, clock, rng)
         async with asyncio.timeout(60):
             return await SpiderEngine(spider, queue, clock).run()
 
@@ -111,7 +112,9 @@ async def test_a_second_driver_fences_out_the_first(site: DemoSite, center: Runn
     """R5: a spider that was believed dead can do no harm."""
     clock, rng = SystemClock(), Random(5)
     async with CenterClient([center.url], center.admin.token, clock, rng) as client:
-        first, second = (HttpQueue(client, "one", clock, rng, tries=2) for _ in range(2))
+        first, second = (
+            HttpQueue(CenterApi(client.transport), "one", clock, rng, tries=2) for _ in range(2)
+        )
         spider = Walker(start_urls=f"{site.url}/page/0")
         await first.open("one", spider.run_settings)
         await second.open("one", spider.run_settings)
@@ -127,7 +130,7 @@ async def test_without_a_center_the_run_ends_with_that_reason() -> None:
     """R5, fault 1: n tries with back-off, then a clear end."""
     clock = SystemClock()
     async with CenterClient(["http://127.0.0.1:9"], "", clock, Random(1)) as client:
-        queue = HttpQueue(client, "nobody", clock, Random(1), tries=3)
+        queue = HttpQueue(CenterApi(client.transport), "nobody", clock, Random(1), tries=3)
         ending = await SpiderEngine(Walker(), queue, clock).run()
     assert (ending.reason, ending.good) == ("center unreachable", False)
     assert "tried 3 times" in ending.sentence
@@ -156,7 +159,7 @@ async def test_lost_answers_and_broken_lines_count_nothing_twice(
     ):
         proxy.cut(TO_CALLER, when=b"/turn HTTP")
         proxy.cut(TO_CALLER, after=2000, when=b"/read HTTP", times=3)
-        queue = HttpQueue(client, "torn", clock, rng)
+        queue = HttpQueue(CenterApi(client.transport), "torn", clock, rng)
         spider = Often(start_urls=f"{site.url}/page/0")
         spider.proxy = proxy
         engine = SpiderEngine(spider, queue, clock)
@@ -182,7 +185,7 @@ async def test_the_queue_over_http_tries_again_what_may_work_later(clock: Manual
 
     client = CenterClient(["http://127.0.0.1:9"], "", clock, Random(1))
     client.transport = Refusing(["http://127.0.0.1:9"], "")
-    queue = HttpQueue(client, "web", clock, Random(1), tries=5)
+    queue = HttpQueue(CenterApi(client.transport), "web", clock, Random(1), tries=5)
     task = asyncio.create_task(queue.move("pause"))
     await clock.pass_time(30)
     await asyncio.wait_for(task, 1)

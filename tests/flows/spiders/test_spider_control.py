@@ -23,6 +23,7 @@ from skep.testing.grounds.jobs import ENDLESS_SPIDER, local_agent
 from skep.testing.polling import until
 from skep.testing.site import DemoSite
 from skep.wire.client import CenterClient
+from skep.wire.client.api import CenterApi
 
 #: R2: a message reaches the process within so many seconds.
 SOON = 2.0
@@ -200,7 +201,9 @@ async def test_a_request_that_no_agent_answers_is_retried_and_then_reported(
     ):
         mute = HandAgent(center.agent, "mute")
         await mute.register()
-        engine = SpiderEngine(Owed(), HttpQueue(client, "owed", clock, rng), clock)
+        engine = SpiderEngine(
+            Owed(), HttpQueue(CenterApi(client.transport), "owed", clock, rng), clock
+        )
         driven = asyncio.create_task(engine.run())
         leases = 0
         async with asyncio.timeout(PATIENCE):

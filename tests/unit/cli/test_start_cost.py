@@ -62,7 +62,8 @@ def test_everything_of_a_run_is_loaded_while_its_center_starts() -> None:
     wanted = {
         "parsel",
         "aiohttp",
-        "skep.cli.commands.crawl.spider_session",
+        "skep.spiders.session.session",
+        "skep.cli.commands.crawl.run_summary",
         "skep.center.http.authentication",
     }
     assert wanted <= loaded("from skep.cli.commands.crawl.spider_start import load; load()")

@@ -20,7 +20,9 @@ from skep.store.ports import Store
 from skep.store.ports.blocks import Blocks, Settlement, SettleResult
 from skep.store.registry import open_store
 from skep.testing.clock import ManualClock
-from skep.testing.conformance.store.ground import assert_accounted, done, ids, leased, ledger
+from skep.testing.conformance.store.ground import assert_accounted, ledger
+from skep.testing.conformance.store.leasing import leased
+from skep.testing.conformance.store.reports import done, ids
 from skep.testing.polling import until
 
 

@@ -27,18 +27,9 @@ from skep.store.sql.engine.dialect import MysqlDialect, SqliteDialect, dialect_f
 from skep.store.sql.engine.in_list import in_list
 from skep.store.sql.schema.blocks import blocks
 from skep.store.sql.store import SqlStore
-from skep.testing.conformance.store.ground import (
-    NOW,
-    assert_accounted,
-    done,
-    ids,
-    leased_one,
-    new_run,
-    row,
-    rows,
-    settle,
-    settlement,
-)
+from skep.testing.conformance.store.ground import NOW, assert_accounted, new_run, row, rows
+from skep.testing.conformance.store.leasing import leased_one
+from skep.testing.conformance.store.reports import done, ids, settle, settlement
 
 
 @pytest.fixture

@@ -93,6 +93,7 @@ def command(
     import uvloop
 
     from skep.cli.commands.crawl.spider_start import Restart, SpiderRunPlan, center_begun, drive
+    from skep.spiders.session.plan import SessionPlan
 
     if run_name and resume is not None:
         raise click.UsageError("--resume takes the name itself: --resume NAME, without --run")
@@ -105,14 +106,17 @@ def command(
     with center_begun(reach, folder) as begun:
         made = make_spider(spider, arguments, settings)
     _limit_memory(made)
-    plan = SpiderRunPlan(
-        reach=reach,
-        folder=folder,
+    session = SessionPlan(
         spider=made,
+        folder=folder,
         outputs=(*outputs, *overwritten),
         overwritten=overwritten,
         run=run_name,
         resume=resume,
+    )
+    plan = SpiderRunPlan(
+        reach=reach,
+        session=session,
         again=f"{program()} {shlex.join([*before, 'run', *after])}",
         as_json=as_json,
         verbose=verbose,

@@ -1,69 +1,28 @@
 """The last words of `skep run`: what came of it, for people on stderr, for programs as JSON.
 
-Run once, when the spider has ended. It only tells: the exit code is chosen elsewhere.
+Run once, when the session has ended. The exit code is chosen here and nowhere else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Self
-
 import msgspec
 
-from skep.cli.commands.crawl.item_sinks import SinkProgress
+from skep.cli.terminal.exit_codes import ExitCode
 from skep.cli.terminal.output import say, show_json
-
-if TYPE_CHECKING:
-    from skep.model.ledger import Ledger
-    from skep.spiders.driving.stats import Ending
-
-
-class Summary(msgspec.Struct):
-    """Of this life of the run; the ledger beside it is that of the whole run."""
-
-    run: str
-    spider: str
-    #: A word for programs, such as `finished`, and a sentence for people.
-    reason: str
-    sentence: str
-    pages: int
-    items: int
-    requests: int
-    #: Errors by class: those of downloads, and `callback` for those in the spider's code.
-    errors: dict[str, int]
-    #: Pages by HTTP status.
-    statuses: dict[int, int]
-    bytes: int
-    seconds: float
-    outputs: list[SinkProgress]
-
-    @classmethod
-    def of(cls, run: str, spider: str, ending: Ending, outputs: Sequence[SinkProgress]) -> Self:
-        stats = ending.stats
-        errors = dict(sorted(stats.failures.items()))
-        if stats.callback_errors:
-            errors["callback"] = stats.callback_errors
-        return cls(
-            run=run,
-            spider=spider,
-            reason=ending.reason,
-            sentence=ending.sentence,
-            pages=stats.pages,
-            items=stats.items,
-            requests=stats.requests,
-            errors=errors,
-            statuses=stats.statuses,
-            bytes=stats.bytes,
-            seconds=round(stats.seconds, 3),
-            outputs=list(outputs),
-        )
+from skep.cli.terminal.wait_outcome import AllowDead, exit_of
+from skep.model.ledger import Ledger
+from skep.spiders.driving import stats as ends
+from skep.spiders.driving.stats import Ending, Stats
+from skep.spiders.session.plan import SessionResult
+from skep.spiders.session.summary import Summary
 
 
-def tell(summary: Summary, ledger: Ledger | None, *, as_json: bool) -> None:
+def tell(result: SessionResult, *, as_json: bool) -> None:
     """People read stderr, so that stdout stays free for programs."""
+    summary = Summary.of(result)
     if as_json:
-        show_json({**msgspec.to_builtins(summary), "ledger": ledger})
-    for line in lines(summary, ledger):
+        show_json({**msgspec.to_builtins(summary), "ledger": result.ledger})
+    for line in lines(summary, result.ledger):
         say(line)
 
 
@@ -92,3 +51,34 @@ def _size(count: int) -> str:
         if count >= size:
             return f"{count / size:.1f} {unit}"
     return f"{count} bytes"
+
+
+def exit_code(result: SessionResult, again: str, allow: AllowDead) -> ExitCode:
+    """Says what is left to do, and returns the code. `again` is the command that goes on."""
+    stuck = [output for output in result.outputs if output.problem]
+    for output in stuck:
+        say(f"not all items are in {output.place}: {output.problem}")
+    if result.ending.reason == ends.PAUSED:
+        say(f"paused; go on with: {again}")
+        return ExitCode.INTERRUPTED
+    if not result.ending.good:
+        return _failed(result.ending, again)
+    if result.every_callback_raised:
+        say("error: the callback of every page raised; the log above says where")
+        return ExitCode.FAILED
+    code = exit_of(result.ledger or _seen(result.ending.stats), allow, finished=True)
+    if code is not ExitCode.OK:
+        say(f"some requests failed: `skep failures ls --run {result.run}` shows why")
+    return ExitCode.FAILED if stuck else code
+
+
+def _failed(ending: Ending, again: str) -> ExitCode:
+    say(f"error: {ending.sentence} ({ending.reason})")
+    if ending.reason != ends.CANCELLED:
+        say(f"go on with: {again}")
+    return ExitCode.UNREACHABLE if ending.reason == ends.UNREACHABLE else ExitCode.FAILED
+
+
+def _seen(stats: Stats) -> Ledger:
+    """What this process saw, for a center that went away before the last question."""
+    return Ledger(accepted=stats.pages + stats.failed, done=stats.pages, dead=stats.failed)

@@ -17,6 +17,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, TextIO, cast
 
+from skep.cli.commands.crawl.session_progress import SessionProgress
 from skep.cli.commands.crawl.spider_progress import AboveBar, SpiderProgress, printing_above
 from skep.cli.terminal.wait_outcome import NO_DEAD, AllowDead
 from skep.embed.center_address import CenterAddress
@@ -26,7 +27,8 @@ from skep.runtime.clock import SystemClock
 from skep.runtime.logging import start_logging
 
 if TYPE_CHECKING:
-    from skep.spiders.authoring.spider import Spider
+    from skep.spiders.session.plan import SessionPlan
+    from skep.spiders.session.ports import BringBack
     from skep.wire.client import CenterClient
 
 
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 #: for two.
 SHARED = ("skep.wire.client", "skep.center.http.authentication")
 #: What only this process needs, parsers included.
-OWN = ("parsel", "skep.cli.commands.crawl.spider_session")
+OWN = ("parsel", "skep.spiders.session.session", "skep.cli.commands.crawl.run_summary")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +44,18 @@ class SpiderRunPlan:
     """What the command line asked for."""
 
     reach: CenterAddress
-    #: The data folder.
-    folder: Path
-    spider: Spider
-    outputs: tuple[str, ...]
-    run: str | None
-    resume: str | None
-    #: The command line that goes on with the run.
+    session: SessionPlan
+    #: The command line that goes on with the run, without the name of the run.
     again: str
     as_json: bool
     verbose: bool
     allow_dead: AllowDead = NO_DEAD
-    #: Outputs that are files and are begun anew.
-    overwritten: tuple[str, ...] = ()
     #: A center that was started for this run already.
     begun: ForkedProcess | None = None
+
+    def resumes(self, run: str) -> str:
+        """The command line that goes on with this run."""
+        return f"{self.again} --resume {run}"
 
 
 def begin_center(reach: CenterAddress, folder: Path) -> ForkedProcess | None:
@@ -98,37 +97,60 @@ class Restart(Exception):
 async def drive(plan: SpiderRunPlan) -> int:
     """The whole of `skep run`; returns its exit code."""
     clock, rng = SystemClock(), Random()  # noqa: S311 - jitter and names, no secrets
-    progress = SpiderProgress(sys.stderr, clock)
+    bar = SpiderProgress(sys.stderr, clock)
     start_logging(
-        cast("TextIO", AboveBar(progress, sys.stderr)),
+        cast("TextIO", AboveBar(bar, sys.stderr)),
         logging.DEBUG if plan.verbose else logging.INFO,
         sentences=True,
     )
     logging.getLogger("skep.spiders").setLevel(logging.DEBUG if plan.verbose else logging.WARNING)
-    with printing_above(progress, sys.stdout):
-        async with _center(plan, clock, rng, progress) as client:
-            from skep.cli.commands.crawl.spider_session import SpiderSession
+    with printing_above(bar, sys.stdout):
+        async with _center(plan, clock, rng, bar) as (client, bring_back):
+            return await _session(plan, client, bring_back, bar, clock, rng)
 
-            session = SpiderSession(plan, client, clock, rng, progress)
-            return await session.run()
+
+async def _session(
+    plan: SpiderRunPlan,
+    client: CenterClient,
+    bring_back: BringBack | None,
+    bar: SpiderProgress,
+    clock: SystemClock,
+    rng: Random,
+) -> int:
+    from skep.cli.commands.crawl.run_summary import exit_code, tell
+    from skep.cli.commands.results.wait_reasons import say_failures
+    from skep.spiders.driving.stats import RESTART
+    from skep.spiders.session.session import SpiderSession
+    from skep.wire.client.api import CenterApi
+
+    api = CenterApi(client.transport)
+    progress = SessionProgress(bar, client.address, plan.resumes)
+    session = SpiderSession(plan.session, api, bring_back, progress, clock, rng)
+    result = await session.run()
+    if result.ending.reason == RESTART:
+        raise Restart(result.run)
+    tell(result, as_json=plan.as_json)
+    await say_failures(client, result.run, result.ledger.dead if result.ledger else 0)
+    return exit_code(result, plan.resumes(result.run), plan.allow_dead)
 
 
 @asynccontextmanager
 async def _center(
-    plan: SpiderRunPlan, clock: SystemClock, rng: Random, progress: SpiderProgress
-) -> AsyncIterator[CenterClient]:
-    """A client of the center that was named, or of the one in the data folder."""
+    plan: SpiderRunPlan, clock: SystemClock, rng: Random, bar: SpiderProgress
+) -> AsyncIterator[tuple[CenterClient, BringBack | None]]:
+    """A client of the center that was named, or of the one in the data folder and what brings
+    it back."""
     if plan.reach.center is not None:
         async with plan.reach.client() as client:
-            yield client
+            yield client, None
         return
-    nearby = DataFolderCenter(plan.reach, plan.folder, clock, rng, progress.note)
+    nearby = DataFolderCenter(plan.reach, plan.session.folder, clock, rng, bar.note)
     try:
         await nearby.start(plan.begun, meanwhile=load)
         from skep.wire.client import CenterClient
 
         async with CenterClient([nearby.url], nearby.token(), clock, rng) as client:
-            yield client
+            yield client, nearby.keep
     finally:
         await nearby.stop()
 

@@ -23,7 +23,7 @@ from skep.embed.center_address import CenterAddress
 from skep.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from skep.cli.commands.crawl.item_sinks import SinkProgress
+    from skep.spiders.session.item_sinks import SinkProgress
     from skep.wire.client import CenterClient
 
 STDOUT = "-"
@@ -95,10 +95,11 @@ async def _export(reach: CenterAddress, run: str, form: str, output: str, warc: 
 async def _items(
     client: CenterClient, folder: Path, run: str, form: str, output: str
 ) -> SinkProgress:
-    from skep.cli.commands.crawl.item_sinks import SinkWriters
+    from skep.spiders.session.item_sinks import SinkWriters
+    from skep.wire.client.api import CenterApi
 
     rng = Random()  # noqa: S311 - jitter
-    output_sinks = SinkWriters(client, run, folder, SystemClock(), rng)
+    output_sinks = SinkWriters(CenterApi(client.transport), run, folder, SystemClock(), rng)
     async with _place(client, run, form, output) as (url, options):
         await output_sinks.open([url], options)
         await output_sinks.finish()
@@ -137,11 +138,13 @@ def _copy_to_stdout(file: Path) -> None:
 
 async def fields_of(client: CenterClient, run: str) -> list[str]:
     """Every field of any item, in the order of first appearance: a header needs them all."""
-    from skep.cli.commands.crawl.item_sinks import read_items
+    from skep.wire.api.results import ItemPage
+    from skep.wire.client.api import CenterApi
 
+    results = CenterApi(client.transport).results
     fields: dict[str, None] = {}
     after = 0
-    while (page := await read_items(client, run, after)).items:
+    while (page := await results.items(run, ItemPage(after))).items:
         for item in page.items:
             fields.update(dict.fromkeys(item.data))
         after = page.next

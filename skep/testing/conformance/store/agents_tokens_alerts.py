@@ -11,7 +11,9 @@ from skep.model.fleet.agent import Registration, Vitals
 from skep.model.fleet.token import FoundToken
 from skep.store.ports import Store
 from skep.store.ports.blocks import Placed
-from skep.testing.conformance.store.ground import NOW, done, ids, leased_one, settle, settlement
+from skep.testing.conformance.store.ground import NOW
+from skep.testing.conformance.store.leasing import leased_one
+from skep.testing.conformance.store.reports import done, ids, settle, settlement
 
 DIGEST = bytes(range(32))
 

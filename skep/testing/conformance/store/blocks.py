@@ -13,25 +13,9 @@ from skep.model.request import Outcome
 from skep.model.states import BlockState, RequestState, RunState
 from skep.store.ports import Store
 from skep.store.ports.blocks import Placed, RetryRule, Settlement
-from skep.testing.conformance.store.ground import (
-    LATER,
-    LEASE_LIMIT,
-    NOW,
-    done,
-    failed,
-    history,
-    ids,
-    lease,
-    leased,
-    leased_one,
-    ledger,
-    pack,
-    packed,
-    rows,
-    settle,
-    settlement,
-    works,
-)
+from skep.testing.conformance.store.ground import LATER, LEASE_LIMIT, NOW, history, ledger, rows
+from skep.testing.conformance.store.leasing import lease, leased, leased_one, pack, packed
+from skep.testing.conformance.store.reports import done, failed, ids, settle, settlement, works
 
 
 class LeasePromises:

@@ -7,19 +7,9 @@ from skep.model.ledger import Ledger
 from skep.model.request import Outcome
 from skep.model.states import RequestState, RunState
 from skep.store.ports import Store
-from skep.testing.conformance.store.ground import (
-    NOW,
-    ids,
-    lease,
-    leased_one,
-    ledger,
-    new_run,
-    pack,
-    row,
-    rows,
-    settle,
-    settlement,
-)
+from skep.testing.conformance.store.ground import NOW, ledger, new_run, row, rows
+from skep.testing.conformance.store.leasing import lease, leased_one, pack
+from skep.testing.conformance.store.reports import ids, settle, settlement
 
 ALL = FailureFilter()
 LONG_AFTER = NOW + 1000

@@ -19,18 +19,8 @@ from skep.settings import SiteSettings
 from skep.store.ports import Store
 from skep.store.ports.blocks import RetryRule, Settlement
 from skep.store.ports.requests import Packing, PackPlan, RequestRow
-from skep.testing.conformance.store.ground import (
-    LATER,
-    NOW,
-    done,
-    failed,
-    history,
-    ids,
-    ledger,
-    new_run,
-    row,
-    works,
-)
+from skep.testing.conformance.store.ground import LATER, NOW, history, ledger, new_run, row
+from skep.testing.conformance.store.reports import done, failed, ids, works
 
 #: A window of ten requests: one a second, ten seconds in one block.
 POLITENESS = Politeness(SiteSettings(rate=1.05, window=10.0, cooling_first=30.0, cooling_cap=100.0))

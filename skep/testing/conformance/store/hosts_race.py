@@ -11,8 +11,9 @@ from skep.model.ledger import Ledger
 from skep.store.ports import Store
 from skep.store.ports.blocks import RetryRule, Settlement
 from skep.store.ports.requests import PackPlan
-from skep.testing.conformance.store.ground import NOW, done, ids, ledger, new_run, works
+from skep.testing.conformance.store.ground import NOW, ledger, new_run
 from skep.testing.conformance.store.hosts import OWN, POLITENESS, on
+from skep.testing.conformance.store.reports import done, ids, works
 
 HOSTS = [f"host{number}.example" for number in range(6)]
 EACH = 25

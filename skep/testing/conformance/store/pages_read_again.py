@@ -7,15 +7,9 @@ import pytest
 from skep.errors import UnknownRun
 from skep.store.ports import Store
 from skep.store.ports.blocks import Placed
-from skep.testing.conformance.store.ground import (
-    NOW,
-    done,
-    failed,
-    ids,
-    leased,
-    settle,
-    settlement,
-)
+from skep.testing.conformance.store.ground import NOW
+from skep.testing.conformance.store.leasing import leased
+from skep.testing.conformance.store.reports import done, failed, ids, settle, settlement
 
 
 class PagePromises:

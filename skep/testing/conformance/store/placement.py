@@ -12,22 +12,9 @@ from skep.model.states import BlockState, RunState
 from skep.store.ports import Store
 from skep.store.ports.placement import Placing, Wanted
 from skep.store.ports.requests import PackPlan
-from skep.testing.conformance.store.ground import (
-    NOW,
-    done,
-    failed,
-    history,
-    ids,
-    lease,
-    ledger,
-    new_run,
-    pack,
-    row,
-    rows,
-    settle,
-    settlement,
-    works,
-)
+from skep.testing.conformance.store.ground import NOW, history, ledger, new_run, row, rows
+from skep.testing.conformance.store.leasing import lease, pack
+from skep.testing.conformance.store.reports import done, failed, ids, settle, settlement, works
 
 FIXED = Placement("fixed", 2)
 CHAINED = Placement("chained", 2)

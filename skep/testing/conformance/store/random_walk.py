@@ -17,17 +17,13 @@ from skep.testing.conformance.store.ground import (
     LEASE_LIMIT,
     NOW,
     assert_accounted,
-    done,
-    failed,
-    ids,
     ledger,
     new_run,
     row,
     rows,
-    settlement,
-    works,
 )
 from skep.testing.conformance.store.model import ModelBlock, ModelStore
+from skep.testing.conformance.store.reports import done, failed, ids, settlement, works
 
 STEPS = 300
 RUNS = ("one", "two", "three")

@@ -16,24 +16,9 @@ from skep.model.states import RUN_CHANGES, BlockState, RequestState, RunState
 from skep.store.ports import Store
 from skep.store.ports.blocks import RetryFacts
 from skep.store.ports.requests import Backlog, PackPlan
-from skep.testing.conformance.store.ground import (
-    LATER,
-    NOW,
-    done,
-    failed,
-    ids,
-    lease,
-    leased_one,
-    ledger,
-    new_run,
-    pack,
-    packed,
-    row,
-    rows,
-    settle,
-    settlement,
-    works,
-)
+from skep.testing.conformance.store.ground import LATER, NOW, ledger, new_run, row, rows
+from skep.testing.conformance.store.leasing import lease, leased_one, pack, packed
+from skep.testing.conformance.store.reports import done, failed, ids, settle, settlement, works
 
 
 class RunPromises:

@@ -13,15 +13,9 @@ from skep.model.retention import KINDS, KeepKind
 from skep.model.states import RunState
 from skep.store.ports import Store
 from skep.store.ports.blocks import Placed
-from skep.testing.conformance.store.ground import (
-    NOW,
-    ids,
-    leased_one,
-    ledger,
-    new_run,
-    settle,
-    settlement,
-)
+from skep.testing.conformance.store.ground import NOW, ledger, new_run
+from skep.testing.conformance.store.leasing import leased_one
+from skep.testing.conformance.store.reports import ids, settle, settlement
 
 SEGMENT = "center-00000001.warc.zst"
 START = (0.0, 0)

@@ -11,23 +11,9 @@ from skep.model.ledger import Ledger
 from skep.model.states import RunState
 from skep.store.ports import Store
 from skep.store.ports.checkpoints import DriverRequests, ItemRow
-from skep.testing.conformance.store.ground import (
-    LATER,
-    NOW,
-    done,
-    failed,
-    history,
-    ids,
-    lease,
-    leased,
-    leased_one,
-    ledger,
-    new_run,
-    pack,
-    rows,
-    settle,
-    settlement,
-)
+from skep.testing.conformance.store.ground import LATER, NOW, history, ledger, new_run, rows
+from skep.testing.conformance.store.leasing import lease, leased, leased_one, pack
+from skep.testing.conformance.store.reports import done, failed, ids, settle, settlement
 
 
 class EndPromises:

@@ -13,21 +13,9 @@ from skep.model.states import BlockState, RequestState, RunState
 from skep.store.ports import Store
 from skep.store.ports.requests import PackPlan, RequestRow
 from skep.store.ports.waits import Delayed, DriverFacts, InHand
-from skep.testing.conformance.store.ground import (
-    LATER,
-    NOW,
-    done,
-    failed,
-    ids,
-    lease,
-    leased_one,
-    new_run,
-    pack,
-    row,
-    rows,
-    settle,
-    settlement,
-)
+from skep.testing.conformance.store.ground import LATER, NOW, new_run, row, rows
+from skep.testing.conformance.store.leasing import lease, leased_one, pack
+from skep.testing.conformance.store.reports import done, failed, ids, settle, settlement
 
 HOST = "slow.example"
 POLITENESS = Politeness()

@@ -1,0 +1,53 @@
+"""What a spider's session does, in words on stderr: the `Progress` of `skep run`.
+
+The figures are drawn by `spider_progress.py`. It decides nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from skep.cli.commands.crawl.spider_progress import SpiderProgress
+
+if TYPE_CHECKING:
+    from skep.spiders.driving.stats import Stats
+
+STDERR = 2
+
+
+class SessionProgress:
+    """Implements `skep.spiders.session.ports.Progress`."""
+
+    def __init__(self, bar: SpiderProgress, center: str, resumes: Callable[[str], str]) -> None:
+        """`resumes` gives the command line that goes on with a run."""
+        self._bar = bar
+        self._center = center
+        self._resumes = resumes
+
+    def appends(self, file: Path) -> None:
+        self._bar.note(f"{file} exists: items are appended; -O {file} overwrites it")
+
+    def chosen(self, run: str, *, finished: bool) -> None:
+        if finished:
+            self._bar.note(f"run {run} was finished before; outputs get what they lack")
+        else:
+            self._bar.note(f"run {run} · center {self._center}")
+
+    def update(self, stats: Stats) -> None:
+        self._bar.update(stats)
+
+    def waits(self, reason: str) -> None:
+        self._bar.note(f"waiting: {reason}")
+
+    def interrupted(self, run: str, *, again: bool) -> None:
+        """Written at once: the bar's stream may be in the middle of a line."""
+        if again:
+            os.write(STDERR, f"\nended at once; go on with: {self._resumes(run)}\n".encode())
+        else:
+            os.write(STDERR, b"\npausing; once more ends it at once\n")
+
+    def ended(self) -> None:
+        self._bar.end()
