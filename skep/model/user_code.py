@@ -6,6 +6,7 @@ the same version, and nobody can hand in one text under the name of another.
 
 from __future__ import annotations
 
+from enum import StrEnum
 from hashlib import blake2b
 from typing import Annotated
 
@@ -15,6 +16,13 @@ from msgspec import Meta
 #: Characters of source. It travels to agents with the settings of its run, so it stays small.
 SOURCE_LIMIT = 128 * 1024
 _DIGEST_BYTES = 8
+
+
+class Language(StrEnum):
+    """Languages of user code that centers can check without running it."""
+
+    PYTHON = "python"
+    SHELL = "shell"
 
 
 class CodeLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
