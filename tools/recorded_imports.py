@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import skep
-from skep.downloaders.schemes import GROUP
+from skep.model import downloader_kinds
+from skep.model.fleet import strategies
 
 ROOT = Path(__file__).parent.parent
 #: Folders and files that show people what to write.
@@ -127,7 +128,7 @@ def started() -> dict[str, Any]:
         "scripts": sorted(project["scripts"]),
         "extras": sorted(project["optional-dependencies"]),
         "python -m": sorted(targets),
-        "entry-point groups": [GROUP],
+        "entry-point groups": [downloader_kinds.GROUP, strategies.GROUP],
     }
 
 

@@ -79,7 +79,8 @@ def _value(kind: inspect.Type, name: str, default: object = None) -> Any:
 
 @_value.register
 def _(kind: inspect.Metadata, name: str, default: object = None) -> Any:
-    return _value(kind.type, name, default)
+    named = (kind.extra_json_schema or {}).get("enum")
+    return named[0] if named else _value(kind.type, name, default)
 
 
 @_value.register

@@ -68,7 +68,8 @@ def _field(field: inspect.Field) -> str:
 def _word(kind: inspect.Type) -> str:
     """A type without its limits: those may change, since both sides check their own."""
     if isinstance(kind, inspect.Metadata):  # for the API's description; nothing on the wire
-        return _word(kind.type)
+        # A list of names is what agents are sent, whatever else a center takes (`told_to_agents`).
+        return "literal" if "enum" in (kind.extra_json_schema or {}) else _word(kind.type)
     if isinstance(kind, inspect.StructType):
         return kind.cls.__name__
     if isinstance(kind, inspect.EnumType):

@@ -36,6 +36,7 @@ from skep.lanes.dispatch import Dispatcher, follow_run
 from skep.lanes.lane_check import remove_targets
 from skep.lanes.leases import Leases
 from skep.model.block import Leased
+from skep.model.downloader_kinds import HTTP
 from skep.model.fleet.placement import run_target
 from skep.model.hosts.politeness import Politeness
 from skep.model.run import Run
@@ -48,7 +49,7 @@ from skep.store.ports import Store
 from skep.why.explainer import Explainer
 
 #: Schemes that the agents of this version can download.
-SCHEMES = ("http", "https")
+SCHEMES = HTTP.schemes
 #: Stored bodies that are read at the same time.
 BODY_READERS = 8
 #: Seconds from one writing of heartbeats to the next: all that came meanwhile share it, so

@@ -14,6 +14,7 @@ from skep.downloaders.curl_options import CurlPlan, parse
 from skep.downloaders.http import HttpDownloader, HttpKind
 from skep.downloaders.ports import Fetched
 from skep.downloaders.session_state import SessionState
+from skep.model.downloader_kinds import CURL
 from skep.model.request import Work
 from skep.model.run import RunSettings
 
@@ -21,8 +22,9 @@ from skep.model.run import RunSettings
 class CurlKind:
     """Opens a downloader whose requests are made as the run's options say."""
 
-    name = "curl"
-    schemes: tuple[str, ...] = ("http", "https")
+    traits = CURL
+    name = CURL.name
+    schemes = CURL.schemes
 
     def __init__(self, http: HttpKind) -> None:
         self._http = http

@@ -26,6 +26,7 @@ from skep.downloaders.proxies import parse_proxy
 from skep.downloaders.proxy_counts import Tally
 from skep.downloaders.session_state import SessionState
 from skep.model.content_rules import ContentRules
+from skep.model.downloader_kinds import HTTP
 from skep.model.request import Work
 from skep.model.run import RunSettings
 from skep.runtime.clock import Clock
@@ -161,8 +162,9 @@ def _proxy_places(settings: RunSettings) -> list[str]:
 class HttpKind:
     """Opens a downloader for a run."""
 
-    name = "http"
-    schemes: tuple[str, ...] = ("http", "https")
+    traits = HTTP
+    name = HTTP.name
+    schemes = HTTP.schemes
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ refusals: their requests end with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from random import Random
 
@@ -18,10 +18,9 @@ from skep.downloaders.http import CONNECTIONS, HttpKind
 from skep.downloaders.ports import Kind
 from skep.downloaders.refused_kind import RefusedKind
 from skep.downloaders.schemes import PlugIn, RoutedKind, plug_ins
+from skep.model.downloader_kinds import PYTHON, SHELL, downloader_kind
 from skep.runtime.clock import Clock
 from skep.settings import AgentSettings, EgressSettings
-
-CODE_KINDS = ("python", "shell")
 
 
 def kinds(
@@ -46,11 +45,13 @@ def kinds(
     policy = EgressPolicy.of(egress, places=places, centers=centers)
     http = HttpKind(clock, rng, policy, connections=connections, as_received=as_received)
     own: list[Kind] = [http, CurlKind(http)]
+    off, no_code = frozenset[str](), "it has no settings for user code"
     if agent is not None:
-        own += _code_kinds(clock, rng, policy, agent, isolation or isolation_of(agent))
+        isolation = isolation or isolation_of(agent)
+        off, no_code = frozenset(agent.kinds_off), code_refusal(agent, isolation)
+        own += [CodeKind(one, clock, rng, policy, isolation, agent) for one in (PYTHON, SHELL)]
     added = list(plug_ins(PlugIn(clock, rng, policy, http)))
-    off = frozenset(agent.kinds_off if agent is not None else ())
-    everything: dict[str, Kind] = {kind.name: _switched(kind, off) for kind in (*own, *added)}
+    everything = {kind.name: _switched(kind, off, no_code) for kind in (*own, *added)}
     claims = {scheme: everything[one.name] for one in added for scheme in one.schemes}
     if claims:
         # A run takes the schemes of plug-ins too, whatever its own downloader is.
@@ -60,23 +61,15 @@ def kinds(
     return everything
 
 
-def _switched(kind: Kind, off: frozenset[str]) -> Kind:
-    if kind.name not in off:
-        return kind
-    reason = f"the downloader {kind.name!r} is switched off on this agent (agent.kinds_off)"
-    return RefusedKind(kind.name, reason)
-
-
-def _code_kinds(
-    clock: Clock, rng: Random, policy: EgressPolicy, agent: AgentSettings, isolation: Isolation
-) -> Iterator[Kind]:
-    """On by default where bubblewrap boxes it, and only there."""
-    reason = code_refusal(agent, isolation)
-    for name in CODE_KINDS:
-        if reason:
-            yield RefusedKind(name, f"no user code on this agent: {reason}")
-        else:
-            yield CodeKind(name, clock, rng, policy, isolation, agent)
+def _switched(kind: Kind, off: frozenset[str], no_code: str) -> Kind:
+    """The kind, or its refusal: switched off, or one that takes code where `no_code` says why
+    there is none. Code is on by default where bubblewrap boxes it, and only there."""
+    if kind.name in off:
+        reason = f"the downloader {kind.name!r} is switched off on this agent (agent.kinds_off)"
+        return RefusedKind(kind.name, reason)
+    if downloader_kind(kind.name).takes_code and no_code:
+        return RefusedKind(kind.name, f"no user code on this agent: {no_code}")
+    return kind
 
 
 def code_refusal(agent: AgentSettings, isolation: Isolation) -> str:

@@ -1,36 +1,32 @@
 """Plug-in kinds: other people's packages that claim URI schemes, found by entry points.
 
-A package names a class under `skep.downloaders`; the class has `name` and `schemes`, is
-made with a `PlugIn` and opens downloaders like any kind. A request goes to whoever claims
-its scheme, whatever downloader its run has; all others go to the run's own.
+A package names a class under `skep.downloaders`; the class has `name` and `schemes`, and `traits`
+(`skep.model.downloader_kinds`) when it can do more. It is made with a `PlugIn` and opens
+downloaders like any kind. A request goes to the kind that claims its scheme, whatever downloader
+its run has; all others go to the run's own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from random import Random
-from typing import Protocol
+from typing import Any, Protocol
 
 from skep.downloaders.egress_policy import EgressPolicy
 from skep.downloaders.http import HttpKind
 from skep.downloaders.ports import Downloader, Fetched, Kind, Paced, Recallable
 from skep.downloaders.refused_kind import RefusedKind, Refusing
+from skep.model.downloader_kinds import BUILT_IN, GROUP, TAKEN_SCHEMES, kind_names
 from skep.model.request import Work
 from skep.model.run import RunSettings
 from skep.runtime.clock import Clock
+from skep.runtime.plug_ins import loaded, points
 
 log = logging.getLogger(__name__)
-
-GROUP = "skep.downloaders"
-#: Kinds that come with Skep, and the schemes that `http` and `curl` take.
-BUILT_IN = ("http", "curl", "python", "shell")
-_TAKEN_SCHEMES = frozenset({"http", "https"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +51,7 @@ class PlugInKind(Protocol):
 
 def known_kinds() -> tuple[str, ...]:
     """Every kind that can be named here: ours, and those of installed packages."""
-    return (*BUILT_IN, *(point.name for point in _points()))
+    return kind_names()
 
 
 def known_schemes() -> tuple[str, ...]:
@@ -77,30 +73,24 @@ def plug_ins(given: PlugIn) -> Iterator[Kind]:
             yield RefusedKind(point.name, f"{reason}: {error}")
 
 
-def _points() -> tuple[EntryPoint, ...]:
-    return _points_along(tuple(sys.path))
-
-
-@lru_cache(maxsize=1)
-def _points_along(_path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
-    """Looked for once: it reads a file of every installed package, and a process that starts
-    asks several times."""
-    found = {point.name: point for point in entry_points(group=GROUP)}
-    return tuple(point for name, point in sorted(found.items()) if name not in BUILT_IN)
-
-
 def _load() -> Iterator[tuple[EntryPoint, PlugInKind | None]]:
-    for point in _points():
-        try:
-            found = point.load()
-            taken = _TAKEN_SCHEMES.intersection(found.schemes)
-            if taken or found.name != point.name:
-                log.error("plug-in %s: its name differs, or it claims %s", point.name, taken)
-                found = None
-        except Exception:
-            log.exception("plug-in %s cannot be loaded", point.name)
-            found = None
-        yield point, found
+    own, found = {kind.name for kind in BUILT_IN}, loaded(GROUP)
+    for point in points(GROUP):
+        if point.name not in own:
+            yield point, _usable(point, found[point.name])
+
+
+def _usable(point: EntryPoint, found: Any) -> PlugInKind | None:
+    """None for a class that could not be loaded or has no right to what it claims."""
+    if found is None:
+        return None
+    name, schemes = getattr(found, "name", ""), getattr(found, "schemes", ())
+    taken = TAKEN_SCHEMES.intersection(schemes)
+    if taken or name != point.name:
+        log.error("plug-in %s: its name is %r, or it claims %s", point.name, name, sorted(taken))
+        return None
+    kind: PlugInKind = found
+    return kind
 
 
 class RoutedKind:

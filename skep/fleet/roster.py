@@ -15,8 +15,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from skep.errors import Fenced, UnknownAgent
+from skep.model.downloader_kinds import HTTP
 from skep.model.fleet.agent import AgentView, Arrival, Registration, Vitals
-from skep.model.fleet.placement import PLAIN_KIND, kind_target, own_target
+from skep.model.fleet.placement import kind_target, own_target
 from skep.runtime.batcher import Batcher
 from skep.runtime.clock import Clock
 from skep.settings import CenterSettings
@@ -51,7 +52,7 @@ class Roster:
     ) -> None:
         """`kinds`: every kind of downloader that a run may ask for. `beats_every`: beats are
         written together, no more often than this, in seconds; None = each by itself."""
-        self._kinds = tuple(dict.fromkeys((PLAIN_KIND, *kinds)))
+        self._kinds = tuple(dict.fromkeys((HTTP.name, *kinds)))
         self._settings = settings
         self._store = store
         self._clock = clock
@@ -265,7 +266,7 @@ class Roster:
         """
         if kinds is None:
             view = self._views.get(agent)
-            kinds = view.registration.kinds if view else (PLAIN_KIND,)
+            kinds = view.registration.kinds if view else (HTTP.name,)
         # Every lease asks this: nobody goes through a thousand agents for it.
         nobodys = [kind for kind in self._kinds if kind not in self._offered]
         able = dict.fromkeys((*kinds, *nobodys))

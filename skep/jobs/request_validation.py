@@ -16,11 +16,13 @@ from urllib.parse import quote
 
 import msgspec
 
-from skep.downloaders.schemes import BUILT_IN
 from skep.errors import InvalidInput, NotAUrl, SkepError, TooLarge, UnknownScheme
 from skep.jobs.definitions.code_check import check_code
 from skep.jobs.definitions.proxy_check import check_proxies
 from skep.model.content_rules import ContentRules
+from skep.model.downloader_kinds import HTTP, downloader_kind, kind_names, names_with
+from skep.model.fleet.placement import Placement
+from skep.model.fleet.strategies import strategy_names
 from skep.model.hosts.host import site_of
 from skep.model.lane import HIGHEST, LOWEST
 from skep.model.request import BODY_LIMIT, EXPIRY_LIMIT, URI_LIMIT, NewRequest, Offered
@@ -46,20 +48,17 @@ _KEEP_CREDENTIALS = "!$%&'()*+,:;=~"
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _PORT_LIMIT = 65_535
 JOB_LIMIT = 200
-_CUTS_CONTENT = frozenset({"http", "curl"})
-#: User code makes of a URI what it likes, so any scheme will do.
-_ANY_SCHEME = frozenset({"python", "shell"})
-PLAIN = "http"
+PLAIN = HTTP.name
 
 
 class Validator:
     """Knows which schemes have a downloader, and what a request without priority gets."""
 
     def __init__(
-        self, schemes: Iterable[str], rng: Random, downloaders: Iterable[str] = BUILT_IN
+        self, schemes: Iterable[str], rng: Random, downloaders: Iterable[str] | None = None
     ) -> None:
         self._schemes = frozenset(schemes)
-        self._downloaders = frozenset(downloaders)
+        self._downloaders = frozenset(kind_names() if downloaders is None else downloaders)
         self._rng = rng
 
     @property
@@ -74,6 +73,8 @@ class Validator:
             raise InvalidInput(
                 f"there is no downloader {settings.downloader[:50]!r}; known are {known}"
             )
+        if problem := strategy_problem(settings.placement):
+            raise InvalidInput(f"placement.strategy {problem}")
         for name, value in settings.headers.items():
             check_header(name, value)
         check_code(settings)
@@ -85,7 +86,7 @@ class Validator:
         self, offered: Sequence[Offered], priority: int, now: float, downloader: str = PLAIN
     ) -> list[RequestRow]:
         """Every request as it will be kept; raises InvalidInput that says which is wrong."""
-        anything = downloader in _ANY_SCHEME
+        anything = downloader_kind(downloader).any_scheme
         if len(offered) > BATCH_LIMIT:
             raise TooLarge(f"{len(offered)} requests in one call; send at most {BATCH_LIMIT}")
         rows: list[RequestRow] = []
@@ -215,16 +216,25 @@ def check_header(name: str, value: str) -> None:
         raise InvalidInput(f"the value of header {name} has a control character; take it out")
 
 
-def check_content(rules: ContentRules, downloader: str = "http") -> None:
+def check_content(rules: ContentRules, downloader: str = PLAIN) -> None:
     """Compiled here and thrown away: what no agent could follow is refused at once."""
     from skep.downloaders.content_rules import BadRules, Cutting
 
-    if downloader not in _CUTS_CONTENT:
-        raise InvalidInput(f"content rules are for http and curl, not for {downloader}")
+    if not downloader_kind(downloader).cuts_content:
+        known = " and ".join(names_with("cuts_content"))
+        raise InvalidInput(f"content rules are for {known}, not for {downloader}")
     try:
         Cutting(rules)
     except BadRules as error:
         raise InvalidInput(str(error)) from error
+
+
+def strategy_problem(placement: Placement) -> str:
+    """What is wrong with a strategy that this center does not have; "" when it has it."""
+    known = strategy_names()
+    if placement.strategy in known:
+        return ""
+    return f"must be one of {', '.join(known)}; it is {placement.strategy!r}"
 
 
 def check_job(name: str) -> None:

@@ -12,7 +12,9 @@ from msgspec import Meta
 
 from skep.model.content_rules import ContentRules
 from skep.model.dispatch import DispatchOrder
+from skep.model.downloader_kinds import HTTP
 from skep.model.fleet.placement import AskedPlacement, Placement
+from skep.model.fleet.strategies import ANY, BUILT_IN_NAMES
 from skep.model.hosts.named_places import PLACE_LENGTH, PLACES_LIMIT
 from skep.model.message_bounds import SHORT_LIST, Name, Texts
 from skep.model.proxies import AskedExits, AskedSessions, ExitRules, Sessions
@@ -34,7 +36,7 @@ class RunSettings(msgspec.Struct, frozen=True):
     """
 
     #: Which downloader takes the requests.
-    downloader: Name = "http"
+    downloader: Name = HTTP.name
     #: -1 (highest) to 5 (lowest), for requests without a priority.
     priority: Annotated[int, Meta(ge=-1, le=5)] = DEFAULT_PRIORITY
     #: Maximum retries of a failed request.
@@ -118,6 +120,15 @@ def without_secrets(run: Run) -> Run:
         return run
     settings = msgspec.structs.replace(run.settings, exits=run.settings.exits.masked())
     return msgspec.structs.replace(run, settings=settings)
+
+
+def told_to_agents(settings: RunSettings) -> RunSettings:
+    """Settings as agents are told them. No agent decides by the placement, and those of earlier
+    releases read the names of the strategies that come with Skep alone."""
+    if settings.placement.strategy in BUILT_IN_NAMES:
+        return settings
+    placement = msgspec.structs.replace(settings.placement, strategy=ANY.name)
+    return msgspec.structs.replace(settings, placement=placement)
 
 
 class Run(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ version, and no caller can submit one text under the version of another.
 
 from __future__ import annotations
 
+from enum import StrEnum
 from hashlib import blake2b
 from typing import Annotated
 
@@ -15,6 +16,13 @@ from msgspec import Meta
 #: Maximum characters of source. It is sent to agents with the settings of its run.
 SOURCE_LIMIT = 128 * 1024
 _DIGEST_BYTES = 8
+
+
+class Language(StrEnum):
+    """Languages of user code that centers can check without running it."""
+
+    PYTHON = "python"
+    SHELL = "shell"
 
 
 class CodeLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -15,7 +15,7 @@ import msgspec
 
 from skep.errors import NotEnoughAgents, UnknownRun
 from skep.fleet.roster import Roster
-from skep.model.run import Run, RunSettings
+from skep.model.run import Run, RunSettings, told_to_agents
 from skep.placement.eligibility import Moment, explain, fitting, shortfall
 from skep.placement.placer import Placer, need_of
 from skep.runtime.clock import Clock
@@ -81,12 +81,15 @@ class Allocator:
         placement = settings.placement
         views = await self._roster.refresh()
         verdicts = explain(views, need_of(settings), self._placer.moment)
-        fit = sorted(verdict.agent for verdict in verdicts if verdict.fits)
+        fit = {verdict.agent for verdict in verdicts if verdict.fits}
         if len(fit) < placement.wanted:
             why = shortfall(placement.wanted, verdicts)
             raise NotEnoughAgents(f"run {run} cannot start as {placement.in_words()}: {why}")
-        picks = placement.strategy in {"fixed", "chained"}
-        return self._rng.sample(fit, placement.wanted) if picks else []
+        if not placement.traits.chooses:
+            return []
+        able = sorted((view for view in views if view.id in fit), key=lambda view: view.id)
+        strategy = self._placer.strategies.named(placement.strategy)
+        return strategy.choose(able, placement.wanted, self._rng)
 
     async def keep(self, run: Run, agents: Sequence[str]) -> Allocation | None:
         """Save the choice and tell the agents; None for a run that needs none. When there is
@@ -110,6 +113,6 @@ class Allocator:
         the settings with its first block, and nobody waits for it."""
         detail = ""
         if verb == "allocate":
-            detail = msgspec.json.encode(allocation.settings).decode()
+            detail = msgspec.json.encode(told_to_agents(allocation.settings)).decode()
         for agent in allocation.agents:
             await self._tell(agent, Command(verb, allocation.run, detail))

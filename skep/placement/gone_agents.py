@@ -73,8 +73,8 @@ class GoneAgents:
             return
         await self.retarget()
         for allocation in self._placer.open:
-            placement = allocation.settings.placement
-            if allocation.state is RunState.RUNNING and placement.strategy == "chained":
+            chains = allocation.settings.placement.traits.chains
+            if allocation.state is RunState.RUNNING and chains:
                 await self._mind(allocation)
 
     async def release(self) -> None:

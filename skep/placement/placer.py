@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 from skep.fleet.roster import Roster
+from skep.model.downloader_kinds import downloader_kind
 from skep.model.fleet.agent import AgentView
-from skep.model.fleet.placement import KIND, PLAIN_KIND, RUN, own_target
+from skep.model.fleet.placement import KIND, RUN, own_target
 from skep.model.run import RunSettings
 from skep.placement.eligibility import Moment, Need, fitting, judge
-from skep.placement.hash_ring import Ring
-from skep.placement.strategies import Chained, Hashed, Shared
+from skep.placement.strategies.registry import Strategies
 from skep.runtime.clock import Clock
 from skep.settings import CenterSettings
 from skep.store.ports import Store
@@ -49,11 +49,11 @@ class Placer:
         self._store = store
         self._roster = roster
         self._clock = clock
-        self._rng = rng
+        self.rng = rng
+        self.strategies = Strategies()
         self._on_change = on_change
         self._open: dict[str, Allocation] = {}
         self._rules: dict[str, RunSettings] = {}
-        self._ring = Ring(())
         self._read_at = -math.inf
         #: Runs that wait for agents and never got any: somebody died over their start.
         self.unallocated: set[str] = set()
@@ -109,7 +109,7 @@ class Placer:
     def offered(self, kind: str) -> bool:
         """Is somebody there who does this kind? Where nobody ever did, whoever asks answers
         for it (D6)."""
-        if kind == PLAIN_KIND or not self._roster.may_judge:
+        if downloader_kind(kind).everywhere or not self._roster.may_judge:
             return True
         views = [view for view in self._roster.views if kind in view.registration.kinds]
         return not views or any(view.enabled and self.present(view.id) for view in views)
@@ -131,36 +131,19 @@ class Placer:
 
     def _kept_targets(self, agent: str) -> list[str]:
         """What a cordoned agent may take."""
-        seats = self._slots(agent)
-        chained = any(one.settings.placement.strategy == "chained" for one in seats)
-        shared = [one.target for one in seats if one.settings.placement.strategy == "fixed"]
-        return [*(own_target(agent) if chained else ()), *shared]
+        slots = self._slots(agent)
+        shared = [one.target for one in slots if one.settings.placement.traits.shares]
+        own = own_target(agent) if len(shared) < len(slots) else ()
+        return [*own, *shared]
 
     def placing(self, allocation: Allocation) -> Placing | None:
         """None when nobody can take its requests."""
-        match allocation.settings.placement.strategy:
-            case "chained":
-                present = [agent for agent in allocation.agents if self.present(agent)]
-                return Chained(present, self._rng) if present else None
-            case "fixed":
-                anybody = any(self.present(agent) for agent in allocation.agents)
-                return Shared(allocation.target) if anybody else None
-            case "hashed":
-                ring = self._ring_of(self.fitting(allocation.settings))
-                return Hashed(ring, allocation.settings.placement.key) if ring.agents else None
-            case "any":
-                return Shared(allocation.target) if self.fitting(allocation.settings) else None
+        strategy = self.strategies.named(allocation.settings.placement.strategy)
+        return strategy.placing(allocation, self)
 
     def fitting(self, settings: RunSettings) -> list[AgentView]:
         """Agents that a run could be given, by its rules alone."""
         return fitting(self._roster.views, need_of(settings), self.moment)
-
-    def _ring_of(self, views: Sequence[AgentView]) -> Ring:
-        """The last one is kept: making one takes longer than asking it a thousand times."""
-        agents = tuple(sorted(view.id for view in views))
-        if self._ring.agents != agents:
-            self._ring = Ring(agents, before=self._ring)
-        return self._ring
 
     def targets(self, agent: str, kinds: Sequence[str] | None = None) -> list[str]:
         """Targets of the blocks that an agent which asks for work may take."""
@@ -173,12 +156,14 @@ class Placer:
         return found
 
     def _admits(self, allocation: Allocation, view: AgentView) -> bool:
-        strategy = allocation.settings.placement.strategy
-        if strategy == "fixed":
+        traits = allocation.settings.placement.traits
+        if not traits.shares:
+            return False
+        if traits.chooses:
             return view.id in allocation.agents
         # It asks, so it lives.
         asking = Moment(self._clock.now(), math.inf)
-        return strategy == "any" and judge(view, need_of(allocation.settings), asking).fits
+        return judge(view, need_of(allocation.settings), asking).fits
 
     def reachable(self, target: str) -> bool:
         """Is anybody there who could take a block with this target?"""
@@ -194,7 +179,7 @@ class Placer:
 
 
 def _chooses(allocation: Allocation) -> bool:
-    return allocation.settings.placement.strategy in {"fixed", "chained"}
+    return allocation.settings.placement.traits.chooses
 
 
 def _outline(allocations: Mapping[str, Allocation]) -> list[object]:

@@ -37,8 +37,6 @@ from skep.why.supervision import SupervisionFacts
 
 #: Due times of a job that are looked at for the last one with an outcome.
 FIRES = 20
-#: Strategies by which a run has agents of its own.
-_CHOOSING = frozenset({"fixed", "chained"})
 
 
 class Explainer:
@@ -125,14 +123,14 @@ class Explainer:
 
     async def _belonging(self, run: Run, view: View) -> dict[str, int]:
         """What waits for agents of a chain that are not there."""
-        if run.settings.placement.strategy != "chained":
+        if not run.settings.placement.traits.chains:
             return {}
         away = [agent for agent in view.chosen or () if absence(view.fleet, agent)]
         belonging = self._store.allocations.belonging
         return {agent: await belonging(run.id, agent) for agent in away}
 
     async def _chosen(self, run: Run) -> frozenset[str] | None:
-        if run.settings.placement.strategy not in _CHOOSING:
+        if not run.settings.placement.traits.chooses:
             return None
         allocation = await self._store.allocations.get(run.id)
         return frozenset(allocation.agents if allocation else ())

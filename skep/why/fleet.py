@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from skep.model.downloader_kinds import HTTP
 from skep.model.fleet.agent import AgentView
-from skep.model.fleet.placement import KIND, PLAIN_KIND, RUN, Placement, Verdict
+from skep.model.fleet.placement import KIND, RUN, Placement, Verdict
 from skep.model.lane import Lane
 from skep.model.run import RunSettings
 from skep.model.wait_reasons import Reason
@@ -26,7 +27,7 @@ SHOWN = 3
 class Needs(msgspec.Struct, frozen=True):
     """What an agent must be to take the work."""
 
-    need: Need = Need(Placement(), PLAIN_KIND)
+    need: Need = Need(Placement(), HTTP.name)
     #: The one agent that may take it; "" = any that fits.
     target: str = ""
 
@@ -117,7 +118,7 @@ def _chosen_away(fleet: Fleet, need: Need, chosen: frozenset[str]) -> list[Reaso
     known = [view for view in fleet.alive() if view.id in chosen]
     if any(view.enabled or view.cordoned for view in known):
         return []
-    if need.placement.strategy == "chained" and need.placement.when_gone == "restart":
+    if need.placement.traits.chains and need.placement.when_gone == "restart":
         return _none_of_all(fleet, msgspec.structs.replace(need, chosen=None))
     shown = ", ".join(_chosen(fleet, name) for name in sorted(chosen)[:SHOWN])
     more = f", and {len(chosen) - SHOWN} more" if len(chosen) > SHOWN else ""

@@ -49,7 +49,7 @@ def _open(wait: RequestWait, view: View, ahead: InHand | None) -> list[Reason]:
 
 def _chained(wait: RequestWait, view: View) -> list[Reason]:
     asked = wait.run.settings.placement
-    if wait.chain is None or asked.strategy != "chained":
+    if wait.chain is None or not asked.traits.chains:
         return []
     return chain_of_request(wait.chain, wait.run.id, asked, view.fleet)
 

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from skep.model.block import BlockReport, Held, Leased
+from skep.model.downloader_kinds import HTTP
 from skep.model.fleet.agent import Registration, Vitals
 from skep.model.fleet.token import Grant
 from skep.model.hosts.host import Pace
@@ -151,7 +152,7 @@ class LeaseAsk(msgspec.Struct):
     agent: AgentId
     want: Annotated[int, Meta(ge=1, le=LEASE_BLOCKS_MAX)] = 1
     wait: Annotated[float, Meta(ge=0, le=LEASE_WAIT_MAX)] = 0.0
-    kinds: Names = ("http",)
+    kinds: Names = (HTTP.name,)
 
 
 class LeaseReply(msgspec.Struct):

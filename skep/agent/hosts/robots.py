@@ -21,6 +21,7 @@ from skep.archive.records import FirstRecords, split_response
 from skep.downloaders.ports import Fetched
 from skep.downloaders.target_url import BadTarget, parse_target
 from skep.errors import SkepError
+from skep.model.downloader_kinds import HTTP
 from skep.model.run import RunSettings
 from skep.model.states import FailureClass
 
@@ -34,7 +35,6 @@ LONG_BYTES = 32 * 1024
 UNPACK_LIMIT = 64 * 2**20
 #: Followed at least, as the standard asks.
 REDIRECTS = 5
-PLAIN = "http"
 OURS = "Skep"
 _TOKEN = re.compile(r"[A-Za-z_-]+")
 #: As libcurl says it.
@@ -131,7 +131,7 @@ def robots_settings(settings: RunSettings) -> RunSettings:
     rules, small limits or code of one's own would leave nothing, and so allow everything."""
     return replace(
         settings,
-        downloader=PLAIN,
+        downloader=HTTP.name,
         content=None,
         body_limit=max(settings.body_limit, READ_BYTES),
         redirects=max(settings.redirects, REDIRECTS),

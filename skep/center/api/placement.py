@@ -116,7 +116,7 @@ async def _keys(call: Call, name: str) -> tuple[RunSettings, list[str], str]:
     if name:
         run = await call.services.store.runs.get(run_name(name))
         settings = run.settings
-        if settings.placement.strategy != "hashed":
+        if not settings.placement.traits.keyed:
             words = settings.placement.in_words()
             raise InvalidInput(f"run {name} is placed as {words}; keys move in hashed runs alone")
         sample = await call.services.store.allocations.sample(name, SAMPLE)
@@ -137,7 +137,7 @@ async def _of_chosen(call: Call, gone: set[str]) -> list[RunEffect]:
         if not lost:
             continue
         belonging = 0
-        if one.settings.placement.strategy == "chained":
+        if one.settings.placement.traits.chains:
             belonging = sum([await allocations.belonging(one.run, agent) for agent in lost])
         words = one.settings.placement.in_words()
         effects.append(RunEffect(one.run, words, _consequence(one, lost, belonging)))
@@ -148,7 +148,7 @@ def _consequence(allocation: Allocation, lost: set[str], belonging: int) -> str:
     placement = allocation.settings.placement
     left = len([one for one in allocation.agents if one not in lost])
     on = "1 agent goes on" if left == 1 else f"{left} agents go on"
-    if placement.strategy == "fixed":
+    if not placement.traits.chains:
         return f"{on} with it" if left else "it waits until one of its agents is back"
     if not belonging and left:
         return f"nothing belongs to whoever leaves; {on}"
@@ -169,7 +169,7 @@ async def _of_fitting(call: Call, gone: set[str]) -> list[RunEffect]:
     effects: list[RunEffect] = []
     for one in placer.open:
         placement = one.settings.placement
-        if placement.strategy in {"any", "hashed"}:
+        if not placement.traits.chooses:
             fit = {view.id for view in placer.fitting(one.settings)}
             if fit and not fit - gone:
                 effect = "nobody else fits: its requests wait until somebody does"

@@ -13,6 +13,7 @@ from skep.downloaders.code.isolation import Isolation
 from skep.downloaders.code.limit_ceiling import Ceiling
 from skep.downloaders.egress_policy import EgressPolicy
 from skep.errors import InvalidInput
+from skep.model.downloader_kinds import DownloaderKind
 from skep.model.run import RunSettings
 from skep.runtime.clock import Clock
 from skep.settings import AgentSettings
@@ -21,18 +22,18 @@ from skep.settings import AgentSettings
 class CodeKind:
     """Opens the children of a run when its first request comes."""
 
-    schemes: tuple[str, ...] = ()
-
     def __init__(
         self,
-        name: str,
+        traits: DownloaderKind,
         clock: Clock,
         rng: Random,
         egress: EgressPolicy,
         isolation: Isolation,
         settings: AgentSettings,
     ) -> None:
-        self.name = name
+        self.traits = traits
+        self.name = traits.name
+        self.schemes = traits.schemes
         self._clock = clock
         self._rng = rng
         self._egress = egress

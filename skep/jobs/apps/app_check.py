@@ -46,7 +46,7 @@ def app_problems(
         if document.get(name):
             yield DocumentProblem(name, "has no meaning in a job with an application")
     yield from _settings(document.get("settings"))
-    if placement is not None and placement.strategy not in {"any", "fixed"}:
+    if placement is not None and not placement.traits.hosts_apps:
         told = f"an application is placed as fixed (n = its instances), not {placement.strategy}"
         yield DocumentProblem("placement.strategy", told)
     if part is not None:

@@ -8,40 +8,41 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Callable, Mapping
 
 from skep.downloaders.curl_options import BadOption, parse
 from skep.errors import InvalidInput
 from skep.jobs.definitions.code_parse import parse_python
+from skep.model.downloader_kinds import downloader_kind, names_with
 from skep.model.run import RunSettings
-from skep.model.user_code import Code
+from skep.model.user_code import Language
 
-CODE_KINDS = frozenset({"python", "shell"})
 CHECK_SECONDS = 5.0
 _SHOWN = 200
 
 
 def check_code(settings: RunSettings) -> None:
     """Raises InvalidInput that says what is wrong, and in which line."""
-    kind, code = settings.downloader, settings.code
-    if kind in CODE_KINDS and code is None:
-        raise InvalidInput(f"the downloader {kind!r} needs `code` with its `source`")
-    if kind not in CODE_KINDS and code is not None:
-        raise InvalidInput(f"the downloader {kind!r} takes no `code`; python and shell do")
-    if kind != "curl" and settings.curl:
-        raise InvalidInput(f"the downloader {kind!r} takes no `curl` options")
-    if kind == "curl":
+    kind, code = downloader_kind(settings.downloader), settings.code
+    if kind.takes_code and code is None:
+        raise InvalidInput(f"the downloader {kind.name!r} needs `code` with its `source`")
+    if not kind.takes_code and code is not None:
+        takers = " and ".join(names_with("takes_code"))
+        raise InvalidInput(f"the downloader {kind.name!r} takes no `code`; {takers} do")
+    if settings.curl and not kind.takes_options:
+        raise InvalidInput(f"the downloader {kind.name!r} takes no `curl` options")
+    if kind.takes_options:
         check_curl(settings.curl)
     if code is not None:
-        check_source(kind, code)
+        check_source(kind.language, code.source)
 
 
-def check_source(kind: str, code: Code) -> None:
-    if "\0" in code.source:
+def check_source(language: Language | None, source: str) -> None:
+    """Code of a language that centers do not know is checked by the downloader alone."""
+    if "\0" in source:
         raise InvalidInput("the code holds a NUL character; take it out")
-    if kind == "python":
-        check_python(code.source)
-    else:
-        check_shell(code.source)
+    if language is not None:
+        _CHECKS[language](source)
 
 
 def check_curl(options: tuple[str, ...]) -> None:
@@ -85,3 +86,9 @@ def check_shell(source: str) -> None:
     if said.returncode:
         text = " ".join(said.stderr.decode(errors="replace").split())[:_SHOWN]
         raise InvalidInput(f"the shell code: {text}")
+
+
+_CHECKS: Mapping[Language, Callable[[str], None]] = {
+    Language.PYTHON: check_python,
+    Language.SHELL: check_shell,
+}

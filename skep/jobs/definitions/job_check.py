@@ -15,11 +15,11 @@ from typing import Any
 
 import msgspec
 
-from skep.downloaders.schemes import BUILT_IN, known_kinds, known_schemes
+from skep.downloaders.schemes import known_kinds, known_schemes
 from skep.errors import InvalidInput, InvalidJob, SkepError
 from skep.jobs.apps.app_check import app_problems
 from skep.jobs.apps.secrets import AppSecrets
-from skep.jobs.definitions.code_check import check_generator, check_python, check_shell
+from skep.jobs.definitions.code_check import check_generator, check_shell, check_source
 from skep.jobs.definitions.code_parse import parse_python
 from skep.jobs.definitions.jobs_folder import inside
 from skep.jobs.definitions.masked_jobs import masked_problems
@@ -27,7 +27,9 @@ from skep.jobs.definitions.nesting_depth import DEPTH_LIMIT, too_deep
 from skep.jobs.definitions.struct_decoding import DocumentProblem, fields_of
 from skep.jobs.endings.notices import problems_of
 from skep.jobs.generators.sql_source import check_sql
-from skep.jobs.request_validation import PLAIN, Validator, check_header
+from skep.jobs.request_validation import PLAIN, Validator, check_header, strategy_problem
+from skep.model.downloader_kinds import BUILT_IN, HTTP, downloader_kind
+from skep.model.fleet.placement import Placement
 from skep.model.jobs.generator_progress import PART_NAME
 from skep.model.jobs.job import (
     Downloader,
@@ -44,9 +46,8 @@ from skep.streams.host_rules import UNCONNECTED, JobLimits
 from skep.streams.registry import open_sink
 
 #: Kinds of downloader that every center has, and the schemes that they fetch.
-KINDS = BUILT_IN
-SCHEMES = ("http", "https")
-WITH_CODE = frozenset({"python", "shell"})
+KINDS = tuple(kind.name for kind in BUILT_IN)
+SCHEMES = HTTP.schemes
 #: What each kind of generator needs.
 NEEDS: Mapping[str, tuple[str, ...]] = {
     "list": ("uris",),
@@ -103,6 +104,7 @@ class Checker:
         fields = fields_of(_spelled_out(document), Job, "", faults)
         self._downloader(fields.get("downloader"), faults)
         self._settings(fields, faults)
+        _strategy(fields.get("placement"), faults)
         kind = _kind_of(fields)
         self._requests(fields.get("requests", ()), "requests", faults, kind)
         for number, generator in _good(fields.get("generators", ())):
@@ -143,13 +145,14 @@ class Checker:
             known = ", ".join(self._kinds)
             message = f"there is no downloader {part.kind!r} here; known are {known}"
             faults.append(DocumentProblem("downloader.kind", message))
-        if part.kind in WITH_CODE and not part.code:
+        kind = downloader_kind(part.kind)
+        if kind.takes_code and not part.code:
             faults.append(DocumentProblem("downloader.code", f"is missing; {part.kind} needs it"))
-        if part.code and part.kind not in WITH_CODE:
+        if part.code and not kind.takes_code:
             faults.append(DocumentProblem("downloader.code", f"{part.kind} takes no code"))
-        checks = {"python": check_python, "shell": check_shell}
-        if part.code and part.kind in checks:
-            _try(partial(checks[part.kind], part.code), "downloader.code", faults)
+        elif part.code:
+            check = partial(check_source, kind.language, part.code)
+            _try(check, "downloader.code", faults)
 
     def _settings(self, fields: dict[str, Any], faults: list[DocumentProblem]) -> None:
         given = dict(fields.get("settings", {}))
@@ -317,6 +320,11 @@ def _try(check: Callable[[], object], path: str, faults: list[DocumentProblem]) 
         faults.append(DocumentProblem(path, error.detail.removeprefix("request 0: ")))
     except ValueError as error:
         faults.append(DocumentProblem(path, str(error)))
+
+
+def _strategy(placed: Placement | None, faults: list[DocumentProblem]) -> None:
+    if placed is not None and (problem := strategy_problem(placed)):
+        faults.append(DocumentProblem("placement.strategy", problem))
 
 
 def _schedule(part: Schedule | None, job: str, faults: list[DocumentProblem]) -> None:

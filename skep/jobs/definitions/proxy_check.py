@@ -11,11 +11,9 @@ from collections.abc import Callable
 from skep.downloaders.pattern import compiled
 from skep.downloaders.proxies import parse_proxy
 from skep.errors import InvalidInput
+from skep.model.downloader_kinds import downloader_kind, names_with
 from skep.model.proxies import ExitRules, SessionRules, session_rules
 from skep.model.run import RunSettings
-
-#: Downloaders that go out by the agent's HTTP engine.
-KINDS = frozenset({"http", "curl"})
 
 CheckHeader = Callable[[str, str], None]
 
@@ -25,8 +23,8 @@ def check_proxies(settings: RunSettings, check_header: CheckHeader) -> None:
     exits, sessions = settings.exits, session_rules(settings.sessions)
     if exits is None and sessions is None:
         return
-    if settings.downloader not in KINDS:
-        known = " and ".join(sorted(KINDS))
+    if not downloader_kind(settings.downloader).uses_proxies:
+        known = " and ".join(sorted(names_with("uses_proxies")))
         raise InvalidInput(f"exits and sessions are for the downloaders {known}")
     if exits is not None:
         _check_proxies(exits)

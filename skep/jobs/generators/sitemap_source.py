@@ -21,6 +21,8 @@ from skep.errors import SkepError
 from skep.jobs.generators.code_sandbox import CodeSandboxes, SandboxRequest
 from skep.jobs.generators.generator_contract import Batches, Complaint, GeneratorFailed, Raw
 from skep.jobs.intake import Intake
+from skep.model.downloader_kinds import HTTP
+from skep.model.fleet.strategies import ANY
 from skep.model.jobs.job import Generator, Job
 from skep.model.request import NewRequest
 from skep.model.run import NewRun, RunSettings
@@ -60,8 +62,8 @@ def maps_settings(job: Job) -> RunSettings:
     said = job.run_settings(RunSettings())
     return msgspec.structs.replace(
         said,
-        placement=msgspec.structs.replace(said.placement, strategy="any"),
-        downloader="http",
+        placement=msgspec.structs.replace(said.placement, strategy=ANY.name),
+        downloader=HTTP.name,
         code=None,
         curl=(),
         content=None,

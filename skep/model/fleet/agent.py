@@ -11,6 +11,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from skep.model.downloader_kinds import HTTP
 from skep.model.message_bounds import PRINTABLE, SHORT_LIST, AgentId, Real, exact
 
 #: A range that every store and every encoding can hold.
@@ -55,7 +56,7 @@ class Registration(msgspec.Struct, frozen=True):
     memory: Count = 0
     version: Said = ""
     #: Downloader kinds that it offers, such as `http`.
-    kinds: SaidTexts = ("http",)
+    kinds: SaidTexts = (HTTP.name,)
 
 
 class Vitals(msgspec.Struct, frozen=True):

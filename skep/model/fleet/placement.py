@@ -12,15 +12,18 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from skep.model.downloader_kinds import downloader_kind
+from skep.model.fleet.strategies import ANY, BUILT_IN_NAMES, Strategy, strategy_named
 from skep.model.message_bounds import Texts
 
 ANYBODY = ""
 KIND = "kind:"
 RUN = "run:"
-#: The kind that all agents of the first release offer; its blocks need no target.
-PLAIN_KIND = "http"
 
-Strategy = Literal["any", "fixed", "chained", "hashed"]
+#: The schema names the strategies that come with Skep; a center takes those of plug-ins too.
+StrategyName = Annotated[
+    str, Meta(max_length=50, extra_json_schema={"enum": sorted(BUILT_IN_NAMES)})
+]
 Key = Literal["host", "prefix", "session", "git", "uri"]
 WhenGone = Literal["stop", "wait", "restart"]
 
@@ -31,7 +34,7 @@ class Placement(msgspec.Struct, frozen=True):
     #: `any`: every agent that fits. `fixed`: n agents, chosen once. `chained`: as `fixed`, and
     #: requests found on a page go to the agent that fetched the page. `hashed`: each key has its
     #: agent.
-    strategy: Strategy = "any"
+    strategy: StrategyName = ANY.name
     #: Number of agents, for `fixed` and `chained`.
     n: Annotated[int, Meta(ge=1, le=10_000)] = 1
     #: What is hashed, for `hashed`: the host, the URI up to its first folder (`prefix`), the
@@ -52,6 +55,11 @@ class Placement(msgspec.Struct, frozen=True):
     patience: Annotated[float, Meta(ge=0, le=604_800)] = 60.0
 
     @property
+    def traits(self) -> Strategy:
+        """What the strategy does."""
+        return strategy_named(self.strategy)
+
+    @property
     def selective(self) -> bool:
         """Whether it requires more than the kind of downloader."""
         return bool(self.group or self.os or self.labels or self.memory)
@@ -59,17 +67,19 @@ class Placement(msgspec.Struct, frozen=True):
     @property
     def plain(self) -> bool:
         """Any agent that offers the kind may take any request: nothing is allocated."""
-        return self.strategy == "any" and not self.selective
+        return not (self.selective or self.traits.allocates)
 
     @property
     def wanted(self) -> int:
         """Number of agents that a run needs to start."""
-        return {"fixed": self.n, "chained": self.n, "hashed": 1}.get(self.strategy, 0)
+        traits = self.traits
+        return self.n if traits.chooses else int(traits.allocates)
 
     def in_words(self) -> str:
         """A short text: `chained(2) group=eu`."""
-        what = {"any": "any", "hashed": f"hashed({self.key})"}
-        parts = [what.get(self.strategy, f"{self.strategy}({self.n})")]
+        traits = self.traits
+        detail = f"({self.n})" if traits.chooses else f"({self.key})" if traits.keyed else ""
+        parts = [f"{self.strategy}{detail}"]
         parts += [f"group={self.group}"] if self.group else []
         parts += [f"os={self.os}"] if self.os else []
         parts += [f"{name}={value}" for name, value in sorted(self.labels.items())]
@@ -126,7 +136,7 @@ class Preview(msgspec.Struct, frozen=True):
 
 def kind_target(kind: str) -> str:
     """The target of blocks that any agent with this kind of downloader may take."""
-    return ANYBODY if kind == PLAIN_KIND else f"{KIND}{kind}"
+    return ANYBODY if downloader_kind(kind).everywhere else f"{KIND}{kind}"
 
 
 def run_target(number: int) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from skep.model.downloader_kinds import downloader_kind
 from skep.model.hosts.host import MARGIN, Pace, SiteRule, is_own
 from skep.model.run import RunSettings
 from skep.settings import SiteSettings
@@ -16,8 +17,6 @@ from skep.settings import SiteSettings
 ASKED_CAP = 86_400.0
 #: Doublings of a pause after which every maximum is reached.
 _DOUBLINGS = 40
-#: Built-in downloaders that connect to the host of a request themselves.
-NETWORK_DOWNLOADERS = frozenset({"http", "curl"})
 #: Probes for robots.txt of an unreachable host, and the factor that shortens their pauses.
 GONE_PROBES = 2
 GONE_SOONER = 6.0
@@ -51,7 +50,7 @@ class Politeness:
         """How the host is treated for a run; None when there is no limit. `own`: only a rule
         that a user set limits it, as for loopback and private addresses."""
         # User code and plug-ins choose what they connect to: only a rule applies to them.
-        own = own or is_own(site.host) or run.downloader not in NETWORK_DOWNLOADERS
+        own = own or is_own(site.host) or not downloader_kind(run.downloader).connects
         if own and not self._chosen(site, run, now):
             return None
         delay = site.delay if self._settings.adaptive else 0.0

@@ -11,7 +11,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from skep.model.downloader_kinds import HTTP
 from skep.model.fleet.placement import AskedPlacement, Placement
+from skep.model.fleet.strategies import FIXED
 from skep.model.jobs.app import AppPart
 from skep.model.jobs.notice import NoticeRule
 from skep.model.jobs.schedule import Schedule
@@ -67,7 +69,7 @@ class Downloader(_Part, frozen=True):
     """The downloader of the requests: a kind, and code for some kinds."""
 
     #: `http`, `curl`, `python`, `shell` or another that the agents offer.
-    kind: Annotated[str, Meta(max_length=50)] = "http"
+    kind: Annotated[str, Meta(max_length=50)] = HTTP.name
     #: Python (`def run(uri, ...)`) or shell code, for the kinds `python` and `shell`.
     code: Source = ""
     #: What the code may use.
@@ -222,8 +224,8 @@ class Job(_Part, frozen=True):
     def _application(self, part: AppPart) -> dict[str, Any]:
         """Its agents are chosen once, one for each instance; `any` means one agent."""
         asked = Placement(**msgspec.structs.asdict(self.placement))
-        n = asked.n if asked.strategy == "fixed" else 1
-        fixed = msgspec.structs.replace(asked, strategy="fixed", n=n)
+        n = asked.n if asked.traits.chooses else 1
+        fixed = msgspec.structs.replace(asked, strategy=FIXED.name, n=n)
         return {"downloader": part.kind, "placement": fixed}
 
     def _downloading(self, megabytes: int) -> dict[str, Any]:

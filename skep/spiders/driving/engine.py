@@ -147,7 +147,7 @@ class SpiderEngine:
     async def _begin(self) -> None:
         settings = self.spider.run_settings
         run = await self._queue.open(self.spider.name, settings, self.longest_silence)
-        self._harvester.chained = run.settings.placement.strategy == "chained"
+        self._harvester.chained = run.settings.placement.traits.chains
         if run.state is RunState.CANCELLED:
             raise Stop(ends.CANCELLED, f"run {run.id} was cancelled; start it under another name")
         if run.state is not RunState.RUNNING:

@@ -12,7 +12,9 @@ from skep.model.fleet.placement import Placement, kind_target, own_target
 from skep.placement.eligibility import Moment, Need, explain, fitting, judge, shortfall
 from skep.placement.hash_keys import key_of, prefix_of, repository_of
 from skep.placement.hash_ring import Ring, imbalance, moved
-from skep.placement.strategies import Chained, Hashed, Shared
+from skep.placement.strategies.chained import Chained
+from skep.placement.strategies.hashed import Hashed
+from skep.placement.strategies.shared import Shared
 from skep.store.ports.placement import Wanted
 
 NOW = Moment(1000.0, 11.0)

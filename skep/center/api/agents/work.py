@@ -26,6 +26,7 @@ from skep.model.block import BlockReport, Leased
 from skep.model.fleet.agent import DESCRIPTION_LIMIT, LABELS_LIMIT, Arrival, Registration
 from skep.model.fleet.token import Grant
 from skep.model.message_bounds import is_printable
+from skep.model.run import told_to_agents
 from skep.results.ingest import plain
 from skep.wire.messages import (
     OLDEST_PROTOCOL,
@@ -170,7 +171,8 @@ async def _reply(call: Call, blocks: list[Leased]) -> LeaseReply:
         return LeaseReply()
     services = call.services
     runs = await services.store.runs.settings_of(sorted({block.run for block in blocks}))
-    return LeaseReply(blocks, runs, await services.leases.paces(blocks, runs))
+    told = {run: told_to_agents(settings) for run, settings in runs.items()}
+    return LeaseReply(blocks, told, await services.leases.paces(blocks, runs))
 
 
 async def report(call: Call) -> ReportReply:

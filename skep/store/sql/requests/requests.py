@@ -185,7 +185,7 @@ def _known(tx: Tx, run: int, rows: Sequence[RequestRow]) -> set[bytes]:
 def _insert(tx: Tx, run: HeldRun, rows: Sequence[RequestRow], now: float) -> int:
     values = [_row(run.no, row, now) for row in rows]
     parents = {row.parent for row in rows if row.parent is not None}
-    if not parents or run.rules.placement.strategy != "chained":
+    if not parents or not run.rules.placement.traits.chains:
         return tx.dialect.insert_new(tx.connection, requests, _COLUMNS, values)
     found = origins(tx, run.no, parents)
     placed = [

@@ -1,0 +1,66 @@
+"""A strategy of a package, held to its contract: its mistakes stay with its own runs.
+
+The dispatcher serves all runs in one round, so an exception of one strategy must not end it. What
+a strategy cannot answer is held back, and the log says why.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from random import Random
+
+from skep.errors import NotEnoughAgents
+from skep.model.fleet.agent import AgentView
+from skep.placement.strategies.contract import AgentsNow, PlacementStrategy
+from skep.store.ports.placement import Allocation, Placing, Wanted
+
+log = logging.getLogger(__name__)
+
+
+class GuardedStrategy:
+    """Answers as the strategy does, and never raises anything unexpected."""
+
+    def __init__(self, strategy: PlacementStrategy) -> None:
+        self._strategy = strategy
+        self.traits = strategy.traits
+
+    def choose(self, fit: Sequence[AgentView], wanted: int, rng: Random) -> list[str]:
+        """Raises NotEnoughAgents when the strategy fails, or chooses others than it was given."""
+        name = self.traits.name
+        try:
+            chosen = list(self._strategy.choose(fit, wanted, rng))
+        except Exception as error:
+            log.exception("placement strategy %s cannot choose", name)
+            raise NotEnoughAgents(f"placement strategy {name} failed: {error!r}") from error
+        if not chosen or not set(chosen) <= {view.id for view in fit}:
+            raise NotEnoughAgents(f"placement strategy {name} chose {chosen}, which do not all fit")
+        return chosen
+
+    def placing(self, allocation: Allocation, now: AgentsNow) -> Placing | None:
+        try:
+            placing = self._strategy.placing(allocation, now)
+        except Exception:
+            log.exception("placement strategy %s cannot place %s", self.traits.name, allocation.run)
+            return None
+        return None if placing is None else GuardedPlacing(placing, self.traits.name)
+
+
+class GuardedPlacing:
+    """One moment's placing; a request that it cannot place is held back."""
+
+    def __init__(self, placing: Placing, name: str) -> None:
+        self._placing = placing
+        self._name = name
+        self.by_session = bool(placing.by_session)
+        self.chained = bool(placing.chained)
+        self._failed = False
+
+    def target(self, wanted: Wanted) -> str | None:
+        try:
+            return self._placing.target(wanted)
+        except Exception:
+            if not self._failed:  # once for a round, not for each of its requests
+                log.exception("placement strategy %s cannot place a request", self._name)
+            self._failed = True
+            return None
