@@ -21,7 +21,7 @@ from skep.store.registry import open_store
 
 async def measure(url: str, count: int) -> dict[str, float]:
     store, clock = open_store(url, StoreSettings()), SystemClock()
-    intake = Intake(store, Validator(SCHEMES, Random(1)), clock, lambda: None)
+    intake = Intake(store, Validator(SCHEMES, Random(1)), clock)
     offered = urls(count)
     await store.open()
     for run in ("warm", "cold"):

@@ -30,7 +30,7 @@ from skep.downloaders.schemes import known_kinds, known_schemes
 from skep.fleet.roster import Roster
 from skep.jobs.endings.notices import Notifier
 from skep.jobs.endings.retention import Retention
-from skep.jobs.intake import Intake
+from skep.jobs.intake import Intake, IntakeCalls
 from skep.jobs.request_validation import Validator
 from skep.lanes.dispatch import Dispatcher, follow_run
 from skep.lanes.lane_check import remove_targets
@@ -211,9 +211,8 @@ def build(
     auth = Auth(store, clock, enabled=settings.center.auth, wrong_tokens=wrong_tokens)
     validator = Validator((*SCHEMES, *known_schemes()), rng, known_kinds())
     guard = disk_space(name, settings, store, archive, clock)
-    intake = Intake(
-        store, validator, clock, nudge.request, guard.check, placement.allocator, control.moved
-    )
+    calls = IntakeCalls(guard.check, metrics.accepted.inc, nudge.request, control.moved)
+    intake = Intake(store, validator, clock, calls, placement.allocator)
     jobs = build_jobs(
         name,
         settings,

@@ -1,16 +1,20 @@
-"""The door: runs are opened here and requests are accepted. Run by centers only.
+"""Opens runs and accepts requests. Run by centers only.
 
-When `accept` returns, the requests are on disk. `on_accepted` tells the dispatcher, `moved`
-everybody who works for a run that is in another state now.
+Every request enters a run through `Intake.accept_from`, whatever its source: the disk check,
+the limits, validation, named places, the count of accepted requests and the wake-up of the
+dispatcher exist once. When it returns, the requests are on disk.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
-from skep.jobs.request_validation import PLAIN, Validator, check_job
-from skep.model.hosts.named_places import places_in
+from skep.errors import SkepError
+from skep.jobs.request_sources import Checked, Refused, RequestSource, Submission
+from skep.jobs.request_validation import BATCH_LIMIT, Validator, check_job
 from skep.model.jobs.job import RunLease
 from skep.model.request import Accepted, Offered
 from skep.model.run import NewRun, Run, RunId, RunSettings
@@ -18,30 +22,48 @@ from skep.model.states import RunState
 from skep.placement.allocator import Allocator
 from skep.runtime.clock import Clock
 from skep.store.ports import Store
-from skep.store.ports.requests import RequestRow
+
+T = TypeVar("T")
+
+
+def _nothing(*_args: object) -> None:
+    """The default of a call that is not needed."""
+
+
+async def _no_listener(_run: Run) -> None:
+    """The default of `moved`."""
+
+
+@dataclass(frozen=True, slots=True)
+class IntakeCalls:
+    """What the intake calls in other parts of a center."""
+
+    #: Raises DiskFull when nothing more is to be accepted.
+    has_room: Callable[[], None] = _nothing
+    #: Counts new requests.
+    accepted: Callable[[int], None] = _nothing
+    #: Tells the dispatcher that requests wait.
+    wake_dispatcher: Callable[[], None] = _nothing
+    #: Tells the processes of a run that its state has changed.
+    moved: Callable[[Run], Awaitable[None]] = _no_listener
 
 
 class Intake:
-    """Opens runs and accepts requests."""
+    """Opens runs, changes their state and accepts requests."""
 
     def __init__(
         self,
         store: Store,
         validator: Validator,
         clock: Clock,
-        on_accepted: Callable[[], None],
-        has_room: Callable[[], None] = lambda: None,
+        calls: IntakeCalls | None = None,
         allocator: Allocator | None = None,
-        moved: Callable[[Run], Awaitable[None]] | None = None,
     ) -> None:
-        self._moved = moved
-        self._allocator = allocator
         self._store = store
         self._validator = validator
         self._clock = clock
-        self._on_accepted = on_accepted
-        #: Raises DiskFull when nothing more is to be taken.
-        self.has_room = has_room
+        self._calls = calls or IntakeCalls()
+        self._allocator = allocator
 
     async def open_run(
         self,
@@ -89,23 +111,49 @@ class Intake:
         if self._allocator is not None and run.state is RunState.RUNNING:
             await self._allocator.ensure(run)
 
-    def check(
-        self, offered: Sequence[Offered], priority: int, now: float, downloader: str = PLAIN
-    ) -> list[RequestRow]:
-        """Requests as they would be kept; raises InvalidInput that says which is wrong."""
-        return self._validator.rows(offered, priority, now, downloader)
+    async def accept_from(
+        self, source: RequestSource[T], run_id: str, offered: Sequence[Offered]
+    ) -> T:
+        """Check requests and store them in the transaction of their source; returns its result.
 
-    async def accept(self, run_id: str, offered: Sequence[Offered]) -> Accepted:
-        """Keep the requests of a run; raises before anything is stored."""
-        self.has_room()
+        Raises DiskFull, UnknownRun, TooLarge and InvalidInput before anything is stored, and
+        Conflict when the run has ended.
+        """
+        self._calls.has_room()
         run = await self._store.runs.get(run_id)
         now = self._clock.now()
-        rows = self.check(offered, run.settings.priority, now, run.settings.downloader)
-        await self.name_places(run, places_in(row.uri for row in rows))
-        accepted = await self._store.requests.accept(run_id, rows, now)
-        if accepted.new:
-            self._on_accepted()
-        return accepted
+        checked = self._checked(run.settings, offered, now, lenient=source.leaves_out_invalid)
+        await self.name_places(run, source.named(checked.rows))
+        result, new = await source.store(run_id, checked, now)
+        if new:
+            self._calls.accepted(new)
+            self._calls.wake_dispatcher()
+        return result
+
+    async def accept(self, run_id: str, offered: Sequence[Offered]) -> Accepted:
+        """Store requests that a person or a program sent: all of them or none."""
+        return await self.accept_from(Submission(self._store), run_id, offered)
+
+    def check(self, request: Offered, settings: RunSettings) -> None:
+        """Raises InvalidInput for a request that a run with these settings would not accept."""
+        self._checked(settings, [request], 0.0, lenient=False)
+
+    def _checked(
+        self, settings: RunSettings, offered: Sequence[Offered], now: float, *, lenient: bool
+    ) -> Checked:
+        rules = settings.priority, now, settings.downloader
+        try:
+            return Checked(self._validator.rows(offered, *rules))
+        except SkepError:
+            if not lenient or len(offered) > BATCH_LIMIT:
+                raise
+        rows, refused = [], []
+        for position, request in enumerate(offered):
+            try:
+                rows += self._validator.rows([request], *rules)
+            except SkepError as error:
+                refused.append(Refused(position, error))
+        return Checked(rows, refused)
 
     async def name_places(self, run: Run, places: Collection[str]) -> None:
         """Keep loopback and private places that a person named for a run, before any request
@@ -115,8 +163,8 @@ class Intake:
             await self._store.runs.name_places(run.id, added)
 
     def wake_dispatcher(self) -> None:
-        """Requests wait, again or by another way than `accept`: tell the dispatcher."""
-        self._on_accepted()
+        """Requests that were accepted before wait again: tell the dispatcher."""
+        self._calls.wake_dispatcher()
 
     async def move(
         self, run_id: str, to: RunState, reason: str = "", lease: RunLease | None = None
@@ -128,7 +176,6 @@ class Intake:
         if to in {RunState.CANCELLED, RunState.FINISHED}:
             await self._store.requests.cancel(run_id, now)
         if to is RunState.RUNNING:
-            self._on_accepted()
-        if self._moved is not None:
-            await self._moved(run)
+            self._calls.wake_dispatcher()
+        await self._calls.moved(run)
         return run

@@ -30,7 +30,7 @@ from skep.errors import (
     TooLarge,
     UnknownRun,
 )
-from skep.model.hosts.named_places import is_place
+from skep.jobs.request_sources import Checkpoint
 from skep.model.run import without_secrets
 from skep.model.states import RunState
 from skep.runtime.signals import within
@@ -178,20 +178,11 @@ async def turn(call: Call) -> TurnDone:
     """Blocks read, items found, requests wanted: all or nothing."""
     message: Turn = call.body
     services = call.services
-    services.disk.check()
-    name = run_name(call.path["identity"])
-    run = await services.store.runs.get(name)
-    now = services.clock.now()
-    settings = run.settings
-    rows = services.intake.check(message.requests, settings.priority, now, settings.downloader)
-    await services.intake.name_places(run, {place for place in message.named if is_place(place)})
     found = [_row(item) for item in message.items]
-    kept = await services.store.checkpoints.checkpoint(
-        name, message.driver, message.blocks, found, rows, now
+    source = Checkpoint(services.store, message.driver, message.blocks, found, message.named)
+    kept = await services.intake.accept_from(
+        source, run_name(call.path["identity"]), message.requests
     )
-    if kept.requests.new:
-        services.metrics.accepted.inc(kept.requests.new)
-        services.nudge.request()
     return TurnDone(kept.requests.new, kept.requests.known, kept.items)
 
 

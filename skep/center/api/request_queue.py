@@ -26,9 +26,7 @@ NAMED = 5
 
 async def put(call: Call) -> Accepted:
     """Accept requests; they are on disk when this is answered."""
-    accepted = await call.services.intake.accept(run_name(call.path["identity"]), call.body)
-    call.services.metrics.accepted.inc(accepted.new)
-    return accepted
+    return await call.services.intake.accept(run_name(call.path["identity"]), call.body)
 
 
 async def finished(call: Call) -> Finished:

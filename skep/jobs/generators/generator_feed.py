@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from random import Random
+from typing import NamedTuple
 
 import msgspec
 
 from skep.archive.ports import Archive
-from skep.errors import LostLease, SkepError, StaleToken, Unavailable
+from skep.errors import LostLease, SkepError, StaleToken
 from skep.jobs.generators.generator_contract import (
     BATCH,
     Batches,
@@ -26,9 +27,11 @@ from skep.jobs.generators.generator_contract import (
     request_of,
     settled,
 )
+from skep.jobs.generators.generator_intake import accept_when_available
 from skep.jobs.generators.sitemap_source import SitemapSource, maps_run
 from skep.jobs.generators.sources import Sources
 from skep.jobs.intake import Intake
+from skep.jobs.request_sources import GeneratorBatch, Refused
 from skep.model.hosts.named_places import places_in
 from skep.model.jobs.generator_progress import (
     REQUESTS,
@@ -36,22 +39,19 @@ from skep.model.jobs.generator_progress import (
     Generation,
     GenerationState,
     Taken,
-    Window,
     generator_of,
 )
 from skep.model.jobs.job import CODE_KINDS, Generator, Job, JobRun, RunLease
+from skep.model.request import Offered
 from skep.model.states import RunState
 from skep.runtime.backoff import Backoff
 from skep.runtime.clock import Clock
 from skep.store.ports import Store
-from skep.store.ports.requests import RequestRow
 
 log = logging.getLogger(__name__)
 
 #: Ends of a generator's process that are not its own doing, before it has failed.
 RESTARTS = 5
-#: The store is away: the generator stands still, and the batch is tried again.
-AGAIN_SECONDS = 0.5
 ALERT = "job_failed"
 #: Kinds whose URIs a person wrote. Code, queries and sitemaps may hand on those of others.
 WRITTEN = frozenset({"list", "file"})
@@ -202,6 +202,33 @@ class Feeder:
         return reason
 
 
+class ReadBatch(NamedTuple):
+    """A batch whose entries were read as requests, as far as they are some."""
+
+    offered: list[Offered]
+    #: Of each request in the batch.
+    positions: list[int]
+    unreadable: list[Refused]
+
+    def all_refused(self, invalid: Sequence[Refused]) -> list[Refused]:
+        """Unreadable entries and invalid requests, in the order of the batch."""
+        found = [Refused(self.positions[one.position], one.error) for one in invalid]
+        return sorted([*self.unreadable, *found], key=lambda one: one.position)
+
+
+def _read_batch(batch: Sequence[Raw], generator: Generator, place: int, first: int) -> ReadBatch:
+    read = ReadBatch([], [], [])
+    for position, raw in enumerate(batch):
+        try:
+            offered = settled(request_of(raw), generator, place, first + position)
+        except SkepError as error:
+            read.unreadable.append(Refused(position, error))
+        else:
+            read.offered.append(offered)
+            read.positions.append(position)
+    return read
+
+
 class Feed:
     """What comes out of one generator, on its way into the run."""
 
@@ -221,37 +248,49 @@ class Feed:
         self._generator = generator
         self.begun = begun
         self._began = clock.monotonic()
-        self._priority = 0
         self._complaint = ""
-        #: Loopback and private places that the run knows.
-        self._places: set[str] = set()
         # Sitemaps that were read are not read again: their figures go on.
         goes_on = generator.kind == "sitemap"
         self._yielded, self._bad = (begun.yielded, begun.bad) if goes_on else (0, 0)
         self._before = begun.seconds if goes_on else 0.0
 
-    def counts(self) -> Counts:
-        seconds = self._before + self._clock.monotonic() - self._began
-        return Counts(self._yielded, self._bad, round(seconds, 3), self._complaint)
+    def counts(self, refused: Sequence[Refused] = ()) -> Counts:
+        """So far, with requests of a batch that is not stored yet."""
+        seconds = round(self._before + self._clock.monotonic() - self._began, 3)
+        return Counts(self._yielded, self._bad + len(refused), seconds, self._last(refused))
+
+    def _last(self, refused: Sequence[Refused]) -> str:
+        if not refused:
+            return self._complaint
+        return refused[-1].error.detail.removeprefix("request 0: ")
 
     async def open(self) -> None:
-        self._priority = (await self._store.runs.get(self.begun.run)).settings.priority
+        """A person wrote the address of a sitemap into the job."""
         if self._generator.kind == "sitemap":
-            await self._name_places([self._generator.url])
-
-    async def _name_places(self, uris: Iterable[str]) -> None:
-        """A person wrote these URIs into the job or into a file of the center's."""
-        if added := places_in(uris) - self._places:
             run = await self._store.runs.get(self.begun.run)
-            await self._intake.name_places(run, added)
-            self._places |= added
+            await self._intake.name_places(run, places_in([self._generator.url]))
 
     async def put(self, batch: Sequence[Raw]) -> Taken:
         """When it returns they are on disk; raises GeneratorFailed at a limit."""
-        rows = self._rows(batch)
-        if self._generator.kind in WRITTEN:
-            await self._name_places(row.uri for row in rows)
-        taken = await self._take(rows)
+        read = _read_batch(batch, self._generator, self.begun.n, self._yielded)
+        self._yielded += len(batch)
+        source = GeneratorBatch(
+            self._store,
+            self.begun,
+            lambda refused: self.counts(read.all_refused(refused)),
+            self._generator.kind in WRITTEN,
+            self._job.name,
+            self._generator.dedup or self._job.chosen.dedup,
+        )
+        generated = await accept_when_available(
+            self._intake, self._clock, source, self.begun.run, read.offered
+        )
+        self._count(read.all_refused(generated.refused))
+        return generated.taken
+
+    def _count(self, refused: Sequence[Refused]) -> None:
+        self._complaint = self._last(refused)
+        self._bad += len(refused)
         if self._bad > self._generator.bad_limit:
             raise GeneratorFailed(
                 f"{self._bad} of {self._yielded} are not valid, more than its bad_limit of "
@@ -259,48 +298,6 @@ class Feed:
             )
         if self._yielded > self._generator.limit:
             raise GeneratorFailed(f"too much: it yields more than {self._generator.limit} URIs")
-        return taken
-
-    def _rows(self, batch: Sequence[Raw]) -> list[RequestRow]:
-        now, first = self._clock.now(), self._yielded
-        self._yielded += len(batch)
-        try:
-            return self._checked(batch, first, now)
-        except SkepError:  # somebody in it is not valid: who?
-            rows: list[RequestRow] = []
-            for number, raw in enumerate(batch, first):
-                try:
-                    rows += self._checked([raw], number, now)
-                except SkepError as error:
-                    self._bad += 1
-                    self._complaint = error.detail.removeprefix("request 0: ")
-            return rows
-
-    def _checked(self, batch: Sequence[Raw], first: int, now: float) -> list[RequestRow]:
-        place = self.begun.n
-        offered = [
-            settled(request_of(raw), self._generator, place, number)
-            for number, raw in enumerate(batch, first)
-        ]
-        return self._intake.check(offered, self._priority, now, self._job.downloader.kind)
-
-    async def _take(self, rows: Sequence[RequestRow]) -> Taken:
-        seconds = self._generator.dedup or self._job.chosen.dedup
-        while True:
-            now = self._clock.now()
-            window = Window(self._job.name, now + seconds) if seconds else None
-            try:
-                self._intake.has_room()
-                taken = await self._store.generations.take(
-                    self.begun, rows, self.counts(), window, now
-                )
-            except Unavailable as error:
-                log.warning("run %s: its generator waits: %s", self.begun.run, error.detail)
-                await self._clock.sleep(AGAIN_SECONDS)
-                continue
-            if taken.new:
-                self._intake.wake_dispatcher()
-            return taken
 
 
 def chosen_of(fire_key: str, job: Job) -> list[tuple[int, Generator]]:

@@ -20,7 +20,9 @@ from skep.archive.records import FirstRecords, split_response
 from skep.errors import SkepError
 from skep.jobs.generators.code_sandbox import CodeSandboxes, SandboxRequest
 from skep.jobs.generators.generator_contract import Batches, Complaint, GeneratorFailed, Raw
+from skep.jobs.generators.generator_intake import accept_when_available
 from skep.jobs.intake import Intake
+from skep.jobs.request_sources import Checkpoint, Submission
 from skep.model.downloader_kinds import HTTP
 from skep.model.fleet.strategies import ANY
 from skep.model.jobs.job import Generator, Job
@@ -90,6 +92,7 @@ class SitemapSource:
     ) -> None:
         self._run = maps_run(run, place)
         self._job = job
+        self._settings = maps_settings(job)
         self._generator = generator
         self._store = store
         self._intake = intake
@@ -124,23 +127,23 @@ class SitemapSource:
         )
 
     async def _opened(self) -> int:
-        new = NewRun(self._job.name, maps_settings(self._job))
+        new = NewRun(self._job.name, self._settings)
         run, _ = await self._intake.open_run(self._run, new)
         if run.state in {RunState.PAUSED, RunState.FAILED}:
             await self._intake.move(self._run, RunState.RUNNING)
         driver = await self._store.checkpoints.take_over(self._run)
         if run.state is not RunState.FINISHED:
             await self._store.requests.revive(self._run)
-            await self._intake.accept(self._run, [_wanted(self._generator.url, 0)])
+            root = [_wanted(self._generator.url, 0)]
+            source = Submission(self._store)
+            await accept_when_available(self._intake, self._clock, source, self._run, root)
         return driver
 
     async def _read(self, driver: int, block: int, more: list[NewRequest]) -> None:
-        now = self._clock.now()
         accepted = (await self._store.ledgers.read(self._run)).accepted
-        rows = self._intake.check(more[: max(MAPS_LIMIT - accepted, 0)], 0, now)
-        await self._store.checkpoints.checkpoint(self._run, driver, [block], [], rows, now)
-        if rows:
-            self._intake.wake_dispatcher()
+        fitting = more[: max(MAPS_LIMIT - accepted, 0)]
+        source = Checkpoint(self._store, driver, [block])
+        await accept_when_available(self._intake, self._clock, source, self._run, fitting)
 
     async def _pages(self, page: UnreadPage, more: list[NewRequest]) -> Batches:
         depth = int(page.meta.get(_DEPTH, 0))
@@ -160,14 +163,22 @@ class SitemapSource:
                 yield [Complaint(f"sitemap {page.uri}: {error}")]
 
     def _sorted(self, batch: list[Raw], depth: int, more: list[NewRequest]) -> list[Raw]:
-        """Pages; further sitemaps go to `more`."""
+        """Pages, and complaints about sitemaps whose address is not valid; the other sitemaps
+        go to `more`."""
         pages: list[Raw] = []
         for entry in batch:
             if isinstance(entry, str):
                 pages.append(entry)
             elif depth < NESTING_LIMIT:
-                more.append(_wanted(str(entry.get("sitemap", "")), depth + 1))
-        return [page for page in pages if page] + _unusable(more, self._intake)
+                wanted = _wanted(str(entry.get("sitemap", "")), depth + 1)
+                try:
+                    self._intake.check(wanted, self._settings)
+                except SkepError as error:
+                    detail = error.detail.removeprefix("request 0: ")
+                    pages.append(Complaint(f"sitemap {detail}"))
+                else:
+                    more.append(wanted)
+        return [page for page in pages if page]
 
     def _body(self, frames: bytes) -> bytes:
         return bytes(split_response(self._unpack(frames, READ_LIMIT), READ_LIMIT).body)
@@ -175,18 +186,6 @@ class SitemapSource:
 
 def _wanted(url: str, depth: int) -> NewRequest:
     return NewRequest(url, priority=0, meta={_DEPTH: depth})
-
-
-def _unusable(more: list[NewRequest], intake: Intake) -> list[Raw]:
-    """Sitemaps whose address is none are taken out, and complained about."""
-    bad: list[Raw] = []
-    for request in list(more):
-        try:
-            intake.check([request], 0, 0.0)
-        except SkepError as error:
-            more.remove(request)
-            bad.append(Complaint(f"sitemap {error.detail.removeprefix('request 0: ')}"))
-    return bad
 
 
 def _check_first(pages: list[UnreadPage]) -> None:

@@ -102,7 +102,7 @@ class SimCenter:
             settings.lanes, store, bus, world, self.name, lambda: None, politeness
         )
         self.rooms = CenterParts(
-            Intake(store, Validator(("http",), world.rng), world, lambda: None),
+            Intake(store, Validator(("http",), world.rng), world),
             dispatcher,
             Leases(settings.lanes, store, bus, world, dispatcher, politeness),
             Ingest(settings.lanes, store, self._archive, world, world.rng, politeness),

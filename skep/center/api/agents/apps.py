@@ -132,7 +132,7 @@ async def app_log(call: Call) -> AppLogReply:
     app = await store.apps.get(message.run)
     if app is None:
         raise NotFound(f"run {message.run} has no instances")
-    call.services.intake.has_room()
+    call.services.disk.check()
     fields = msgspec.structs.asdict(message)
     piece = LogPiece(**{name: fields[name] for name in LogPiece.__struct_fields__})
     limit, now = app.spec.limits.log, call.services.clock.now()
