@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar, cast
 
 from skep.errors import CenterUnreachable, Malformed
-from skep.wire import codec
 from skep.wire.api.caller import Download
 from skep.wire.api.route import CALL_SECONDS
+from skep.wire.client.known_fields import decode_answer
 
 T = TypeVar("T")
 
@@ -51,12 +51,12 @@ class Answer:
     content: bytes
 
     def decoded(self, kind: type[T]) -> T:
-        """As a message, or `bytes` as they are. Raises CenterUnreachable for anything that is no
-        answer of a center."""
+        """As a message, or `bytes` as they are; unknown fields are left out. Raises
+        CenterUnreachable for anything that is no answer of a center."""
         if kind is bytes:
             return cast("T", self.content)
         try:
-            return codec.decode(self.content, kind, self.content_type)
+            return decode_answer(self.content, kind, self.content_type)
         except Malformed as error:
             raise CenterUnreachable(
                 f"{self.url} answered something that is not Skep's ({error.detail});"
