@@ -51,12 +51,12 @@ class TestWhatIsAccepted:
     @pytest.mark.parametrize(
         ("cron", "said"),
         [
-            ("", "say when"),
+            ("", "set one of cron"),
             ("* * * *", "it has 4 fields; write minute, hour, day, month and weekday"),
             ("*/0 * * * *", "its minute is '*/0'; it must be 0 to 59"),
             ("0 24 * * *", "its hour is '24'; it must be 0 to 23"),
             ("0 0 31 2 *", "month 2 has no day 31"),
-            ("@reboot", "is not known"),
+            ("@reboot", "is not a known macro"),
             ("0 0 * * MOON", "its day of the week is 'MOON'; it must be 0 to 7 or sun to sat"),
         ],
     )
