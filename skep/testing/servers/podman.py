@@ -94,7 +94,9 @@ def podman() -> Iterator[Podman]:
             ground.build()
         except ServerFailed as error:
             raise NotPermitted(f"no containers: {str(error)[-300:]}") from error
-        yield ground
+        try:
+            yield ground
+        finally:
+            ground.call("podman", "rm", "--all", "--force")
     finally:
-        ground.call("podman", "rm", "--all", "--force")
         shutil.rmtree(ground.folder, ignore_errors=True)

@@ -222,7 +222,7 @@ async def test_an_agent_that_is_lost(center: RunningCenter, hands: Hands) -> Non
     """A8: after lost_seconds another agent has the instance, under a higher token, and the
     first one is told nothing of it any more."""
     by_name = {name: await hands(name) for name in ("a1", "a2")}
-    run = await started(center, **tool(lost_seconds=1.5))
+    run = await started(center, **tool(lost_seconds=4.0))
     (old,) = await in_state(center, run, "running")
     lost = by_name.pop(old["agent"])
     (other,) = by_name.values()

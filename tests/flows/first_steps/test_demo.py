@@ -32,7 +32,9 @@ def test_the_demo_crawls_its_site_and_ends() -> None:
     assert figures.startswith("1000 pages in ")
     assert "skep up` " in following[-1]
     assert "1000/1000" in done.stderr
-    assert "warning" not in done.stderr
+    warnings = [line for line in done.stderr.splitlines() if "warning" in line]
+    # Where the machine isolates no user code, the agent says so; the demo runs none.
+    assert [line for line in warnings if "bubblewrap" not in line] == []
 
 
 def test_the_demo_keeps_what_it_did_in_a_folder(tmp_path: Path) -> None:
