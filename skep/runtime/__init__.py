@@ -1,4 +1,4 @@
-"""Ground floor: clock, ids, backoff, logging, metrics. It knows no product word.
+"""The lowest layer: clock, ids, back-off, retries, files, logging, masking of secrets.
 
-Every process stands on it, and it imports nothing else of Skep.
+Every process uses it. It contains no product concept and imports nothing else of Skep.
 """
