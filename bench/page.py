@@ -11,13 +11,13 @@ from bench.processes import ROOT
 PAGE = ROOT / "docs" / "benchmarks.md"
 INTRODUCTION = """# Benchmarks
 
-Ours, a peer and the raw floor, measured by turns in one run; each figure is the median,
-with the smallest and the largest sample beside it. Every bench checks that the work was
-done whole. Rates depend on the machine and on its neighbours; ratios much less.
+Each benchmark alternates Skep ("ours"), a peer and the raw floor in one run. Each figure is the
+median, with the smallest and the largest sample. Every benchmark checks that all work was
+completed. Rates depend on the machine and on other load; ratios depend on them much less.
 
-This page is written by `make bench`. One bench alone: `python -m bench NAME`, with `--json`
-for programs; `python -m bench --list` names them all. `soak` stands apart, because it takes
-as long as one lets it: [failures](why/failures.md) has its figures.
+`make bench` writes this page. Run one benchmark with `python -m bench NAME`, add `--json` for
+programs, and list all of them with `python -m bench --list`. `soak` is not included, because you
+choose its duration; [failures](why/failures.md) has its figures.
 """
 
 

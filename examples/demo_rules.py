@@ -1,4 +1,4 @@
-"""The same site by rules: which links, and who looks at their pages."""
+"""The same site with rules: which links to follow, and which callback reads their pages."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from skep import Links, Rule
 
 
 class PageTitle(skep.Item):
-    """What is kept of a page."""
+    """The item of a page."""
 
     url: str
     title: str
 
 
 class DemoRules(skep.Spider):
-    """Every page of the demo site, without a line about following."""
+    """Every page of the demo site; the rule follows the links."""
 
     name = "demo-rules"
     start_urls = ["http://127.0.0.1:8421/"]

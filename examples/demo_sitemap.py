@@ -1,4 +1,4 @@
-"""The same site by its sitemap, which its robots.txt names."""
+"""The same site with its sitemap, which its robots.txt names."""
 
 from __future__ import annotations
 

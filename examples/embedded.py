@@ -1,8 +1,8 @@
-"""A center and an agent inside a program of yours: no server to install, nothing to start.
+"""Run a center and an agent inside your program: no server to install or start.
 
     python examples/embedded.py FOLDER URL...
 
-Everything is kept in FOLDER; starting again goes on where it ended.
+All data is in FOLDER; the next start continues where the last one stopped.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Use a center over plain HTTP, with nothing but the standard library.
+"""Use a center over plain HTTP, with the standard library only.
 
     python examples/http_api.py http://127.0.0.1:8420 skep-data/admin.token URL...
 
-Opens a run, puts the URLs in, waits until they have ended, and prints status and size of
-each page. A program in any other language does the same calls.
+It opens a run, submits the URLs, waits until all requests have ended, and prints status and size
+of each page. A program in any language can make the same calls.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def wait_for(center: Center) -> None:
 
 
 def show_results(center: Center) -> None:
-    """Finished requests come by the block; a block that was marked is not shown again."""
+    """Read finished requests by block; a collected block is not returned again."""
     while blocks := center.ask("GET", f"/requestqueue/{RUN}")["blocks"]:
         for block in blocks:
             for request in block["requests"]:

@@ -21,7 +21,7 @@ FILINGS = {"c1": [{"year": 2024, "kind": "annual report"}], "c2": []}
 
 
 def page(path: str) -> Any:
-    """The answer for a path; None when there is nothing."""
+    """The answer for a path; None if there is none."""
     parts = urlsplit(path)
     match parts.path.strip("/").split("/"):
         case ["search"]:

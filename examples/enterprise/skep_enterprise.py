@@ -1,8 +1,8 @@
-"""`enterprise://`: companies out of a public registry, as one kind of download.
+"""A downloader plug-in for `enterprise://`: companies from a public registry.
 
-A registry needs three pages for one company: a search, the company, its filings. With this
-plug-in a job asks for `enterprise://registry.example/NUMBER` and gets one JSON document.
-All three go through the agent's own HTTP downloader, so that limits and egress rules hold.
+A registry has three pages for one company: a search, the company, its filings. With this
+plug-in a job requests `enterprise://registry.example/NUMBER` and gets one JSON document.
+All three pages go through the agent's HTTP downloader, so limits and egress rules apply.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Done = Callable[[Fetched], None]
 
 
 class Failed(Exception):
-    """A page did not come; carries its outcome."""
+    """A page could not be downloaded; carries its outcome."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(outcome.detail)
@@ -32,7 +32,7 @@ class Failed(Exception):
 
 
 class EnterpriseKind:
-    """What the entry point names: the agent makes one and opens it for each run."""
+    """The class that the entry point names: the agent creates one and opens it for each run."""
 
     name = "enterprise"
     schemes: tuple[str, ...] = ("enterprise",)
@@ -46,7 +46,7 @@ class EnterpriseKind:
 
 
 class EnterpriseDownloader:
-    """Answers each request once, on the event loop; never blocks it."""
+    """Calls `done` once for each request, on the event loop; never blocks it."""
 
     def __init__(self, http: Downloader, frames: FrameMaker) -> None:
         self._http = http
@@ -63,7 +63,7 @@ class EnterpriseDownloader:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        # What is under way ends as `lost`, and our tasks end with it.
+        # Active downloads end as `lost`, and the tasks end with them.
         await self._http.close()
         await asyncio.gather(*self._tasks)
 

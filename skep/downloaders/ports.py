@@ -1,9 +1,8 @@
-"""What an agent asks of a downloader.
+"""The contract between an agent and a downloader.
 
-The agent opens one downloader per run and closes it when the run is released or idle.
-`fetch` is called for many requests at once and never raises for what the world does: a
-download that failed is an `Outcome` with a failure class. It raises only when the
-downloader itself is closed or broken.
+The agent opens one downloader per run and closes it when the run is released or idle. It calls
+`start` for many requests without waiting and gets each result through `done`. A failed download
+is a `Fetched` whose outcome has a failure class: `start` never raises because of a host.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Seven priorities in four lanes, as a table. Pure; centers and tests use it.
+"""The four lanes, and the lane of each of the seven priorities (-1 to 5). Pure.
 
-`lanes` decides which lane is drained when, by the same numbers.
+Centers and tests use it. `lanes/lane_order.py` decides which lane is emptied first.
 """
 
 from __future__ import annotations

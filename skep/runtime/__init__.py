@@ -1,4 +1,4 @@
-"""The base of every process: clock, ids, backoff, retries, logging, masking, small files.
+"""The lowest layer: clock, ids, back-off, retries, files, logging, masking of secrets.
 
-It contains no product terms and imports nothing else of Skep.
+Every process uses it. It contains no product concept and imports nothing else of Skep.
 """

@@ -1,7 +1,8 @@
-"""Every difference between SQLite, PostgreSQL and MariaDB/MySQL, and nothing else.
+"""Differences between SQLite, PostgreSQL and MariaDB/MySQL in connections, writes and errors.
 
-Rows go in by the driver's own bulk path, because SQLAlchemy's parameter handling costs
-more than the insert itself. Run by centers only; never holds state of its own.
+Column types and indexes differ in `schema/columns.py`, dumps in `store/dump.py`. Rows go in by
+the driver's own bulk path, because SQLAlchemy's parameter handling costs more than the insert
+itself. Run by centers only; it must never hold state.
 """
 
 from __future__ import annotations
