@@ -20,6 +20,7 @@ from skep.errors import Malformed, SkepError, TooLarge
 from skep.runtime.backoff import Backoff
 from skep.runtime.clock import Clock
 from skep.runtime.lazy_certificates import aiohttp
+from skep.runtime.retry import Pauses
 from skep.wire import codec, messages
 from skep.wire.api.caller import Download
 from skep.wire.api.health import GET_VERSION, Version
@@ -226,7 +227,7 @@ class CenterClient:
         """
         addresses = self.transport.addresses
         urls = addresses.urls
-        failures, at = 0, addresses.at
+        pauses, at = Pauses(RECONNECT, self._rng), addresses.at
         while True:
             began = self._clock.monotonic()
             url = f"{urls[at % len(urls)]}/node/commands"
@@ -248,9 +249,9 @@ class CenterClient:
                 log.debug("commands: %s: %s", url, words(error))
                 at += 1
             # A connection that is closed as soon as it is made counts as a failure too.
-            lasted = self._clock.monotonic() - began
-            failures = 1 if lasted >= STEADY_SECONDS else failures + 1
-            await self._clock.sleep(RECONNECT.delay(failures, self._rng))
+            if self._clock.monotonic() - began >= STEADY_SECONDS:
+                pauses.succeeded()
+            await self._clock.sleep(pauses.failed())
 
 
 def _packed(path: str, message: Any, seconds: float, *, plain: bool = False) -> Request:
