@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 
-from skep.testing.listener import Listener
+from skep.testing.listening_server import ListeningServer
 
 CHUNK = 65536
 HOST = "127.0.0.1"
@@ -59,7 +59,7 @@ class _Rule:
     holds: bool
 
 
-class FaultProxy(Listener):
+class FaultProxy(ListeningServer):
     """Stands before the server at `target`, a port of this machine; `host` is the address
     at which callers find it, and `rng` decides about jitter."""
 

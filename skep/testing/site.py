@@ -24,7 +24,7 @@ from urllib.parse import parse_qs
 
 import uvloop
 
-from skep.testing.listener import Listener
+from skep.testing.listening_server import ListeningServer
 from skep.testing.site_pages import Pages
 
 HEAD_LIMIT = 65536
@@ -62,7 +62,7 @@ def answer(
     return Answer("\r\n".join([*lines, "", ""]).encode(), content, wait)
 
 
-class DemoSite(Listener):
+class DemoSite(ListeningServer):
     """A site of `pages` pages; each answer is held back for `latency` seconds."""
 
     #: Answers kept ready; more pages than that are made again when they are asked for.

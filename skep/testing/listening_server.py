@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from typing import Self
 
 
-class Listener(ABC):
+class ListeningServer(ABC):
     """`start` it and `stop` it, or use it with `async with`."""
 
     @abstractmethod
