@@ -20,7 +20,7 @@ from skep.streams.driver_options import check_host, check_options
 from skep.streams.host_rules import HostRules, JobLimits
 
 CONNECT_SECONDS = 10
-#: A MySQL server of a job that says nothing for so long is given up.
+#: Seconds of silence after which a MySQL server of a job is given up.
 SILENT_SECONDS = 120
 POSTGRESQL = ("postgresql", "postgres")
 _PORTS = {"postgresql": 5432, "mysql": 3306}
