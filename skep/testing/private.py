@@ -237,7 +237,7 @@ def _version_of(program: Path) -> tuple[int, ...]:
 
 
 def free_port() -> int:
-    """A port that nobody listens on, and that no outgoing connection will be given.
+    """A port without a listener, which no outgoing connection will be given.
 
     Ports that the kernel hands to clients are avoided: while a killed server is down, a
     client of the same machine could be given its port, even by connecting to itself.

@@ -34,7 +34,7 @@ class Database(Server):
         self._numbers = itertools.count(1)
 
     def fresh_database(self) -> str:
-        """The URL of an empty database that nobody else uses; takes milliseconds."""
+        """The URL of an empty database of its own; takes milliseconds."""
         raise NotImplementedError
 
 
