@@ -18,6 +18,7 @@ from random import Random
 from skep.runtime.backoff import Backoff
 from skep.runtime.child_processes import death_signal
 from skep.runtime.clock import Clock
+from skep.runtime.retry import Pauses
 
 log = logging.getLogger(__name__)
 
@@ -84,15 +85,15 @@ class _AgentProcesses:
 
     async def keep(self, number: int) -> int:
         """Run one child again and again; returns its last exit code."""
-        soon = 0
+        pauses = Pauses(RESTART, self._rng)
         while True:
             began = self._clock.monotonic()
             code = await self._live(number)
             if self._stopping.is_set() or code == 0 or code in self._hopeless:
                 return abs(code)
-            steady = self._clock.monotonic() - began >= STEADY_SECONDS
-            soon = 1 if steady else soon + 1
-            delay = RESTART.delay(soon, self._rng)
+            if self._clock.monotonic() - began >= STEADY_SECONDS:
+                pauses.succeeded()
+            delay = pauses.failed()
             log.warning("agent %d ended with %d; again in %.1f s", number, code, delay)
             if await self._stopped_within(delay):
                 return 0

@@ -28,6 +28,7 @@ from skep.errors import ArchiveDown, ConfigurationError, SkepError, Unavailable
 from skep.runtime.backoff import Backoff
 from skep.runtime.clock import Clock, SystemClock
 from skep.runtime.file_lock import try_lock
+from skep.runtime.retry import Pauses
 
 log = logging.getLogger(__name__)
 
@@ -278,14 +279,13 @@ class S3Archive:
 
     async def _seal_all(self) -> None:
         """One after the other. What fails goes to the end: its parts serve in the meantime."""
-        failures = 0
+        pauses = Pauses(_AGAIN, self._rng)
         while True:
             name = await self._full.get()
             try:
                 await self._bucket_segments.seal(name)
-                failures = 0
+                pauses.succeeded()
             except SkepError as error:
-                failures += 1
                 log.warning("%s is not sealed yet: %s", name, error.detail)
                 self._full.put_nowait(name)
-                await self._clock.sleep(_AGAIN.delay(failures, self._rng))
+                await self._clock.sleep(pauses.failed())

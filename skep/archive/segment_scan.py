@@ -10,25 +10,16 @@ import mmap
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import cast
+
+import msgspec
 
 from skep.archive.frame_boundaries import frame_end
 from skep.archive.records import HOP, WarcRecord, read_records, split_stored
 from skep.errors import Malformed, TooLarge
+from skep.model.archived_page import ArchivedPage
 
 _MAGIC = b"\x28\xb5\x2f\xfd"
-
-
-class FoundPage(NamedTuple):
-    """A response in a segment, with the records that follow it and belong to it."""
-
-    offset: int
-    length: int
-    uri: str
-    status: int
-    address: str
-    at: float
-    received: int
 
 
 def whole_frames(path: Path, start: int) -> Iterator[tuple[int, int]]:
@@ -47,15 +38,15 @@ def whole_frames(path: Path, start: int) -> Iterator[tuple[int, int]]:
                     start = end
 
 
-def found_pages(path: Path) -> Iterator[FoundPage]:
+def found_pages(path: Path) -> Iterator[ArchivedPage]:
     """Every response of a segment; records that cannot be read are passed over."""
-    page: FoundPage | None = None
+    page: ArchivedPage | None = None
     with path.open("rb") as file:
         for begin, end in whole_frames(path, 0):
             file.seek(begin)
             record = _record(file.read(end - begin))
             if page is not None and record is not None and _belongs_to_page(record):
-                page = page._replace(length=end - page.offset)
+                page = msgspec.structs.replace(page, length=end - page.offset)
                 continue
             if page is not None:
                 yield page
@@ -76,7 +67,7 @@ def _belongs_to_page(record: WarcRecord) -> bool:
     return record.type in {"request", "metadata"} or HOP in record.headers
 
 
-def _page(record: WarcRecord, begin: int, end: int) -> FoundPage | None:
+def _page(record: WarcRecord, begin: int, end: int) -> ArchivedPage | None:
     uri = record.headers.get("WARC-Target-URI", "")
     if record.type != "response" or not uri or HOP in record.headers:
         return None
@@ -86,7 +77,7 @@ def _page(record: WarcRecord, begin: int, end: int) -> FoundPage | None:
         return None
     address = record.headers.get("WARC-IP-Address", "")
     at = _seconds(record.headers.get("WARC-Date", ""))
-    return FoundPage(begin, end - begin, uri, response.status, address, at, len(response.body))
+    return ArchivedPage(begin, end - begin, uri, response.status, address, at, len(response.body))
 
 
 def _seconds(date: str) -> float:

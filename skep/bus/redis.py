@@ -31,6 +31,7 @@ from skep.model.block import BlockRef
 from skep.model.lane import Lane
 from skep.runtime.backoff import Backoff
 from skep.runtime.clock import Clock, SystemClock
+from skep.runtime.retry import Pauses
 
 log = logging.getLogger(__name__)
 
@@ -232,21 +233,20 @@ class RedisSignals:
 
     async def listen(self, *channels: str) -> AsyncGenerator[tuple[str, bytes], None]:
         names = [self._prefix + channel for channel in channels]
-        failures = 0
+        pauses = Pauses(RECONNECT, self._rng)
         while True:
             try:
                 async with self._link.listening.pubsub() as pubsub:
                     await self._link.ask(pubsub.subscribe(*names))
                     while True:
                         message = await self._next(pubsub)
-                        failures = 0
+                        pauses.succeeded()
                         if message["type"] == "message":
                             yield self._own_name(message["channel"]), message["data"]
             except (BusDown, RedisError, OSError) as error:
-                failures += 1
-                level = logging.WARNING if failures == 1 else logging.DEBUG
+                level = logging.DEBUG if pauses.failures else logging.WARNING
                 log.log(level, "listening at %s broke off: %s", self._link.place, error)
-            await self._clock.sleep(RECONNECT.delay(failures, self._rng))
+            await self._clock.sleep(pauses.failed())
 
     async def _next(self, pubsub: PubSub) -> dict[str, Any]:
         """Whatever comes next. A quiet Redis must answer a ping, or the line is dead."""

@@ -15,16 +15,16 @@ from pathlib import Path
 import msgspec
 
 from skep.archive.registry import folder_of, is_s3
-from skep.archive.segment_scan import FoundPage, found_pages
+from skep.archive.segment_scan import found_pages
 from skep.archive.segments import is_segment
 from skep.errors import ConfigurationError
+from skep.model.archived_page import ArchivedPage
 from skep.model.run import Run, RunSettings
 from skep.model.states import RunState
 from skep.runtime.clock import Clock
 from skep.runtime.file_lock import try_lock
 from skep.settings import Settings
 from skep.store.ports import Store
-from skep.store.ports.requests import ArchivedPage
 from skep.store.registry import open_store
 
 #: Pages in one transaction.
@@ -92,6 +92,6 @@ async def _rebuild(
     return done
 
 
-def _batches(found: Iterator[FoundPage]) -> Iterator[list[ArchivedPage]]:
-    while batch := [ArchivedPage(*page) for page in islice(found, BATCH)]:
+def _batches(found: Iterator[ArchivedPage]) -> Iterator[list[ArchivedPage]]:
+    while batch := list(islice(found, BATCH)):
         yield batch

@@ -98,8 +98,8 @@ class BlockChange(msgspec.Struct, frozen=True):
     detail: str
 
 
-class FinishedRequest(msgspec.Struct, frozen=True):
-    """One ended request, as its run reads it."""
+class EndedRequest(msgspec.Struct, frozen=True):
+    """What is known of a request that has ended."""
 
     id: int
     uri: str
@@ -108,6 +108,11 @@ class FinishedRequest(msgspec.Struct, frozen=True):
     failure: str
     detail: str
     meta: dict[str, Any]
+
+
+class FinishedRequest(EndedRequest, frozen=True):
+    """One ended request as its run reads it back."""
+
     final_uri: str = ""
 
 

@@ -1,4 +1,4 @@
-"""Retries a call after a failure: one loop for every process.
+"""Retries a call after a failure: one loop for every process, and the pauses of endless loops.
 
 After each failure a decision returns the seconds to pause, or None to give up; it gets the error
 and the number of failures so far, and does not wait. `retry` waits and calls again. It retries
@@ -35,6 +35,25 @@ class Attempts:
         if self.limit is not None and failures >= self.limit:
             return None
         return self.backoff.delay(failures, self.rng)
+
+
+class Pauses:
+    """Pauses of a loop that goes on after failures: longer with each failure in a row."""
+
+    def __init__(self, backoff: Backoff, rng: Random) -> None:
+        self._backoff = backoff
+        self._rng = rng
+        #: Failures in a row.
+        self.failures = 0
+
+    def succeeded(self) -> None:
+        """The next failure is the first one again."""
+        self.failures = 0
+
+    def failed(self) -> float:
+        """Count a failure; seconds to pause after it."""
+        self.failures += 1
+        return self._backoff.delay(self.failures, self._rng)
 
 
 async def retry(

@@ -1,7 +1,7 @@
-"""Finds the spider that somebody names: `file.py`, `file.py:Class`, `package.module:Class`.
+"""Finds a spider by name: `file.py`, `file.py:Class`, `package.module:Class`.
 
-Runs in the spider's process, which is the only one that ever imports a user's code. Errors
-say what to type instead, and show the user's own line when the fault is in it.
+Runs in the spider's process, the only one that imports a user's code. Errors say what to type
+instead, and show the user's own line when the mistake is in it.
 """
 
 from __future__ import annotations

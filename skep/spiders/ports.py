@@ -1,9 +1,8 @@
 """What a spider's loop asks of the center: its run's queue.
 
-One driver at a time: opening the queue gives a token, and a turn under an older token is
-refused, so a spider that was believed dead can do no harm. A turn is all or nothing: the
-blocks that were read, the items found in them and the requests that they led to become
-durable together. Told twice, it counts once.
+One driver at a time: opening the queue gives a token, and a checkpoint with an older token is
+refused, so a spider that was believed dead cannot change the run. A checkpoint is stored whole
+or not at all: blocks read, items found and requests added. Sent twice, it counts once.
 """
 
 from __future__ import annotations
@@ -21,25 +20,25 @@ __all__ = ["FoundItem", "Page", "PageBlock", "Reading", "RunQueue", "Turn", "Tur
 
 class RunQueue(Protocol):
     """The queue of one run. Raises Conflict (StaleToken) when another driver took over, and
-    CenterUnreachable after its own patience with reconnecting is over."""
+    CenterUnreachable when no center answers after all retries."""
 
     async def open(self, job: str, settings: RunSettings, patience: float = 0.0) -> Run:
-        """Make the run, or take it over; ends the turn of any other driver. A driver that
-        tells no turn for `patience` seconds is given up, and its run fails; 0 = never."""
+        """Create the run or take it over; every other driver loses its right to write. A run
+        whose driver sends no checkpoint for `patience` seconds fails; 0 = never."""
 
     async def read(self, limit: int, wait: float, taken: Sequence[int]) -> Reading:
-        """Finished blocks, except `taken` ones that are in hand already. Returns at once when
-        the run's state is not that of the reading before, or something is asked."""
+        """Finished blocks, except those in `taken`. Returns at once when the run's state has
+        changed since the last reading, or a person asks something of the driver."""
 
     async def checkpoint(self, turn: Turn) -> TurnDone:
-        """Make it durable; may be told again after a broken line. An empty one is a sign of
+        """Store it; may be sent again after a broken connection. An empty one is a sign of
         life."""
 
     async def end(self, verb: str, reason: str) -> None:
         """The driver's last word: pause, fail or finish, and why. Raises StaleToken."""
 
     async def ledger(self) -> Ledger:
-        """Where the run's requests are."""
+        """The run's requests by state."""
 
     async def move(self, verb: str) -> None:
         """What a person does: pause, continue, finish or cancel."""

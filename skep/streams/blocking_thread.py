@@ -1,7 +1,7 @@
 """A thread of its own for a sink whose library blocks.
 
-Calls are done one after the other, in the order they were asked for, also when a caller
-was cancelled: what he began comes to its end before the next begins.
+Calls run one after the other, in the order in which they were made. When a caller is cancelled,
+its call still ends before the next one begins.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Next to `NAME` lies `.NAME.position`: how long the file is, and which positions are in it.
 A batch is written and synced first, then that file is replaced. After a crash in between,
-the file is cut back to the recorded length and the batch is told again. One process
-writes at a time: a lock of the kernel sees to it. It never writes into the middle.
+the file is cut back to the recorded length and the batch is written again. A lock of the kernel
+allows one writing process at a time. It never writes into the middle.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class FileSink:
         self._let_go()
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            existed = self._path.exists()  # whoever removes the file asks for it again
+            existed = self._path.exists()  # a removed file is begun again
             self._file = self._lock()
             known = read_state(self._side, FileState) if existed else None
             self._state = self._begin() if known is None else self._continue(known)
@@ -137,7 +137,7 @@ class FileSink:
         """No position yet: keep what is there, and remember where ours begins.
 
         The length is on disk before the first record is, so that a crash during the first
-        batch is told apart from a file that somebody else made.
+        batch differs from a file that another program made.
         """
         assert self._file is not None  # noqa: S101 - _lock came before
         end = os.lseek(self._file, 0, os.SEEK_END)
@@ -176,7 +176,7 @@ class FileSink:
         return refused
 
     def _was_moved(self, file: int) -> bool:
-        """Whether the name means another file by now: what we hold nobody would find."""
+        """Whether the name leads to another file by now, and the open one could not be found."""
         try:
             return not os.path.samestat(self._path.stat(), os.fstat(file))
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Records as JSON, the same for every sink, and where they end up that cannot be it.
+"""Records as JSON, the same for every sink; records that JSON cannot express are refused.
 
 Pure. Numbers that are not numbers (NaN, infinity) are written as null, as in every JSON;
 bytes as base64, moments as ISO 8601.
@@ -37,14 +37,14 @@ def plain(value: Any) -> Any:
     try:
         return msgspec.to_builtins(value, str_keys=True)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"it is no plain data: {error}") from error
+        raise InvalidInput(f"it is not plain data: {error}") from error
 
 
 def field_of(record: Record, name: str) -> Any:
     """The value of a key field; raises InvalidInput when there is none."""
     value = plain(record.data.get(name))
     if value is None or isinstance(value, list | dict) or value == "":
-        raise InvalidInput(f"its key field {name!r} is missing or holds no single value")
+        raise InvalidInput(f"its key field {name!r} is missing or does not hold a single value")
     return value
 
 

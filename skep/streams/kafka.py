@@ -45,7 +45,7 @@ class Outgoing(NamedTuple):
 
 
 def producer_settings(place: SinkUrl, options: KafkaOptions) -> dict[str, Any]:
-    """What the client is told; the password is in it."""
+    """The settings of the client; the password is among them."""
     user, password = place.login
     settings: dict[str, Any] = {
         "bootstrap.servers": place.hosts,
@@ -182,7 +182,7 @@ class KafkaSink:
                 return
 
     def _drop(self) -> None:
-        """What is still under way is given up: the caller tells the whole batch again."""
+        """What is still under way is given up: the caller writes the whole batch again."""
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.purge()

@@ -1,4 +1,4 @@
-"""Records into a collection of MongoDB, so that telling one again changes nothing.
+"""Records into a collection of MongoDB, so that writing one again changes nothing.
 
 With a key, a record updates the document of that key; without one it becomes a document
 whose `_id` is its position. The operations are made by a pure function, `operation_for`.

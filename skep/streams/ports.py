@@ -44,8 +44,8 @@ class Sink(Protocol):
 
         When one is refused the others are not stored either: the caller buries it first and
         then tells the rest again. In the other order a crash in between would lose it.
-        Any other error means that the batch is bad and nobody knows which record of it: the
-        caller tells it again in halves. Only ConfigurationError is about no record at all.
+        Any other error means that the batch is bad, and not which record of it: the caller
+        tells it again in halves. Only ConfigurationError is about no record at all.
         """
 
     async def close(self) -> None:

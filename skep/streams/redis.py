@@ -1,7 +1,7 @@
 """Records into Redis: pushed to a list, added to a stream, or kept in a hash by key.
 
 A batch is one MULTI: all of it is there or nothing is. At least once: what Redis answered
-is as durable as Redis is told to be (`appendfsync`). It never deletes anything.
+is as durable as Redis is set to be (`appendfsync`). It never deletes anything.
 """
 
 from __future__ import annotations

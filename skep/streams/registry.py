@@ -1,7 +1,7 @@
 """Which sink a URL means. One row per kind: name, schemes, options, constructor.
 
-The library of an engine is imported when its sink is opened, so that nobody needs what
-he does not use. Opened by centers and by the command line; it connects to nothing yet.
+The library of an engine is imported when its sink is opened, so that optional
+libraries stay optional. Opened by centers and by the command line; it connects to nothing yet.
 """
 
 from __future__ import annotations
@@ -178,8 +178,8 @@ def _secret(name: str, around: Surroundings) -> str:
 
 
 ONCE = "Exactly once: the position is stored together with the records."
-AGAIN = "At least once: what was under way during a crash is told again."
-BY_KEY = "At least once; with a key telling it again changes nothing."
+AGAIN = "At least once: what was under way during a crash is written again."
+BY_KEY = "At least once; with a key, writing it again changes nothing."
 
 KINDS: tuple[SinkKind, ...] = (
     SinkKind(
@@ -246,7 +246,7 @@ KINDS: tuple[SinkKind, ...] = (
         ("mongodb", "mongodb+srv"),
         of.MongoOptions,
         _mongo,
-        "At least once; telling it again changes nothing, by key or by position.",
+        "At least once; writing it again changes nothing, by key or by position.",
         "mongodb://user@host/db?collection=quotes&key=url",
         {"pymongo": "mongo", "bson": "mongo"},
         open_query=True,
@@ -256,7 +256,7 @@ KINDS: tuple[SinkKind, ...] = (
         ("https", "http"),
         of.WebhookOptions,
         _webhook,
-        "At least once; calls told again carry the same Idempotency-Key.",
+        "At least once; repeated calls carry the same Idempotency-Key.",
         "https://host/path?batch=100&secret=HOOK_SECRET",
         open_query=True,
     ),

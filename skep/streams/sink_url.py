@@ -1,6 +1,6 @@
 """Where a sink is: a URL cut into its parts. Pure; it connects to nothing.
 
-The password is in here for the one who connects; `shown` is for everybody else.
+The password is in here for the connection; `shown` has none, for logs and people.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Moves records from where they are kept into a sink, in order, until none is left.
 
-Run by a center for the items of a run, and by pipelines. Its laws: no record is skipped,
-none is told before an earlier one, a refused one is buried before the position moves past
-it. What may happen twice after a crash: a dead letter, and records of sinks that cannot
-keep their position. Without a number of tries it never gives up on a sink that is away.
+Run by a center for the items of a run, and by pipelines. No record is skipped, none is
+written before an earlier one, and a refused one is reported before the position moves past it.
+After a crash a refusal may be reported twice, and so may records of sinks that cannot keep
+their position. Without a number of tries it retries a sink that is away without end.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SAY_EVERY = 60.0
 
 
 class Counts(msgspec.Struct):
-    """What a pump has done since it was made."""
+    """What a sink writer has done since it was made."""
 
     written: int = 0
     dead: int = 0
@@ -45,7 +45,7 @@ class Counts(msgspec.Struct):
 
 
 class Stopped(Exception):
-    """Inside a pump: it was told to stop."""
+    """Inside a sink writer: `stop` was called."""
 
 
 class SinkWriter:
@@ -66,7 +66,7 @@ class SinkWriter:
         tries: int | None = None,
     ) -> None:
         """`memory`: where the position is kept beside the sink. `tries`: of one call, before
-        its Unavailable ends the pump; None = without end."""
+        its Unavailable ends the writer; None = without end."""
         self._sink, self._read, self._dead = sink, read, dead
         self._clock, self._rng = clock, rng
         self._batch, self._memory, self._idle = batch, memory, idle
@@ -135,7 +135,7 @@ class SinkWriter:
         before = self.position
         for record in records:
             if record.position <= before:
-                raise ValueError(f"the source told {record.position} after {before}")
+                raise ValueError(f"the source gave position {record.position} after {before}")
             before = record.position
 
     async def _deliver(self, records: list[Record]) -> None:
@@ -143,7 +143,7 @@ class SinkWriter:
         parts = [records]
         while parts:
             part = parts.pop()
-            refused, is_bad = await self._tell(part)
+            refused, is_bad = await self._write(part)
             if is_bad and len(part) > 1:
                 middle = len(part) // 2
                 parts += [part[middle:], part[:middle]]
@@ -158,7 +158,7 @@ class SinkWriter:
             await self._remember(part[-1].position)
         await self._remember(records[-1].position)
 
-    async def _tell(self, part: list[Record]) -> tuple[list[Refused], bool]:
+    async def _write(self, part: list[Record]) -> tuple[list[Refused], bool]:
         """(the refused, whether the batch is bad for a reason that names no record)."""
         try:
             return await self._patiently(lambda: self._sink.write(part)), False

@@ -21,8 +21,8 @@ from skep.streams.options import WebhookOptions
 from skep.streams.ports import Record, Refused
 from skep.streams.sink_url import SinkUrl
 
-#: Answers below 500 that say something about the place and not about the records:
-#: somebody must let us in, put the address right, or wait. Nothing is lost meanwhile.
+#: Answers below 500 that concern the address and not the records: a person must grant access,
+#: correct the address, or wait. Nothing is lost meanwhile.
 NOT_ABOUT_RECORDS = frozenset({401, 402, 403, 404, 405, 407, 408, 410, 421, 423, 425, 429, 451})
 SIGNATURE = "Skep-Signature"
 TIMESTAMP = "Skep-Timestamp"
@@ -68,7 +68,7 @@ class WebhookSink:
         for start in range(0, len(records), size):
             reason = await self._post(records[start : start + size])
             if reason and len(records) > 1:
-                raise InvalidInput(reason)  # which one it is, smaller batches will tell
+                raise InvalidInput(reason)  # smaller batches will show which one it is
             if reason:
                 return [Refused(records[0].position, reason)]
         return []

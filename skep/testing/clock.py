@@ -68,7 +68,7 @@ class ManualClock:
         await _give_turns()
 
     def set_wall(self, now: float) -> None:
-        """Shift `now()` alone, as when somebody sets the machine's clock."""
+        """Shift `now()` alone, as when the machine's clock is set."""
         self._now = now
 
     def _wake_first(self) -> None:

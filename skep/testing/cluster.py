@@ -2,7 +2,7 @@
 
 `skep cluster dev` starts this program; it stays in the foreground, starts again what dies,
 and ends everything in order. What is kept stays in its folder, ports included. Its servers
-ask nobody for a password: it is for one developer's machine, never for a network.
+ask for no password: it is for one developer's machine, never for a network.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -44,7 +43,7 @@ class ClusterPart(msgspec.Struct):
 
 
 class Map(msgspec.Struct):
-    """Everything that somebody needs who wants to use the cluster."""
+    """Everything that is needed to use the cluster."""
 
     folder: str
     centers: list[str]
@@ -111,12 +110,7 @@ class Cluster:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     @property
@@ -178,14 +172,14 @@ class Cluster:
         given = {k: v for k, v in os.environ.items() if k.startswith("SKEP_") and k not in OURS}
         return {
             "SKEP_EGRESS_ALLOW": "127.0.0.0/8,::1/128",
-            # A shared folder; whoever wants to try S3 says so.
+            # A shared folder, unless S3 is asked for.
             "SKEP_ARCHIVE_URL": str(self.folder / "archive"),
             **given,
             "SKEP_STORE_URL": self.store_url,
             "SKEP_BUS_URL": self.redis.url,
         }
 
-    # The same ports at each start, as long as nobody else has taken them.
+    # The same ports at each start, unless another program has taken them.
 
     @property
     def _ports_file(self) -> Path:

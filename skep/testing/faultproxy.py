@@ -25,7 +25,8 @@ import time
 from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
-from typing import Self
+
+from skep.testing.listening_server import ListeningServer
 
 CHUNK = 65536
 HOST = "127.0.0.1"
@@ -58,7 +59,7 @@ class _Rule:
     holds: bool
 
 
-class FaultProxy:
+class FaultProxy(ListeningServer):
     """Stands before the server at `target`, a port of this machine; `host` is the address
     at which callers find it, and `rng` decides about jitter."""
 
@@ -116,13 +117,6 @@ class FaultProxy:
         await asyncio.gather(*ends)
         await self._server.wait_closed()
         self._server = None
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
 
     def hold(self, *ways: Way) -> None:
         """Forward nothing in these directions, not even the end of a connection.

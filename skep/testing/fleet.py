@@ -57,7 +57,7 @@ class Balance(msgspec.Struct, frozen=True):
     doubled: int
     #: Ended well in the store, and never asked of the site.
     unseen: int
-    #: Asked of the site more than once: work that a fault made somebody do again.
+    #: Asked of the site more than once: work that was done again because of a fault.
     repeated: int
     #: Bodies, of a sample, that the archive does not give back as they were.
     damaged: int

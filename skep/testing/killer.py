@@ -23,7 +23,7 @@ from random import Random
 from typing import NamedTuple, Protocol
 
 VARIABLE = "SKEP_TESTS_SEED"
-#: Between so many seconds and so many.
+#: From and to, in seconds.
 Span = tuple[float, float]
 
 
@@ -55,7 +55,7 @@ class Stroke(NamedTuple):
 
 
 def seed_from(environment: Mapping[str, str]) -> int:
-    """The seed that somebody asks for again, or a new one."""
+    """The seed that was asked for, or a new one."""
     asked = environment.get(VARIABLE, "")
     return int(asked) if asked else secrets.randbelow(10**9)
 
@@ -89,7 +89,7 @@ class Killer:
         gap: Span = (0.1, 0.5),
         freeze: Span = (0.1, 1.0),
     ) -> None:
-        """So many strokes; every victim runs again when it returns."""
+        """`count` strokes; every victim runs again when it returns."""
         try:
             for stroke in plan(self._rng, len(self._victims), count, acts, gap, freeze):
                 await asyncio.sleep(stroke.after)

@@ -61,7 +61,7 @@ class Namespace:
         return [self._ip, "netns", "exec", self.name]
 
     def pull(self) -> None:
-        """The cable is out: nothing arrives, nothing is refused, nobody hears of it."""
+        """The cable is out: nothing arrives, nothing is refused, and no side gets an error."""
         self._run("link", "set", self._ours, "down")
 
     def plug(self) -> None:

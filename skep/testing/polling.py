@@ -11,7 +11,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, NoReturn, TypeVar, overload
+from typing import Any, NoReturn, TypedDict, TypeVar, Unpack, overload
 
 T = TypeVar("T")
 #: Long enough for a busy machine; a test that proves a time limit gives its own.
@@ -24,27 +24,26 @@ class NotInTime(AssertionError):
     """What was waited for did not happen."""
 
 
+class Limits(TypedDict, total=False):
+    """Named arguments of `until`."""
+
+    seconds: float
+    what: str
+    step: float
+    despite: tuple[type[Exception], ...]
+
+
 @overload
 async def until(
     look: Callable[[], Awaitable[T]],
     ready: Callable[[T], object] = ...,
-    *,
-    seconds: float = ...,
-    what: str = ...,
-    step: float = ...,
-    despite: tuple[type[Exception], ...] = ...,
+    **limits: Unpack[Limits],
 ) -> T: ...
 
 
 @overload
 async def until(
-    look: Callable[[], T],
-    ready: Callable[[T], object] = ...,
-    *,
-    seconds: float = ...,
-    what: str = ...,
-    step: float = ...,
-    despite: tuple[type[Exception], ...] = ...,
+    look: Callable[[], T], ready: Callable[[T], object] = ..., **limits: Unpack[Limits]
 ) -> T: ...
 
 

@@ -100,7 +100,7 @@ class Disk:
             self._cut()
 
     def _cut(self) -> None:
-        # The acknowledged ones are counted first: whoever is told later does not count.
+        # The acknowledged ones are counted first: later acknowledgements do not count.
         told = set(self.acknowledged)
         files = {name: file.after_cut(self._rng) for name, file in self._files.items()}
         self.images.append(Image(files, told))
@@ -209,7 +209,7 @@ class Connection:
         return self.cursor().execute(statement)
 
     def create_function(self, *arguments: Any, **options: Any) -> None:
-        """SQLAlchemy offers REGEXP; nobody asks for it here."""
+        """SQLAlchemy offers REGEXP; it is not used here."""
 
     def commit(self) -> None:
         if self._connection.in_transaction:

@@ -16,7 +16,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ClassVar, Self
 
 HOST = "127.0.0.1"
@@ -71,12 +70,7 @@ class Server:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -243,7 +237,7 @@ def _version_of(program: Path) -> tuple[int, ...]:
 
 
 def free_port() -> int:
-    """A port that nobody listens on, and that no outgoing connection will be given.
+    """A port without a listener, which no outgoing connection will be given.
 
     Ports that the kernel hands to clients are avoided: while a killed server is down, a
     client of the same machine could be given its port, even by connecting to itself.

@@ -166,7 +166,7 @@ class AgentProcess(SkepProcess):
 async def running_centers(
     folder: Path, env: Mapping[str, str], count: int
 ) -> AsyncIterator[list[CenterProcess]]:
-    """So many centers of one test, one after the other; on an event loop."""
+    """`count` centers of one test, started one after the other; on an event loop."""
     with ExitStack() as stack:
         centers = [CenterProcess(folder / f"c{number}", env) for number in range(count)]
         for center in centers:

@@ -19,11 +19,12 @@ import signal
 import sys
 from collections import Counter
 from dataclasses import dataclass
-from typing import Self, cast
+from typing import cast
 from urllib.parse import parse_qs
 
 import uvloop
 
+from skep.testing.listening_server import ListeningServer
 from skep.testing.site_pages import Pages
 
 HEAD_LIMIT = 65536
@@ -61,7 +62,7 @@ def answer(
     return Answer("\r\n".join([*lines, "", ""]).encode(), content, wait)
 
 
-class DemoSite:
+class DemoSite(ListeningServer):
     """A site of `pages` pages; each answer is held back for `latency` seconds."""
 
     #: Answers kept ready; more pages than that are made again when they are asked for.
@@ -107,13 +108,6 @@ class DemoSite:
             transport.abort()
         await self._server.wait_closed()
         self._server = None
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
 
     @property
     def url(self) -> str:

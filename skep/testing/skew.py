@@ -1,7 +1,7 @@
-"""A wrong clock for one process, by libfaketime; everybody else's clock stays right.
+"""A wrong clock for one process, by libfaketime; all other clocks stay right.
 
 For tests of processes: hand `env` to `CenterProcess` or `AgentProcess`. Only the wall clock is
-moved, as when somebody sets it; the monotonic clock goes on, as it does on a real machine.
+moved, as when it is set; the monotonic clock goes on, as it does on a real machine.
 
     clock = SkewedClock(folder / "clock", seconds=3600)      # an hour ahead
     agent = await fleet.agent("a", clock.env)

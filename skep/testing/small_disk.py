@@ -52,6 +52,6 @@ def fill(file: Path, leave: int = 0) -> int:
         try:
             while free_bytes(file.parent) - leave >= PAGE:
                 out.write(bytes(min(2**20, (free_bytes(file.parent) - leave) // PAGE * PAGE)))
-        except OSError:  # somebody else took the last page before us
+        except OSError:  # another process took the last page before us
             pass
         return out.tell()

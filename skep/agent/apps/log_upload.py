@@ -17,6 +17,7 @@ from skep.agent.apps.log_spool import PIECE, Spool
 from skep.errors import SkepError
 from skep.runtime.backoff import Backoff
 from skep.runtime.clock import Clock
+from skep.runtime.retry import Pauses
 from skep.runtime.signals import WakeUp
 from skep.wire.client import CenterClient
 from skep.wire.messages import AppLog
@@ -97,17 +98,16 @@ class Logs:
 
     async def run(self) -> None:
         """Send for ever."""
-        failures = 0
+        pauses = Pauses(RESEND, self._rng)
         while True:
             if self.all_sent:
-                failures = 0
+                pauses.succeeded()
                 await self._more.wait()
                 await self._now.wait(LINGER)
             elif await self._send():
-                failures = 0
+                pauses.succeeded()
             else:
-                failures += 1
-                await self._now.wait(RESEND.delay(failures, self._rng))
+                await self._now.wait(pauses.failed())
 
     def send_now(self) -> None:
         """A center answers again, or there will be no more: do not wait any longer."""

@@ -25,6 +25,7 @@ from skep.model.request import Work
 from skep.model.run import RunSettings
 from skep.runtime.backoff import Backoff
 from skep.runtime.clock import Clock
+from skep.runtime.retry import Pauses
 from skep.runtime.signals import WakeUp
 from skep.settings import AgentSettings
 from skep.wire.client import CenterClient
@@ -120,7 +121,7 @@ class Leaser:
 
     async def run(self) -> None:
         """Until the agent drains."""
-        failures = 0
+        pauses = Pauses(RETRY, self._rng)
         while not self._holding.closing:
             want = self.want()
             if not want:
@@ -128,12 +129,11 @@ class Leaser:
                 continue
             try:
                 await self._ask(want)
-                failures = 0
+                pauses.succeeded()
             except SkepError as error:
-                failures += 1
                 self.asking = False
                 log.debug("lease: %s", error.detail)
-                await self._wake.wait(RETRY.delay(failures, self._rng))
+                await self._wake.wait(pauses.failed())
 
     async def _rest(self) -> None:
         self._sated = True

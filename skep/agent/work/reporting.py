@@ -22,7 +22,7 @@ from skep.errors import InvalidInput, OldProtocol, SkepError, TooLarge
 from skep.model.block import BlockReport, Held
 from skep.runtime.backoff import Backoff
 from skep.runtime.clock import Clock
-from skep.runtime.retry import Attempts, retry
+from skep.runtime.retry import Attempts, Pauses, retry
 from skep.runtime.signals import WakeUp
 from skep.settings import AgentSettings
 from skep.wire.client import CenterClient
@@ -210,17 +210,16 @@ class Reporter:
 
     async def _empty_outbox(self) -> None:
         """Oldest first, one at a time; a file goes only after the center's answer."""
-        failures = 0
+        pauses = Pauses(RESEND, self._rng)
         while True:
             kept = await asyncio.to_thread(self._outbox.oldest) if len(self._outbox) else None
             if kept is None:
-                failures = 0
+                pauses.succeeded()
                 await self._back.wait()
             elif await self._resend(kept):
-                failures = 0
+                pauses.succeeded()
             else:
-                failures += 1
-                await self._back.wait(RESEND.delay(failures, self._rng))
+                await self._back.wait(pauses.failed())
 
     async def _resend(self, kept: StoredReport) -> bool:
         answer = await self._try(kept.report, 1)

@@ -1,8 +1,8 @@
-"""Calls the code of a spider, whatever its kind, and lets none of it run for ever.
+"""Calls the code of a spider, whatever its kind, with a time limit.
 
 Runs in the spider's process. Plain code is interrupted by an alarm signal, which Python
 allows in the main thread only (elsewhere plain code has no limit); `async` code by the
-event loop, with the alarm behind it for code that never gives the loop a turn.
+event loop, with the alarm behind it for code that never awaits.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any, Self
 from skep.spiders.authoring.item import is_item
 from skep.spiders.authoring.request import Request
 
-#: Code that swallows the first alarm meets another one after so many seconds.
+#: Seconds after which code that catches the first alarm gets another one.
 ALARM_AGAIN = 1.0
-#: The event loop has so many seconds to end `async` code before the alarm does.
+#: Seconds that the event loop has to end `async` code before the alarm does.
 ALARM_MARGIN = 2.0
 
 
@@ -38,7 +38,7 @@ class Caller:
         self._seconds = seconds
         self._before: Any = None
         self._armed = False
-        #: Code of the spider runs now: an alarm outside of it is late, and nobody's.
+        #: Code of the spider runs now: an alarm outside of it is late and is ignored.
         self._inside = False
 
     def __enter__(self) -> Self:

@@ -2,7 +2,7 @@
 
 Runs in the spider's process for every link of every page, so the checks stand in order of
 their cost. Patterns come from the spider's author; the time limit of callbacks holds for
-them too (fault 59).
+them too.
 """
 
 from __future__ import annotations

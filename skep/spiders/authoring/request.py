@@ -29,8 +29,9 @@ class Request:
     `callback` and `errback` are methods of the spider or their names. `meta` and `kwargs`
     are plain data and come back with the response; `kwargs` are handed to the callback.
     `priority` is -1 (first) to 5 (last). `again` asks for a URL that the run has had
-    before; `expires_in` is how many seconds anybody wants it. `session` names the identity
-    (cookies, proxy, headers) that it belongs to; without a name it gets one of the run's.
+    before; `expires_in` is the number of seconds after which it is not wanted any more.
+    `session` names the identity (cookies, proxy, headers) that it belongs to; without a name
+    it gets one of the run's.
     """
 
     __slots__ = (

@@ -206,7 +206,7 @@ class Response:
             from parsel import Selector
 
             kind = "xml" if self._is_xml() else "html"
-            # Real HTML is deep; XML keeps the parser's guards against bombs (fault 59).
+            # Real HTML is deep; XML keeps the parser's guards against bombs.
             self._selector = Selector(text=self.text, type=kind, huge_tree=kind == "html")
         return self._selector
 

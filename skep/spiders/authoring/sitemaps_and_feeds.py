@@ -1,4 +1,4 @@
-"""Sitemaps and feeds, read safely: they come from strangers (fault 59).
+"""Sitemaps and feeds, read safely: their content is not trusted.
 
 Runs in the spider's process. No entity is expanded, nothing is loaded from anywhere, and
 size, depth and number of entries are bounded. What is broken gives as much as could be

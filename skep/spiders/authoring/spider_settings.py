@@ -1,7 +1,7 @@
 """The `settings` of a spider: those of its run and those of its own loop, checked together.
 
-Runs in the spider's process before anything is sent. A name that nobody knows is an error
-that offers the nearest one, since a misspelt limit is worse than none.
+Runs in the spider's process before anything is sent. An unknown name is an error that
+offers the nearest known one, since a misspelt limit would not limit anything.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class SpiderOptions(msgspec.Struct, frozen=True):
 
     #: Pages between the start and the deepest page that is asked for.
     depth_limit: Count = 0
-    #: The run ends well after so many items.
+    #: Number of items after which the run ends successfully.
     item_limit: Count = 0
-    #: The run ends well after so many pages.
+    #: Number of pages after which the run ends successfully.
     page_limit: Count = 0
     #: Seconds for one call of a callback; a longer one ends the run.
     callback_seconds: Annotated[float, Meta(ge=0, le=86400)] = 30.0
@@ -35,15 +35,15 @@ class SpiderOptions(msgspec.Struct, frozen=True):
     callback_error_limit: Count = 100
     #: Requests of `start` on their way, above which it is not asked for more.
     outstanding_limit: Annotated[int, Meta(ge=1)] = 100
-    #: The run fails when requests are on their way and none comes back for so many seconds.
+    #: Seconds without any answer, while requests are on their way, after which the run fails.
     silence_seconds: Annotated[float, Meta(ge=0)] = 900.0
     #: Bytes of address space for the spider's process, when it has one of its own.
     memory_limit: Count = 4 * 2**30
-    #: URLs remembered by the process, so that known links are not sent again and again.
+    #: URLs remembered by the process, so that known links are not sent again.
     remembered_urls: Count = 200_000
     #: Blocks asked for in one call.
     read_blocks: Annotated[int, Meta(ge=1, le=64)] = 8
-    #: Tries of one call to a center (open, read, tell) before the run ends with an error.
+    #: Tries of one call to a center (open, read, checkpoint) before the run ends with an error.
     center_tries: Annotated[int, Meta(ge=1, le=1000)] = 10
 
 

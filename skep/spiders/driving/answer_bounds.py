@@ -1,7 +1,7 @@
-"""What a run waits for, and how long (R5): room for more starts, and any answer at all.
+"""Limits of what a run waits for: start requests on their way, and time without any answer.
 
-Runs in the spider's process. Requests found on pages are kept with the turn that found them
-and never held back; what is bounded here is what the spider sends by itself.
+Runs in the spider's process. Requests found on pages are stored with the checkpoint of their
+page and never held back; only what `start` yields is limited here.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from skep.spiders.ports import PageBlock, Reading
 
 
 class Outstanding:
-    """Requests of `start` that were sent, minus those that came back. Retries are the
-    center's affair and count once."""
+    """Requests of `start` that were sent, minus those that came back. A request
+    that the center retries counts once."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -22,23 +22,23 @@ class Outstanding:
         self._returned = 0
 
     def sent(self, count: int) -> None:
-        """So many were new to the run."""
+        """`count` requests were new to the run."""
         self._sent += count
 
     def returned(self, block: PageBlock) -> None:
-        """A page that no other page led to was asked for by `start`."""
+        """Count the pages that `start` asked for: those without a depth."""
         self._returned += sum(1 for page in block.pages if "d" not in page.meta)
 
     def room(self, still_open: int) -> int:
-        """How many more may be sent. What expired unseen does not come back, so there are
-        never more on their way than the run has open."""
+        """How many more may be sent. Expired requests do not come back, so no more count as on
+        their way than the run has open."""
         # Starts of an earlier process come back to this one too.
         self._returned = min(self._returned, self._sent)
         return self._limit - min(self._sent - self._returned, still_open)
 
 
 class SilenceBound:
-    """Ends a run to which nothing comes back though something is on its way."""
+    """Ends a run whose open requests get no answer for too long."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -48,7 +48,7 @@ class SilenceBound:
         self._heard = now
 
     def hear(self, reading: Reading, now: float) -> None:
-        """Raises Stop. A paused run, and requests that rest until a known time, are nobody's
+        """Raises Stop. A paused run, and requests that wait until a known time, do not count as
         silence."""
         expected = reading.open - reading.resting
         if reading.blocks or expected <= 0 or reading.state != RunState.RUNNING:

@@ -1,7 +1,7 @@
-"""Tells the queue what came of some blocks: gathered into turns, one of them on its way.
+"""Sends the results of parsed blocks to the queue, gathered into checkpoints, one at a time.
 
-Runs in the spider's process. While a turn is on its way the next blocks are parsed. A
-block counts as taken only by the turn that carries everything that came of it.
+Runs in the spider's process. While a checkpoint is being sent the next blocks are parsed. A
+block counts as taken only with the checkpoint that holds all of its results.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from skep.spiders.driving.harvest import REQUEST_BYTES, Harvest
 from skep.spiders.driving.stats import Stats
 from skep.spiders.ports import FoundItem, RunQueue, Turn
 
-#: A turn is sent when it holds so much, or when there is nothing more to parse.
+#: A checkpoint is sent at these sizes, or when there is nothing more to parse.
 CHECKPOINT_BLOCKS = 8
 CHECKPOINT_REQUESTS = 20_000
 CHECKPOINT_BYTES = 8 * 2**20
@@ -42,13 +42,13 @@ class Checkpoints:
         self._whole = (0, 0)
         self._flight: asyncio.Task[None] | None = None
         self._flying: list[int] = []
-        #: Turns that were begun, and requests that they added: newer than some reading?
+        #: Checkpoints that were begun and requests that they added, to compare with a reading.
         self.begun = 0
         self.added = 0
 
     @property
     def in_hand(self) -> list[int]:
-        """Blocks that the queue should not tell again just now."""
+        """Blocks that the next reading should leave out."""
         flying = self._flight is not None and not self._flight.done()
         return self._blocks + (self._flying if flying else [])
 
@@ -59,8 +59,8 @@ class Checkpoints:
         return not (self._blocks or self._items or self._requests or flying)
 
     async def add(self, harvest: Harvest) -> None:
-        """Gather what came of a page. A great many results go ahead of their block: told
-        again they are known."""
+        """Gather the results of a page. Very many results are sent before their block has ended;
+        sent again, they are known."""
         self._items += harvest.items
         self._requests += harvest.requests
         self._named |= harvest.named
@@ -80,7 +80,7 @@ class Checkpoints:
             await self.send()
 
     async def send(self) -> None:
-        """Send what is gathered, when the turn before has arrived; raises its error."""
+        """Send what is gathered after the checkpoint before has arrived; raises its error."""
         await self.arrived()
         if not (self._blocks or self._items or self._requests):
             return
@@ -108,18 +108,18 @@ class Checkpoints:
         self._flight = asyncio.create_task(self._tell(turn))
 
     async def arrived(self) -> None:
-        """Wait for the turn that is on its way; raises its error."""
+        """Wait for the checkpoint that is on its way; raises its error."""
         if self._flight is not None:
             transfer, self._flight = self._flight, None
             await transfer
 
     async def settle(self) -> None:
-        """Everything is told when this returns."""
+        """Everything is stored when this returns."""
         await self.send()
         await self.arrived()
 
     async def settle_blocks(self) -> None:
-        """The same for blocks that have ended; what came of half a block is forgotten."""
+        """The same for blocks that have ended; results of half a block are dropped."""
         await self.arrived()
         items, requests = self._whole
         del self._items[items:], self._requests[requests:]
@@ -139,7 +139,7 @@ class Checkpoints:
         self._stats.items += done.items
 
     def _leave_out(self, turn: Turn, error: InvalidInput) -> None:
-        """One request that the center refuses must not hold up all others for ever."""
+        """One request that the center refuses must not block all others."""
         which = _WHICH.match(error.detail)
         if which is None or int(which[1]) >= len(turn.requests):
             raise error
@@ -148,7 +148,7 @@ class Checkpoints:
         log.warning("the center refuses %.200s: %s", refused.uri, error.detail)
 
     async def drop(self) -> None:
-        """Forget what was not sent: the queue tells its blocks again."""
+        """Drop what was not sent: the next driver reads its blocks again."""
         self._blocks, self._items, self._requests, self._bytes = [], [], [], 0
         if self._flight is not None:
             transfer, self._flight = self._flight, None

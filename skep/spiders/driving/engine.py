@@ -1,8 +1,8 @@
-"""The loop of a spider: start, read, parse, tell, until nothing is left.
+"""The loop of a spider: start, read, parse, send a checkpoint, until nothing is left.
 
-It drives one spider over one run's queue, in the spider's process. The next read is under
-way while pages are parsed, and so is the turn before. It holds a bounded number of pages,
-and nothing is ever half told: what was not in a turn is read again by the next driver.
+It drives one spider over one run's queue, in the spider's process. While pages are parsed, the
+next read and the last checkpoint are under way. It holds a bounded number of pages, and no
+result is half stored: what was not in a checkpoint is read again by the next driver.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from skep.spiders.ports import PageBlock, Reading, RunQueue, Turn
 
 #: Seconds that a read may wait at the center.
 READ_WAIT = 5.0
-#: Archived bytes of one read, about; they unpack to some four times as much.
+#: Archived bytes of one read, approximately; unpacked they are about four times as many.
 READ_BYTES = 16 * 2**20
-#: Pages parsed before other tasks get a turn.
+#: Pages parsed before other tasks run.
 PAGES_AT_ONCE = 16
-#: Start requests in one turn.
+#: Start requests in one checkpoint.
 START_PART = 1000
-#: Turns of start requests before the next look at what came back.
+#: Checkpoints of start requests before the next read.
 START_PARTS = 10
-#: Seconds between two looks when a read comes back empty at once.
+#: Seconds between two reads when a read comes back empty at once.
 EMPTY_PAUSE = 0.2
-#: Seconds between two signs of life of a driver that has nothing to tell.
+#: Seconds between two signs of life of a driver that has nothing to send.
 HEARTBEAT_EVERY = 15.0
-#: Beyond what callbacks may take, before a driver that is silent counts as dead.
+#: Added to what callbacks may take, before a silent driver counts as dead.
 SILENT_MARGIN = 120.0
-#: Empty readings in a row, begun when everything was told, that end a run.
+#: Empty readings in a row, begun when everything was stored, that end a run.
 QUIET_READINGS = 2
 
 
@@ -54,7 +54,7 @@ class _Ask(msgspec.Struct, frozen=True):
     at: float = 0.0
     begun: int = 0
     added: int = 0
-    #: Everything was told: an empty answer means that nothing is left.
+    #: Everything was stored: an empty answer means that nothing is left.
     conclusive: bool = False
 
 
@@ -88,7 +88,7 @@ class SpiderEngine:
         self._wake = asyncio.Event()
 
     def pause(self) -> None:
-        """End after the block in hand; the run can be continued later, by anybody."""
+        """End after the block in hand; any process can continue the run later."""
         self._pausing = True
         self._wake.set()
 
@@ -121,7 +121,7 @@ class SpiderEngine:
             return await self._refused(error)
 
     async def _refused(self, error: SkepError) -> Stop:
-        """The reason behind a refusal: nearly always somebody ended the run meanwhile."""
+        """The reason behind a refusal: nearly always the run was ended meanwhile."""
         try:
             self._hear(await self._queue.read(1, 0.0, ()))
         except Stop as stop:
@@ -131,16 +131,16 @@ class SpiderEngine:
         return Stop(ends.REFUSED, f"the center refused ({error.code}): {error.detail}")
 
     async def _heartbeat(self) -> None:
-        """An empty turn now and then: a driver that is silent for too long is given up."""
+        """An empty checkpoint now and then: a run whose driver is silent for too long fails."""
         while True:
             await self._clock.sleep(HEARTBEAT_EVERY)
-            # What is wrong will be heard with the next read or turn that matters.
+            # The next read or checkpoint raises the same error.
             with suppress(SkepError):
                 await self._queue.checkpoint(Turn(0))
 
     @property
     def longest_silence(self) -> float:
-        """Seconds for which the spider's code may hold up everything; 0 = for ever."""
+        """Seconds for which the spider's code may block the event loop; 0 = no limit."""
         seconds = self._options.callback_seconds
         return SILENT_MARGIN + PAGES_AT_ONCE * seconds if seconds else 0.0
 
@@ -164,7 +164,7 @@ class SpiderEngine:
             raise Stop(ends.START_FAILED, f"{name}() raised {error!r}", FAIL) from error
 
     async def _round(self) -> None:
-        """Start what there is room for, read, parse, tell."""
+        """Start what there is room for, read, parse, send."""
         await self._feed()
         reading = await self._next_reading()
         if self._pausing:
@@ -189,7 +189,7 @@ class SpiderEngine:
         raise Stop(ends.PAUSED, "paused; start it again under the same run to go on", "pause")
 
     async def _feed(self) -> None:
-        """Send start requests while the run has room for them (R5)."""
+        """Send start requests while the run has room for them."""
         for _ in range(START_PARTS):
             room = self._room()
             may = self._state == RunState.RUNNING and not self._starts.exhausted
@@ -217,7 +217,7 @@ class SpiderEngine:
         return len(results)
 
     async def _block(self, block: PageBlock) -> None:
-        """Parse the pages of a block and gather what came of them."""
+        """Parse the pages of a block and gather the results."""
         self._outstanding.returned(block)
         for number, page in enumerate(block.pages):
             if number % PAGES_AT_ONCE == 0:
@@ -308,13 +308,13 @@ class SpiderEngine:
         now = self._clock.monotonic()
         self.stats.seconds = now - self._began
         if reading.state == RunState.CANCELLED:
-            raise Stop(ends.CANCELLED, "somebody cancelled the run")
+            raise Stop(ends.CANCELLED, "the run was cancelled")
         if reading.state == RunState.FINISHED:
-            raise Stop(ends.FINISHED, "somebody ended the run")
+            raise Stop(ends.FINISHED, "the run was ended")
         if reading.state == RunState.FAILED:
             raise Stop(ends.GIVEN_UP, f"the run has failed: {reading.reason}")
         if reading.asked == ends.RESTART:
-            raise Stop(ends.RESTART, "somebody asked for a restart of this process")
+            raise Stop(ends.RESTART, "a restart of this process was requested")
         self._silence.hear(reading, now)
 
     def _note(self, state: str) -> None:
@@ -328,7 +328,7 @@ class SpiderEngine:
         self._state = state
 
     async def _closed(self, stop: Stop) -> Stop:
-        """Let go of everything, tell the center how it ended, and then the spider."""
+        """Close everything; report the end to the center, then to the spider."""
         await self._checkpoints_saved(stop)
         if self._reading is not None:
             self._reading.cancel()
@@ -346,12 +346,12 @@ class SpiderEngine:
         return stop
 
     async def _checkpoints_saved(self, stop: Stop) -> None:
-        """Whole blocks are told whatever ended the run, if there is anyone to tell."""
+        """Whole blocks are stored whatever ended the run, if the center still accepts them."""
         if stop.reason in {ends.TAKEN_OVER, ends.UNREACHABLE, ends.REFUSED, ends.GIVEN_UP}:
             await self._turns.drop()
             return
         try:
             await self._turns.settle_blocks()
         except (SkepError, MemoryError) as error:
-            self.spider.log.warning("the last turn was not taken: %s", error)
+            self.spider.log.warning("the last checkpoint was not stored: %s", error)
             await self._turns.drop()

@@ -1,8 +1,8 @@
-"""What came of a page becomes a part of a turn: items numbered, requests checked.
+"""The results of a page become a part of a checkpoint: items numbered, requests checked.
 
 Runs in the spider's process. All or nothing per page: a page whose callback raised leaves
-neither items nor requests, so that it can be looked at again as a whole. One link that is
-no URL is left out and counted; it must not cost the page.
+neither items nor requests, so that it can be parsed again as a whole. A link that is
+not a URL is left out and counted; the rest of the page is kept.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from skep.spiders.driving.sent_urls import SeenUrls
 from skep.spiders.driving.stats import Stats
 from skep.spiders.ports import FoundItem
 
-#: Items and requests of one page, so that a turn always fits into one call.
+#: Items and requests of one page, so that a checkpoint always fits into one call.
 PAGE_BYTES = 32 * 2**20
-#: What a request takes beside its URL and its data, about.
+#: Bytes of a request beside its URL and its data, approximately.
 REQUEST_BYTES = 50
-#: What every center takes; it looks again, and refuses a whole turn for one bad URL.
+#: What every center accepts; it checks again, and refuses a whole checkpoint for one bad URL.
 _SENDABLE = re.compile(
     r"[a-z][a-z0-9+.-]*://(?:[^\s/?#\\@\x00-\x20\x7f]+@)?"
     r"(?:\[[0-9a-f:.]+\]|[^\W_][\w.-]{0,252})(?::[0-9]{1,5})?(?:[/?#]\S*)?",
@@ -64,7 +64,7 @@ class Harvester:
         self._deepest = spider.options.depth_limit
         self._domains = tuple(domain.lower() for domain in spider.allowed_domains)
         self._callbacks: set[str] = {""}
-        #: Requests tell on which page they were found: the run is chained.
+        #: Requests name the page on which they were found: the run is chained.
         self.chained = False
 
     def page(self, results: Iterable[Any], request_id: int, depth: int, first: int = 0) -> Harvest:
@@ -138,7 +138,7 @@ class Harvester:
         return False
 
     def _check(self, request: Request) -> int:
-        """What the center would refuse, told where it was made; the bytes of its data."""
+        """Refuse what the center would refuse, where it is made; returns the bytes of its data."""
         for name in (request.callback, request.errback):
             if name not in self._callbacks:
                 self._check_callback(name)

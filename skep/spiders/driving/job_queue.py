@@ -1,8 +1,8 @@
-"""The queue of a run that a job keeps: whether it runs or rests is not the driver's to say.
+"""The queue of a run that a job keeps: the driver never pauses or continues such a run.
 
-Runs in the spider's process when a center started it. Such a process may be ended and
-started again at any time; neither may continue a run that a person paused, nor pause one
-that only changes its process.
+Runs in the spider's process when a center started it. Such a process may be stopped and
+started again at any time: a start must not continue a run that a person paused, and a stop must
+not pause a run that only changes its process.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from skep.spiders.driving.http_queue import HttpQueue
 
 
 class JobQueue(HttpQueue):
-    """Set `leaving` when the process was told to go."""
+    """Set `leaving` when the process was asked to end."""
 
     leaving = False
 

@@ -1,14 +1,14 @@
 """A limit on the memory of a spider's own process, so that a leak harms its run alone.
 
 Called once by the program that runs one spider, before the spider's code is loaded. Never
-in a process that does anything else: the limit is the whole process's.
+in a process that does anything else: the limit holds for the whole process.
 """
 
 from __future__ import annotations
 
 import resource
 
-#: What the last calls of a run may take when the limit is met.
+#: Bytes for the last calls of a run when the limit is met.
 AIR = 128 * 2**20
 
 

@@ -1,8 +1,8 @@
 """One page: the callback or errback that belongs to it is called, and its results taken.
 
 Runs in the spider's process. An error in the spider's code costs that page and is counted;
-a callback that never ends, or eats all memory, ends the run, and the page's block is told
-again to whoever continues it.
+a callback that never ends, or uses all memory, ends the run, and the next driver reads the
+page's block again.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from skep.spiders.driving.page_decoding import Unpacker
 from skep.spiders.driving.stats import CALLBACK_ERRORS, CALLBACK_TIME, MEMORY, Stats
 from skep.spiders.ports import Page
 
-#: So many errors are logged with their traceback, the others with one line each.
+#: Errors that are logged with their traceback; the others get one line each.
 TRACEBACKS = 20
 
 #: Where the numbers of an errback's items start: a dead request may be sent again by hand,
 #: and the items of its page must not be taken for these.
 ERRBACK_ITEMS = 1_000_000
 
-#: What the engine asks of a run that cannot go on.
+#: What the engine does to a run that cannot go on.
 FAIL = "fail"
 
 DONE = RequestState.DONE.name.lower()
@@ -46,8 +46,8 @@ class Stop(Exception):
 
 
 def memory_stop(error: MemoryError, what: str) -> Stop:
-    """The end of a run whose memory is full, with some air for the last calls: what fills it
-    may hang on the frames of the error, or on the spider."""
+    """The end of a run whose memory is full, with some room for the last calls: the frames of
+    the error, or the spider itself, may hold what fills it."""
     give_air()
     clear_frames(error.__traceback__)
     return Stop(MEMORY, f"{what} met the memory limit (memory_limit in the settings)", FAIL)
@@ -64,7 +64,7 @@ class Parser:
         self._unpack = Unpacker()
 
     async def parse(self, page: Page) -> Harvest | None:
-        """Everything that came of a page; None when it was nothing or its callback raised."""
+        """The results of a page; None when there are none or its callback raised."""
         self._stats.bytes += len(page.frames)
         try:
             if page.state == DONE:
@@ -129,8 +129,8 @@ class Parser:
         if limit and count >= limit:
             raise Stop(
                 CALLBACK_ERRORS,
-                f"callbacks raised {count} times, last {type(error).__name__}: {error}; mend the "
-                "spider and start it again under the same run",
+                f"callbacks raised {count} times, last {type(error).__name__}: {error}; fix the "
+                "spider and start it again with the same run",
                 FAIL,
             )
 
@@ -139,6 +139,6 @@ class Parser:
         return Stop(
             CALLBACK_TIME,
             f"the callback for {page.uri} took more than {seconds:g} s; the run goes on from this "
-            "page when the spider is mended and started again",
+            "page when the spider is fixed and started again",
             FAIL,
         )

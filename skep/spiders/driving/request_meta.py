@@ -29,8 +29,8 @@ _METHOD = "v"
 def sealed(request: Request, place: tuple[int | str, int] = ("", 0)) -> NewRequest:
     """A spider's request as the center takes it.
 
-    `place` says where it was yielded. A request that is wanted `again` is told apart by it
-    from others for the same URL, and told twice, after a broken line, it is one request.
+    `place` says where it was yielded. It distinguishes requests with `again` for the
+    same URL; sent twice, after a broken connection, such a request counts once.
     """
     meta: dict[str, Any] = {}
     if request.callback:

@@ -1,7 +1,7 @@
 """URLs that this process has sent already, so that known links cost no call. Bounded.
 
-Exact in one direction: what it calls seen was sent. What it has forgotten is sent again,
-and the store, which is exact in both, calls it known.
+A URL that it knows was sent. A URL that it has forgotten is sent again, and the store, which
+knows every URL of the run, does not accept it twice.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The start of a spider, taken in small parts: it may be endless, and it may wait.
 
 Runs in the spider's process. A plain generator is asked when there is room for more; an
-`async` one runs in a task of its own, at most `AHEAD` results ahead, so that waiting for
-the world outside holds up nothing else.
+`async` one runs in a task of its own, at most `AHEAD` results ahead, so that its waiting
+blocks nothing else.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from skep.spiders.authoring.callbacks import Caller, each, flat
 from skep.spiders.authoring.spider import Spider
 
 AHEAD = 1000
-#: A plain generator may hold up the loop for so many seconds at a time.
+#: Seconds for which a plain generator may block the loop at a time.
 TAKING_SECONDS = 0.5
 
 
@@ -40,7 +40,7 @@ class StartRequests:
 
     @property
     def exhausted(self) -> bool:
-        """Everything was taken, and the end was heard of."""
+        """Everything was taken, and `start` has ended."""
         return self._ended
 
     def take(self, limit: int) -> list[Any]:

@@ -1,6 +1,6 @@
 """The figures of a spider's run, for progress bars and the last line. Pure.
 
-Runs where the spider runs. For what must add up there is the ledger.
+Runs where the spider runs. They need not add up exactly; the ledger does.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Stats(msgspec.Struct):
     statuses: dict[int, int] = msgspec.field(default_factory=dict)
     failures: dict[str, int] = msgspec.field(default_factory=dict)
     turns: int = 0
-    #: Requests of the run that still have a way to go, as last heard.
+    #: Requests of the run that have not ended, at the last reading.
     open: int = 0
     seconds: float = 0.0
 

@@ -1,4 +1,4 @@
-"""Ends the process of a spider whose code holds up everything, where no signal reaches it.
+"""Ends the process of a spider whose code blocks everything and ignores signals.
 
 Runs in a process that does nothing but drive one spider. Plain Python code is interrupted by
 an alarm; code inside a C library may not listen. The interpreter's own watchdog thread needs
@@ -16,13 +16,13 @@ from contextlib import asynccontextmanager
 
 from skep.runtime.clock import Clock
 
-#: Wound up again that often, in seconds, or four times in the time that is allowed.
+#: Seconds between two restarts of the timer, or a quarter of the time that is allowed.
 WIND_EVERY = 5.0
 
 
 @asynccontextmanager
 async def watchdog(seconds: float, clock: Clock) -> AsyncIterator[None]:
-    """While this is open the event loop may be held up for `seconds`, not longer; 0 = any."""
+    """While this is open the event loop may be blocked for `seconds` at most; 0 = no limit."""
     if not seconds:
         yield
         return

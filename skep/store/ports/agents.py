@@ -11,6 +11,9 @@ from typing import Protocol
 from skep.model.fleet.agent import AgentView, Arrival, Order, Registration, Vitals
 from skep.model.fleet.token import FoundToken, Grant, TokenView
 
+#: Agents and what each of them said of its machine.
+VitalsByAgent = Sequence[tuple[str, Vitals]]
+
 
 class Agents(Protocol):
     """Asked by `placement`."""
@@ -30,10 +33,7 @@ class Agents(Protocol):
         """
 
     async def heartbeat(
-        self,
-        beats: Sequence[tuple[str, Vitals]],
-        now: float,
-        sessions: Mapping[str, int] | None = None,
+        self, beats: VitalsByAgent, now: float, sessions: Mapping[str, int] | None = None
     ) -> list[str]:
         """Note heartbeats, many at once; returns ids that are not registered, or that beat
         under an earlier session than theirs."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
+from skep.model.block import EndedRequest
 from skep.model.request import Accepted
 from skep.model.states import RunState
 from skep.store.ports.requests import RequestRow
@@ -71,16 +72,9 @@ class CheckpointStore(Protocol):
         `collected` only those that a turn has taken. Reading them changes nothing."""
 
 
-class UnreadPage(msgspec.Struct, frozen=True):
+class UnreadPage(EndedRequest, frozen=True):
     """One ended request of a run that its driver has not read, and where its bytes are."""
 
-    id: int
-    uri: str
-    state: str
-    status: int
-    failure: str
-    detail: str
-    meta: dict[str, Any]
     final_uri: str
     elapsed_us: int
     segment: str

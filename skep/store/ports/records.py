@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from skep.store.ports.requests import ArchivedPage
+from skep.model.archived_page import ArchivedPage
 
 
 class Alerts(Protocol):

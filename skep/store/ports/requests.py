@@ -103,18 +103,6 @@ class RequestRow(msgspec.Struct, frozen=True):
     parent: int | None = None
 
 
-class ArchivedPage(msgspec.Struct, frozen=True):
-    """A page as the archive alone knows it."""
-
-    offset: int
-    length: int
-    uri: str
-    status: int
-    address: str
-    at: float
-    received: int
-
-
 class PackPlan(msgspec.Struct, frozen=True):
     """What one dispatch takes from one run: at most `limit` requests of one priority."""
 

@@ -1,7 +1,7 @@
 """What a value is to a table: its kind, the column it needs, and how it is written there.
 
-Pure. Five kinds are ours (bool, int, float, text, json); a column that somebody else made
-with another type is `other`, and takes what the database makes of the value.
+Pure. Five kinds are ours (bool, int, float, text, json); a column that another program
+made with another type is `other`, and takes what the database makes of the value.
 """
 
 from __future__ import annotations

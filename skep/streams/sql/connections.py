@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -21,7 +20,7 @@ from skep.streams.driver_options import check_host, check_options
 from skep.streams.host_rules import HostRules, JobLimits
 
 CONNECT_SECONDS = 10
-#: A MySQL server of a job that says nothing for so long is given up.
+#: Seconds of silence after which a MySQL server of a job is given up.
 SILENT_SECONDS = 120
 POSTGRESQL = ("postgresql", "postgres")
 _PORTS = {"postgresql": 5432, "mysql": 3306}
@@ -67,9 +66,19 @@ def open_engine(
     name = f"{'postgresql' if is_postgres else 'mysql'}+{driver}"
     engine = sa.create_engine(url.set(drivername=name), connect_args=forced, **options)
     if limits is not None:
-        connect = _postgresql if is_postgres else _mysql
-        sa.event.listen(engine, "do_connect", partial(connect, limits.hosts))
+        _connect_by(engine, _postgresql if is_postgres else _mysql, limits.hosts)
     return engine
+
+
+def _connect_by(engine: sa.Engine, connect: Callable[..., Any], rules: HostRules) -> None:
+    """Every connection of the engine is made by `connect`, to an address that `rules` allow."""
+
+    def connected(
+        dialect: Any, _record: object, given: tuple[Any, ...], arguments: dict[str, Any]
+    ) -> Any:
+        return connect(rules, dialect, given, arguments)
+
+    sa.event.listen(engine, "do_connect", connected)
 
 
 def brief(error: DBAPIError) -> str:
@@ -85,11 +94,7 @@ def _scheme(url: sa.URL) -> str:
 
 
 def _postgresql(
-    rules: HostRules,
-    dialect: Any,
-    _record: object,
-    given: tuple[Any, ...],
-    arguments: dict[str, Any],
+    rules: HostRules, dialect: Any, given: tuple[Any, ...], arguments: dict[str, Any]
 ) -> Any:
     host, port = arguments["host"], int(arguments.get("port") or _PORTS["postgresql"])
     addresses = rules.addresses(host, port)
@@ -112,11 +117,7 @@ def _no_environment() -> dict[str, str]:
 
 
 def _mysql(
-    rules: HostRules,
-    dialect: Any,
-    _record: object,
-    given: tuple[Any, ...],
-    arguments: dict[str, Any],
+    rules: HostRules, dialect: Any, given: tuple[Any, ...], arguments: dict[str, Any]
 ) -> Any:
     host, port = arguments["host"], int(arguments.get("port") or _PORTS["mysql"])
     seconds = float(arguments.get("connect_timeout") or CONNECT_SECONDS)

@@ -72,7 +72,7 @@ class SqlEngine(ABC):
 
     @abstractmethod
     def insert(self, table: sa.TableClause) -> Any:
-        """An INSERT that can be told what to do with a key that is there."""
+        """An INSERT that can have a rule for a key that is there."""
 
     def update_on(self, insert: Any, keys: list[str], others: list[str]) -> Any:
         """The same INSERT, as an update where the key is there."""
@@ -90,7 +90,7 @@ class SqlEngine(ABC):
         raise NotImplementedError
 
     def explain(self, error: DBAPIError, where: str) -> SkepError:
-        """What the caller of a sink is told."""
+        """The error for the caller of a sink."""
         # What a server of a job says is for its log, not for viewers of alerts.
         said = f"{where}: {_first_line(error) if self.limits is None else brief(error)}"
         if error.connection_invalidated or self.is_away(error):

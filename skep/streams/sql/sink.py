@@ -91,7 +91,7 @@ class SqlSink:
             raise ConfigurationError(f"{self._place.shown}: {type(error).__name__}") from error
 
     def _write(self, records: list[Record]) -> list[Refused]:
-        """Once more when the table is not as it was, because somebody else changed it."""
+        """Once more when another program has changed the table meanwhile."""
         try:
             if self._shape is None:
                 self._shape = self._look()

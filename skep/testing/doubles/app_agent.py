@@ -111,7 +111,7 @@ class ManualAppAgent:
                     await self.ask()
 
     async def die(self) -> None:
-        """No word from it any more; what it hosts is not told to anybody."""
+        """It falls silent, and does not report what it hosts."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

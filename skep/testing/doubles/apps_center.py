@@ -11,7 +11,7 @@ import hashlib
 import io
 import zipfile
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -22,7 +22,7 @@ from skep.agent.launch import LaunchedAgent
 from skep.model.jobs.app import AppSpec, InstanceState
 from skep.runtime.clock import SystemClock
 from skep.settings import AgentSettings, Settings
-from skep.testing.doubles.center import CenterDouble
+from skep.testing.doubles.center import CenterDouble, listening
 from skep.testing.grounds.isolation import code_setting
 from skep.wire import codec, messages
 
@@ -158,16 +158,9 @@ def zipped(files: Mapping[str, str | bytes]) -> bytes:
     return buffer.getvalue()
 
 
-@asynccontextmanager
-async def apps_double(heartbeat_every: float = 0.05) -> AsyncIterator[AppsDouble]:
+def apps_double(heartbeat_every: float = 0.05) -> AbstractAsyncContextManager[AppsDouble]:
     """One that listens, and is gone afterwards."""
-    double = AppsDouble(heartbeat_every)
-    await double.up()
-    try:
-        yield double
-    finally:
-        double.speak()
-        await double.down()
+    return listening(AppsDouble(heartbeat_every))
 
 
 @asynccontextmanager

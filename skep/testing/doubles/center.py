@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import msgspec
 from aiohttp import WSCloseCode, web
@@ -314,10 +315,17 @@ def _problem(error: SkepError) -> web.Response:
     )
 
 
-@asynccontextmanager
-async def center_double(heartbeat_every: float = 0.05) -> AsyncIterator[CenterDouble]:
+def center_double(heartbeat_every: float = 0.05) -> AbstractAsyncContextManager[CenterDouble]:
     """One that listens, and is gone afterwards."""
-    double = CenterDouble(heartbeat_every=heartbeat_every)
+    return listening(CenterDouble(heartbeat_every=heartbeat_every))
+
+
+D = TypeVar("D", bound=CenterDouble)
+
+
+@asynccontextmanager
+async def listening(double: D) -> AsyncIterator[D]:
+    """This double while it listens."""
     await double.up()
     try:
         yield double

@@ -17,7 +17,7 @@ from skep.testing.grounds.centers import HandAgent, RunningCenter, works_of
 from skep.wire.messages import Heartbeat, LeaseAsk, LeaseReply, Register
 
 SITE = "http://127.0.0.1"
-#: Agents are dead after three seconds; nobody waits for agents that do not come.
+#: Agents are dead after three seconds; no call waits for agents that do not come.
 PLACING: Mapping[str, float] = {
     "center_alive_after": 3.0,
     "center_sweep_every": 0.1,

@@ -34,7 +34,7 @@ T = TypeVar("T")
 RUN = "web"
 #: Seconds between two tries.
 STEP = 0.03
-#: A call is given up after so long.
+#: Seconds after which a call is given up.
 PATIENCE = 30.0
 
 

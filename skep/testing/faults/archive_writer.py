@@ -50,7 +50,7 @@ class WriterSetup(msgspec.Struct, frozen=True):
 
 
 def run_and_kill(orders: WriterSetup, lines: int) -> list[Said]:
-    """Start it, read so many lines, kill it; all that it said, to the last whole line."""
+    """Start it, read `lines` lines, kill it; its whole output, to the last whole line."""
     words = [sys.executable, "-m", __name__, msgspec.json.encode(orders).decode()]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None

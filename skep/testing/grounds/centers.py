@@ -61,7 +61,7 @@ class Answer:
 
 
 class Caller:
-    """Somebody with a token, or without one."""
+    """A caller with a token, or without one."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str, token: str = "") -> None:
         self.url = url
@@ -197,7 +197,7 @@ def archived(block: Leased) -> tuple[BlockReport, list[bytes]]:
 
 
 class RunningCenter:
-    """A center that answers, with everybody who may call it."""
+    """A center that answers, with a caller of each role."""
 
     def __init__(self, local: LocalCenter, session: aiohttp.ClientSession) -> None:
         self.local = local
@@ -226,7 +226,7 @@ class RunningCenter:
         return HandAgent(self.agent, name, plain)
 
     async def caller(self, role: Role, subject: str = "") -> Caller:
-        """Somebody with a new token of that role."""
+        """A caller with a new token of that role."""
         return Caller(self._session, self.url, await self.services.auth.issue(role, subject))
 
     async def open_run(self, name: str, **settings: Any) -> None:

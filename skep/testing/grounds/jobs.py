@@ -35,7 +35,7 @@ class Endless(skep.Spider):
     def parse(self, response):
         yield {"url": response.url}
 """
-#: Yields addresses at which nobody listens.
+#: Yields addresses without a listener.
 ENDLESS_GENERATOR = """
 import time
 

@@ -12,7 +12,7 @@ SITE = "http://127.0.0.1"
 
 
 def urls(count: int, word: str = "page") -> list[str]:
-    """So many of them, all different."""
+    """`count` URLs, all different."""
     return [f"{SITE}/{word}/{n}" for n in range(count)]
 
 

@@ -23,32 +23,7 @@ import subprocess
 from pathlib import Path
 from typing import Any, ClassVar
 
-from skep.testing.private import (
-    HOST,
-    Server,
-    ServerFailed,
-    ServerMissing,
-    exchange,
-    find_program,
-)
-
-__all__ = [
-    "MariaDB",
-    "Microsocks",
-    "Nginx",
-    "Postgres",
-    "Redis",
-    "Server",
-    "ServerFailed",
-    "ServerMissing",
-    "Tinyproxy",
-    "mariadb",
-    "microsocks",
-    "nginx",
-    "postgres",
-    "redis",
-    "tinyproxy",
-]
+from skep.testing.private import HOST, Server, ServerFailed, exchange, find_program
 
 
 class Database(Server):
@@ -59,7 +34,7 @@ class Database(Server):
         self._numbers = itertools.count(1)
 
     def fresh_database(self) -> str:
-        """The URL of an empty database that nobody else uses; takes milliseconds."""
+        """The URL of an empty database of its own; takes milliseconds."""
         raise NotImplementedError
 
 

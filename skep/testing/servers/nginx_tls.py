@@ -1,6 +1,6 @@
-"""nginx with TLS and HTTP/2, and a certificate that nobody has signed. For tests only.
+"""nginx with TLS and HTTP/2, and a certificate without a signature of a CA. For tests only.
 
-Whoever is given `certificate` as the file of a CA trusts it; nobody else does.
+A program that gets `certificate` as the file of a CA trusts it; others do not.
 """
 
 from __future__ import annotations

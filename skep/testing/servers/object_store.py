@@ -60,7 +60,7 @@ class SeaweedFS(Server):
         return {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
 
     def fresh_archive(self, bucket: str = BUCKET) -> str:
-        """The URL of an empty folder that nobody else uses."""
+        """The URL of an empty folder of its own."""
         return f"s3://{bucket}/archive-{next(self._numbers)}?endpoint={self.url}"
 
     def start(self) -> None:

@@ -34,7 +34,7 @@ class Ask(NamedTuple):
     at: float
     host: str
     path: str
-    #: The port of whoever asked: one connection of one agent.
+    #: The port of the caller: one connection of one agent.
     peer: int = 0
 
 

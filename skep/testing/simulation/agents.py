@@ -25,7 +25,7 @@ from skep.testing.simulation.world import World
 _works = msgspec.msgpack.Decoder(list[Work])
 REPORT_EVERY = 0.5
 MEAN_DOWNLOAD = 4.0
-#: Of the failures at hosts with a pace, so many make the agent leave the host alone.
+#: The part of failures at hosts with a rate limit after which the agent leaves the host alone.
 TROUBLE = 0.2
 
 
@@ -33,7 +33,7 @@ class Witness:
     """Sees every lease as the centers give it, and every report as they take it.
 
     It keeps its own note of the newest token of each block, so that it can say when a
-    center believed somebody who had been fenced out.
+    center believed an agent that had been fenced out.
     """
 
     def __init__(self) -> None:

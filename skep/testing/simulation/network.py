@@ -1,6 +1,7 @@
 """Messages between agents, clients and centers: lost, doubled, delayed, never changed.
 
-Chance comes from the seed. A message that is lost may have been obeyed: nobody is told.
+Chance comes from the seed. A message whose answer is lost may have been executed, and
+its sender does not know.
 """
 
 from __future__ import annotations

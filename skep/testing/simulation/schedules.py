@@ -28,7 +28,7 @@ from skep.testing.simulation.firing_centers import FiringPlan, SimCenter, SimRun
 from skep.testing.simulation.world import EPOCH, World, drive
 
 MINUTE = 60
-#: States of a due time that nobody has answered.
+#: States of a due time that is not decided yet.
 NO_ANSWER = ("due", "claimed", "queued", "missed")
 #: Why `overlap: skip` passes a due time over.
 STILL_GOING = re.compile(r"run (\S+) was still going")
@@ -140,7 +140,7 @@ class Scenario:
         self.world.rng.choice(self.centers).freeze(self.world.rng.uniform(5.0, 90.0))
 
     def _mislead(self) -> None:
-        """Somebody sets a center's clock, and puts it right later."""
+        """A center's clock is set wrong, and put right later."""
         self.result.clock_steps += 1
         center = self.world.rng.choice(self.centers)
         center.clock.off = self.world.rng.choice((-1, 1)) * self.world.rng.uniform(1.0, 1800.0)

@@ -20,32 +20,14 @@ from skep.errors import Malformed, SkepError, TooLarge
 from skep.runtime.backoff import Backoff
 from skep.runtime.clock import Clock
 from skep.runtime.lazy_certificates import aiohttp
-from skep.wire import codec
+from skep.runtime.retry import Pauses
+from skep.wire import codec, messages
 from skep.wire.api.caller import Download
 from skep.wire.api.health import GET_VERSION, Version
 from skep.wire.api.route import CALL_SECONDS
 from skep.wire.client.addresses import NETWORK_ERRORS, words
 from skep.wire.client.http import CONNECT_SECONDS, HttpTransport
 from skep.wire.client.transport import Request
-from skep.wire.messages import (
-    AppLog,
-    AppLogReply,
-    AppsAsk,
-    AppsReply,
-    Command,
-    GiveBack,
-    GivenBack,
-    Heartbeat,
-    HeartbeatReply,
-    Join,
-    Joined,
-    LeaseAsk,
-    LeaseReply,
-    Register,
-    Registered,
-    Report,
-    ReportReply,
-)
 
 log = logging.getLogger(__name__)
 
@@ -113,41 +95,43 @@ class CenterClient:
         """Other addresses than the one in use."""
         return len(self.transport.addresses.urls) - 1
 
-    async def register(self, message: Register) -> Registered:
+    async def register(self, message: messages.Register) -> messages.Registered:
         """Raises Unauthorized, OldProtocol, and what every call may raise."""
-        attempt = self._aged("/node/register", message, Registered, CALL_SECONDS)
+        attempt = self._aged("/node/register", message, messages.Registered, CALL_SECONDS)
         return await self.transport.addresses.each("/node/register", attempt)
 
-    async def join(self, message: Join) -> Joined:
+    async def join(self, message: messages.Join) -> messages.Joined:
         """With a one-time token. Raises Unauthorized, Conflict, Forbidden, OldProtocol."""
-        return await self._node("join", message, Joined)
+        return await self._node("join", message, messages.Joined)
 
-    async def heartbeat(self, message: Heartbeat, seconds: float = CALL_SECONDS) -> HeartbeatReply:
+    async def heartbeat(
+        self, message: messages.Heartbeat, seconds: float = CALL_SECONDS
+    ) -> messages.HeartbeatReply:
         """Raises UnknownAgent when the agent has to register again. Where the center is silent
         another one is asked; when that one answers, open calls move there."""
-        attempt = self._aged("/node/heartbeat", message, HeartbeatReply, seconds)
+        attempt = self._aged("/node/heartbeat", message, messages.HeartbeatReply, seconds)
         return await self.transport.addresses.hedged("/node/heartbeat", attempt)
 
-    async def lease(self, message: LeaseAsk) -> LeaseReply:
+    async def lease(self, message: messages.LeaseAsk) -> messages.LeaseReply:
         """May take `message.wait` seconds."""
-        return await self._node("lease", message, LeaseReply, message.wait + LEASE_MARGIN)
+        return await self._node("lease", message, messages.LeaseReply, message.wait + LEASE_MARGIN)
 
-    async def report(self, message: Report) -> ReportReply:
+    async def report(self, message: messages.Report) -> messages.ReportReply:
         """On disk when it returns. Frames are compressed already and go as they are."""
         plain = any(block.frames for block in message.blocks)
-        return await self._node("block", message, ReportReply, REPORT_SECONDS, plain=plain)
+        return await self._node("block", message, messages.ReportReply, REPORT_SECONDS, plain=plain)
 
-    async def give_back(self, message: GiveBack) -> GivenBack:
+    async def give_back(self, message: messages.GiveBack) -> messages.GivenBack:
         """Unfinished blocks go to others at once."""
-        return await self._node("giveback", message, GivenBack)
+        return await self._node("giveback", message, messages.GivenBack)
 
-    async def apps(self, message: AppsAsk) -> AppsReply:
+    async def apps(self, message: messages.AppsAsk) -> messages.AppsReply:
         """What the agent's instances are, and what they shall be."""
-        return await self._node("apps", message, AppsReply)
+        return await self._node("apps", message, messages.AppsReply)
 
-    async def app_log(self, message: AppLog) -> AppLogReply:
+    async def app_log(self, message: messages.AppLog) -> messages.AppLogReply:
         """On disk when it returns. Raises StaleToken when the instance is another agent's."""
-        return await self._node("app-log", message, AppLogReply, REPORT_SECONDS)
+        return await self._node("app-log", message, messages.AppLogReply, REPORT_SECONDS)
 
     async def package(self, digest: str, file: Path, limit: int) -> None:
         """The bytes of a package, into a file; raises TooLarge when they are over `limit`.
@@ -212,7 +196,11 @@ class CenterClient:
         return CALL_SECONDS + told.start_wait
 
     def _aged(
-        self, path: str, message: Register | Heartbeat, reply: type[T], seconds: float
+        self,
+        path: str,
+        message: messages.Register | messages.Heartbeat,
+        reply: type[T],
+        seconds: float,
     ) -> Callable[[str], Awaitable[T]]:
         """Each try says how old the message is by then: a center judges it by that (C10)."""
         made = self._clock.monotonic() - message.age
@@ -231,7 +219,7 @@ class CenterClient:
         if socket is not None:
             self._closing = asyncio.ensure_future(socket.close())
 
-    async def commands(self, agent: str) -> AsyncIterator[Command]:
+    async def commands(self, agent: str) -> AsyncIterator[messages.Command]:
         """Everything that a center pushes to this agent, for ever.
 
         It reconnects by itself, at another address if need be. While it is away commands
@@ -239,7 +227,7 @@ class CenterClient:
         """
         addresses = self.transport.addresses
         urls = addresses.urls
-        failures, at = 0, addresses.at
+        pauses, at = Pauses(RECONNECT, self._rng), addresses.at
         while True:
             began = self._clock.monotonic()
             url = f"{urls[at % len(urls)]}/node/commands"
@@ -261,9 +249,9 @@ class CenterClient:
                 log.debug("commands: %s: %s", url, words(error))
                 at += 1
             # A connection that is closed as soon as it is made counts as a failure too.
-            lasted = self._clock.monotonic() - began
-            failures = 1 if lasted >= STEADY_SECONDS else failures + 1
-            await self._clock.sleep(RECONNECT.delay(failures, self._rng))
+            if self._clock.monotonic() - began >= STEADY_SECONDS:
+                pauses.succeeded()
+            await self._clock.sleep(pauses.failed())
 
 
 def _packed(path: str, message: Any, seconds: float, *, plain: bool = False) -> Request:
@@ -276,11 +264,11 @@ def _packed(path: str, message: Any, seconds: float, *, plain: bool = False) -> 
     return Request("POST", path, data, headers, seconds)
 
 
-def _command(message: aiohttp.WSMessage) -> Command | None:
+def _command(message: aiohttp.WSMessage) -> messages.Command | None:
     if message.type != aiohttp.WSMsgType.BINARY:
         return None
     try:
-        return codec.decode(message.data, Command)
+        return codec.decode(message.data, messages.Command)
     except Malformed as error:
         log.warning("commands: %s", error.detail)
         return None

@@ -79,6 +79,29 @@ async def test_after_a_signal_the_next_start_goes_on(
     assert len({item["data"]["url"] for item in items}) == len(items) == 300
 
 
+async def test_a_second_signal_ends_a_process_whose_code_hangs(
+    center: RunningCenter, tmp_path: Path
+) -> None:
+    """It dies of the signal, so that a center which watches it does not take it for a failure."""
+    began = tmp_path / "began"
+    body = f"""
+    def parse(self, response):
+        import pathlib, time
+        pathlib.Path({str(began)!r}).touch()
+        while True:
+            time.sleep(0.01)"""
+    async with DemoSite(pages=1) as site:
+        arguments = (written(tmp_path, body), "-a", f"start_urls={site.url}/")
+        process = await started(center.folder, *arguments)
+        await until(began.exists, seconds=SECONDS)
+        process.send_signal(signal.SIGTERM)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(process.wait()), 0.5)
+        process.send_signal(signal.SIGTERM)
+        code, said = await ended(process)
+    assert code == -signal.SIGTERM, said
+
+
 async def test_a_leak_ends_its_own_run_with_that_reason(
     center: RunningCenter, tmp_path: Path
 ) -> None:

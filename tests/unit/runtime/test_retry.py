@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from skep.runtime.backoff import Backoff
-from skep.runtime.retry import Attempts, retry
+from skep.runtime.retry import Attempts, Pauses, retry
 
 BACKOFF = Backoff(first=1.0, cap=5.0, floor=1.0)
 
@@ -84,3 +84,11 @@ def test_no_limit_and_no_random_number_is_drawn_for_a_pause_that_is_not_made() -
     assert Attempts(BACKOFF, rng, 1).pause(1) is None
     assert rng.getstate() == before
     assert Attempts(BACKOFF, rng).pause(1000) == 5.0
+
+
+def test_pauses_grow_with_failures_in_a_row_and_begin_again_after_a_success() -> None:
+    pauses = Pauses(BACKOFF, Random(1))
+    assert [pauses.failed() for _ in range(4)] == [1.0, 2.0, 4.0, 5.0]
+    assert pauses.failures == 4
+    pauses.succeeded()
+    assert (pauses.failures, pauses.failed()) == (0, 1.0)

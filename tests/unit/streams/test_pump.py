@@ -228,7 +228,7 @@ async def test_a_source_that_goes_back_is_not_believed(clock: ManualClock) -> No
 
     sink = ScriptedSink()
     pump, _ = make_pump(sink, Confused(2), clock)
-    with pytest.raises(ValueError, match="told 1 after 2"):
+    with pytest.raises(ValueError, match="position 1 after 2"):
         await pump.run_until(lambda: True)
     assert sink.kept == []
 

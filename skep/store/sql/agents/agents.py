@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from skep.errors import InvalidInput, UnknownAgent
 from skep.model.fleet.agent import AgentView, Arrival, Order, Registration, Vitals
+from skep.store.ports.agents import VitalsByAgent
 from skep.store.sql.agents.commands import (
     acknowledge_commands,
     add_command,
@@ -78,10 +79,7 @@ class SqlAgents:
         return await self._database.write(work)
 
     async def heartbeat(
-        self,
-        beats: Sequence[tuple[str, Vitals]],
-        now: float,
-        sessions: Mapping[str, int] | None = None,
+        self, beats: VitalsByAgent, now: float, sessions: Mapping[str, int] | None = None
     ) -> list[str]:
         known = sessions or {}
         return await self._database.write(

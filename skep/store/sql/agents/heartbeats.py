@@ -6,12 +6,12 @@ spoke at nearly the same moment. Elsewhere the same is done in three.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 import sqlalchemy as sa
 
-from skep.model.fleet.agent import Vitals
+from skep.store.ports.agents import VitalsByAgent
 from skep.store.sql.engine.database import Tx
 from skep.store.sql.schema.agents import agents, heartbeats
 
@@ -34,7 +34,7 @@ _SEEN = (
 
 
 def write_heartbeats(
-    tx: Tx, beats: Sequence[tuple[str, Vitals]], now: float, sessions: Mapping[str, int]
+    tx: Tx, beats: VitalsByAgent, now: float, sessions: Mapping[str, int]
 ) -> list[str]:
     """Agents that are not known, or whose newest process is another one."""
     ordered = sorted(beats, key=lambda beat: beat[0])

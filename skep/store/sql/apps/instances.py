@@ -6,7 +6,7 @@ number, so that two centers and an agent's report never wait for each other in a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -76,15 +76,7 @@ class SqlApps:
     async def place(
         self, old: Instance, agent: str, reason: str, now: float, lease: RunLease | None = None
     ) -> bool:
-        def work(tx: Tx) -> bool:
-            check_lease(tx, lease)
-            held = _hold(tx, old.run, old.no)
-            if held.token != old.token or held.ended:
-                return False
-            _change(tx, held, **_placed(held, agent, reason, now))
-            return True
-
-        return await self._database.write(work)
+        return await self._change_live(old, lease, lambda held: _placed(held, agent, reason, now))
 
     async def end(
         self,
@@ -94,12 +86,24 @@ class SqlApps:
         now: float,
         lease: RunLease | None = None,
     ) -> bool:
+        values = {"state": str(state), "reason": _kept(reason), "changed_at": now}
+        return await self._change_live(old, lease, lambda _: values)
+
+    async def _change_live(
+        self,
+        old: Instance,
+        lease: RunLease | None,
+        values: Callable[[Instance], dict[str, Any]],
+    ) -> bool:
+        """`values` for the instance as it is now. False when it was placed again meanwhile, or
+        has ended."""
+
         def work(tx: Tx) -> bool:
             check_lease(tx, lease)
             held = _hold(tx, old.run, old.no)
             if held.token != old.token or held.ended:
                 return False
-            _change(tx, held, state=str(state), reason=_kept(reason), changed_at=now)
+            _change(tx, held, **values(held))
             return True
 
         return await self._database.write(work)

@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from skep.store.ports.requests import ArchivedPage
+from skep.model.archived_page import ArchivedPage
 from skep.store.sql.engine.database import Database, Tx
 from skep.store.sql.schema.records import alerts, segments
 

@@ -15,14 +15,7 @@ import sqlalchemy as sa
 
 from skep.errors import InvalidInput
 from skep.model.failure_fingerprint import group_name, parse_group
-from skep.model.failures import (
-    Act,
-    Acted,
-    DeadRequest,
-    FailureFilter,
-    FailureGroup,
-    RequestFilter,
-)
+from skep.model.failures import Act, Acted, DeadRequest, FailureFilter, FailureGroup, RequestFilter
 from skep.model.states import RequestState, RunState
 from skep.store.ports.requests import RequestView
 from skep.store.sql.engine.database import Database, Tx

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import msgspec
 import sqlalchemy as sa
 
+from skep.model.archived_page import ArchivedPage
 from skep.model.states import RequestState
-from skep.store.ports.requests import ArchivedPage
 from skep.store.sql.engine.database import ACCEPTED, Tx
 from skep.store.sql.requests.dead_letter import own_bytes
 from skep.store.sql.schema.requests import attempts, requests

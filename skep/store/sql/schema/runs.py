@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from skep.store.sql.schema.columns import (
-    BigId,
-    Bytes,
-    Exact,
-    LongText,
-    Seconds,
-    metadata,
-    name_of,
-)
+from skep.store.sql.schema.columns import BigId, Bytes, Exact, LongText, Seconds, metadata, name_of
 
 runs = sa.Table(
     "runs",

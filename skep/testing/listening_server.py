@@ -1,0 +1,28 @@
+"""A server of a test that `async with` starts and stops.
+
+Runs in test processes only. It says nothing about what is served.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Self
+
+
+class ListeningServer(ABC):
+    """`start` it and `stop` it, or use it with `async with`."""
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Listen; afterwards its address is known."""
+
+    @abstractmethod
+    async def stop(self) -> None:
+        """Close the port and every connection. Does nothing when it does not listen."""
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
