@@ -39,7 +39,7 @@ from skep.model.jobs.generator_progress import (
     Window,
     generator_of,
 )
-from skep.model.jobs.job import CODE_KINDS, Generator, Job, JobRun, RunLease
+from skep.model.jobs.job import Generator, Job, JobRun, RunLease
 from skep.model.states import RunState
 from skep.runtime.backoff import Backoff
 from skep.runtime.clock import Clock
@@ -53,8 +53,6 @@ RESTARTS = 5
 #: The store is away: the generator stands still, and the batch is tried again.
 AGAIN_SECONDS = 0.5
 ALERT = "job_failed"
-#: Kinds whose URIs a person wrote. Code, queries and sitemaps may hand on those of others.
-WRITTEN = frozenset({"list", "file"})
 AT_ONCE = 16
 #: Rows that one transaction deletes.
 FORGET = 5000
@@ -125,7 +123,7 @@ class Feeder:
         """The run rests or has ended: so do the runs of its sitemaps."""
         to = RunState.PAUSED if state in {RunState.PAUSED, RunState.FAILED} else RunState.CANCELLED
         for place, generator in chosen_of(held.fire_key, job):
-            if generator.kind == "sitemap":
+            if generator.traits.fetched:
                 maps, why = maps_run(held.run, place), f"run {held.run} ended"
                 try:
                     await self._intake.move(maps, to, why, held.proof)
@@ -177,7 +175,7 @@ class Feeder:
                 await feed.put(batch)
 
     def _batches(self, run: str, job: Job, generator: Generator, place: int) -> Batches:
-        if generator.kind != "sitemap":
+        if not generator.traits.fetched:
             return self.sources.open(generator)
         return SitemapSource(
             run,
@@ -226,7 +224,7 @@ class Feed:
         #: Loopback and private places that the run knows.
         self._places: set[str] = set()
         # Sitemaps that were read are not read again: their figures go on.
-        goes_on = generator.kind == "sitemap"
+        goes_on = generator.traits.fetched
         self._yielded, self._bad = (begun.yielded, begun.bad) if goes_on else (0, 0)
         self._before = begun.seconds if goes_on else 0.0
 
@@ -236,7 +234,7 @@ class Feed:
 
     async def open(self) -> None:
         self._priority = (await self._store.runs.get(self.begun.run)).settings.priority
-        if self._generator.kind == "sitemap":
+        if self._generator.traits.fetched:
             await self._name_places([self._generator.url])
 
     async def _name_places(self, uris: Iterable[str]) -> None:
@@ -249,7 +247,7 @@ class Feed:
     async def put(self, batch: Sequence[Raw]) -> Taken:
         """When it returns they are on disk; raises GeneratorFailed at a limit."""
         rows = self._rows(batch)
-        if self._generator.kind in WRITTEN:
+        if self._generator.traits.written:
             await self._name_places(row.uri for row in rows)
         taken = await self._take(rows)
         if self._bad > self._generator.bad_limit:
@@ -315,6 +313,6 @@ def chosen_of(fire_key: str, job: Job) -> list[tuple[int, Generator]]:
 
 def _told(generator: Generator, held: JobRun) -> Generator:
     """Code of a generator gets the arguments of the run over its own."""
-    if not held.arguments or generator.kind not in CODE_KINDS:
+    if not held.arguments or generator.traits.language is None:
         return generator
     return msgspec.structs.replace(generator, arguments={**generator.arguments, **held.chosen})
