@@ -14,7 +14,7 @@ from skep.model.content_rules import ContentRules
 from skep.model.dispatch import DispatchOrder
 from skep.model.downloader_kinds import HTTP
 from skep.model.fleet.placement import AskedPlacement, Placement
-from skep.model.fleet.strategies import ANY, BUILT_IN_NAMES
+from skep.model.fleet.strategies import ANY, is_built_in
 from skep.model.hosts.named_places import PLACE_LENGTH, PLACES_LIMIT
 from skep.model.message_bounds import SHORT_LIST, Name, Texts
 from skep.model.proxies import AskedExits, AskedSessions, ExitRules, Sessions
@@ -125,7 +125,7 @@ def without_secrets(run: Run) -> Run:
 def told_to_agents(settings: RunSettings) -> RunSettings:
     """Settings as agents are told them. No agent decides by the placement, and those of earlier
     releases read the names of the strategies that come with Skep alone."""
-    if settings.placement.strategy in BUILT_IN_NAMES:
+    if is_built_in(settings.placement.strategy):
         return settings
     placement = msgspec.structs.replace(settings.placement, strategy=ANY.name)
     return msgspec.structs.replace(settings, placement=placement)

@@ -55,8 +55,12 @@ def check_curl(options: tuple[str, ...]) -> None:
             raise InvalidInput(f"header {name[:50]!r} holds a control character, or has no name")
 
 
-def check_generator(source: str) -> None:
-    """A module that can be parsed and has a `generate`."""
+def check_generator(language: Language, source: str) -> None:
+    """A module that can be parsed and has a `generate`, or a script that can be read."""
+    _GENERATOR_CHECKS[language](source)
+
+
+def _check_generate(source: str) -> None:
     check_python(source, "generate", "generate(...)")
 
 
@@ -90,5 +94,9 @@ def check_shell(source: str) -> None:
 
 _CHECKS: Mapping[Language, Callable[[str], None]] = {
     Language.PYTHON: check_python,
+    Language.SHELL: check_shell,
+}
+_GENERATOR_CHECKS: Mapping[Language, Callable[[str], None]] = {
+    Language.PYTHON: _check_generate,
     Language.SHELL: check_shell,
 }

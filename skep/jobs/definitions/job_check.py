@@ -19,7 +19,7 @@ from skep.downloaders.schemes import known_kinds, known_schemes
 from skep.errors import InvalidInput, InvalidJob, SkepError
 from skep.jobs.apps.app_check import app_problems
 from skep.jobs.apps.secrets import AppSecrets
-from skep.jobs.definitions.code_check import check_generator, check_shell, check_source
+from skep.jobs.definitions.code_check import check_generator, check_source
 from skep.jobs.definitions.code_parse import parse_python
 from skep.jobs.definitions.jobs_folder import inside
 from skep.jobs.definitions.masked_jobs import masked_problems
@@ -48,15 +48,6 @@ from skep.streams.registry import open_sink
 #: Kinds of downloader that every center has, and the schemes that they fetch.
 KINDS = tuple(kind.name for kind in BUILT_IN)
 SCHEMES = HTTP.schemes
-#: What each kind of generator needs.
-NEEDS: Mapping[str, tuple[str, ...]] = {
-    "list": ("uris",),
-    "file": ("path",),
-    "python": ("code",),
-    "shell": ("code",),
-    "sitemap": ("url",),
-    "sql": ("url", "query"),
-}
 UNSAID = RunSettings()
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _FILE = re.compile(r"(?!/)[^\0:]+\.py(:[A-Za-z_]\w*)?")
@@ -181,21 +172,19 @@ class Checker:
     def _generator(
         self, part: Generator, path: str, faults: list[DocumentProblem], kind: str
     ) -> None:
+        traits = part.traits
         faults += [
             DocumentProblem(f"{path}.{name}", f"is missing; {part.kind} needs it")
-            for name in NEEDS[part.kind]
+            for name in traits.needs
             if not getattr(part, name)
         ]
         self._requests(part.uris, f"{path}.uris", faults, kind)
-        checks: Mapping[str, Callable[[str], None]] = {
-            "python": check_generator,
-            "shell": check_shell,
-        }
-        if part.code and part.kind in checks:
-            _try(partial(checks[part.kind], part.code), f"{path}.code", faults)
-        if part.kind == "sql" and part.url and part.query:
+        if part.code and traits.language is not None:
+            check = partial(check_generator, traits.language, part.code)
+            _try(check, f"{path}.code", faults)
+        if traits.queries and part.url and part.query:
             _try(partial(check_sql, part), path, faults)
-        if part.kind == "sitemap" and part.url:
+        if traits.fetched and part.url:
             self._requests([part.url], f"{path}.url", faults)
         if part.cron:
             _try(lambda: cron_fields(part.cron), f"{path}.cron", faults)

@@ -53,6 +53,8 @@ class SandboxRequest:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     limits: CodeLimits = field(default_factory=CodeLimits)
     network: bool = False
+    #: The code is part of Skep: it may run where code of jobs may not.
+    own: bool = False
 
     @property
     def seconds(self) -> float:
@@ -95,7 +97,7 @@ class CodeSandboxes:
 
     @asynccontextmanager
     async def _born(self, order: SandboxRequest) -> AsyncIterator[tuple[Child, Isolation]]:
-        isolation = await self._looked_at(order.kind)
+        isolation = await self._looked_at(own=order.own)
         uid = FIRST_UID + secrets.randbelow(UIDS) if isolation.own_user else 0
         scratch = order.limits.scratch
         birth = asyncio.ensure_future(
@@ -121,12 +123,12 @@ class CodeSandboxes:
                 door.close()
             await asyncio.shield(asyncio.to_thread(_end, child))
 
-    async def _looked_at(self, kind: str) -> Isolation:
+    async def _looked_at(self, *, own: bool) -> Isolation:
         if self._isolation is None:
             self._isolation = await asyncio.to_thread(detect)
             if self._code == "always" and not self._isolation.boxed:
                 log.warning("code of generators runs without a box: %s", self._isolation.why_not)
-        if kind == "sitemap":  # our own code
+        if own:
             return self._isolation
         if self._code == "never":
             raise GeneratorFailed("generators with code are switched off here (jobs.code)")

@@ -41,7 +41,7 @@ from skep.model.jobs.generator_progress import (
     Taken,
     generator_of,
 )
-from skep.model.jobs.job import CODE_KINDS, Generator, Job, JobRun, RunLease
+from skep.model.jobs.job import Generator, Job, JobRun, RunLease
 from skep.model.request import Offered
 from skep.model.states import RunState
 from skep.runtime.backoff import Backoff
@@ -53,8 +53,6 @@ log = logging.getLogger(__name__)
 #: Ends of a generator's process that are not its own doing, before it has failed.
 RESTARTS = 5
 ALERT = "job_failed"
-#: Kinds whose URIs a person wrote. Code, queries and sitemaps may hand on those of others.
-WRITTEN = frozenset({"list", "file"})
 AT_ONCE = 16
 #: Rows that one transaction deletes.
 FORGET = 5000
@@ -125,7 +123,7 @@ class Feeder:
         """The run rests or has ended: so do the runs of its sitemaps."""
         to = RunState.PAUSED if state in {RunState.PAUSED, RunState.FAILED} else RunState.CANCELLED
         for place, generator in chosen_of(held.fire_key, job):
-            if generator.kind == "sitemap":
+            if generator.traits.fetched:
                 maps, why = maps_run(held.run, place), f"run {held.run} ended"
                 try:
                     await self._intake.move(maps, to, why, held.proof)
@@ -177,7 +175,7 @@ class Feeder:
                 await feed.put(batch)
 
     def _batches(self, run: str, job: Job, generator: Generator, place: int) -> Batches:
-        if generator.kind != "sitemap":
+        if not generator.traits.fetched:
             return self.sources.open(generator)
         return SitemapSource(
             run,
@@ -250,7 +248,7 @@ class Feed:
         self._began = clock.monotonic()
         self._complaint = ""
         # Sitemaps that were read are not read again: their figures go on.
-        goes_on = generator.kind == "sitemap"
+        goes_on = generator.traits.fetched
         self._yielded, self._bad = (begun.yielded, begun.bad) if goes_on else (0, 0)
         self._before = begun.seconds if goes_on else 0.0
 
@@ -266,7 +264,7 @@ class Feed:
 
     async def open(self) -> None:
         """A person wrote the address of a sitemap into the job."""
-        if self._generator.kind == "sitemap":
+        if self._generator.traits.fetched:
             run = await self._store.runs.get(self.begun.run)
             await self._intake.name_places(run, places_in([self._generator.url]))
 
@@ -278,7 +276,7 @@ class Feed:
             self._store,
             self.begun,
             lambda refused: self.counts(read.all_refused(refused)),
-            self._generator.kind in WRITTEN,
+            self._generator.traits.written,
             self._job.name,
             self._generator.dedup or self._job.chosen.dedup,
         )
@@ -312,6 +310,6 @@ def chosen_of(fire_key: str, job: Job) -> list[tuple[int, Generator]]:
 
 def _told(generator: Generator, held: JobRun) -> Generator:
     """Code of a generator gets the arguments of the run over its own."""
-    if not held.arguments or generator.kind not in CODE_KINDS:
+    if not held.arguments or generator.traits.language is None:
         return generator
     return msgspec.structs.replace(generator, arguments={**generator.arguments, **held.chosen})

@@ -25,6 +25,7 @@ from skep.jobs.intake import Intake
 from skep.jobs.request_sources import Checkpoint, Submission
 from skep.model.downloader_kinds import HTTP
 from skep.model.fleet.strategies import ANY
+from skep.model.jobs.generator_kinds import SITEMAP
 from skep.model.jobs.job import Generator, Job
 from skep.model.request import NewRequest
 from skep.model.run import NewRun, RunSettings
@@ -73,6 +74,12 @@ def maps_settings(job: Job) -> RunSettings:
         body_limit=max(said.body_limit, SIZE_LIMIT),
         retries=max(said.retries, RETRIES),
     )
+
+
+def sitemap_request(url: str, body: bytes) -> SandboxRequest:
+    """One sitemap to unpack and parse in a box; the code that does it is part of Skep."""
+    arguments = {"url": url, "body": body}
+    return SandboxRequest(SITEMAP.name, arguments=arguments, limits=LIMITS, own=True)
 
 
 class SitemapSource:
@@ -153,8 +160,7 @@ class SitemapSource:
             return
         frames = await self._archive.read(page.segment, page.offset, page.length)
         body = await asyncio.to_thread(self._body, frames)
-        arguments = {"url": page.final_uri or page.uri, "body": body}
-        reading = self._boxes.run(SandboxRequest("sitemap", arguments=arguments, limits=LIMITS))
+        reading = self._boxes.run(sitemap_request(page.final_uri or page.uri, body))
         async with aclosing(reading):
             try:
                 async for batch in reading:

@@ -6,7 +6,7 @@ Lists and files are ours to read; code runs in a box; sitemaps are fetched by ag
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from skep.jobs.definitions.jobs_folder import inside
 from skep.jobs.generators.code_sandbox import CodeSandboxes, SandboxRequest
 from skep.jobs.generators.generator_contract import BATCH, Batches, GeneratorFailed, Raw
 from skep.jobs.generators.sql_source import SqlSource
+from skep.model.jobs.generator_kinds import FILE, LIST, SQL
 from skep.model.jobs.job import Generator
 from skep.runtime.clock import Clock
 from skep.streams.host_rules import JobLimits
@@ -38,20 +39,25 @@ class Sources:
         self._folder = folder
         self._environment = environment
         self._clock = clock
+        #: Kinds without code, other than sitemaps.
+        self._openers: dict[str, Callable[[Generator], Batches]] = {
+            LIST.name: _listed,
+            FILE.name: self._file,
+            SQL.name: self._query,
+        }
 
     def open(self, generator: Generator) -> Batches:
         """Its batches; raises GeneratorFailed and GeneratorCrashed when they are read."""
-        if generator.kind == "list":
-            return _listed(generator)
-        if generator.kind == "file":
-            return self._file(generator.path)
-        if generator.kind == "sql":
-            known = self._environment, self._limits
-            return SqlSource(generator, self._folder, *known, self._clock).batches()
-        return self.boxes.run(sandbox_request_of(generator))
+        if generator.traits.language is not None:
+            return self.boxes.run(sandbox_request_of(generator))
+        return self._openers[generator.kind](generator)
 
-    async def _file(self, name: str) -> Batches:
-        lines = _lines(self._folder, name)
+    def _query(self, generator: Generator) -> Batches:
+        known = self._environment, self._limits
+        return SqlSource(generator, self._folder, *known, self._clock).batches()
+
+    async def _file(self, generator: Generator) -> Batches:
+        lines = _lines(self._folder, generator.path)
         while batch := await asyncio.to_thread(lambda: list(islice(lines, BATCH))):
             yield batch
 

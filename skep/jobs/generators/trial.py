@@ -26,7 +26,6 @@ from skep.model.jobs.job import Generator, Job
 from skep.model.request import NewRequest, Offered
 from skep.runtime.clock import Clock
 
-WITH_CODE = ("python", "shell")
 BAD_SHOWN = 5
 
 
@@ -62,7 +61,7 @@ class GeneratorTrials:
         before = known.generators if known is not None else ()
         found: list[DocumentProblem] = []
         for place, generator in enumerate(job.generators):
-            if generator.kind in WITH_CODE and generator not in before:
+            if generator.traits.language is not None and generator not in before:
                 trial = await self.run(generator, seconds, count, kind=job.downloader.kind)
                 problem = trial.error or _only_bad(trial)
                 if problem:

@@ -15,7 +15,7 @@ from skep.errors import Conflict, InvalidInput, LostLease, NotEnoughAgents, Skep
 from skep.jobs.generators.generator_feed import Feeder
 from skep.jobs.intake import Intake
 from skep.model.jobs.generator_progress import fire_key_of, split_part
-from skep.model.jobs.job import ARGUMENTS_LIMIT, CODE_KINDS, Argument, Job, JobRun, KeptJob
+from skep.model.jobs.job import ARGUMENTS_LIMIT, Argument, Job, JobRun, KeptJob
 from skep.model.run import NewRun, Run, RunSettings
 from skep.model.states import RunState
 from skep.runtime.clock import Clock
@@ -232,7 +232,7 @@ def _arguments_of(job: Job, arguments: Mapping[str, Argument]) -> str:
     """As the store keeps them; raises InvalidInput when the job has no code to get them."""
     if not arguments:
         return ""
-    if job.spider is None and all(part.kind not in CODE_KINDS for part in job.generators):
+    if job.spider is None and all(part.traits.language is None for part in job.generators):
         raise InvalidInput(
             f"job {job.name} takes no arguments: it has neither a spider nor a generator with code"
         )

@@ -52,6 +52,11 @@ def strategy_named(name: str) -> Strategy:
     return _BUILT_IN.get(name) or added_strategies().get(name) or Strategy(name)
 
 
+def is_built_in(name: str) -> bool:
+    """Whether the strategy comes with Skep, so that every release of an agent knows its name."""
+    return name in _BUILT_IN
+
+
 def strategy_names() -> tuple[str, ...]:
     """Every strategy that a run can be opened with here."""
     return (*_BUILT_IN, *added_strategies())

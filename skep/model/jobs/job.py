@@ -15,6 +15,7 @@ from skep.model.downloader_kinds import HTTP
 from skep.model.fleet.placement import AskedPlacement, Placement
 from skep.model.fleet.strategies import FIXED
 from skep.model.jobs.app import AppPart
+from skep.model.jobs.generator_kinds import GeneratorKind, generator_kind
 from skep.model.jobs.notice import NoticeRule
 from skep.model.jobs.schedule import Schedule
 from skep.model.proxies import ExitRules
@@ -42,8 +43,6 @@ class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 #: A value of an argument, as a command line or JSON gives it.
 Argument = str | int | float | bool
-#: Kinds of generators that run code of their job.
-CODE_KINDS = frozenset({"python", "shell"})
 
 
 class JobSettings(RunSettings, frozen=True, forbid_unknown_fields=True):
@@ -115,6 +114,11 @@ class Generator(_Part, frozen=True):
     limits: CodeLimits = CodeLimits()
     #: Allow the code to reach the network, under the egress rules of the center.
     network: bool = False
+
+    @property
+    def traits(self) -> GeneratorKind:
+        """What its kind needs and does."""
+        return generator_kind(self.kind)
 
 
 class SpiderPart(_Part, frozen=True):

@@ -27,9 +27,9 @@ from skep.embed.embedded import with_loopback
 from skep.errors import InvalidInput, InvalidJob
 from skep.jobs.definitions.connection_limits import job_limits
 from skep.jobs.definitions.job_check import KINDS, SCHEMES, linter
-from skep.jobs.generators.code_sandbox import CodeSandboxes, SandboxRequest
+from skep.jobs.generators.code_sandbox import CodeSandboxes
 from skep.jobs.generators.generator_contract import Batches, Complaint, GeneratorFailed
-from skep.jobs.generators.sitemap_source import LIMITS, READ_LIMIT, maps_settings
+from skep.jobs.generators.sitemap_source import READ_LIMIT, maps_settings, sitemap_request
 from skep.jobs.generators.sources import Sources
 from skep.jobs.generators.trial import GeneratorTrials, Trial
 from skep.jobs.request_validation import Validator
@@ -66,7 +66,7 @@ async def test_generators(
     trials = GeneratorTrials(Sources(boxes, folder, os.environ, limits, clock), validator, clock)
     done: list[Trial] = []
     for job, place, part in found:
-        maps = sitemap(settings, job, part, boxes) if part.kind == "sitemap" else None
+        maps = sitemap(settings, job, part, boxes) if part.traits.fetched else None
         trial = await trials.run(part, seconds, count, maps, job.downloader.kind)
         trial.name = part.name or f"{part.kind} {place}"
         done.append(trial)
@@ -113,8 +113,7 @@ async def sitemap(settings: Settings, job: Job, part: Generator, boxes: CodeSand
                 raise GeneratorFailed(f"{url}: {page.failure}: {page.detail or page.status}")
             record = FirstRecords().read(page.frames, READ_LIMIT)
             body = bytes(split_response(record, READ_LIMIT).body)
-            arguments = {"url": page.final_uri or url, "body": body}
-            reading = boxes.run(SandboxRequest("sitemap", arguments=arguments, limits=LIMITS))
+            reading = boxes.run(sitemap_request(page.final_uri or url, body))
             async with aclosing(reading):
                 try:
                     async for batch in reading:
