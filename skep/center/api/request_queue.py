@@ -52,6 +52,16 @@ async def collected(call: Call) -> Collected:
     return Collected(await blocks.collect(run, message.blocks))
 
 
+_ALL_OR_NOTHING = (
+    "All or nothing: one request that is not valid refuses the whole batch, and the error names "
+    "its position. Sending a batch again is safe, with or without an `Idempotency-Key`: a run "
+    "keeps one request per fingerprint, and the answer counts those that were there already as "
+    "`known` (requests with `again` are always new). The requests are on disk when the answer "
+    "is sent."
+)
+_ALIAS = " The older path of `POST /api/v1/runs/{run}/requests`; both stay."
+
+
 def _adding(route: Route[Accepted], summary: str, notes: str) -> Endpoint:
     return Endpoint(
         route,
@@ -66,20 +76,8 @@ def _adding(route: Route[Accepted], summary: str, notes: str) -> Endpoint:
 
 
 ENDPOINTS = (
-    _adding(
-        ADD_REQUESTS,
-        "Add requests to a run",
-        "All or nothing: one request that is not valid refuses the whole batch, and the "
-        "error names its position. Sending a batch again is safe, with or without an "
-        "`Idempotency-Key`: a run keeps one request per fingerprint, and the answer counts "
-        "those that were there already as `known` (requests with `again` are always new). "
-        "The requests are on disk when the answer is sent.",
-    ),
-    _adding(
-        SUBMIT_REQUESTS,
-        "Put requests into a run's queue",
-        "The same as `POST /api/v1/runs/{run}/requests`, under its older path, which stays.",
-    ),
+    _adding(ADD_REQUESTS, "Add requests to a run", _ALL_OR_NOTHING),
+    _adding(SUBMIT_REQUESTS, "Put requests into a run's queue", _ALL_OR_NOTHING + _ALIAS),
     Endpoint(
         LIST_FINISHED_REQUESTS,
         Role.VIEWER,
