@@ -102,7 +102,7 @@ async def read(call: Call) -> Reading:
     deadline = services.clock.monotonic() + message.wait
     await services.control.driver_knows(name, message.state)
     while True:
-        ticket = services.pages.subscribe()
+        ticket = services.signals.pages.subscribe()
         # First what is open, then what has ended: the other way round a block that ends in
         # between would be in neither, and a run could be called finished too early.
         ledger = await services.store.ledgers.read(name)

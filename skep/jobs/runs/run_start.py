@@ -7,20 +7,17 @@ center that dies over it leaves nothing half done.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from random import Random
 
 import msgspec
 
 from skep.errors import Conflict, InvalidInput, LostLease, NotEnoughAgents, SkepError
+from skep.jobs.context import JobContext
 from skep.jobs.generators.generator_feed import Feeder
-from skep.jobs.intake import Intake
 from skep.model.jobs.generator_progress import fire_key_of, split_part
 from skep.model.jobs.job import ARGUMENTS_LIMIT, CODE_KINDS, Argument, Job, JobRun, KeptJob
 from skep.model.run import NewRun, Run, RunSettings
 from skep.model.states import RunState
-from skep.runtime.clock import Clock
 from skep.runtime.ids import new_id
-from skep.store.ports import Store
 
 KEY_LIMIT = 150
 #: For putting the requests in; then any center may see to it.
@@ -30,21 +27,13 @@ START_SECONDS = 30.0
 class RunStarts:
     """Starts runs of jobs and says what becomes of them."""
 
-    def __init__(
-        self,
-        center: str,
-        store: Store,
-        intake: Intake,
-        feeder: Feeder,
-        clock: Clock,
-        rng: Random,
-    ) -> None:
-        self._center = center
-        self._store = store
-        self._intake = intake
+    def __init__(self, context: JobContext, feeder: Feeder) -> None:
+        self._center = context.center
+        self._store = context.store
+        self._intake = context.intake
         self._feeder = feeder
-        self._clock = clock
-        self._rng = rng
+        self._clock = context.clock
+        self._rng = context.rng
 
     async def start_run(
         self,

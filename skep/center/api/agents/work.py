@@ -180,9 +180,9 @@ async def report(call: Call) -> ReportReply:
     check_agent(call, message.agent)
     verdicts = await services.ingest.take(message.agent, message.blocks)
     _count(call, message, [verdict.verdict for verdict in verdicts])
-    services.pages.notify()
+    services.signals.pages.notify()
     if any(_frees_something(block) for block in message.blocks):
-        services.nudge.request()
+        services.signals.dispatcher.request()
     return ReportReply([BlockVerdict(v.block, v.verdict) for v in verdicts])
 
 
