@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from skep.center.dispatcher_tasks import DispatcherTask
 from skep.center.foundation import Foundation
-from skep.center.long_poll import LongPolls
 from skep.jobs.runs.run_wake_ups import RunWakeUps
+from skep.lanes.long_poll import LongPolls
 from skep.runtime.signals import Signal, WakeUp
 
 

@@ -15,9 +15,9 @@ import msgspec
 
 from skep.center.agent_commands import CHANNEL, WORK, Addressed
 from skep.center.dispatcher_tasks import CHANNEL as ERRANDS
-from skep.center.run_control import CHANNEL as RUNS
 from skep.center.services import Services
 from skep.errors import SkepError, Unavailable
+from skep.jobs.runs.run_control import CHANNEL as RUNS
 from skep.lanes.dispatch import dispatch_in_time
 
 log = logging.getLogger(__name__)

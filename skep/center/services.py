@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import platform
-from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -24,7 +23,6 @@ from skep.center.job_assembly import JobAssembly, JobNeeds, build_jobs
 from skep.center.metrics import Metrics
 from skep.center.notifier import build_notifier
 from skep.center.placement_assembly import PlacementAssembly, build_placement
-from skep.center.run_control import RunControl
 from skep.center.self_check import SelfCheck
 from skep.center.unsent_results import UnsentResults
 from skep.downloaders.schemes import known_kinds, known_schemes
@@ -33,10 +31,11 @@ from skep.jobs.endings.notices import Notifier
 from skep.jobs.endings.retention import Retention
 from skep.jobs.intake import Intake, IntakeCalls
 from skep.jobs.request_validation import Validator
+from skep.jobs.runs.run_control import RunControl
 from skep.lanes.dispatch import Dispatcher, follow_run
 from skep.lanes.lane_check import remove_targets
+from skep.lanes.lease_calls import LeaseCalls
 from skep.lanes.leases import Leases
-from skep.model.block import Leased
 from skep.model.fleet.placement import run_target
 from skep.model.hosts.politeness import Politeness
 from skep.placement.placer import Placer
@@ -90,6 +89,8 @@ class Services:
     intake: Intake
     dispatcher: Dispatcher
     leases: Leases
+    #: Answers agents that ask for blocks.
+    lease_calls: LeaseCalls
     ingest: Ingest
     #: How hosts are treated.
     politeness: Politeness
@@ -108,45 +109,6 @@ class Services:
     why: Explainer
     #: Stored bodies that are being read; others wait.
     body_readers: asyncio.Semaphore
-
-    async def may_work(self, agent: str) -> bool:
-        """Registered, and not put aside by a person; a cordoned one, for the runs it has."""
-        return await self.roster.may_work(agent) or self.placement.placer.keeps_slots(agent)
-
-    async def lease(
-        self,
-        agent: str,
-        want: int,
-        wait: float,
-        gone: Callable[[], Awaitable[bool]],
-        kinds: Sequence[str] | None = None,
-    ) -> list[Leased]:
-        """Blocks for an agent, waiting up to `wait` seconds for the first. `kinds`: what it
-        offers now; None = as it has registered.
-
-        A caller that hung up, was switched off or is taken for dead meanwhile gets none:
-        the blocks would rest in nobody's hands until their lease ran out.
-        """
-        deadline = self.clock.monotonic() + wait
-        placer = self.placement.placer
-        with self.signals.work.place(lambda: placer.targets(agent, kinds)) as place:
-            while True:
-                place.look()
-                if not await self.may_work(agent) or self.roster.given_up(agent):
-                    return []
-                if await gone() or self.disk.stops_leasing:
-                    return []
-                blocks = await self.leases.lease(agent, want, placer.targets(agent, kinds))
-                place.looked()
-                if blocks:
-                    # Room in the lanes: the dispatcher may go on.
-                    self.signals.dispatcher.request()
-                    self.metrics.leased.inc(len(blocks))
-                    return blocks
-                left = deadline - self.clock.monotonic()
-                if left <= 0 or self.closing.is_set():
-                    return []
-                await place.wait(left)
 
 
 def build(base: Foundation) -> Services:
@@ -169,6 +131,7 @@ def build(base: Foundation) -> Services:
     intake = Intake(store, validator, clock, calls, placement.allocator)
     needs = JobNeeds(validator, intake, auth, placement, hub.send, control.acknowledged)
     jobs = build_jobs(base, needs, signals.runs)
+    leases, closing = _leases(base, dispatcher, politeness), asyncio.Event()
     return Services(
         name=base.name,
         settings=settings,
@@ -192,14 +155,15 @@ def build(base: Foundation) -> Services:
         placement=placement,
         intake=intake,
         dispatcher=dispatcher,
-        leases=_leases(base, dispatcher, politeness),
+        leases=leases,
+        lease_calls=_lease_calls(leases, placement, signals, disk, metrics, closing, clock),
         politeness=politeness,
         ingest=_ingest(base, politeness),
         signals=signals,
         disk=disk,
         retention=Retention(base.name, settings.keep, store, base.archive, clock),
         notifier=build_notifier(settings, store, clock, base.rng),
-        closing=asyncio.Event(),
+        closing=closing,
         jobs=jobs,
         why=_explainer(base, politeness, jobs, disk),
         body_readers=asyncio.Semaphore(BODY_READERS),
@@ -234,7 +198,7 @@ def _run_control(
         base.name,
         base.store,
         base.bus,
-        hub,
+        hub.send,
         roster,
         base.clock,
         base.rng,
@@ -263,6 +227,31 @@ def _leases(base: Foundation, dispatcher: Dispatcher, politeness: Politeness) ->
     lanes, every = base.settings.lanes, HEARTBEATS_EVERY
     return Leases(
         lanes, base.store, base.bus, base.clock, dispatcher, politeness, renew_every=every
+    )
+
+
+def _lease_calls(
+    leases: Leases,
+    placement: PlacementAssembly,
+    signals: CenterSignals,
+    disk: DiskSpace,
+    metrics: Metrics,
+    closing: asyncio.Event,
+    clock: Clock,
+) -> LeaseCalls:
+    def leased(blocks: int) -> None:
+        signals.dispatcher.request()  # there is room in the lanes
+        metrics.leased.inc(blocks)
+
+    return LeaseCalls(
+        leases,
+        signals.work,
+        placement.placer,
+        placement.roster,
+        clock,
+        closing,
+        lambda: disk.stops_leasing,
+        leased,
     )
 
 

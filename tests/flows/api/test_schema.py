@@ -12,10 +12,10 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from skep.center import run_control
 from skep.center.app import api_table
 from skep.center.http.openapi import describe, operation_id
-from skep.center.services import Services
+from skep.jobs.runs import run_control
+from skep.lanes.lease_calls import LeaseCalls
 from skep.testing.grounds.centers import RunningCenter, running_center
 
 #: Cases that the fuzzer makes up for each operation, beside those of the examples and the bounds.
@@ -117,13 +117,13 @@ async def people(folder: Path, monkeypatch: pytest.MonkeyPatch, examples: int) -
 
 
 async def agents(folder: Path, monkeypatch: pytest.MonkeyPatch, examples: int) -> None:
-    lease = Services.lease
+    lease = LeaseCalls.lease
 
-    async def soon(self: Services, agent: str, want: int, wait: float, *more: Any) -> Any:
+    async def soon(self: LeaseCalls, agent: str, want: int, wait: float, *more: Any) -> Any:
         return await lease(self, agent, want, min(wait, 0.05), *more)
 
     # The agent of an example is there and asks for work; the fuzzer does not wait 30 s for it.
-    monkeypatch.setattr(Services, "lease", soon)
+    monkeypatch.setattr(LeaseCalls, "lease", soon)
     async with running_center(folder / "center", **PATIENT) as center:
         await center.open_run("r1")
         await center.put("r1", ["http://a/", "http://b/"])
