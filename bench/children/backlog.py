@@ -21,6 +21,7 @@ import uvloop
 from bench.children.drain import Untouched
 from bench.figures import check
 from skep.bus.registry import open_bus
+from skep.center.foundation import Foundation
 from skep.center.services import Services, build
 from skep.lanes.dispatch import SWEEP_LIMIT, lane_limits
 from skep.model.run import NewRun
@@ -59,7 +60,7 @@ def assemble(url: str) -> Services:
     settings = load()
     store = open_store(url, settings.store)
     bus = open_bus("memory://", lane_limits(settings.lanes))
-    return build("bench", settings, store, bus, Untouched(), SystemClock(), Random(1))
+    return build(Foundation("bench", settings, store, bus, Untouched(), SystemClock(), Random(1)))
 
 
 def fill_sqlite(line: sa.Connection, count: int) -> None:

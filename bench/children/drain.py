@@ -19,6 +19,7 @@ from bench.figures import check
 from bench.stopwatch import Stopwatch
 from skep.archive.ports import CommittedEnd, RecordLocation, SetAside
 from skep.bus.registry import open_bus
+from skep.center.foundation import Foundation
 from skep.center.services import Services, build
 from skep.lanes.dispatch import lane_limits
 from skep.model.block import BlockReport, Leased
@@ -79,7 +80,7 @@ def assemble(url: str, count: int) -> Services:
     settings = settings_for(count)
     store = open_store(url, settings.store)
     bus = open_bus("memory://", lane_limits(settings.lanes))
-    return build("bench", settings, store, bus, Untouched(), SystemClock(), Random(1))
+    return build(Foundation("bench", settings, store, bus, Untouched(), SystemClock(), Random(1)))
 
 
 async def fill(services: Services, count: int) -> None:

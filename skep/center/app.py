@@ -49,6 +49,7 @@ from skep.center.api import (
 )
 from skep.center.api.agents import apps as node_apps
 from skep.center.api.agents import joining, work
+from skep.center.foundation import Foundation
 from skep.center.http import docs_page
 from skep.center.http.asgi import no_such_route, routes, ways
 from skep.center.http.authentication import Role
@@ -140,7 +141,8 @@ class Center:
         clock: Clock,
         rng: Random,
     ) -> None:
-        self.services: Services = build(name, settings, store, bus, archive, clock, rng)
+        base = Foundation(name, settings, store, bus, archive, clock, rng)
+        self.services: Services = build(base)
         self._loops = Loops(self.services)
         self._opened = AsyncExitStack()
         public = settings.center.public_url
@@ -229,8 +231,8 @@ class Center:
     def release(self) -> None:
         """Answer the long polls now, so that the server can stop."""
         self.services.closing.set()
-        self.services.work.wake_all()
-        self.services.pages.notify()
+        self.services.signals.work.wake_all()
+        self.services.signals.pages.notify()
 
     async def close(self) -> None:
         """In reverse; what was answered is on disk already. May be called twice."""

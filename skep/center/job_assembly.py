@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from random import Random
 
-from skep.archive.ports import Archive
+from skep.center.foundation import Foundation
 from skep.center.http.authentication import Auth, DriverPasses
 from skep.center.placement_assembly import PlacementAssembly
 from skep.downloaders.code.limit_ceiling import Ceiling
@@ -21,6 +21,7 @@ from skep.jobs.apps.app_supervisor import AppSupervisor, Tell
 from skep.jobs.apps.git_checkout import GitPacker
 from skep.jobs.apps.packing import Packer
 from skep.jobs.apps.secrets import AppSecrets
+from skep.jobs.context import JobContext
 from skep.jobs.definitions.connection_limits import job_limits
 from skep.jobs.definitions.job_check import Checker
 from skep.jobs.definitions.job_repository import JobRepository
@@ -32,14 +33,12 @@ from skep.jobs.intake import Intake
 from skep.jobs.request_validation import Validator
 from skep.jobs.runs.delivery import Deliverer
 from skep.jobs.runs.run_start import RunStarts
-from skep.jobs.runs.run_supervisor import RunSupervisor
+from skep.jobs.runs.run_supervisor import Acknowledged, RunLinks, RunSupervisor, RunWorkers
+from skep.jobs.runs.run_wake_ups import RunWakeUps
 from skep.jobs.runs.spider_process import Spawner
 from skep.jobs.schedule.firing import Firing
 from skep.jobs.schedule.plans import StoreScheduler
-from skep.runtime.backoff import Backoff
-from skep.runtime.clock import Clock
 from skep.settings import Settings
-from skep.store.ports import Store
 
 log = logging.getLogger(__name__)
 
@@ -57,62 +56,106 @@ class JobAssembly:
     deliverer: Deliverer
 
 
-def build_jobs(
-    name: str,
-    settings: Settings,
-    store: Store,
-    archive: Archive,
-    auth: Auth,
-    validator: Validator,
-    intake: Intake,
-    placement: PlacementAssembly,
-    tell: Tell,
-    clock: Clock,
-    rng: Random,
-) -> JobAssembly:
+@dataclass(frozen=True, slots=True)
+class JobNeeds:
+    """What jobs use of the other parts of their center."""
+
+    validator: Validator
+    intake: Intake
+    auth: Auth
+    placement: PlacementAssembly
+    tell: Tell
+    acknowledged: Acknowledged
+
+
+def build_jobs(base: Foundation, needs: JobNeeds, wake_ups: RunWakeUps) -> JobAssembly:
     """Nothing is started yet."""
+    settings, store, clock = base.settings, base.store, base.clock
+    context = JobContext(base.name, settings.jobs, store, needs.intake, clock, base.rng)
     scheduler = StoreScheduler(store.fires, store.jobs, clock)
-    data, folder = Path(settings.data).absolute(), Path(settings.jobs.folder or ".").absolute()
-    jobs = settings.jobs
-    egress = EgressPolicy.of(settings.egress, centers=[settings.center.port])
-    ceiling = Ceiling.of(settings.agent)
-    boxes = CodeSandboxes(egress, clock, jobs.generator_processes, jobs.code, ceiling)
-    limits = job_limits(settings)
-    sources = Sources(boxes, folder, os.environ, limits, clock)
-    restart = Backoff(first=jobs.restart_first, cap=jobs.restart_cap)
-    feeder = Feeder(store, intake, archive, sources, clock, rng, restart)
-
-    def agents_wait() -> float:
-        return max(settings.center.allocate_wait, placement.roster.judges_in)
-
-    starts = RunStarts(name, store, intake, feeder, clock, rng, agents_wait)
-    packer = Packer(store, folder, jobs.package_bytes, GitPacker(egress, os.environ), clock)
-    places = AgentChoice(store, placement.roster, placement.placer, placement.allocator, clock, rng)
-    apps = AppSupervisor(jobs, store, intake, places, packer, tell, clock)
-    deliverer = Deliverer(name, jobs, store, data, limits, clock, rng)
-    supervisor = RunSupervisor(
-        name,
-        settings.jobs,
-        store,
-        intake,
+    sources = _sources(base)
+    feeder = Feeder(context, base.archive, sources)
+    starts = RunStarts(context, feeder, partial(_agents_wait, base, needs.placement))
+    deliverer = _deliverer(base)
+    workers = RunWorkers(
         starts,
         feeder,
-        scheduler,
-        Spawner(folder, data, os.environ, jobs.code),
-        DriverPasses(auth, store),
-        apps,
+        Spawner(_folder(settings), _data(settings), os.environ, settings.jobs.code),
+        DriverPasses(needs.auth, store),
+        _apps(base, context, needs),
         deliverer,
-        clock,
-        rng,
+        scheduler,
     )
+    links = RunLinks(wake_ups, needs.acknowledged, base.address.get)
+    return JobAssembly(
+        _repository(base, needs.validator, sources, scheduler),
+        starts,
+        RunSupervisor(context, workers, links),
+        scheduler,
+        _firing(base, starts, needs.placement),
+        feeder,
+        deliverer,
+    )
+
+
+def _folder(settings: Settings) -> Path:
+    return Path(settings.jobs.folder or ".").absolute()
+
+
+def _data(settings: Settings) -> Path:
+    return Path(settings.data).absolute()
+
+
+def _egress(settings: Settings) -> EgressPolicy:
+    return EgressPolicy.of(settings.egress, centers=[settings.center.port])
+
+
+def _sources(base: Foundation) -> Sources:
+    settings, jobs = base.settings, base.settings.jobs
+    ceiling = Ceiling.of(settings.agent)
+    boxes = CodeSandboxes(
+        _egress(settings), base.clock, jobs.generator_processes, jobs.code, ceiling
+    )
+    return Sources(boxes, _folder(settings), os.environ, job_limits(settings), base.clock)
+
+
+def _deliverer(base: Foundation) -> Deliverer:
+    settings = base.settings
+    limits, data = job_limits(settings), _data(settings)
+    return Deliverer(base.name, settings.jobs, base.store, data, limits, base.clock, base.rng)
+
+
+def _apps(base: Foundation, context: JobContext, needs: JobNeeds) -> AppSupervisor:
+    settings, store, clock = base.settings, base.store, base.clock
+    git = GitPacker(_egress(settings), os.environ)
+    packer = Packer(store, _folder(settings), settings.jobs.package_bytes, git, clock)
+    chosen = needs.placement
+    places = AgentChoice(store, chosen.roster, chosen.placer, chosen.allocator, clock, base.rng)
+    return AppSupervisor(context, places, packer, needs.tell)
+
+
+def _repository(
+    base: Foundation, validator: Validator, sources: Sources, scheduler: StoreScheduler
+) -> JobRepository:
+    settings, clock = base.settings, base.clock
     kinds, secrets = sorted(validator.downloaders), AppSecrets.of(settings, warn=True)
-    checker = Checker(validator, kinds, folder, secrets, limits)
+    checker = Checker(validator, kinds, _folder(settings), secrets, job_limits(settings))
     trials = GeneratorTrials(sources, validator, clock)
-    book = JobRepository(store, checker, scheduler, clock, trials, jobs.test_seconds)
+    seconds = settings.jobs.test_seconds
+    return JobRepository(base.store, checker, scheduler, clock, trials, seconds)
+
+
+def _agents_wait(base: Foundation, placement: PlacementAssembly) -> float:
+    """Seconds that a run which is due, or was begun, waits for its agents from now on."""
+    return max(base.settings.center.allocate_wait, placement.roster.judges_in)
+
+
+def _firing(base: Foundation, starts: RunStarts, placement: PlacementAssembly) -> Firing:
+    store, clock, name = base.store, base.clock, base.name
 
     async def warn(detail: str) -> None:
         log.warning("%s", detail)
         await store.alerts.raise_("clock_set_back", name, detail, clock.now())
 
-    firing = Firing(store.fires, starts, clock, name, agents_wait=agents_wait, warn=warn)
-    return JobAssembly(book, starts, supervisor, scheduler, firing, feeder, deliverer)
+    agents_wait = partial(_agents_wait, base, placement)
+    return Firing(store.fires, starts, clock, name, agents_wait=agents_wait, warn=warn)

@@ -15,9 +15,9 @@ import msgspec
 
 from skep.center.agent_commands import CHANNEL, WORK, Addressed
 from skep.center.dispatcher_tasks import CHANNEL as ERRANDS
-from skep.center.run_control import CHANNEL as RUNS
 from skep.center.services import Services
 from skep.errors import SkepError, Unavailable
+from skep.jobs.runs.run_control import CHANNEL as RUNS
 from skep.lanes.dispatch import dispatch_in_time
 
 log = logging.getLogger(__name__)
@@ -124,7 +124,7 @@ class Loops:
         services, seconds = self._services, self._services.settings.lanes.dispatch_seconds
         while await dispatch_in_time(services.dispatcher, seconds):
             pass
-        await self._services.nudge.wait(DISPATCH_EVERY)
+        await self._services.signals.dispatcher.wait(DISPATCH_EVERY)
 
     async def _sweep(self) -> None:
         """Free what dead agents held and what nobody renewed."""
@@ -196,14 +196,14 @@ class Loops:
             pass
 
     async def _jobs(self) -> None:
-        supervisor = self._services.jobs.supervisor
-        await supervisor.step()
-        await supervisor.nudge.wait(self._services.settings.jobs.keep_every)
+        services = self._services
+        await services.jobs.supervisor.step()
+        await services.signals.runs.claims.wait(services.settings.jobs.keep_every)
 
     async def _deliveries(self) -> None:
         deliverer = self._services.jobs.deliverer
         await deliverer.step()
-        await deliverer.nudge.wait(self._services.settings.jobs.keep_every)
+        await deliverer.wake_up.wait(self._services.settings.jobs.keep_every)
 
     async def _fire(self) -> None:
         await self._services.jobs.firing.step()
@@ -212,10 +212,10 @@ class Loops:
         services = self._services
         async for channel, payload in services.bus.signals.listen(CHANNEL, WORK, RUNS, ERRANDS):
             if channel == WORK:
-                services.work.notify()
+                services.signals.work.notify()
                 continue
             if channel == ERRANDS:
-                services.nudge.hear()
+                services.signals.dispatcher.hear()
                 continue
             if channel == RUNS:
                 await services.control.hear(payload)
@@ -238,13 +238,16 @@ class Loops:
 
     async def _announce(self) -> None:
         """One signal for all the work of a moment: other centers hold waiting agents too."""
-        if await self._services.announce.wait(60.0):
+        if await self._services.signals.announce.wait(60.0):
             await self._services.bus.signals.publish(WORK, b"")
             await self._services.clock.sleep(ANNOUNCE_EVERY)
 
     async def _pass_on(self) -> None:
         """One call for all the errands of a moment, to the center that dispatches."""
         services = self._services
-        if await services.nudge.elsewhere.wait(60.0) and not services.dispatcher.in_turn:
+        if (
+            await services.signals.dispatcher.elsewhere.wait(60.0)
+            and not services.dispatcher.in_turn
+        ):
             await services.bus.signals.publish(ERRANDS, b"")
             await services.clock.sleep(ANNOUNCE_EVERY)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import platform
-from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
 from skep.archive.ports import Archive
@@ -13,17 +13,16 @@ from skep.bus.ports import Bus
 from skep.center.agent_commands import Hub
 from skep.center.agent_keys import AgentKeys
 from skep.center.archive_check import ArchiveCheck
+from skep.center.center_signals import CenterSignals
 from skep.center.disk_space import DiskSpace, disk_space
-from skep.center.dispatcher_tasks import DispatcherTask
 from skep.center.ended_runs import EndedRuns
+from skep.center.foundation import Foundation, OwnAddress
 from skep.center.gauges import Gauges
 from skep.center.http.authentication import Auth
-from skep.center.job_assembly import JobAssembly, build_jobs
-from skep.center.long_poll import LongPolls
+from skep.center.job_assembly import JobAssembly, JobNeeds, build_jobs
 from skep.center.metrics import Metrics
 from skep.center.notifier import build_notifier
 from skep.center.placement_assembly import PlacementAssembly, build_placement
-from skep.center.run_control import RunControl
 from skep.center.self_check import SelfCheck
 from skep.center.unsent_results import UnsentResults
 from skep.downloaders.schemes import known_kinds, known_schemes
@@ -32,18 +31,18 @@ from skep.jobs.endings.notices import Notifier
 from skep.jobs.endings.retention import Retention
 from skep.jobs.intake import Intake, IntakeCalls
 from skep.jobs.request_validation import Validator
+from skep.jobs.runs.run_control import RunControl
 from skep.lanes.dispatch import Dispatcher, follow_run
 from skep.lanes.lane_check import remove_targets
+from skep.lanes.lease_calls import LeaseCalls
 from skep.lanes.leases import Leases
-from skep.model.block import Leased
 from skep.model.downloader_kinds import HTTP
 from skep.model.fleet.placement import run_target
 from skep.model.hosts.politeness import Politeness
-from skep.model.run import Run
+from skep.placement.placer import Placer
 from skep.results.ingest import Ingest
 from skep.runtime.clock import Clock
 from skep.runtime.repair_counts import Repairs
-from skep.runtime.signals import Signal, WakeUp
 from skep.settings import Settings
 from skep.store.ports import Store
 from skep.why.explainer import Explainer
@@ -68,6 +67,8 @@ class Services:
     archive: Archive
     clock: Clock
     rng: Random
+    #: Where children find this center.
+    address: OwnAddress
     auth: Auth
     hub: Hub
     #: Words to the processes of runs.
@@ -89,17 +90,13 @@ class Services:
     intake: Intake
     dispatcher: Dispatcher
     leases: Leases
+    #: Answers agents that ask for blocks.
+    lease_calls: LeaseCalls
     ingest: Ingest
     #: How hosts are treated.
     politeness: Politeness
-    #: Rings when a block may have become leasable.
-    work: LongPolls
-    #: Rings when a run may have ended requests to read.
-    pages: Signal
-    #: Rings when the dispatcher may have something to do, here or at another center.
-    nudge: DispatcherTask
-    #: Rings when other centers should hear that there is work.
-    announce: WakeUp
+    #: Who waits for what.
+    signals: CenterSignals
     #: Set while the center lets go of its callers.
     closing: asyncio.Event
     jobs: JobAssembly
@@ -114,166 +111,166 @@ class Services:
     #: Stored bodies that are being read; others wait.
     body_readers: asyncio.Semaphore
 
-    async def may_work(self, agent: str) -> bool:
-        """Registered, and not put aside by a person; a cordoned one, for the runs it has."""
-        return await self.roster.may_work(agent) or self.placement.placer.keeps_slots(agent)
 
-    async def lease(
-        self,
-        agent: str,
-        want: int,
-        wait: float,
-        gone: Callable[[], Awaitable[bool]],
-        kinds: Sequence[str] | None = None,
-    ) -> list[Leased]:
-        """Blocks for an agent, waiting up to `wait` seconds for the first. `kinds`: what it
-        offers now; None = as it has registered.
-
-        A caller that hung up, was switched off or is taken for dead meanwhile gets none:
-        the blocks would rest in nobody's hands until their lease ran out.
-        """
-        deadline = self.clock.monotonic() + wait
-        placer = self.placement.placer
-        with self.work.place(lambda: placer.targets(agent, kinds)) as place:
-            while True:
-                place.look()
-                if not await self.may_work(agent) or self.roster.given_up(agent):
-                    return []
-                if await gone() or self.disk.stops_leasing:
-                    return []
-                blocks = await self.leases.lease(agent, want, placer.targets(agent, kinds))
-                place.looked()
-                if blocks:
-                    # Room in the lanes: the dispatcher may go on.
-                    self.nudge.request()
-                    self.metrics.leased.inc(len(blocks))
-                    return blocks
-                left = deadline - self.clock.monotonic()
-                if left <= 0 or self.closing.is_set():
-                    return []
-                await place.wait(left)
-
-
-def build(
-    name: str,
-    settings: Settings,
-    store: Store,
-    bus: Bus,
-    archive: Archive,
-    clock: Clock,
-    rng: Random,
-) -> Services:
-    """Put a center together from its borders. Nothing is opened yet."""
-    work = LongPolls(bus.lanes.targets)
-    nudge, announce = DispatcherTask(clock), WakeUp(clock)
-
-    def there_is_work() -> None:
-        work.notify()
-        announce.notify()
-
-    def look_again() -> None:
-        nudge.request()
-        pages.notify()
-
-    def wake_run(run: str) -> None:
-        pages.notify()
-        jobs.supervisor.wake(run)
-
-    async def lanes_follow(run: Run) -> None:
-        await follow_run(dispatcher, run)
-
-    async def withdraw(numbers: list[str]) -> None:
-        targets = {run_target(int(number)) for number in numbers}
-        await remove_targets(bus.lanes, targets)
-
-    metrics = Metrics()
+def build(base: Foundation) -> Services:
+    """Put a center together. Each part gets what it uses as an argument, and is complete when it
+    is made. Nothing is opened yet."""
+    settings, store, clock = base.settings, base.store, base.clock
+    signals, metrics = CenterSignals.of(base), Metrics()
     repairs = Repairs(metrics.count_repairs)
     politeness = Politeness(settings.sites)
-    hub, pages = Hub(bus, clock, name), Signal()
+    hub = Hub(base.bus, clock, base.name)
     roster = Roster(settings.center, store, clock, known_kinds(), beats_every=HEARTBEATS_EVERY)
-    control = RunControl(name, store, bus, hub, roster, clock, rng, wake_run, lanes_follow)
-    placement = build_placement(
-        settings, store, bus, hub, roster, clock, rng, there_is_work, look_again, control.moved
-    )
-    dispatcher = Dispatcher(
-        settings.lanes,
-        store,
-        bus,
-        clock,
-        name,
-        there_is_work,
-        politeness,
-        host=platform.node(),
-        placer=placement.placer,
-        repairs=repairs,
-    )
-    wrong_tokens = settings.center.wrong_tokens
-    auth = Auth(store, clock, enabled=settings.center.auth, wrong_tokens=wrong_tokens)
-    validator = Validator((*SCHEMES, *known_schemes()), rng, known_kinds())
-    guard = disk_space(name, settings, store, archive, clock)
-    calls = IntakeCalls(guard.check, metrics.accepted.inc, nudge.request, control.moved)
+    placer = Placer(settings.center, store, roster, clock, base.rng, signals.there_is_work)
+    dispatcher = _dispatcher(base, signals, placer, politeness, repairs)
+    control = _run_control(base, hub, roster, signals, dispatcher)
+    placement = build_placement(base, hub, placer, roster, signals, control.moved)
+    disk = disk_space(base.name, settings, store, base.archive, clock)
+    auth = _auth(base)
+    validator = Validator((*SCHEMES, *known_schemes()), base.rng, known_kinds())
+    calls = IntakeCalls(disk.check, metrics.accepted.inc, signals.dispatcher.request, control.moved)
     intake = Intake(store, validator, clock, calls, placement.allocator)
-    jobs = build_jobs(
-        name,
-        settings,
-        store,
-        archive,
-        auth,
-        validator,
-        intake,
-        placement,
-        hub.send,
-        clock,
-        rng,
-    )
-    jobs.supervisor.obeyed = control.acknowledged
-    restart_at = jobs.supervisor.restarts.get
-
-    def disk_trouble() -> str:
-        return guard.stops_leasing
-
+    needs = JobNeeds(validator, intake, auth, placement, hub.send, control.acknowledged)
+    jobs = build_jobs(base, needs, signals.runs)
+    leases, closing = _leases(base, dispatcher, politeness), asyncio.Event()
     return Services(
-        name=name,
+        name=base.name,
         settings=settings,
         store=store,
-        bus=bus,
-        archive=archive,
+        bus=base.bus,
+        archive=base.archive,
         clock=clock,
-        rng=rng,
+        rng=base.rng,
+        address=base.address,
         auth=auth,
         hub=hub,
         control=control,
         unsent=UnsentResults(store, clock),
         metrics=metrics,
-        gauges=Gauges(store, bus, roster, metrics, clock),
+        gauges=Gauges(store, base.bus, roster, metrics, clock),
         repairs=repairs,
-        self_check=SelfCheck(
-            store,
-            clock,
-            repairs,
-            withdraw,
-            archive=ArchiveCheck(name, store, archive, clock, repairs),
-        ),
+        self_check=_self_check(base, repairs),
         agent_keys=AgentKeys(store),
         ended_runs=EndedRuns(store.runs),
         roster=roster,
         placement=placement,
         intake=intake,
         dispatcher=dispatcher,
-        leases=Leases(
-            settings.lanes, store, bus, clock, dispatcher, politeness, renew_every=HEARTBEATS_EVERY
-        ),
+        leases=leases,
+        lease_calls=_lease_calls(leases, placement, signals, disk, metrics, closing, clock),
         politeness=politeness,
-        ingest=Ingest(settings.lanes, store, archive, clock, rng, politeness, together=True),
-        work=work,
-        pages=pages,
-        nudge=nudge,
-        announce=announce,
-        disk=guard,
-        retention=Retention(name, settings.keep, store, archive, clock),
-        notifier=build_notifier(settings, store, clock, rng),
-        closing=asyncio.Event(),
+        ingest=_ingest(base, politeness),
+        signals=signals,
+        disk=disk,
+        retention=Retention(base.name, settings.keep, store, base.archive, clock),
+        notifier=build_notifier(settings, store, clock, base.rng),
+        closing=closing,
         jobs=jobs,
-        why=Explainer(settings, store, bus, politeness, clock, restart_at, disk_trouble),
+        why=_explainer(base, politeness, jobs, disk),
         body_readers=asyncio.Semaphore(BODY_READERS),
+    )
+
+
+def _dispatcher(
+    base: Foundation,
+    signals: CenterSignals,
+    placer: Placer,
+    politeness: Politeness,
+    repairs: Repairs,
+) -> Dispatcher:
+    return Dispatcher(
+        base.settings.lanes,
+        base.store,
+        base.bus,
+        base.clock,
+        base.name,
+        signals.there_is_work,
+        politeness,
+        host=platform.node(),
+        placer=placer,
+        repairs=repairs,
+    )
+
+
+def _run_control(
+    base: Foundation, hub: Hub, roster: Roster, signals: CenterSignals, dispatcher: Dispatcher
+) -> RunControl:
+    return RunControl(
+        base.name,
+        base.store,
+        base.bus,
+        hub.send,
+        roster,
+        base.clock,
+        base.rng,
+        signals.wake_run,
+        partial(follow_run, dispatcher),
+    )
+
+
+def _auth(base: Foundation) -> Auth:
+    center = base.settings.center
+    return Auth(base.store, base.clock, enabled=center.auth, wrong_tokens=center.wrong_tokens)
+
+
+def _self_check(base: Foundation, repairs: Repairs) -> SelfCheck:
+    store, clock = base.store, base.clock
+
+    async def withdraw(numbers: list[str]) -> None:
+        targets = {run_target(int(number)) for number in numbers}
+        await remove_targets(base.bus.lanes, targets)
+
+    archive = ArchiveCheck(base.name, store, base.archive, clock, repairs)
+    return SelfCheck(store, clock, repairs, withdraw, archive=archive)
+
+
+def _leases(base: Foundation, dispatcher: Dispatcher, politeness: Politeness) -> Leases:
+    lanes, every = base.settings.lanes, HEARTBEATS_EVERY
+    return Leases(
+        lanes, base.store, base.bus, base.clock, dispatcher, politeness, renew_every=every
+    )
+
+
+def _lease_calls(
+    leases: Leases,
+    placement: PlacementAssembly,
+    signals: CenterSignals,
+    disk: DiskSpace,
+    metrics: Metrics,
+    closing: asyncio.Event,
+    clock: Clock,
+) -> LeaseCalls:
+    def leased(blocks: int) -> None:
+        signals.dispatcher.request()  # there is room in the lanes
+        metrics.leased.inc(blocks)
+
+    return LeaseCalls(
+        leases,
+        signals.work,
+        placement.placer,
+        placement.roster,
+        clock,
+        closing,
+        lambda: disk.stops_leasing,
+        leased,
+    )
+
+
+def _ingest(base: Foundation, politeness: Politeness) -> Ingest:
+    lanes, store, archive = base.settings.lanes, base.store, base.archive
+    return Ingest(lanes, store, archive, base.clock, base.rng, politeness, together=True)
+
+
+def _explainer(
+    base: Foundation, politeness: Politeness, jobs: JobAssembly, disk: DiskSpace
+) -> Explainer:
+    restart_at = jobs.supervisor.restarts.get
+    return Explainer(
+        base.settings,
+        base.store,
+        base.bus,
+        politeness,
+        base.clock,
+        restart_at,
+        lambda: disk.stops_leasing,
     )

@@ -72,7 +72,7 @@ class Ground:
     async def _loop(self, deliverer: Deliverer) -> None:
         while True:
             await deliverer.step()
-            await deliverer.nudge.wait(0.05)
+            await deliverer.wake_up.wait(0.05)
 
     async def stop(self, name: str) -> None:
         await self.freeze(name)

@@ -161,6 +161,7 @@ def test_nginx_does_not_repeat_calls_that_create() -> None:
         "/node/block",
         "/node/giveback",
         "/requestqueue/{identity}",
+        "/api/v1/runs/{run}/requests",
     }
 
 

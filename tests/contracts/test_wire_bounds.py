@@ -85,6 +85,7 @@ def test_everything_in_a_message_has_a_bound(message: type[msgspec.Struct]) -> N
 
 #: Judged by code with a sentence of its own: `jobs.validate` and `jobs.depth`.
 JUDGED = {
+    ("POST", "/api/v1/runs/{run}/requests"): ("takes: ListType", "NewRequest."),
     ("POST", "/requestqueue/{identity}"): ("takes: ListType", "NewRequest."),
     ("POST", "/requestqueue/{identity}/turn"): ("NewRequest.", "FoundItem.data[]: AnyType"),
     ("PUT", "/api/v1/jobs/{job}"): ("takes: DictType", "takes[]: AnyType"),

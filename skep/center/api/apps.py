@@ -133,7 +133,7 @@ async def stop_instance(call: Call) -> InstanceLine:
 
 
 async def _told(call: Call, one: Instance) -> InstanceLine:
-    call.services.jobs.supervisor.wake(one.run)
+    call.services.signals.runs.wake(one.run)
     if one.agent:
         await call.services.hub.send(one.agent, Command(APPS))
     return _line(await call.services.store.runs.get(one.run), one)

@@ -8,19 +8,18 @@ bodies the center does, in a thread.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from skep.archive.decoded_records import decoded_records
+from skep.archive.near_reads import read_frames
 from skep.archive.ports import Archive
 from skep.archive.record_reader import without_secrets as without_secrets_in
 from skep.center.api.path_names import RUN_NAMES, run_name
 from skep.center.http.authentication import LOOK_ONLY, Role
 from skep.center.http.endpoint import Call, Endpoint
-from skep.center.run_control import BEGAN
 from skep.errors import (
     Conflict,
     DiskFull,
@@ -31,6 +30,7 @@ from skep.errors import (
     UnknownRun,
 )
 from skep.jobs.request_sources import Checkpoint
+from skep.jobs.runs.run_control import BEGAN
 from skep.model.run import without_secrets
 from skep.model.states import RunState
 from skep.runtime.signals import within
@@ -62,8 +62,6 @@ READ_BYTES = 32 * 2**20
 LOOK_EVERY = 0.5
 #: States after which a driver reads no more.
 ENDS = frozenset({RunState.FINISHED, RunState.CANCELLED, RunState.FAILED})
-#: Bytes between two pages of a segment that are read along rather than skipped.
-GAP = 64 * 1024
 
 
 async def drive(call: Call) -> Driving:
@@ -102,7 +100,7 @@ async def read(call: Call) -> Reading:
     deadline = services.clock.monotonic() + message.wait
     await services.control.driver_knows(name, message.state)
     while True:
-        ticket = services.pages.subscribe()
+        ticket = services.signals.pages.subscribe()
         # First what is open, then what has ended: the other way round a block that ends in
         # between would be in neither, and a run could be called finished too early.
         ledger = await services.store.ledgers.read(name)
@@ -134,29 +132,8 @@ def _fitting(found: list[UnreadBlock]) -> list[UnreadBlock]:
 
 
 async def _with_bytes(archive: Archive, block: UnreadBlock, bodies: bool) -> PageBlock:
-    kept = [page for page in block.pages if page.length] if bodies else []
-    frames: dict[int, bytes] = {}
-    for group in _neighbours(kept):
-        start = group[0].offset
-        end = max(page.offset + page.length for page in group)
-        data = await archive.read(group[0].segment, start, end - start)
-        for page in group:
-            frames[page.id] = data[page.offset - start : page.offset - start + page.length]
+    frames = await read_frames(archive, block.pages) if bodies else {}
     return PageBlock(block.id, [_page(page, frames.get(page.id, b"")) for page in block.pages])
-
-
-def _neighbours(pages: Sequence[UnreadPage]) -> list[list[UnreadPage]]:
-    """Pages that lie together: the frames of one report were appended in one piece."""
-    groups: list[list[UnreadPage]] = []
-    end = 0
-    for page in sorted(pages, key=lambda page: (page.segment, page.offset)):
-        near = groups and groups[-1][0].segment == page.segment and page.offset - end <= GAP
-        if near:
-            groups[-1].append(page)
-        else:
-            groups.append([page])
-        end = page.offset + page.length
-    return groups
 
 
 def _page(page: UnreadPage, frames: bytes) -> Page:

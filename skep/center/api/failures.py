@@ -71,7 +71,7 @@ async def retry(call: Call) -> BulkAnswer:
     """Dead requests wait again, with their failures forgiven."""
     answer = await _act(call, "retry", call.services.jobs.starts)
     if answer.changed:
-        call.services.nudge.request()
+        call.services.signals.dispatcher.request()
     return answer
 
 

@@ -77,14 +77,14 @@ async def put_site(call: Call) -> SiteView:
     rule: SiteRule = call.body
     host = host_name(call)
     await call.services.store.hosts.set_rule(host, rule, call.services.clock.now())
-    call.services.nudge.request()
+    call.services.signals.dispatcher.request()
     return await get_site(call)
 
 
 async def clear_site(call: Call) -> SiteView:
     """Forget a host's rule and what was learnt of it, a cooling included; counts stay."""
     await call.services.store.hosts.clear(host_name(call), call.services.clock.now())
-    call.services.nudge.request()
+    call.services.signals.dispatcher.request()
     return await get_site(call)
 
 

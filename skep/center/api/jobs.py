@@ -167,7 +167,7 @@ async def run_job(call: Call) -> Started:
     arguments = read_arguments(call.query.arguments)
     starts = call.services.jobs.starts
     run = await starts.start_run(part, f"key {key}" if key else "", wait, arguments)
-    call.services.jobs.supervisor.wake(run)
+    call.services.signals.runs.wake(run)
     return Started(run, name)
 
 
@@ -206,7 +206,7 @@ async def _restart(call: Call, name: str, _verb: str) -> Moved:
     except Conflict:
         stopped = []
     started = await starts.start_run(name, "", call.services.settings.center.allocate_wait)
-    call.services.jobs.supervisor.wake(started)
+    call.services.signals.runs.wake(started)
     return Moved([without_secrets(run) for run in stopped], started)
 
 

@@ -12,6 +12,7 @@ from skep.center.http.endpoint import Call, Endpoint
 from skep.errors import Conflict, DiskFull, InvalidInput, UnknownBlock, UnknownRun
 from skep.model.request import Accepted
 from skep.wire.api.queue import (
+    ADD_REQUESTS,
     LIST_FINISHED_REQUESTS,
     MARK_BLOCKS_COLLECTED,
     SUBMIT_REQUESTS,
@@ -19,6 +20,7 @@ from skep.wire.api.queue import (
     Collected,
     Finished,
 )
+from skep.wire.api.route import Route
 
 #: Unknown blocks that an error names.
 NAMED = 5
@@ -26,7 +28,8 @@ NAMED = 5
 
 async def put(call: Call) -> Accepted:
     """Accept requests; they are on disk when this is answered."""
-    return await call.services.intake.accept(run_name(call.path["identity"]), call.body)
+    (run,) = call.path.values()
+    return await call.services.intake.accept(run_name(run), call.body)
 
 
 async def finished(call: Call) -> Finished:
@@ -49,20 +52,32 @@ async def collected(call: Call) -> Collected:
     return Collected(await blocks.collect(run, message.blocks))
 
 
-ENDPOINTS = (
-    Endpoint(
-        SUBMIT_REQUESTS,
+_ALL_OR_NOTHING = (
+    "All or nothing: one request that is not valid refuses the whole batch, and the error names "
+    "its position. Sending a batch again is safe, with or without an `Idempotency-Key`: a run "
+    "keeps one request per fingerprint, and the answer counts those that were there already as "
+    "`known` (requests with `again` are always new). The requests are on disk when the answer "
+    "is sent."
+)
+_ALIAS = " The older path of `POST /api/v1/runs/{run}/requests`; both stay."
+
+
+def _adding(route: Route[Accepted], summary: str, notes: str) -> Endpoint:
+    return Endpoint(
+        route,
         Role.OPERATOR,
         put,
-        "Put requests into a run's queue",
+        summary,
         errors=(InvalidInput, UnknownRun, Conflict, DiskFull),
         tag="runs",
         parameters=RUN_NAMES,
-        notes="All or nothing: one request that is not valid refuses the whole batch, and the "
-        "error names its place. Sending a batch again is safe, with or without an "
-        "`Idempotency-Key`: a run keeps one request per fingerprint, and the answer counts "
-        "those that were there already as `known` (requests with `again` are always new).",
-    ),
+        notes=notes,
+    )
+
+
+ENDPOINTS = (
+    _adding(ADD_REQUESTS, "Add requests to a run", _ALL_OR_NOTHING),
+    _adding(SUBMIT_REQUESTS, "Put requests into a run's queue", _ALL_OR_NOTHING + _ALIAS),
     Endpoint(
         LIST_FINISHED_REQUESTS,
         Role.VIEWER,

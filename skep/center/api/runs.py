@@ -108,7 +108,7 @@ async def _steered(call: Call, run: Run, reached: list[Reached]) -> Steered:
 async def revive(call: Call) -> Revived:
     """Send every dead request of a run again."""
     count = await call.services.store.requests.revive(run_name(call.path["run"]))
-    call.services.nudge.request()
+    call.services.signals.dispatcher.request()
     return Revived(count)
 
 

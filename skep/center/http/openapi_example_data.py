@@ -57,6 +57,7 @@ BODIES: dict[str, Any] = {
         "data": "c3RhcnRlZAo=",
     },
     "join_agent": {"agent": "attic", "digest": "n4bQgYhMfWWaL+qgxVrQFaO/TxsrC4Is0V1sFbDwCgg="},
+    "add_requests": [URL, {"uri": f"{URL}a", "meta": {"page": 2}}],
     "submit_requests": [URL, {"uri": f"{URL}a", "meta": {"page": 2}}],
     "mark_blocks_collected": {"blocks": [1]},
     "start_driver": {"job": "books", "settings": {"retries": 2}, "patience": 60.0},

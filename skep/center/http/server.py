@@ -90,7 +90,7 @@ class CenterServer:
     async def start(self, prepare: Callable[[], Awaitable[None]] | None = None) -> None:
         """Open the center, do what has to be done before the first call, then answer."""
         # Where spiders of jobs, which are children of this process, find it.
-        self._center.services.jobs.supervisor.address = self.url
+        self._center.services.address.url = self.url
         await self._center.open()
         if prepare is not None:
             await prepare()

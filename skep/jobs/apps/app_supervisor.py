@@ -15,14 +15,11 @@ from contextlib import suppress
 from skep.errors import Conflict, InvalidInput, LostLease, NotEnoughAgents, SkepError
 from skep.jobs.apps.agent_choice import NOBODY, AgentChoice
 from skep.jobs.apps.packing import Packer
-from skep.jobs.intake import Intake
+from skep.jobs.context import JobContext
 from skep.model.jobs.app import AppPart, AppSpec, Instance, InstanceState, desired_state_for
 from skep.model.jobs.job import JobRun
 from skep.model.run import Run
 from skep.model.states import RunState
-from skep.runtime.clock import Clock
-from skep.settings import JobsSettings
-from skep.store.ports import Store
 from skep.store.ports.apps import Package
 from skep.wire.messages import Command
 
@@ -47,22 +44,15 @@ class AppSupervisor:
     """One center's part in running applications."""
 
     def __init__(
-        self,
-        settings: JobsSettings,
-        store: Store,
-        intake: Intake,
-        places: AgentChoice,
-        packer: Packer,
-        tell: Tell,
-        clock: Clock,
+        self, context: JobContext, places: AgentChoice, packer: Packer, tell: Tell
     ) -> None:
-        self._settings = settings
-        self._store = store
-        self._intake = intake
+        self._settings = context.settings
+        self._store = context.store
+        self._intake = context.intake
         self._places = places
         self._packer = packer
         self._tell = tell
-        self._clock = clock
+        self._clock = context.clock
 
     async def follow(self, held: JobRun, part: AppPart, look: Look, rest: Rest) -> tuple[Run, str]:
         """Until the run rests or has ended, and what there is to say about it. `rest` takes a

@@ -11,13 +11,13 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import aclosing
-from random import Random
 from typing import NamedTuple
 
 import msgspec
 
 from skep.archive.ports import Archive
 from skep.errors import LostLease, SkepError, StaleToken
+from skep.jobs.context import JobContext
 from skep.jobs.generators.generator_contract import (
     BATCH,
     Batches,
@@ -61,23 +61,15 @@ FORGET = 5000
 class Feeder:
     """One center's generators."""
 
-    def __init__(
-        self,
-        store: Store,
-        intake: Intake,
-        archive: Archive,
-        sources: Sources,
-        clock: Clock,
-        rng: Random,
-        restart: Backoff,
-    ) -> None:
-        self._store = store
-        self._intake = intake
+    def __init__(self, context: JobContext, archive: Archive, sources: Sources) -> None:
+        self._store = context.store
+        self._intake = context.intake
         self._archive = archive
         self.sources = sources
-        self._clock = clock
-        self._rng = rng
-        self._restart = restart
+        self._clock = context.clock
+        self._rng = context.rng
+        settings = context.settings
+        self._restart = Backoff(first=settings.restart_first, cap=settings.restart_cap)
 
     async def requests(self, run: str, job: Job) -> None:
         """The job's own requests, which are there before its first generator begins."""

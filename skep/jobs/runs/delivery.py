@@ -69,7 +69,7 @@ class Deliverer:
         self._tasks: dict[tuple[str, str], Task] = {}
         self._moved_files = False
         #: Rings when there may be something to deliver.
-        self.nudge = WakeUp(clock)
+        self.wake_up = WakeUp(clock)
 
     # -- what the supervisor of runs asks
 
@@ -83,7 +83,7 @@ class Deliverer:
             await self._close_unused(part, held)
         new = [_new(held, part) for part in sinks]
         await self._store.deliveries.open(new, self._clock.now())
-        self.nudge.notify()
+        self.wake_up.notify()
 
     async def _close_unused(self, part: SinkPart, held: JobRun) -> None:
         sink = open_sink(
@@ -125,7 +125,7 @@ class Deliverer:
         for (name, _), task in self._tasks.items():
             if name == run and task.writer is not None:
                 task.writer.look()
-        self.nudge.notify()
+        self.wake_up.notify()
 
     # -- the loop
 
@@ -195,7 +195,7 @@ class Deliverer:
         if state is None or state in ENDED:
             if not await deliveries.done(held.proof, now()):
                 await deliveries.rest(held.proof, 0.0)
-                self.nudge.notify()
+                self.wake_up.notify()
         else:
             await deliveries.rest(held.proof, 0.0 if writer.stopped else now() + REST)
 

@@ -7,20 +7,17 @@ center that dies over it leaves nothing half done.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from random import Random
 
 import msgspec
 
 from skep.errors import Conflict, InvalidInput, LostLease, NotEnoughAgents, SkepError
+from skep.jobs.context import JobContext
 from skep.jobs.generators.generator_feed import Feeder
-from skep.jobs.intake import Intake
 from skep.model.jobs.generator_progress import fire_key_of, split_part
 from skep.model.jobs.job import ARGUMENTS_LIMIT, Argument, Job, JobRun, KeptJob
 from skep.model.run import NewRun, Run, RunSettings
 from skep.model.states import RunState
-from skep.runtime.clock import Clock
 from skep.runtime.ids import new_id
-from skep.store.ports import Store
 
 KEY_LIMIT = 150
 #: For putting the requests in; then any center may see to it.
@@ -31,26 +28,19 @@ class RunStarts:
     """Starts runs of jobs and says what becomes of them."""
 
     def __init__(
-        self,
-        center: str,
-        store: Store,
-        intake: Intake,
-        feeder: Feeder,
-        clock: Clock,
-        rng: Random,
-        agents_wait: Callable[[], float],
+        self, context: JobContext, feeder: Feeder, agents_wait: Callable[[], float]
     ) -> None:
         """`agents_wait`: seconds that a run which was begun before waits for its agents."""
         self._agents_wait = agents_wait
         #: Runs that `start_run` is preparing now. The supervisor of this center holds the same
         #: lease: if it prepared them as well, it would choose agents again and could give up.
         self.preparing: set[str] = set()
-        self._center = center
-        self._store = store
-        self._intake = intake
+        self._center = context.center
+        self._store = context.store
+        self._intake = context.intake
         self._feeder = feeder
-        self._clock = clock
-        self._rng = rng
+        self._clock = context.clock
+        self._rng = context.rng
 
     async def start_run(
         self,

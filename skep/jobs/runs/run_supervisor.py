@@ -12,27 +12,24 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
-from random import Random
 from typing import Any, NamedTuple, Protocol
 
 from skep.errors import ConfigurationError, Conflict, InvalidInput, LostLease, SkepError
 from skep.jobs.apps.app_supervisor import AppSupervisor
+from skep.jobs.context import JobContext
 from skep.jobs.definitions.job_repository import Scheduler
 from skep.jobs.generators.generator_feed import Feeder
-from skep.jobs.intake import Intake
 from skep.jobs.runs.delivery import Deliverer
 from skep.jobs.runs.run_retry import RunRetries
 from skep.jobs.runs.run_start import ENDED, RunStarts
+from skep.jobs.runs.run_wake_ups import RunWakeUps
 from skep.jobs.runs.spider_process import Spawner, SpiderCommand, SpiderProcess
 from skep.model.jobs.job import Job, JobRun, SpiderPart
 from skep.model.run import Run
 from skep.model.states import RunState
 from skep.runtime.backoff import Backoff
-from skep.runtime.clock import Clock
-from skep.runtime.signals import WakeUp
-from skep.settings import JobsSettings
-from skep.store.ports import Store
 
 log = logging.getLogger(__name__)
 
@@ -43,11 +40,8 @@ STEADY_SECONDS = 60.0
 ALERT = "job_failed"
 
 
-Obeyed = Callable[[str, str, str], Awaitable[None]]
-
-
-async def _no_listener(_run: str, _kind: str, _what: str) -> None:
-    """Nobody waits for an answer."""
+#: A process of a run has begun or ended: (run, kind, what).
+Acknowledged = Callable[[str, str, str], Awaitable[None]]
 
 
 class Passes(Protocol):
@@ -65,68 +59,66 @@ class SupervisedRun(NamedTuple):
     task: asyncio.Task[None]
 
 
+@dataclass(frozen=True, slots=True)
+class RunWorkers:
+    """What does the work of a run for its supervisor."""
+
+    starts: RunStarts
+    feeder: Feeder
+    spawner: Spawner
+    passes: Passes
+    apps: AppSupervisor
+    deliverer: Deliverer
+    scheduler: Scheduler
+
+
+@dataclass(frozen=True, slots=True)
+class RunLinks:
+    """How a supervisor and the other parts of its center reach each other."""
+
+    wake_ups: RunWakeUps
+    acknowledged: Acknowledged
+    #: Where children find this center; "" as long as it does not serve.
+    address: Callable[[], str]
+
+
 class RunSupervisor:
     """One center's part in running jobs."""
 
-    def __init__(
-        self,
-        center: str,
-        settings: JobsSettings,
-        store: Store,
-        intake: Intake,
-        starts: RunStarts,
-        feeder: Feeder,
-        scheduler: Scheduler,
-        spawner: Spawner,
-        passes: Passes,
-        apps: AppSupervisor,
-        deliverer: Deliverer,
-        clock: Clock,
-        rng: Random,
-    ) -> None:
-        self._apps = apps
-        self._center = center
-        self._settings = settings
-        self._store = store
-        self._intake = intake
-        self._starts = starts
-        self._feeder = feeder
-        self._scheduler = scheduler
-        self._spawner = spawner
-        self._passes = passes
-        self._deliverer = deliverer
-        self._clock = clock
-        self._rng = rng
+    def __init__(self, context: JobContext, workers: RunWorkers, links: RunLinks) -> None:
+        self._center = context.center
+        self._settings = settings = context.settings
+        self._store = context.store
+        self._intake = context.intake
+        self._clock = context.clock
+        self._rng = context.rng
+        self._starts = workers.starts
+        self._feeder = workers.feeder
+        self._spawner = workers.spawner
+        self._passes = workers.passes
+        self._apps = workers.apps
+        self._deliverer = workers.deliverer
+        self._scheduler = workers.scheduler
+        self._wake_ups = links.wake_ups
+        self._acknowledged = links.acknowledged
+        self._address = links.address
         self._restart = Backoff(first=settings.restart_first, cap=settings.restart_cap)
-        self._chances = RunRetries(store, self._restart, clock, rng)
-        #: Where children find this center; without it they are left to others.
-        self.address = ""
+        self._chances = RunRetries(context.store, self._restart, context.clock, context.rng)
         self._cares: dict[str, SupervisedRun] = {}
         #: Processes of spiders that run now, by run.
         self.children: dict[str, SpiderProcess] = {}
         #: When crashed spiders are started again, by run.
         self.restarts: dict[str, float] = {}
-        #: Rings when there may be something to claim.
-        self.nudge = WakeUp(clock)
-        self._pokes: dict[str, WakeUp] = {}
-        #: Who hears when a process of a run has begun or ended: (run, kind, what).
-        self.obeyed: Obeyed = _no_listener
-
-    def wake(self, run: str) -> None:
-        """A word about a run: whoever sees to it looks now, or somebody may claim it."""
-        if run in self._pokes:
-            self._pokes[run].notify()
-        self.nudge.notify()
 
     async def step(self) -> None:
         """Claim what there is to see to, begin with what is new, let go of what is lost."""
         now = self._clock.now()
         until = now + self._settings.lease_seconds
-        limit = self._settings.runs_limit if self.address else 0
+        limit = self._settings.runs_limit if self._address() else 0
         held = await self._store.job_runs.claim(self._center, now, until, limit)
         for job_run in held:
             if job_run.run not in self._cares and job_run.run not in self._starts.preparing:
-                self._pokes[job_run.run] = WakeUp(self._clock)
+                self._wake_ups.add(job_run.run)
                 task = asyncio.create_task(self._supervised(job_run))
                 self._cares[job_run.run] = SupervisedRun(job_run.lease, task)
         mine = {job_run.run: job_run.lease for job_run in held}
@@ -149,7 +141,7 @@ class RunSupervisor:
         try:
             await self._supervise(held)
             # Continued while we let go of it: a step in between has passed it over.
-            self.nudge.notify()
+            self._wake_ups.claims.notify()
         except ConfigurationError as error:
             # A sink that was good when the job was kept, and is not here and now.
             await self._misconfigured(held, error.detail)
@@ -159,7 +151,8 @@ class RunSupervisor:
         except Exception:
             log.exception("run %s of job %s met a bug", held.run, held.job)
         finally:
-            del self._cares[held.run], self._pokes[held.run]
+            del self._cares[held.run]
+            self._wake_ups.remove(held.run)
 
     async def _misconfigured(self, held: JobRun, reason: str) -> None:
         try:
@@ -180,7 +173,8 @@ class RunSupervisor:
         job = (await self._store.jobs.revision(held.job, held.revision)).job
         await self._deliverer.open(held, job.sinks if job.spider else ())
         if job.app is not None:
-            look, rest = partial(self._state, held, job), self._pokes[held.run].wait
+            look = partial(self._state, held, job)
+            rest = partial(self._wake_ups.wait, held.run)
             run, said = await self._apps.follow(held, job.app, look, rest)
         elif job.spider is None:
             run, said = await self._follow(held, job)
@@ -212,13 +206,13 @@ class RunSupervisor:
         """Until it rests or has ended, and why it failed; it ends by itself when its
         generators are through and nothing is left to do."""
         feeding = asyncio.create_task(self._feeder.feed(held, job))
-        await self.obeyed(held.run, "generators", "began")
+        await self._acknowledged(held.run, "generators", "began")
         try:
             run, said = await self._followed(held, job, feeding)
         finally:
             feeding.cancel()
             await asyncio.gather(feeding, return_exceptions=True)
-            await self.obeyed(held.run, "generators", "ended")
+            await self._acknowledged(held.run, "generators", "ended")
         await self._feeder.clear(held, job, run.state)
         return run, said
 
@@ -235,7 +229,7 @@ class RunSupervisor:
                     self._intake.wake_dispatcher()
                     continue
                 return await self._intake.move(run.id, RunState.FINISHED, "", held.proof), ""
-            await self._pokes[held.run].wait(self._settings.keep_every)
+            await self._wake_ups.wait(held.run, self._settings.keep_every)
         return run, ""
 
     async def _state(self, held: JobRun, job: Job) -> Run:
@@ -276,7 +270,7 @@ class RunSupervisor:
             log.warning("spider of run %s ended with %s; again in %.1f s", held.run, code, delay)
             self.restarts[held.run] = self._clock.now() + delay
             try:
-                await self._pokes[held.run].wait(delay)
+                await self._wake_ups.wait(held.run, delay)
             finally:
                 del self.restarts[held.run]
         return run, ""
@@ -286,7 +280,7 @@ class RunSupervisor:
         token = await self._passes.issue(held.run)
         memory = job.chosen.memory_limit
         arguments = {**part.arguments, **held.chosen}
-        order = SpiderCommand(held.run, part.path, arguments, self.address, token, memory)
+        order = SpiderCommand(held.run, part.path, arguments, self._address(), token, memory)
         try:
             child = await self._spawner.start(order)
         except OSError as error:
@@ -299,7 +293,7 @@ class RunSupervisor:
             await child.kill()
             with suppress(SkepError):  # the store is away: it ends with the run
                 await self._passes.withdraw(held.run, token)
-            await self.obeyed(held.run, "spider", "ended")
+            await self._acknowledged(held.run, "spider", "ended")
 
     async def _watched(self, held: JobRun, job: Job, child: SpiderProcess) -> int:
         """Its exit code. When the run rests or has ended, it gets a while to end."""
@@ -318,7 +312,7 @@ class RunSupervisor:
     async def _ended(self, held: JobRun, child: SpiderProcess) -> int | None:
         """Its exit code; None when it runs on after a while, or there is a word about it."""
         ending = asyncio.create_task(child.ended_within(self._settings.keep_every))
-        poked = asyncio.create_task(self._pokes[held.run].wait())
+        poked = asyncio.create_task(self._wake_ups.wait(held.run))
         try:
             await asyncio.wait((ending, poked), return_when=asyncio.FIRST_COMPLETED)
             return ending.result() if ending.done() else None

@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from skep.center.foundation import Foundation, OwnAddress
 from skep.center.http.endpoint import Call, Endpoint
 from skep.center.loops import Loops
 from skep.center.services import Services, build
@@ -64,10 +65,12 @@ class RunCenter:
         clock = GatedClock(self._loop, self.gate)
         store, bus = gated_store(self._store, self.gate), gated_bus(self._bus, self.gate)
         Path(self._settings.data).mkdir(parents=True, exist_ok=True)
+        address = OwnAddress(self.name)
         self.services = services = build(
-            self.name, self._settings, store, bus, self._archive, clock, self._rng
+            Foundation(
+                self.name, self._settings, store, bus, self._archive, clock, self._rng, address
+            )
         )
-        services.jobs.supervisor.address = self.name
         services.jobs.supervisor._spawner = self.spawner  # type: ignore[assignment]  # noqa: SLF001
         loops = Loops(services)
         center, lanes = self._settings.center, self._settings.lanes

@@ -40,6 +40,16 @@ class Collected(msgspec.Struct):
     blocks: int
 
 
+ADD_REQUESTS = Route(
+    "add_requests",
+    "POST",
+    "/api/v1/runs/{run}/requests",
+    Accepted,
+    takes=list[Offered],
+    status=202,
+    seconds=60.0,
+)
+#: The older path of `ADD_REQUESTS`.
 SUBMIT_REQUESTS = Route(
     "submit_requests",
     "POST",
@@ -60,8 +70,12 @@ MARK_BLOCKS_COLLECTED = Route(
 class QueueClient(Resource):
     """Calls the routes of this file."""
 
+    async def add(self, run: str, requests: list[Offered]) -> Accepted:
+        """Add requests to a run."""
+        return await self._caller.call(ADD_REQUESTS, run, body=requests)
+
     async def submit(self, run: str, requests: list[Offered]) -> Accepted:
-        """Put requests into a run's queue."""
+        """Add requests to a run, by the older path that every center knows."""
         return await self._caller.call(SUBMIT_REQUESTS, run, body=requests)
 
     async def finished(self, run: str, asks: FinishedPage | None = None) -> Finished:

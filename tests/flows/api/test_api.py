@@ -49,6 +49,7 @@ async def test_a_name_that_no_run_can_have(center: RunningCenter, name: str) -> 
         ("GET", f"/api/v1/runs/{name}", None),
         ("POST", f"/api/v1/runs/{name}/pause", None),
         ("POST", f"/api/v1/runs/{name}/revive", None),
+        ("POST", f"/api/v1/runs/{name}/requests", b"[]"),
         ("POST", f"/requestqueue/{name}", b"[]"),
         ("GET", f"/requestqueue/{name}", None),
         ("POST", f"/requestqueue/{name}/collected", b'{"blocks":[]}'),
@@ -215,14 +216,13 @@ async def test_an_idempotency_key_is_taken_and_a_batch_counts_once(fresh: Runnin
     """Fault 3: the same batch again is known, with the key and without it."""
     body = msgspec.json.encode([f"{URL}{n}" for n in range(10)])
     headers = {"Content-Type": codec.JSON, "Idempotency-Key": "once"}
-    first = (await fresh.admin.send("POST", "/requestqueue/r", body, headers)).json()
-    again = (await fresh.admin.send("POST", "/requestqueue/r", body, headers)).json()
-    plain = (await fresh.admin.send("POST", "/requestqueue/r", body)).json()
-    assert [first, again, plain] == [
-        {"new": 10, "known": 0},
-        {"new": 0, "known": 10},
-        {"new": 0, "known": 10},
+    first, *again = [
+        (await fresh.admin.send("POST", path, body, sent)).json()
+        for sent in (headers, {"Content-Type": codec.JSON})
+        for path in ("/api/v1/runs/r/requests", "/requestqueue/r")
     ]
+    assert first == {"new": 10, "known": 0}
+    assert again == [{"new": 0, "known": 10}] * 3
     assert (await fresh.ledger("r")).accepted == 11
 
 

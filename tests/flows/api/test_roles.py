@@ -37,6 +37,7 @@ REACH = {
 }
 #: Routes that change something, with the least role that people need for them.
 CHANGES = {
+    ("POST", "/api/v1/runs/{run}/requests"): Role.OPERATOR,
     ("POST", "/requestqueue/{identity}"): Role.OPERATOR,
     ("POST", "/requestqueue/{identity}/collected"): Role.OPERATOR,
     ("POST", "/requestqueue/{identity}/driver"): Role.OPERATOR,

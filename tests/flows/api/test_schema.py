@@ -12,10 +12,10 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from skep.center import run_control
 from skep.center.app import api_table
 from skep.center.http.openapi import describe, operation_id
-from skep.center.services import Services
+from skep.jobs.runs import run_control
+from skep.lanes.lease_calls import LeaseCalls
 from skep.testing.grounds.centers import RunningCenter, running_center
 
 #: Cases that the fuzzer makes up for each operation, beside those of the examples and the bounds.
@@ -29,6 +29,7 @@ NOT_IN_A_SCHEMA = {
     "set_job": "a job document is checked as a whole: code, cron lines, sinks, what fits together",
     "open_run": "settings hold selectors, patterns and proxies, and some need each other",
     "start_driver": "settings hold selectors, patterns and proxies, and some need each other",
+    "add_requests": "the scheme must be one of a downloader, the host one that IDNA can encode",
     "submit_requests": "the scheme must be one of a downloader, the host one that IDNA can encode",
     "save_checkpoint": "the scheme must be one of a downloader, the host one that IDNA can encode",
     "run_job": "`arguments` is JSON in a query parameter",
@@ -44,6 +45,7 @@ WITNESSES: dict[str, tuple[str, Any]] = {
     "set_job": ("/api/v1/jobs/j1", {"schedule": {"cron": "61 * * * *"}}),
     "open_run": ("/api/v1/runs/r2", _SETTINGS),
     "start_driver": ("/requestqueue/r2/driver", _SETTINGS),
+    "add_requests": ("/api/v1/runs/r1/requests", [_URI]),
     "submit_requests": ("/requestqueue/r1", [_URI]),
     "save_checkpoint": ("/requestqueue/r1/turn", {"driver": 0, "requests": [_URI]}),
     "run_job": ("/api/v1/jobs/j1/run?arguments=nosuch", None),
@@ -115,13 +117,13 @@ async def people(folder: Path, monkeypatch: pytest.MonkeyPatch, examples: int) -
 
 
 async def agents(folder: Path, monkeypatch: pytest.MonkeyPatch, examples: int) -> None:
-    lease = Services.lease
+    lease = LeaseCalls.lease
 
-    async def soon(self: Services, agent: str, want: int, wait: float, *more: Any) -> Any:
+    async def soon(self: LeaseCalls, agent: str, want: int, wait: float, *more: Any) -> Any:
         return await lease(self, agent, want, min(wait, 0.05), *more)
 
     # The agent of an example is there and asks for work; the fuzzer does not wait 30 s for it.
-    monkeypatch.setattr(Services, "lease", soon)
+    monkeypatch.setattr(LeaseCalls, "lease", soon)
     async with running_center(folder / "center", **PATIENT) as center:
         await center.open_run("r1")
         await center.put("r1", ["http://a/", "http://b/"])
@@ -163,10 +165,11 @@ async def test_the_api_of_agents_keeps_to_its_description_for_long(
 
 
 def test_few_operations_refuse_what_their_schema_allows() -> None:
-    """S13: ten at most, each an operation that is there and has a witness."""
-    assert len(NOT_IN_A_SCHEMA) <= 10
+    """S13: ten at most, each an operation that is there and has a witness. Two paths of one
+    operation (`submit_requests` is the older one of `add_requests`) have one handler."""
+    handlers = {operation_id(row): row.handler for row in api_table()}
+    assert len({handlers[name] for name in NOT_IN_A_SCHEMA}) <= 10
     assert set(NOT_IN_A_SCHEMA) == set(WITNESSES)
-    assert set(NOT_IN_A_SCHEMA) <= {operation_id(row) for row in api_table()}
 
 
 async def test_what_is_not_in_a_schema_is_refused_with_a_sentence(tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ async def test_requests_fail_together_after_some_tries_and_are_retried_together(
     assert set(ground.web.paths()) == {"/robots.txt"}
     ground.web.answer = lambda _: Reply()
     await ground.center.services.store.requests.revive("r")
-    ground.center.services.nudge.request()
+    ground.center.services.signals.dispatcher.request()
     ledger = await ground.ended("r")
     assert (ledger.done, ground.probes) == (30, 4)
 

@@ -25,7 +25,7 @@ def nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def waits_at(center: RunningCenter) -> bool:
-    return center.services.work.waiting > 0
+    return center.services.signals.work.waiting > 0
 
 
 @pytest.mark.usefixtures("nobody_looks")

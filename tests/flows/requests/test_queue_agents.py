@@ -89,7 +89,7 @@ async def until_waiting(center: RunningCenter) -> None:
     """Somebody waits for work."""
 
     async def there() -> bool:
-        return center.services.work.waiting > 0
+        return center.services.signals.work.waiting > 0
 
     await until(there)
 

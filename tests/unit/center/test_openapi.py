@@ -31,7 +31,7 @@ from skep.wire.problem import Problem
 TABLE = api_table()
 #: First words of operation ids; `put`, `read`, `end` or `turn` alone say nothing.
 VERBS = {
-    *("get", "list", "create", "set", "delete", "clear", "revoke", "change", "command"),
+    *("add", "get", "list", "create", "set", "delete", "clear", "revoke", "change", "command"),
     *("register", "join", "send", "lease", "report", "return", "submit", "mark", "start"),
     *("read", "save", "end", "open", "revive", "restart", "stop", "retry", "cancel", "clean"),
     *("run", "compare", "dispatch", "preview", "explain", "enable", "disable"),
@@ -214,8 +214,8 @@ def test_a_row_says_what_it_needs_and_how_it_fails(row: Endpoint) -> None:
 
 def test_the_door_says_that_sending_twice_is_safe() -> None:
     """Fault 3."""
-    text = PAGE["paths"]["/requestqueue/{identity}"]["post"]["description"]
-    assert "Idempotency-Key" in text
+    for path in ("/api/v1/runs/{run}/requests", "/requestqueue/{identity}"):
+        assert "Idempotency-Key" in PAGE["paths"][path]["post"]["description"]
 
 
 def test_states_of_requests_are_words_and_all_of_them() -> None:

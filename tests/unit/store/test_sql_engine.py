@@ -24,7 +24,7 @@ from skep.errors import (
 )
 from skep.store.sql.engine.database import Tx
 from skep.store.sql.engine.dialect import MysqlDialect, SqliteDialect, dialect_for, id_list
-from skep.store.sql.engine.in_list import in_list
+from skep.store.sql.engine.predicates import in_list
 from skep.store.sql.schema.blocks import blocks
 from skep.store.sql.store import SqlStore
 from skep.testing.conformance.store.ground import NOW, assert_accounted, new_run, row, rows

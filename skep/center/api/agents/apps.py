@@ -61,7 +61,7 @@ async def apps(call: Call) -> AppsReply:
     for one in message.instances:
         await services.control.instance_is(one.run, one.no, one.state)
         if one.state in INSTANCE_ENDS:
-            services.jobs.supervisor.wake(one.run)
+            services.signals.runs.wake(one.run)
     has = {(one.run, one.no, one.token) for one in message.instances}
     wishes = await services.store.apps.desired(agent)
     return AppsReply([it for wish in wishes if (it := await _answer(services, wish, has))])

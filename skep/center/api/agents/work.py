@@ -124,8 +124,8 @@ async def heartbeat(call: Call) -> HeartbeatReply:
     commands = [*services.hub.resting(message.agent), *await _orders(services, message)]
     released = services.ended_runs.ended_in(message.runs)
     reply = HeartbeatReply(commands=commands, lost=lost, released=released)
-    if message.want and await services.may_work(message.agent):
-        blocks = await services.lease(message.agent, message.want, 0.0, call.gone)
+    if message.want and await services.lease_calls.may_work(message.agent):
+        blocks = await services.lease_calls.lease(message.agent, message.want, 0.0, call.gone)
         blocks = await handed_out(call, message.agent, session, blocks)
         reply.lease = await _reply(call, blocks)
     return reply
@@ -146,10 +146,12 @@ async def lease(call: Call) -> LeaseReply:
     message: LeaseAsk = call.body
     services = call.services
     session = check_agent(call, message.agent)
-    if not await services.may_work(message.agent):
+    if not await services.lease_calls.may_work(message.agent):
         await _look_again(call, message.agent)
     over = no_more(call, message.agent, session)
-    blocks = await services.lease(message.agent, message.want, message.wait, over, message.kinds)
+    blocks = await services.lease_calls.lease(
+        message.agent, message.want, message.wait, over, message.kinds
+    )
     return await _reply(call, await handed_out(call, message.agent, session, blocks))
 
 
@@ -161,7 +163,7 @@ async def _look_again(call: Call, agent: str) -> None:
         view = await services.roster.look(agent)
     except UnknownAgent:
         raise UnknownAgent(f"agent {agent} is not registered; call /node/register first") from None
-    if not await services.may_work(agent):
+    if not await services.lease_calls.may_work(agent):
         aside = view.aside or "disabled"
         raise Forbidden(f"agent {agent} is {aside}; enable it to give it work")
 
@@ -182,9 +184,9 @@ async def report(call: Call) -> ReportReply:
     check_agent(call, message.agent)
     verdicts = await services.ingest.take(message.agent, message.blocks)
     _count(call, message, [verdict.verdict for verdict in verdicts])
-    services.pages.notify()
+    services.signals.pages.notify()
     if any(_frees_something(block) for block in message.blocks):
-        services.nudge.request()
+        services.signals.dispatcher.request()
     return ReportReply([BlockVerdict(v.block, v.verdict) for v in verdicts])
 
 

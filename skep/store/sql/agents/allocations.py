@@ -17,8 +17,7 @@ from skep.store.ports.placement import Allocation, AllocationSlot, Wanted
 from skep.store.sql.blocks.pack_placement import sessions_of
 from skep.store.sql.blocks.unpack import unpack_targets
 from skep.store.sql.engine.database import Database, Tx
-from skep.store.sql.engine.in_list import in_list
-from skep.store.sql.engine.predicates import CLAIMABLE_BLOCKS
+from skep.store.sql.engine.predicates import CLAIMABLE_BLOCKS, in_list
 from skep.store.sql.requests.chains import belonging, rejoin, restart_chains
 from skep.store.sql.runs.runs import OVER, hold_run, number_of
 from skep.store.sql.schema.allocations import allocation_agents, allocations

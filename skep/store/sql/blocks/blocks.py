@@ -39,8 +39,13 @@ from skep.store.sql.blocks.rows import (
 from skep.store.sql.blocks.settle import settle_all
 from skep.store.sql.engine.database import Database, Tx
 from skep.store.sql.engine.dialect import id_list
-from skep.store.sql.engine.in_list import in_list, written_out
-from skep.store.sql.engine.predicates import CLAIMABLE_BLOCKS, FINISHED_BLOCKS, USING_BLOCKS
+from skep.store.sql.engine.predicates import (
+    CLAIMABLE_BLOCKS,
+    FINISHED_BLOCKS,
+    USING_BLOCKS,
+    in_list,
+    written_out,
+)
 from skep.store.sql.hosts.single_request_holds import must_wait
 from skep.store.sql.runs.answer_deadlines import answer_by
 from skep.store.sql.runs.runs import hold_runs, number_of

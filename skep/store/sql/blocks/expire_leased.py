@@ -16,8 +16,7 @@ from skep.model.states import BlockState, RequestState
 from skep.store.sql.blocks.rows import end_requests, ids_in, note_history
 from skep.store.sql.engine.database import Tx
 from skep.store.sql.engine.dialect import id_list
-from skep.store.sql.engine.in_list import written_out
-from skep.store.sql.engine.predicates import stored
+from skep.store.sql.engine.predicates import stored, written_out
 from skep.store.sql.hosts.holds import let_go
 from skep.store.sql.schema.blocks import blocks
 from skep.store.sql.schema.requests import requests

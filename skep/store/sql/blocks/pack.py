@@ -1,7 +1,8 @@
 """Waiting requests into blocks. Run by centers only, inside one transaction.
 
 A block is bounded by its number of requests and by its bytes: every engine and every
-agent must be able to hold one whole.
+agent must be able to hold one whole. The rows come locked, in the order that their run asks
+for: two centers that pack at once never get the same one.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+import sqlalchemy as sa
 
 from skep.model.block import BlockRef
 from skep.model.hosts.politeness import Politeness
@@ -18,16 +20,25 @@ from skep.model.states import RequestState
 from skep.store.ports.placement import Placing
 from skep.store.ports.requests import PackPlan
 from skep.store.sql.blocks.pack_placement import by_target
-from skep.store.sql.blocks.pack_selection import waiting_of
 from skep.store.sql.blocks.rows import Packed, new_blocks
 from skep.store.sql.engine.database import Tx
 from skep.store.sql.engine.dialect import id_list
+from skep.store.sql.engine.predicates import FAILED_BEFORE, in_list, stored
 from skep.store.sql.hosts.holds import give_to
 from skep.store.sql.hosts.host_batches import BLOCK_BYTES, HostBatch, HostBatches, take_host_batches
 from skep.store.sql.runs.runs import HeldRun, hold_run
+from skep.store.sql.schema.requests import requests
 
 #: One plan stops here, so that large requests do not fill the center's memory.
 PLAN_BYTES = 32 * 2**20
+#: Oldest requests among which those of one host are put together. A bound, so that a backlog
+#: of millions costs no more than one of thousands, and no host waits for its letter.
+HOST_WINDOW = 5000
+
+_SIZE = sa.func.length(requests.c.arguments).label("bytes")
+_ROWS = sa.select(requests.c.id, requests.c.uri, requests.c.expires_at, _SIZE).add_columns(
+    requests.c.host, requests.c.failures
+)
 
 
 class _Arguments(msgspec.Struct, array_like=True):
@@ -56,7 +67,7 @@ def pack_one(
     run = hold_run(tx, plan.run)
     if not run.running:
         return [], 0
-    found = list(_within(PLAN_BYTES, waiting_of(tx, run.no, plan)))
+    found = list(_within(PLAN_BYTES, _waiting_of(tx, run.no, plan)))
     groups, parked = by_target(tx, run, found, placing, now)
     refs: list[BlockRef] = []
     for target, rows in groups.items():
@@ -65,6 +76,36 @@ def pack_one(
         refs += made
         parked += waiting
     return refs, parked
+
+
+def _waiting_of(tx: Tx, run: int, plan: PackPlan) -> list[Any]:
+    """At most `plan.limit` rows, locked."""
+    if plan.order == "priority":
+        query = _of_plan(_ROWS, run, plan).limit(plan.limit)
+        return list(tx.execute(query.with_for_update(skip_locked=True)))
+    return _host_by_host(tx, run, plan)
+
+
+def _of_plan(query: sa.Select[Any], run: int, plan: PackPlan) -> sa.Select[Any]:
+    query = query.where(requests.c.run == run, requests.c.priority == plan.priority)
+    query = query.where(stored(RequestState.WAITING)).order_by(requests.c.id)
+    return query.where(FAILED_BEFORE) if plan.failed_only else query
+
+
+def _host_by_host(tx: Tx, run: int, plan: PackPlan) -> list[Any]:
+    """The host whose request is oldest comes first, with all that it has in the window."""
+    window = _of_plan(sa.select(requests.c.id, requests.c.host), run, plan)
+    hosts: dict[str, list[int]] = {}
+    for row in tx.execute(window.limit(max(HOST_WINDOW, plan.limit))):
+        hosts.setdefault(row.host, []).append(row.id)
+    chosen = [number for numbers in hosts.values() for number in numbers][: plan.limit]
+    if not chosen:
+        return []
+    # Looked at without a lock: what another center took meanwhile is left out.
+    query = _ROWS.where(in_list(requests.c.id, chosen))
+    query = query.where(stored(RequestState.WAITING)).order_by(requests.c.id)
+    rows = {row.id: row for row in tx.execute(query.with_for_update(skip_locked=True))}
+    return [rows[number] for number in chosen if number in rows]
 
 
 def _pack_rows(

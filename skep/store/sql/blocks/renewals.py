@@ -17,8 +17,7 @@ import sqlalchemy as sa
 
 from skep.model.block import Held
 from skep.store.sql.engine.database import Tx
-from skep.store.sql.engine.in_list import in_list
-from skep.store.sql.engine.predicates import USING_BLOCKS
+from skep.store.sql.engine.predicates import USING_BLOCKS, in_list
 from skep.store.sql.schema.blocks import blocks
 
 #: A block, its token, and the agent that says it has it.

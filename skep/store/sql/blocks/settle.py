@@ -22,7 +22,7 @@ from skep.store.ports.blocks import Settlement, SettleResult
 from skep.store.sql.blocks.rows import end_requests, members_of, note_history, open_members
 from skep.store.sql.engine.database import Tx
 from skep.store.sql.engine.dialect import Row, id_list
-from skep.store.sql.engine.in_list import in_list
+from skep.store.sql.engine.predicates import in_list
 from skep.store.sql.hosts.host_reports import HostReports
 from skep.store.sql.requests.dead_letter import dead_letter, own_bytes
 from skep.store.sql.runs.answer_deadlines import answer_by

@@ -15,8 +15,7 @@ from skep.model.states import BlockState, RequestState, RunState
 from skep.store.sql.blocks.rows import note_history, open_members
 from skep.store.sql.engine.database import Tx
 from skep.store.sql.engine.dialect import id_list
-from skep.store.sql.engine.in_list import in_list
-from skep.store.sql.engine.predicates import CLAIMABLE_BLOCKS
+from skep.store.sql.engine.predicates import CLAIMABLE_BLOCKS, in_list
 from skep.store.sql.hosts.holds import let_go
 from skep.store.sql.schema.blocks import blocks
 from skep.store.sql.schema.hosts import site_holds

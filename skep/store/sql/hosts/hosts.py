@@ -16,7 +16,7 @@ from skep.model.hosts.politeness import Politeness
 from skep.store.ports.hosts import HeldHost, HostRow
 from skep.store.sql.blocks.unpack import unpack_resting
 from skep.store.sql.engine.database import Database, Tx
-from skep.store.sql.engine.in_list import in_list
+from skep.store.sql.engine.predicates import in_list
 from skep.store.sql.hosts.holds import watch
 from skep.store.sql.hosts.robots_probes import forget_host_probes
 from skep.store.sql.hosts.rows import host_in_row, make_hosts

@@ -19,8 +19,7 @@ from skep.store.sql.blocks.reclaim import SPLIT_AFTER
 from skep.store.sql.blocks.rows import members_of
 from skep.store.sql.engine.database import Tx
 from skep.store.sql.engine.dialect import id_list
-from skep.store.sql.engine.in_list import in_list
-from skep.store.sql.engine.predicates import CLAIMABLE_BLOCKS, stored
+from skep.store.sql.engine.predicates import CLAIMABLE_BLOCKS, in_list, stored
 from skep.store.sql.hosts.robots_probes import is_given_up
 from skep.store.sql.hosts.rows import hosts_of
 from skep.store.sql.schema.blocks import blocks

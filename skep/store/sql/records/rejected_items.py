@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from skep.model.delivery import DeliveryLease, RejectedItem
 from skep.store.ports.checkpoints import KeptItem
 from skep.store.sql.engine.database import Tx
-from skep.store.sql.engine.in_list import in_list
+from skep.store.sql.engine.predicates import in_list
 from skep.store.sql.schema.deliveries import rejected_items as table
 from skep.store.sql.schema.runs import items
 

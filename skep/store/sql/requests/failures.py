@@ -20,10 +20,9 @@ from skep.model.states import RequestState, RunState
 from skep.store.ports.requests import RequestView
 from skep.store.sql.engine.database import Database, Tx
 from skep.store.sql.engine.dialect import id_list
-from skep.store.sql.engine.in_list import in_list
-from skep.store.sql.engine.predicates import stored
+from skep.store.sql.engine.predicates import in_list, stored
 from skep.store.sql.hosts.robots_probes import forget_run_probes
-from skep.store.sql.requests.cancel_listed import cancel_some
+from skep.store.sql.requests.cancel import cancel_some
 from skep.store.sql.requests.delete_ended import forget_requests
 from skep.store.sql.requests.requests import view_of
 from skep.store.sql.runs.runs import HeldRun, hold_runs

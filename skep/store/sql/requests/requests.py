@@ -23,11 +23,10 @@ from skep.store.ports.placement import Placing
 from skep.store.ports.requests import Backlog, Packing, PackPlan, RequestRow, RequestView
 from skep.store.sql.blocks.pack import pack_one
 from skep.store.sql.engine.database import ACCEPTED, Database, Tx
-from skep.store.sql.engine.in_list import in_list
-from skep.store.sql.engine.predicates import MORTAL, stored
+from skep.store.sql.engine.predicates import MORTAL, in_list, stored
 from skep.store.sql.hosts.robots_probes import forget_run_probes
 from skep.store.sql.requests.backlog import read_backlog
-from skep.store.sql.requests.cancel_run import cancel_open, change_all
+from skep.store.sql.requests.cancel import cancel_open, change_all
 from skep.store.sql.requests.chains import NOWHERE, origins
 from skep.store.sql.runs.runs import HeldRun, hold_run
 from skep.store.sql.schema.blocks import blocks

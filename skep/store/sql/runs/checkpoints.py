@@ -25,8 +25,7 @@ from skep.store.ports.requests import RequestRow
 from skep.store.sql.blocks.rows import works_of
 from skep.store.sql.engine.database import Database, Tx
 from skep.store.sql.engine.dialect import id_list
-from skep.store.sql.engine.in_list import in_list
-from skep.store.sql.engine.predicates import ENDED_BLOCKS, FINISHED_BLOCKS
+from skep.store.sql.engine.predicates import ENDED_BLOCKS, FINISHED_BLOCKS, in_list
 from skep.store.sql.requests.requests import accept_rows
 from skep.store.sql.runs import drivers as driving
 from skep.store.sql.runs.runs import hold_run, number_of

@@ -14,7 +14,7 @@ from skep.errors import Conflict, StaleToken
 from skep.model.states import RunState
 from skep.store.ports.checkpoints import DriverRequests
 from skep.store.sql.engine.database import Tx
-from skep.store.sql.requests.cancel_run import cancel_open
+from skep.store.sql.requests.cancel import cancel_open
 from skep.store.sql.runs.runs import move_run, number_of, row_of
 from skep.store.sql.schema.runs import drivers, runs
 

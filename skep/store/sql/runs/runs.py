@@ -18,7 +18,7 @@ from skep.model.jobs.job import RunLease
 from skep.model.run import Run, RunSettings
 from skep.model.states import RUN_CHANGES, RunState
 from skep.store.sql.engine.database import Database, Tx
-from skep.store.sql.engine.in_list import in_list
+from skep.store.sql.engine.predicates import in_list
 from skep.store.sql.records.notices import note_ending
 from skep.store.sql.runs.supervisor_lease import check_lease
 from skep.store.sql.schema.runs import runs

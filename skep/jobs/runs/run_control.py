@@ -17,9 +17,9 @@ from random import Random
 import msgspec
 
 from skep.bus.ports import Bus
-from skep.center.agent_commands import Hub
 from skep.errors import BusDown, UnknownRun
 from skep.fleet.roster import Roster
+from skep.jobs.apps.app_supervisor import Tell
 from skep.model.jobs.app import InstanceState, desired_state_for
 from skep.model.jobs.generator_progress import REQUESTS, GenerationState
 from skep.model.jobs.job import JobRun
@@ -110,7 +110,7 @@ class RunControl:
         center: str,
         store: Store,
         bus: Bus,
-        hub: Hub,
+        tell: Tell,
         roster: Roster,
         clock: Clock,
         rng: Random,
@@ -121,7 +121,7 @@ class RunControl:
         self._center = center
         self._store = store
         self._bus = bus
-        self._hub = hub
+        self._tell = tell
         self._roster = roster
         self._clock = clock
         self._rng = rng
@@ -154,7 +154,7 @@ class RunControl:
             await self._tell_agents(run.id, command)
         live = [one for one in await self._store.apps.of(run.id) if not one.ended]
         for agent in sorted({one.agent for one in live if one.agent}):
-            await self._hub.send(agent, Command("apps"))
+            await self._tell(agent, Command("apps"))
 
     async def look_again(self, run: str) -> None:
         """Something else was left for the processes of a run, such as a restart."""
@@ -174,7 +174,7 @@ class RunControl:
             if view is None or self._roster.alive(hand.agent):
                 for ear in self._about(run):
                     ear.expect(run, "agent", hand.agent, ticket)
-            await self._hub.send(hand.agent, Command(command, run, ticket=ticket))
+            await self._tell(hand.agent, Command(command, run, ticket=ticket))
 
     def _about(self, run: str) -> list[AcknowledgementWait]:
         return [ear for ear in self._ears if run in ear.runs]

@@ -75,7 +75,7 @@ class LongPolls:
         self._there = there
         self._line: dict[WaitingAgent, None] = {}
         self._rang = False
-        self._host_scheduler: asyncio.Task[None] | None = None
+        self._calling: asyncio.Task[None] | None = None
 
     def place(self, targets: Targets) -> WaitingAgent:
         """To be entered with `with`."""
@@ -97,8 +97,8 @@ class LongPolls:
     def notify(self) -> None:
         """There may be something for somebody."""
         self._rang = True
-        if self._line and (self._host_scheduler is None or self._host_scheduler.done()):
-            self._host_scheduler = asyncio.create_task(self._go_through())
+        if self._line and (self._calling is None or self._calling.done()):
+            self._calling = asyncio.create_task(self._go_through())
 
     def wake_all(self) -> None:
         """Everybody, whatever there is."""

@@ -1,35 +1,69 @@
-"""Cancelling requests one by one, whatever run they are of. Run by centers only.
+"""Cancels open requests: all of a run that was cancelled or finished, or a list of them.
 
-What is in an agent's hands is left alone: its report, or the end of its lease, decides.
+Run by centers only, inside one transaction. Requests that an agent holds are left alone: its
+report, or the end of its lease, decides.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import sqlalchemy as sa
 
 from skep.model.failures import Acted
 from skep.model.states import BlockState, RequestState
-from skep.store.sql.blocks.rows import note_history
+from skep.store.sql.blocks.rows import end_requests, members_of, note_history
 from skep.store.sql.engine.database import Tx
 from skep.store.sql.engine.dialect import id_list
-from skep.store.sql.engine.in_list import in_list
-from skep.store.sql.engine.predicates import CLAIMABLE_BLOCKS
+from skep.store.sql.engine.predicates import CLAIMABLE_BLOCKS, in_list, stored
 from skep.store.sql.hosts.holds import let_go
 from skep.store.sql.schema.blocks import blocks
 from skep.store.sql.schema.requests import requests
 
+#: Blocks that one statement of a cancellation covers; SQLite bounds a statement's length.
+CANCEL_BLOCKS = 100
 _OPEN = (RequestState.WAITING, RequestState.QUEUED, RequestState.DELAYED)
 
 
+def cancel_open(tx: Tx, run: int, now: float, detail: str) -> int:
+    """Everything of a run that no agent holds becomes CANCELLED; returns how many."""
+    count = change_all(tx, run, RequestState.WAITING, RequestState.CANCELLED)
+    count += change_all(tx, run, RequestState.DELAYED, RequestState.CANCELLED)
+    query = sa.select(blocks.c.id).where(blocks.c.run == run, CLAIMABLE_BLOCKS)
+    ids = list(tx.execute(query.order_by(blocks.c.id).with_for_update()).scalars())
+    for start in range(0, len(ids), CANCEL_BLOCKS):
+        count += _cancel_blocks(tx, run, ids[start : start + CANCEL_BLOCKS], now, detail)
+    return count
+
+
+def _cancel_blocks(tx: Tx, run: int, ids: list[int], now: float, detail: str) -> int:
+    members = [number for found in members_of(tx.connection, ids).values() for number in found]
+    changed = end_requests(tx, members, RequestState.CANCELLED)
+    of_blocks = in_list(blocks.c.id, ids)
+    tx.execute(sa.update(blocks).where(of_blocks).values(state=int(BlockState.FAILED), open=0))
+    note_history(tx, ids, BlockState.FAILED, now, detail)
+    let_go(tx, ids, now)
+    tx.move(run, RequestState.QUEUED, RequestState.CANCELLED, changed)
+    return changed
+
+
+def change_all(tx: Tx, run: int, before: RequestState, to: RequestState, **values: Any) -> int:
+    """Every request of a run that is in one state goes to another, by one statement."""
+    of_run = sa.and_(requests.c.run == run, stored(before))
+    change = sa.update(requests).where(of_run).values(state=int(to), **values)
+    count = int(tx.execute(change).rowcount)
+    tx.move(run, before, to, count)
+    return count
+
+
 def cancel_some(tx: Tx, ids: Sequence[int], now: float) -> Acted:
-    """Those of `ids` that are open and in nobody's hands."""
+    """Those of `ids` that are open and that no agent holds."""
     states = id_list(_OPEN)
     wanted = f"id IN ({id_list(ids)}) AND state IN ({states})"
     found = tx.sql(f"SELECT DISTINCT block FROM requests WHERE {wanted}")  # noqa: S608 - integers
-    # Blocks before requests, as everybody does.
+    # Blocks before requests, as every transaction does.
     claimable = _locked(tx, [block for block in found.scalars() if block is not None])
     query = sa.select(requests.c.id, requests.c.run, requests.c.state, requests.c.block)
     rows = tx.execute(query.where(sa.text(wanted)).order_by(requests.c.id).with_for_update()).all()
@@ -48,7 +82,7 @@ def cancel_some(tx: Tx, ids: Sequence[int], now: float) -> Acted:
 
 
 def _locked(tx: Tx, block_ids: list[int]) -> dict[int, tuple[int, int]]:
-    """Blocks in nobody's hands: id -> (open, failed)."""
+    """Blocks that no agent holds: id -> (open, failed)."""
     if not block_ids:
         return {}
     wanted = in_list(blocks.c.id, block_ids)

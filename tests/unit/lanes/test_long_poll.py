@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
-from skep.center.long_poll import LongPolls
 from skep.errors import BusDown
+from skep.lanes.long_poll import LongPolls
 from skep.testing import polling
 
 

@@ -1,0 +1,51 @@
+"""Signals between the parts of one center: what changed, and which loops and callers look again.
+
+Made before the parts, so that each gets what it may wake as an argument. A signal says only that
+something may have changed; it decides nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from skep.center.dispatcher_tasks import DispatcherTask
+from skep.center.foundation import Foundation
+from skep.jobs.runs.run_wake_ups import RunWakeUps
+from skep.lanes.long_poll import LongPolls
+from skep.runtime.signals import Signal, WakeUp
+
+
+@dataclass(frozen=True, slots=True)
+class CenterSignals:
+    """By what is waited for."""
+
+    #: Agents that wait for a block.
+    work: LongPolls
+    #: Drivers that wait for ended requests.
+    pages: Signal
+    #: The dispatcher, here or at another center.
+    dispatcher: DispatcherTask
+    #: The loop that tells other centers of work.
+    announce: WakeUp
+    #: Supervisors of runs.
+    runs: RunWakeUps
+
+    @classmethod
+    def of(cls, base: Foundation) -> CenterSignals:
+        clock, polls = base.clock, LongPolls(base.bus.lanes.targets)
+        return cls(polls, Signal(), DispatcherTask(clock), WakeUp(clock), RunWakeUps(clock))
+
+    def there_is_work(self) -> None:
+        """Blocks can be leased."""
+        self.work.notify()
+        self.announce.notify()
+
+    def look_again(self) -> None:
+        """Agents of a run are gone or back."""
+        self.dispatcher.request()
+        self.pages.notify()
+
+    def wake_run(self, run: str) -> None:
+        """The state of a run may have changed."""
+        self.pages.notify()
+        self.runs.wake(run)
