@@ -13,8 +13,22 @@ import click
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+#: In the context of a command: answers are kept as they came (`center_calls.py`).
+KEEP_ANSWERS = "skep.cli.keep_answers"
+
+
+def _print_json(context: click.Context, _option: object, value: bool) -> bool:
+    if value:
+        context.meta[KEEP_ANSWERS] = True
+    return value
+
+
 json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON, for programs, instead of text."
+    "--json",
+    "as_json",
+    is_flag=True,
+    callback=_print_json,
+    help="Print JSON, for programs, instead of text.",
 )
 _data = click.option(
     "--data",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from skep.cli.terminal.center_calls import ask
 from skep.cli.terminal.center_options import calls_center
 from skep.cli.terminal.durations import SPAN
 from skep.cli.terminal.exit_codes import ExitCode
@@ -176,25 +177,20 @@ def token(
     Run this where the center is, with an admin's token. Only a digest of it is kept.
     """
     from skep.cli.terminal.settings_options import split_pair
+    from skep.wire.api.tokens import JoinToken
 
     pairs = dict(split_pair(text, "--label") for text in labels)
-    wish = {"agent": agent, "group": group, "labels": pairs, "name": name, "seconds": expires}
-    answer = asyncio.run(_make_token(reach, wish))
+    join_token = JoinToken(agent, group, pairs, name, expires)
+    answer = ask(reach, lambda api: api.tokens.create_join(join_token))
     if as_json:
         show_json(answer)
         return
-    show(answer["token"])
-    if agent and answer["agent"] != agent:
-        say(f"for agent {answer['agent']}, which has the name {agent}")
+    show(answer.token)
+    if agent and answer.agent != agent:
+        say(f"for agent {answer.agent}, which has the name {agent}")
     # Behind a proxy the address of this machine's own center is of no use elsewhere.
     address = reach.settings().center.public_url or ",".join(reach.urls())
-    say(f"on the new machine: skep agent join {address} --token {answer['token']}")
-
-
-async def _make_token(reach: CenterAddress, wish: dict[str, Any]) -> dict[str, Any]:
-    async with reach.client() as client:
-        answer: dict[str, Any] = await client.call("POST", "/api/v1/join-tokens", wish, dict)
-        return answer
+    say(f"on the new machine: skep agent join {address} --token {answer.token}")
 
 
 @command.command("join")

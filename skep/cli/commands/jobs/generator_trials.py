@@ -10,14 +10,13 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import msgspec
 
 from skep.archive.records import FirstRecords, split_response
 from skep.cli.commands.crawl.page_fetcher import Fetcher
-from skep.cli.commands.jobs.job_calls import job_path
 from skep.cli.commands.jobs.job_files import read_files
+from skep.cli.terminal.center_calls import connected
 from skep.cli.terminal.exit_codes import ExitCode
 from skep.cli.terminal.output import say, show, show_json
 from skep.downloaders.code.limit_ceiling import Ceiling
@@ -33,7 +32,7 @@ from skep.jobs.generators.sitemap_source import LIMITS, READ_LIMIT, maps_setting
 from skep.jobs.generators.sources import Sources
 from skep.jobs.generators.trial import GeneratorTrials, Trial
 from skep.jobs.request_validation import Validator
-from skep.model.jobs.job import Generator, Job, job_of
+from skep.model.jobs.job import Generator, Job
 from skep.runtime.clock import SystemClock
 from skep.settings import Settings
 from skep.spiders.authoring.request import Request
@@ -80,9 +79,8 @@ async def test_generators(
 async def _jobs(reach: CenterAddress, source: str) -> Sequence[Job]:
     if (found := _read(Path(source))) is not None:
         return found
-    async with reach.client() as client:
-        view: dict[str, Any] = await client.call("GET", job_path(source), None, dict)
-    return [job_of(msgspec.json.encode(view["kept"]["job"]))]
+    async with connected(reach) as client:
+        return [(await client.api.jobs.show(source)).kept.job]
 
 
 def _read(file: Path) -> list[Job] | None:

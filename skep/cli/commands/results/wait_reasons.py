@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from typing import TYPE_CHECKING
 
-from skep.cli.commands.results.why import waits_for
+from skep.cli.commands.results.why import first_reason
 from skep.cli.terminal.output import say
 from skep.errors import SkepError
 
 if TYPE_CHECKING:
+    from skep.model.failures import FailureGroup
     from skep.runtime.clock import Clock
     from skep.spiders.driving.stats import Stats
     from skep.wire.client import CenterClient
@@ -36,22 +36,25 @@ async def say_failures(client: CenterClient, run: str, dead: int) -> None:
 
 async def failure_lines(client: CenterClient, run: str) -> list[str]:
     """`2 x network at example.org: could not resolve host`, and where the rest is listed."""
-    path = f"/api/v1/failures?run={quote(run, safe='')}&limit={GROUPS}"
+    from skep.wire.api.failures import WhichFailures
+    from skep.wire.api.route import CALL_SECONDS
+
+    api = client.api_within(CALL_SECONDS)
     try:
-        answer: dict[str, Any] = await client.call("GET", path, None, dict)
+        answer = await api.failures.list(WhichFailures(run=run, limit=GROUPS))
     except SkepError:
         return []
-    groups = answer["items"]
-    rest = answer["requests"] - sum(group["requests"] for group in groups)
+    groups = answer.items
+    rest = answer.requests - sum(group.requests for group in groups)
     more = [f"and {rest:,} in smaller groups: `skep failures ls --run {run}`"] if rest > 0 else []
     return [*map(group_line, groups), *more]
 
 
-def group_line(group: dict[str, Any]) -> str:
-    kind = f"{group['failure']} {group['status'] or ''}".rstrip()
-    host = f" at {group['host']}" if group["host"] else ""
-    text = " ".join(group["text"].split())[:TEXT]
-    return f"{group['requests']:,} x {kind}{host}" + (f": {text}" if text else "")
+def group_line(group: FailureGroup) -> str:
+    kind = f"{group.failure} {group.status or ''}".rstrip()
+    host = f" at {group.host}" if group.host else ""
+    text = " ".join(group.text.split())[:TEXT]
+    return f"{group.requests:,} x {kind}{host}" + (f": {text}" if text else "")
 
 
 async def note_waits(
@@ -79,6 +82,6 @@ def _progress(stats: Stats) -> tuple[int, int, int]:
 
 async def _reason(client: CenterClient, run: str) -> str:
     try:
-        return await waits_for(client, {"id": run, "state": "running"})
+        return await first_reason(client, run)
     except SkepError:
         return ""
