@@ -10,7 +10,7 @@ import click
 
 from skep.cli.commands.fleet.agent_sheet import AgentFacts, agent_sheet, pairs, state_of
 from skep.cli.terminal.center_calls import ask, connected
-from skep.cli.terminal.center_options import calls_center
+from skep.cli.terminal.center_options import calls_center, listing_group
 from skep.cli.terminal.line_wrapping import wide_option
 from skep.cli.terminal.options import json_option
 from skep.cli.terminal.output import age, say, show, show_exact, show_json, table
@@ -31,20 +31,17 @@ HISTORY_SECONDS = 3600.0
 HEAD = ("AGENT", "NAME", "GROUP", "STATE", "LAST HEARTBEAT", "ACTIVE", "RATE", "OUTBOX", "VERSION")
 
 
-@click.group("agents", invoke_without_command=True)
-@wide_option
-@json_option
-@calls_center
-@click.pass_context
-def command(context: click.Context, reach: CenterAddress, as_json: bool) -> None:
+def _list(reach: CenterAddress, as_json: bool) -> None:
+    answer = ask(reach, lambda api: api.agents.list())
+    show_json(answer) if as_json else show(agents_table(answer.items))
+
+
+@listing_group("agents", _list)
+def command() -> None:
     """List agents; show, label, cordon, drain, restart, end or revoke one.
 
     AGENT is an id, or a name that only one agent has. An id wins over a name.
     """
-    context.obj = reach
-    if context.invoked_subcommand is None:
-        answer = ask(reach, lambda api: api.agents.list())
-        show_json(answer) if as_json else show(agents_table(answer.items))
 
 
 def agents_table(lines: Sequence[AgentLine]) -> str:

@@ -32,7 +32,7 @@ def command() -> None:
 @wide_option
 @json_option
 @calls_center
-def show_run(reach: CenterAddress, run: str, as_json: bool) -> None:
+def show_placement(reach: CenterAddress, run: str, as_json: bool) -> None:
     """The agents of a run, and every other agent with the first rule that it fails."""
     view = ask(reach, lambda api: api.placement.of_run(run))
     show_json(view) if as_json else show(placement_sheet(view, SystemClock().now()))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from skep.cli.terminal.center_calls import ask, connected
-from skep.cli.terminal.center_options import calls_center
+from skep.cli.terminal.center_options import calls_center, listing_group
 from skep.cli.terminal.line_wrapping import wide_option
 from skep.cli.terminal.options import json_option
 from skep.cli.terminal.output import age, show, show_json, table
@@ -29,16 +29,14 @@ HEAD = ("HOST", "PACE", "STATE", "REQUESTS", "FAILED", "REFUSED", "LATENCY", "AG
 PAGE = 1000
 
 
-@click.group("sites", invoke_without_command=True)
-@wide_option
-@json_option
-@calls_center
-@click.pass_context
-def command(context: click.Context, reach: CenterAddress, as_json: bool) -> None:
+def _list(reach: CenterAddress, as_json: bool) -> None:
+    views = asyncio.run(_read_all(reach))
+    show_json({"items": views}) if as_json else show(sites_table(views))
+
+
+@listing_group("sites", _list)
+def command() -> None:
     """List hosts; show how one is treated, set or clear its rule."""
-    context.obj = reach
-    if context.invoked_subcommand is None:
-        _list(reach, as_json)
 
 
 @command.command("ls")
@@ -48,11 +46,6 @@ def command(context: click.Context, reach: CenterAddress, as_json: bool) -> None
 def ls(reach: CenterAddress, as_json: bool) -> None:
     """List every host that was met or has a rule."""
     _list(reach, as_json)
-
-
-def _list(reach: CenterAddress, as_json: bool) -> None:
-    views = asyncio.run(_read_all(reach))
-    show_json({"items": views}) if as_json else show(sites_table(views))
 
 
 async def _read_all(reach: CenterAddress) -> list[SiteView]:

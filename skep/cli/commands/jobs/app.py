@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from skep.cli.terminal.center_calls import connected
-from skep.cli.terminal.center_options import calls_center
+from skep.cli.terminal.center_options import calls_center, center_group
 from skep.cli.terminal.line_wrapping import wide_option
 from skep.cli.terminal.options import json_option
 from skep.cli.terminal.output import age, show, show_json, table
@@ -29,12 +29,9 @@ _instance = click.option(
 )
 
 
-@click.group("app")
-@calls_center
-@click.pass_context
-def command(context: click.Context, reach: CenterAddress) -> None:
+@center_group("app")
+def command() -> None:
     """List instances of applications; read their logs, restart or stop them."""
-    context.obj = reach
 
 
 @command.command("ls")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from skep.cli.terminal.center_calls import connected
-from skep.cli.terminal.center_options import calls_center
+from skep.cli.terminal.center_options import calls_center, center_group
 from skep.cli.terminal.line_wrapping import wide_option
 from skep.cli.terminal.options import json_option
 from skep.cli.terminal.output import show, show_json, table
@@ -26,12 +26,9 @@ if TYPE_CHECKING:
 HEAD = ("GENERATOR", "KIND", "STATE", "YIELDED", "TAKEN", "KNOWN", "BAD", "SECONDS", "STARTS")
 
 
-@click.group("generator")
-@calls_center
-@click.pass_context
-def command(context: click.Context, reach: CenterAddress) -> None:
+@center_group("generator")
+def command() -> None:
     """Try out generators of jobs; show what they did in a run."""
-    context.obj = reach
 
 
 @command.command("test")
@@ -62,10 +59,10 @@ def test(
     of its generators, by name or number. Each is ended when it has yielded enough. Nothing is
     stored, and no page is fetched but sitemaps. The exit code is 1 when one of them fails.
     """
-    from skep.cli.commands.jobs.generator_trials import test_generators
+    from skep.cli.commands.jobs.generator_trials import GeneratorChoice, test_generators
 
-    asked = test_generators(reach, source, name, count, seconds, folder, as_json=as_json)
-    return asyncio.run(asked)
+    wanted = GeneratorChoice(source, name, count, seconds, folder)
+    return asyncio.run(test_generators(reach, wanted, as_json=as_json))
 
 
 @command.command("ls")

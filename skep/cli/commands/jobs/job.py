@@ -15,7 +15,7 @@ import click
 from skep.cli.commands.crawl.spider_options import arguments_option
 from skep.cli.terminal import command_outcome
 from skep.cli.terminal.center_calls import ask, connected, keep_answers
-from skep.cli.terminal.center_options import calls_center
+from skep.cli.terminal.center_options import calls_center, center_group
 from skep.cli.terminal.command_outcome import wait_option
 from skep.cli.terminal.exit_codes import ExitCode
 from skep.cli.terminal.line_wrapping import wide_option
@@ -38,12 +38,9 @@ _files = click.argument(
 )
 
 
-@click.group("job")
-@calls_center
-@click.pass_context
-def command(context: click.Context, reach: CenterAddress) -> None:
+@center_group("job")
+def command() -> None:
     """Keep jobs, show them, run them."""
-    context.obj = reach
 
 
 @command.command("apply")

@@ -11,16 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from skep.cli.commands.results.bulk_requests import (
-    Step,
-    act_on_all,
-    asked,
-    batch_options,
-    moment,
-    show_outcome,
-)
+from skep.cli.commands.results import bulk_requests
+from skep.cli.commands.results.bulk_requests import moment
 from skep.cli.terminal.center_calls import ask
-from skep.cli.terminal.center_options import calls_center
+from skep.cli.terminal.center_options import calls_center, listing_group
 from skep.cli.terminal.line_wrapping import wide_option
 from skep.cli.terminal.options import Function, json_option, stacked
 from skep.cli.terminal.output import age, show, show_json, table
@@ -37,6 +31,8 @@ if TYPE_CHECKING:
 
 HEAD = ("REQUESTS", "FAILURE", "HOST", "LAST", "GROUP", "WHAT")
 CLASSES = ", ".join(FailureClass)
+#: Groups that are listed, unless --limit says otherwise.
+SHOWN = 50
 _AGE = "Such as 30min, 2h or 3d, or seconds since 1970."
 
 
@@ -60,21 +56,14 @@ _filters = stacked(
 )
 
 
-@click.group("failures", invoke_without_command=True)
-@wide_option
-@json_option
-@calls_center
-@click.pass_context
-def command(context: click.Context, reach: CenterAddress, as_json: bool) -> None:
+@listing_group("failures", lambda reach, as_json: _list(reach, {}, SHOWN, as_json))
+def command() -> None:
     """List failures by what went wrong; show, retry, cancel or forget them."""
-    context.obj = reach
-    if context.invoked_subcommand is None:
-        _list(reach, {}, 50, as_json)
 
 
 @command.command("ls")
 @_filters
-@click.option("--limit", type=click.IntRange(1, 1000), default=50, help="How many groups.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=SHOWN, help="How many groups.")
 @wide_option
 @json_option
 @calls_center
@@ -149,7 +138,7 @@ def _acting(function: Function) -> Function:
     return stacked(
         click.argument("group", required=False, default=""),
         _filters,
-        batch_options("Every dead request."),
+        bulk_requests.batch_options("Every dead request."),
         json_option,
         calls_center,
     )(function)
@@ -185,13 +174,19 @@ def _act(name: Act, text: str, more: Callable[[Any], Any] = _as_it_is) -> None:
         if not filter_ and not everything:
             raise click.UsageError("say which: a GROUP, a filter such as --run, or --all")
         given = {"all": everything, "limit": batch, "old_revision": old_revision}
-        confirm = asked(name, dry_run, yes, as_json)
-        done = act_on_all(reach, lambda api, step: _send(api, name, filter_, given, step), confirm)
-        show_outcome(name, asyncio.run(done), as_json)
+        confirm = bulk_requests.asked(name, dry_run, yes, as_json)
+        done = bulk_requests.act_on_all(
+            reach, lambda api, step: _send(api, name, filter_, given, step), confirm
+        )
+        bulk_requests.show_outcome(name, asyncio.run(done), as_json)
 
 
 async def _send(
-    api: CenterApi, act: Act, filter_: dict[str, Any], given: dict[str, Any], step: Step
+    api: CenterApi,
+    act: Act,
+    filter_: dict[str, Any],
+    given: dict[str, Any],
+    step: bulk_requests.Step,
 ) -> BulkAnswer:
     from skep.model.failures import FailureFilter
     from skep.wire.api.failures import BulkAct

@@ -21,7 +21,7 @@ from skep.cli.commands.results.bulk_requests import (
 )
 from skep.cli.commands.results.failures import said
 from skep.cli.terminal.center_calls import ask, connected
-from skep.cli.terminal.center_options import calls_center
+from skep.cli.terminal.center_options import calls_center, center_group
 from skep.cli.terminal.line_wrapping import wide_option
 from skep.cli.terminal.options import json_option, stacked
 from skep.cli.terminal.output import (
@@ -57,12 +57,9 @@ _filters = stacked(
 )
 
 
-@click.group("request")
-@calls_center
-@click.pass_context
-def command(context: click.Context, reach: CenterAddress) -> None:
+@center_group("request")
+def command() -> None:
     """Show a request and every attempt at it; list or cancel many."""
-    context.obj = reach
 
 
 @command.command("show")
