@@ -21,6 +21,7 @@ from skep.settings import load
 if TYPE_CHECKING:
     from skep.settings import Settings
     from skep.wire.client import CenterClient
+    from skep.wire.client.answers_as_sent import Listener
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +45,12 @@ class CenterAddress:
         """Raises ConfigurationError for a file that was named and cannot be read."""
         return find_token(self.token_file, Path(self.settings().data) / name)
 
-    def client(self) -> CenterClient:
+    def client(self, listener: Listener | None = None) -> CenterClient:
+        """`listener` is given each answer of the people's API."""
         from skep.wire.client import CenterClient
 
-        return CenterClient(self.urls(), self.token(), SystemClock(), Random())  # noqa: S311 - jitter
+        rng = Random()  # noqa: S311 - jitter
+        return CenterClient(self.urls(), self.token(), SystemClock(), rng, listener)
 
 
 def addresses(given: str | None, folder: Path) -> list[str]:

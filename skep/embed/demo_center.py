@@ -23,6 +23,8 @@ from skep.runtime.clock import Clock
 from skep.settings import load
 
 if TYPE_CHECKING:
+    from skep.model.request import Offered
+    from skep.model.run import AskedSettings
     from skep.wire.client import CenterClient
 
 #: The run that a demo crawls in, and the seconds after which it is given up as hung.
@@ -106,15 +108,29 @@ class DemoCenter:
         self._stack.push_async_callback(_end, child)
         return child
 
-    async def submit(self, run: str, urls: list[str], settings: dict[str, Any]) -> int:
+    async def submit(self, run: str, urls: list[str], settings: AskedSettings) -> int:
         """Open a run and put pages into it, over HTTP like everybody; how many were new."""
-        await self.client.call("PUT", f"/api/v1/runs/{run}", {"settings": settings}, dict)
+        from skep.wire.api.runs import OpenRun
+
+        await self.client.api.runs.open(run, OpenRun(settings=settings))
         new = 0
         for start in range(0, len(urls), BATCH):
-            batch = urls[start : start + BATCH]
-            answer = await self.client.call("POST", f"/requestqueue/{run}", batch, dict)
-            new += answer["new"]
+            batch: list[Offered] = [*urls[start : start + BATCH]]
+            new += (await self.client.api.queue.submit(run, batch)).new
         return new
+
+    async def hits(self, site: str) -> dict[str, int]:
+        """How often each page of the bundled site was asked for, by its own count."""
+        from skep.wire.client.http import HttpTransport
+        from skep.wire.client.transport import Request
+
+        transport = HttpTransport([site], "")
+        try:
+            return await transport.send(
+                Request("GET", "/hits"), lambda answer: answer.decoded(dict[str, int])
+            )
+        finally:
+            await transport.close()
 
 
 async def _end(child: Process) -> None:

@@ -130,11 +130,12 @@ class DataFolderCenter:
         if not await _listens(url):
             return False
         # Not at the top: while a child starts there is time to import it, and not before.
+        from skep.wire.api.runs import RunPage
         from skep.wire.client import CenterClient
 
         async with CenterClient([url], token, self._clock, self._rng) as client:
             try:
-                await client.call("GET", "/api/v1/runs?limit=1", None, bytes, seconds=LOOK_SECONDS)
+                await client.api_within(LOOK_SECONDS).runs.list(RunPage(1))
             except SkepError:
                 return False
         self.url = url

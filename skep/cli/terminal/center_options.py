@@ -6,6 +6,7 @@ writes anything.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import update_wrapper
 from typing import Any
@@ -14,7 +15,14 @@ from urllib.parse import quote
 import click
 
 from skep.cli.terminal.latest_run import latest_run_at
-from skep.cli.terminal.options import Function, dial_options, place_options, stacked
+from skep.cli.terminal.line_wrapping import wide_option
+from skep.cli.terminal.options import (
+    Function,
+    dial_options,
+    json_option,
+    place_options,
+    stacked,
+)
 from skep.cli.terminal.output import say
 from skep.cli.terminal.program_name import remember_place
 from skep.cli.terminal.short_ids import full_names, is_short
@@ -49,6 +57,42 @@ def calls_center(function: Function) -> Function:
     # update_wrapper carries over the options that stand below this decorator.
     update_wrapper(gathered, function)
     return stacked(dial_options, place_options)(gathered)  # type: ignore[return-value]  # the same but for its options
+
+
+def center_group(name: str) -> Callable[[Callable[[], None]], click.Group]:
+    """A group whose commands ask one center: what says which may stand before a command, too."""
+
+    def decorate(function: Callable[[], None]) -> click.Group:
+        @click.group(name, help=function.__doc__)
+        @calls_center
+        @click.pass_context
+        def group(context: click.Context, reach: CenterAddress) -> None:
+            context.obj = reach
+
+        return group
+
+    return decorate
+
+
+def listing_group(
+    name: str, show_list: Callable[[CenterAddress, bool], None]
+) -> Callable[[Callable[[], None]], click.Group]:
+    """The same; without a command it lists: `show_list` is given whether JSON is wanted."""
+
+    def decorate(function: Callable[[], None]) -> click.Group:
+        @click.group(name, help=function.__doc__, invoke_without_command=True)
+        @wide_option
+        @json_option
+        @calls_center
+        @click.pass_context
+        def group(context: click.Context, reach: CenterAddress, as_json: bool) -> None:
+            context.obj = reach
+            if context.invoked_subcommand is None:
+                show_list(reach, as_json)
+
+        return group
+
+    return decorate
 
 
 def _with_latest_run(

@@ -9,10 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from skep.cli.terminal.call_retries import with_retries
 from skep.cli.terminal.output import say
@@ -51,11 +48,10 @@ def detached(run: str) -> Iterator[None]:
 
 async def ledger_of(client: CenterClient, run: str, *, audit: bool = False) -> Ledger:
     """The running counts, or with `audit` a count of the rows themselves."""
-    path = f"/api/v1/ledger?run={quote(run)}" + ("&audit=true" if audit else "")
-    answer: dict[str, Any] = await client.call(
-        "GET", path, None, dict, seconds=AUDIT_SECONDS if audit else COUNT_SECONDS
-    )
-    return msgspec.convert(answer["ledger"], Ledger)
+    from skep.wire.api.center import WhichLedger
+
+    api = client.api_within(AUDIT_SECONDS if audit else COUNT_SECONDS)
+    return (await api.center.ledger(WhichLedger(audit, run))).ledger
 
 
 async def follow(

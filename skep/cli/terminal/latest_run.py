@@ -5,7 +5,7 @@ A run of that name comes first; the job is looked for only when a center knows n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from skep.errors import SkepError
 
@@ -19,8 +19,10 @@ LOOKED_AT = 1000
 
 async def latest_run(client: CenterClient, job: str) -> str:
     """Of a job or of a spider of that name; "" when it has none among the newest runs."""
-    listed: dict[str, Any] = await client.call("GET", f"/api/v1/runs?limit={LOOKED_AT}", None, dict)
-    return next((str(run["id"]) for run in listed["items"] if run["job"] == job), "")
+    from skep.wire.api.runs import RunPage
+
+    listed = await client.api.runs.list(RunPage(LOOKED_AT))
+    return next((run.id for run in listed.items if run.job == job), "")
 
 
 async def latest_run_at(reach: CenterAddress, job: str) -> str:

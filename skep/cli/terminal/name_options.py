@@ -7,7 +7,6 @@ does not know is an error instead. Only asks; imported when such an option was g
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from skep.cli.terminal.latest_run import latest_run
 from skep.cli.terminal.output import say
@@ -27,7 +26,7 @@ async def checked(reach: CenterAddress, named: dict[str, str]) -> dict[str, str]
 async def _run(client: CenterClient, name: str) -> str:
     """A run; a job's name stands for its latest run."""
     try:
-        await client.call("GET", f"/api/v1/runs/{quote(name, safe='')}", None, dict)
+        await client.api.runs.show(name)
     except UnknownRun:
         found = await latest_run(client, name)
         if not found:
@@ -40,7 +39,7 @@ async def _run(client: CenterClient, name: str) -> str:
 async def _job(client: CenterClient, name: str) -> str:
     """A job that is kept, or one that runs remember."""
     try:
-        await client.call("GET", f"/api/v1/jobs/{quote(name, safe='')}", None, dict)
+        await client.api.jobs.show(name)
     except UnknownJob:
         if not await latest_run(client, name):
             raise

@@ -35,10 +35,13 @@ def show_exact(text: str) -> None:
 
 
 def show_json(value: Any) -> None:
-    """One JSON document; indented for a person, compact for a pipe."""
+    """One JSON document; indented for a person, compact for a pipe. Answers of a center are
+    printed as they came."""
     import msgspec
 
-    data = msgspec.json.encode(value)
+    from skep.cli.terminal.center_calls import as_sent
+
+    data = msgspec.json.encode(as_sent(value))
     click.echo(msgspec.json.format(data, indent=2) if sys.stdout.isatty() else data)
 
 

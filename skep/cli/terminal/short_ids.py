@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from skep.errors import InvalidInput, SkepError
 
@@ -83,20 +83,21 @@ async def full_names(reach: CenterAddress, given: Sequence[tuple[str, str]]) -> 
 
 async def run_ids(client: CenterClient) -> list[str]:
     """Of the newest runs."""
+    from skep.wire.api.runs import RunPage
+
     found: list[str] = []
-    path = f"/api/v1/runs?limit={PAGE}"
+    before: float | None = None
     for _ in range(PAGES):
-        answer: dict[str, Any] = await client.call("GET", path, None, dict)
-        found += [run["id"] for run in answer["items"]]
-        if answer.get("next") is None:
+        answer = await client.api.runs.list(RunPage(PAGE, before))
+        found += [run.id for run in answer.items]
+        before = answer.next
+        if before is None:
             break
-        path = f"/api/v1/runs?limit={PAGE}&before={answer['next']}"
     return found
 
 
 async def agent_ids(client: CenterClient) -> list[str]:
-    answer: dict[str, Any] = await client.call("GET", "/api/v1/agents", None, dict)
-    return [line["agent"]["registration"]["id"] for line in answer["items"]]
+    return [line.agent.id for line in (await client.api.agents.list()).items]
 
 
 _LISTS = {"run": run_ids, "agent": agent_ids}

@@ -6,21 +6,19 @@ import asyncio
 import os
 import shutil
 import sys
-from collections.abc import Iterator
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from skep.embed.center_address import CenterAddress
 from skep.embed.checks.finding import Finding
-from skep.errors import CenterUnreachable, Malformed, NotFound, SkepError
+from skep.errors import Malformed, NotFound, SkepError
 from skep.runtime.clock import SystemClock
 from skep.settings import Settings
 
 if TYPE_CHECKING:
+    from skep.wire.api.center import RepairLine
+    from skep.wire.api.health import Ready
     from skep.wire.client import CenterClient
 
 OLDEST_PYTHON = (3, 11)
@@ -31,7 +29,6 @@ TOKENS = ("admin.token", "agent.token")
 FIRST_BYTES = 65536
 #: While requests move, two counts differ; these looks are enough to see them agree once.
 LOOKS = 5
-READY_SECONDS = 10.0
 
 _FIXES = {
     "store": "start the database that store.url names, or mend store.url",
@@ -107,8 +104,8 @@ def token_files(folder: Path) -> Iterator[Finding]:
 
 
 async def _center(client: CenterClient) -> list[Finding]:
-    version = await client.call("GET", "/version", None, dict)
-    here = f"{client.address} answers, version {version['version']}"
+    version = await client.api.health.version()
+    here = f"{client.address} answers, version {version.version}"
     findings = [Finding("center", True, here)]
     for check in (_ready, _ledger, _self_check, _clock):
         try:
@@ -120,47 +117,34 @@ async def _center(client: CenterClient) -> list[Finding]:
 
 
 async def _ready(client: CenterClient) -> list[Finding]:
-    answer = await asyncio.to_thread(_read_readiness, client.address, client.token)
-    return readiness(answer)
+    from skep.wire.api.health import Verbose
+
+    return readiness(await client.api.health.ready(Verbose("")))
 
 
-def _read_readiness(address: str, token: str) -> dict[str, Any]:
-    """Read by hand: to the client a center that is not ready is only an error."""
-    parts = urlsplit(address)
-    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-    connection = kind(parts.netloc, timeout=READY_SECONDS)
-    try:
-        known = {"Authorization": f"Bearer {token}"} if token else {}
-        connection.request("GET", "/readyz?verbose", headers=known)
-        answer: dict[str, Any] = msgspec.json.decode(connection.getresponse().read())
-    except (OSError, HTTPException, msgspec.DecodeError) as error:
-        raise CenterUnreachable(f"{address}/readyz: {error}") from error
-    finally:
-        connection.close()
-    return answer
-
-
-def readiness(answer: dict[str, Any]) -> list[Finding]:
+def readiness(answer: Ready) -> list[Finding]:
     """What the center says about itself, with what to do about each."""
     return [
-        Finding(f"center's {check['name']}", check["ok"], check["detail"], _FIXES[check["name"]])
-        for check in answer["checks"]
-        if check["name"] in _FIXES
+        Finding(f"center's {check.name}", check.ok, check.detail, _FIXES[check.name])
+        for check in answer.checks
+        if check.name in _FIXES
     ]
 
 
 async def _ledger(client: CenterClient) -> list[Finding]:
     """The running counts against a count of all rows."""
+    from skep.wire.api.center import WhichLedger
+
     fix = "this is a bug; please report it with the output of `skep info --json`"
-    running: dict[str, Any] = {}
+    api = client.api.center
     for _ in range(LOOKS):
-        running = await client.call("GET", "/api/v1/ledger", None, dict)
-        audit = await client.call("GET", "/api/v1/ledger?audit=true", None, dict, seconds=60.0)
-        wrong = running["unaccounted"] or audit["unaccounted"]
-        if wrong or running["ledger"] == audit["ledger"]:
-            return [Finding("ledger", not wrong, audit["line"], fix)]
-    after = await client.call("GET", "/api/v1/ledger", None, dict)
-    moving = after["ledger"] != running["ledger"]
+        running = await api.ledger()
+        audit = await api.ledger(WhichLedger(audit=True))
+        wrong = running.unaccounted or audit.unaccounted
+        if wrong or running.ledger == audit.ledger:
+            return [Finding("ledger", not wrong, audit.line, fix)]
+    after = await api.ledger()
+    moving = after.ledger != running.ledger
     detail = "work moves too fast to compare" if moving else "running counts and rows differ"
     return [Finding("ledger", moving, detail, fix)]
 
@@ -168,17 +152,17 @@ async def _ledger(client: CenterClient) -> list[Finding]:
 async def _self_check(client: CenterClient) -> list[Finding]:
     """What the center found when it compared its records, and what it repaired."""
     try:
-        answer = await client.call("GET", "/api/v1/repairs", None, dict)
+        answer = await client.api.center.repairs()
     except NotFound:  # an older center
         return []
-    return [self_check(answer["items"])]
+    return [self_check(answer.items)]
 
 
-def self_check(lines: list[dict[str, Any]]) -> Finding:
+def self_check(lines: Sequence[RepairLine]) -> Finding:
     """Repaired differences are history, open ones are not."""
     fix = "look again in a minute; if it stays, report it with the output of `skep info --json`"
-    open_ = [f"{line['kind']}: {line['open']}" for line in lines if line["open"]]
-    done = [f"{line['kind']}: {line['repaired']}" for line in lines if line["repaired"]]
+    open_ = [f"{line.kind}: {line.open}" for line in lines if line.open]
+    done = [f"{line.kind}: {line.repaired}" for line in lines if line.repaired]
     found = f"differences: {', '.join(open_) or 'none'}"
     repaired = f"; repaired since the start: {', '.join(done)}" if done else ""
     return Finding("self-check", not open_, found + repaired, fix)
@@ -186,11 +170,10 @@ def self_check(lines: list[dict[str, Any]]) -> Finding:
 
 async def _clock(client: CenterClient) -> list[Finding]:
     """The center tells its time only through the age of its agents' beats."""
-    answer = await client.call("GET", "/api/v1/agents", None, dict)
-    if not answer["items"]:
+    lines = (await client.api.agents.list()).items
+    if not lines:
         return []
-    line = answer["items"][0]
-    skew = line["agent"]["seen_at"] + line["last_beat_age"] - SystemClock().now()
+    skew = lines[0].agent.seen_at + lines[0].last_beat_age - SystemClock().now()
     detail = f"{abs(skew):.1f} s between here and the center"
     return [Finding("clock", abs(skew) < SKEW_LIMIT, detail, "set the clocks, for example by NTP")]
 

@@ -28,10 +28,25 @@ class LanesView(msgspec.Struct):
     items: list[LaneLine]
 
 
+class AlertLine(msgspec.Struct):
+    """Something that a person should see, and how often it happened."""
+
+    kind: str
+    subject: str
+    detail: str
+    times: int
+    first_at: float
+    last_at: float
+
+
 class Alerts(msgspec.Struct):
     """Newest first."""
 
     items: list[dict[str, Any]]
+
+    def lines(self) -> list[AlertLine]:
+        """The same, typed. The API's description has them as plain objects."""
+        return msgspec.convert(self.items, list[AlertLine])
 
 
 class RepairLine(msgspec.Struct):

@@ -1,7 +1,7 @@
 """A session with a center: what agents call (msgpack), and calls by method and path (JSON).
 
-The typed client of the people's API is `wire/client/api.py`, over the same transport. Calls
-move on to another center as `http.py` says; none is retried beyond that.
+`api` is the typed client of the people's API, over the same transport. Calls move on to another
+center as `http.py` says; none is retried beyond that.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from pathlib import Path
 from random import Random
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
 
@@ -28,6 +28,10 @@ from skep.wire.api.route import CALL_SECONDS
 from skep.wire.client.addresses import NETWORK_ERRORS, words
 from skep.wire.client.http import CONNECT_SECONDS, HttpTransport
 from skep.wire.client.transport import Request
+
+if TYPE_CHECKING:
+    from skep.wire.client.answers_as_sent import Listener
+    from skep.wire.client.api import CenterApi
 
 log = logging.getLogger(__name__)
 
@@ -48,10 +52,19 @@ RECONNECT = Backoff(first=0.5, cap=30.0)
 class CenterClient:
     """One session to a center. `async with` it, or `close` it at the end."""
 
-    def __init__(self, urls: Sequence[str], token: str, clock: Clock, rng: Random) -> None:
+    def __init__(
+        self,
+        urls: Sequence[str],
+        token: str,
+        clock: Clock,
+        rng: Random,
+        listener: Listener | None = None,
+    ) -> None:
+        """`listener` is given each answer that `api` reads."""
         self.transport = HttpTransport(urls, token, self._moved)
         self._clock = clock
         self._rng = rng
+        self._listener = listener
         #: The connection for commands, while there is one.
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._closing: asyncio.Future[bool] | None = None
@@ -64,6 +77,20 @@ class CenterClient:
     @agent_session.setter
     def agent_session(self, number: int) -> None:
         self.transport.agent_session = number
+
+    @property
+    def api(self) -> CenterApi:
+        """Every route of the people's API."""
+        return self.api_within(None)
+
+    def api_within(self, seconds: float | None) -> CenterApi:
+        """The same; each call may take `seconds`, in place of what its route says."""
+        from skep.wire.client.answers_as_sent import ListenedTransport
+        from skep.wire.client.api import CenterApi  # agents need neither
+
+        if self._listener is None:
+            return CenterApi(self.transport, seconds)
+        return CenterApi(ListenedTransport(self.transport, self._listener), seconds)
 
     @property
     def token(self) -> str:

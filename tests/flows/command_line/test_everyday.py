@@ -13,10 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from skep.testing.polling import until_sync
 from skep.testing.processes import QUICK, CenterProcess
+from skep.wire.api.agents import Agents
 
 pytestmark = pytest.mark.xdist_group("cli")
 
@@ -214,10 +216,12 @@ def test_dead_agents_do_no_work(center: CenterProcess) -> None:
     """U12: the figures of the last heartbeat are not those of now."""
     from skep.cli.commands.fleet.agents import agents_table
 
-    (line,) = answer(center, "agents")["items"]
-    line["agent"]["vitals"] |= {"active": 7, "rate": 12.0}
+    (line,) = msgspec.convert(answer(center, "agents"), Agents).items
+    busy = msgspec.structs.replace(line.agent.vitals, active=7, rate=12.0)
+    line.agent = msgspec.structs.replace(line.agent, vitals=busy)
     assert "  7  " in agents_table([line])
-    dead = agents_table([{**line, "alive": False}])
+    line.alive = False
+    dead = agents_table([line])
     assert ("  7  " in dead, "12/s" in dead, "dead" in dead) == (False, False, True)
 
 

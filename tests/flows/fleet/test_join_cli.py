@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from skep.cli.commands.fleet.agent_join import (
-    About,
     Folder,
     clocks,
     explain,
@@ -29,6 +28,7 @@ from skep.cli.commands.fleet.agent_join import (
 from skep.errors import ConfigurationError
 from skep.testing.polling import until_sync
 from skep.testing.processes import AgentProcess, CenterProcess, JoinedAgent
+from skep.wire.api.health import Version
 
 pytestmark = pytest.mark.xdist_group("cli")
 
@@ -239,11 +239,11 @@ def test_skew_versions_and_plain_text() -> None:
     """The clock, the protocol and TLS, from what a center says about itself."""
     assert (clocks(0.5).ok, clocks(-60).ok, clocks(60).ok) == (True, False, False)
     assert "60.0 s behind" in clocks(60).detail
-    about = About("9", 9, 8)
+    about = Version("9", 9, 8, "c")
     assert (protocol(about).ok, "this agent" in protocol(about).fix) == (False, True)
-    older = About("0", 0, 0)
+    older = Version("0", 0, 0, "c")
     assert (protocol(older).ok, "the center first" in protocol(older).fix) == (False, True)
-    assert protocol(About("1", 2, 1)).ok
+    assert protocol(Version("1", 2, 1, "c")).ok
     assert in_the_clear("https://skep.example").ok
     assert in_the_clear("http://127.0.0.1:1").ok
     assert not in_the_clear("http://skep.example").ok

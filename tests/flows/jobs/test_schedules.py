@@ -7,13 +7,17 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
 from skep.cli.commands.jobs.job_calls import document_of
 from skep.cli.commands.jobs.schedule import command, fires_table, schedules_table
+from skep.model.jobs.fire import Fire
 from skep.testing.grounds.centers import Caller, RunningCenter, running_center
 from skep.testing.grounds.jobs import until_found
+from skep.wire.api.jobs import JobView
+from skep.wire.api.schedules import ScheduleLine
 
 QUICK: dict[str, Any] = {"jobs_keep_every": 0.05, "jobs_schedule_every": 0.05}
 SPARSE = {"cron": "17 3 * * *", "zone": "Europe/Berlin"}
@@ -57,7 +61,7 @@ async def test_a_job_runs_by_itself(center: RunningCenter) -> None:
         kept = await center.services.store.job_runs.get(one["run"])
         assert kept is not None
         assert (kept.job, kept.fire_key) == ("tick", one["key"])
-    assert "fired" in fires_table(found)
+    assert "fired" in fires_table(msgspec.convert(found, list[Fire]))
 
 
 async def test_overlap_looks_at_real_runs(center: RunningCenter) -> None:
@@ -130,9 +134,11 @@ async def test_next_fires_are_shown(center: RunningCenter) -> None:
     assert await schedules(center.admin, "?job=ghost") == []
     view = (await center.admin.get("/api/v1/jobs/nightly")).json()
     assert view["next"] == line["next"]
-    assert f"# next: {line['next'][0]}, {line['next'][1]}" in document_of(view)
+    assert f"# next: {line['next'][0]}, {line['next'][1]}" in document_of(
+        msgspec.convert(view, JobView)
+    )
     assert (await center.admin.get("/api/v1/jobs/off")).json()["next"] == []
-    table = schedules_table([line])
+    table = schedules_table([msgspec.convert(line, ScheduleLine)])
     assert "17 3 * * *" in table
     assert line["next"][0] in table
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from skep.center.archive_check import ArchiveCheck
@@ -13,6 +14,7 @@ from skep.runtime.repair_counts import Repairs
 from skep.testing.clock import ManualClock
 from skep.testing.grounds.centers import RunningCenter, running_center
 from skep.testing.polling import until
+from skep.wire.api.center import RepairLine
 
 #: Every block begins a segment of its own.
 QUICK = {"center_self_check_every": 0.1, "archive_segment_bytes": 1}
@@ -66,7 +68,8 @@ async def test_a_segment_that_is_lost_or_short_is_shown(tmp_path: Path, act: str
             return bool(await alerts(center))
 
         await until(told)
-        assert not self_check(list((await lines(center)).values())).ok
+        found = msgspec.convert(list((await lines(center)).values()), list[RepairLine])
+        assert not self_check(found).ok
         [alert] = await alerts(center)
         assert path.name in alert["detail"]
         path.write_bytes(data)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from skep.embed.checks.examination import self_check
@@ -15,6 +16,7 @@ from skep.model.states import RunState
 from skep.testing.doubles.manual_agents import PLACING, ManualAgent, fill, joining, open_run
 from skep.testing.grounds.centers import RunningCenter, running_center
 from skep.testing.polling import until
+from skep.wire.api.center import RepairLine
 
 GROUP = {"strategy": "any", "group": "default"}
 FIXED = {"strategy": "fixed", "n": 1}
@@ -129,10 +131,10 @@ async def test_entries_that_the_store_does_not_have_are_removed(
     await until(none_left)
     assert 'skep_repairs_total{kind="lanes"} 4.0' in await metrics()
     lines = (await center.admin.get("/api/v1/repairs")).json()["items"]
-    finding = self_check(lines)
+    finding = self_check(msgspec.convert(lines, list[RepairLine]))
     assert finding.ok
     assert finding.detail == "differences: none; repaired since the start: lanes: 4"
-    assert not self_check([{"kind": "lanes", "repaired": 0, "open": 3, "last": ""}]).ok
+    assert not self_check([RepairLine("lanes", 0, 3)]).ok
 
 
 async def test_blocks_that_left_the_lanes_come_back(center: RunningCenter) -> None:

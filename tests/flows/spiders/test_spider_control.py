@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
 
+import msgspec
 import pytest
 
 import skep
@@ -22,6 +23,7 @@ from skep.testing.grounds.centers import HandAgent, RunningCenter, running_cente
 from skep.testing.grounds.jobs import ENDLESS_SPIDER, local_agent
 from skep.testing.polling import until
 from skep.testing.site import DemoSite
+from skep.wire.api.runs import RunView
 from skep.wire.client import CenterClient
 from skep.wire.client.api import CenterApi
 
@@ -135,7 +137,7 @@ async def test_figures_at_any_time(center: RunningCenter) -> None:
     assert list(figures["agents"].values()) == [22]
     assert figures["received"] > 20 * 500
     assert figures["rate"] > 0.3
-    said = in_words(found, time.time())
+    said = in_words(msgspec.convert(found, RunView), time.time())
     assert "22 total, 0 left, 20 success, 2 failed" in said
     assert "200: 20, 404: 1, 500: 1" in said
 

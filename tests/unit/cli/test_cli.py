@@ -38,6 +38,7 @@ from skep.errors import ConfigurationError, InvalidInput, NotAUrl
 from skep.model.request import NewRequest
 from skep.runtime.logging import ForPeople, JsonLines, start_logging
 from skep.testing.clock import ManualClock
+from skep.wire.api.health import Check, Ready
 
 
 def command_of(name: str) -> click.Command:
@@ -291,11 +292,8 @@ def test_the_doctor_opens_the_newest_segment(tmp_path: Path) -> None:
 
 
 def test_the_doctor_hands_on_what_the_center_says_of_itself() -> None:
-    checks = [
-        {"name": "store", "ok": True, "detail": "sqlite"},
-        {"name": "bus", "ok": False, "detail": "no answer"},
-    ]
-    store, bus = readiness({"status": "not ready", "checks": checks})
+    checks = [Check("store", True, "sqlite"), Check("bus", False, "no answer")]
+    store, bus = readiness(Ready("not ready", checks))
     assert store.ok
     assert (bus.name, bus.ok, bus.detail) == ("center's bus", False, "no answer")
     assert "bus.url" in bus.fix

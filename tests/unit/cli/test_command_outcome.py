@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import msgspec
 import pytest
@@ -20,14 +19,13 @@ from skep.model.request import Work
 from skep.model.run import RunSettings
 from skep.settings import AgentSettings
 from skep.testing.clock import ManualClock
+from skep.wire.api.runs import Reached
 from skep.wire.client import CenterClient
 from skep.wire.messages import LeaseReply
 
 
-def one(kind: str, name: str, seconds: float | None) -> dict[str, Any]:
-    return {
-        "run": "r", "kind": kind, "name": name, "obeyed": seconds is not None, "seconds": seconds
-    }  # fmt: skip
+def one(kind: str, name: str, seconds: float | None) -> Reached:
+    return Reached("r", kind, name, seconds is not None, seconds)
 
 
 def test_who_obeyed_is_said() -> None:

@@ -95,6 +95,7 @@ async def _demo(pages: int, latency: float, keep: bool, data: Path | None, as_js
     from skep.cli.terminal.progress import Progress
     from skep.embed.demo_center import DEMO_RUN, LONGEST, DemoCenter
     from skep.embed.serve import until_signalled
+    from skep.model.run import AskedSettings
     from skep.runtime.clock import SystemClock
 
     clock, rng = SystemClock(), Random()  # noqa: S311 - jitter and names, no secrets
@@ -104,7 +105,8 @@ async def _demo(pages: int, latency: float, keep: bool, data: Path | None, as_js
         say(f"center {stage.center.url} · site {site} · {pages} pages")
         began = clock.monotonic()
         urls = [f"{site}/page/{number}" for number in range(pages)]
-        await stage.submit(DEMO_RUN, urls, {"block_size": min(max(pages // BLOCKS, 5), 100)})
+        settings = AskedSettings(block_size=min(max(pages // BLOCKS, 5), 100))
+        await stage.submit(DEMO_RUN, urls, settings)
         ledger = await follow(stage.client, DEMO_RUN, Progress(sys.stderr, clock), clock, LONGEST)
         _report(stage, ledger, clock.monotonic() - began, as_json)
         if keep:

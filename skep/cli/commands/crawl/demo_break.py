@@ -14,7 +14,7 @@ from asyncio.subprocess import Process
 from collections.abc import Mapping
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -26,8 +26,11 @@ from skep.cli.terminal.wait_outcome import exit_of
 from skep.embed.demo_center import DEMO_RUN, LONGEST, DemoCenter
 from skep.errors import Unavailable
 from skep.model.ledger import Ledger
+from skep.model.run import AskedSettings
 from skep.runtime.clock import Clock, SystemClock
-from skep.wire.client import CenterClient
+
+if TYPE_CHECKING:
+    from skep.wire.api.agents import AgentLine
 
 VICTIM, OTHER = "first", "second"
 JOIN_SECONDS = 60.0
@@ -72,12 +75,10 @@ async def break_an_agent(pages: int, latency: float, data: Path | None, as_json:
         progress = Progress(sys.stderr, clock)
         scene = BreakScenario(stage, victim, progress, clock)
         paths = [f"/page/{number}" for number in range(pages)]
-        settings = {"block_size": max(5, pages // BLOCKS)}
+        settings = AskedSettings(block_size=max(5, pages // BLOCKS))
         await stage.submit(DEMO_RUN, [site + path for path in paths], settings)
         await follow(stage.client, DEMO_RUN, progress, clock, LONGEST, scene.look)
-        async with CenterClient([site], "", clock, rng) as identity:
-            hits = await identity.call("GET", "/hits", None, dict)
-        verdict = await scene.verdict(paths, hits)
+        verdict = await scene.verdict(paths, await stage.hits(site))
     _report(verdict, as_json)
     return _exit_of(verdict)
 
@@ -88,11 +89,11 @@ def _exit_of(verdict: BreakResult) -> ExitCode:
     return ExitCode.FAILED if unseen or verdict.unaccounted else found
 
 
-async def _agents(stage: DemoCenter) -> dict[str, dict[str, Any]]:
+async def _agents(stage: DemoCenter) -> dict[str, AgentLine]:
     """By name; among those of one name the one that was heard last."""
-    answer = await stage.client.call("GET", "/api/v1/agents", None, dict)
-    lines = sorted(answer["items"], key=lambda line: -line["last_beat_age"])
-    return {line["agent"]["registration"]["name"]: line for line in lines}
+    answer = await stage.client.api.agents.list()
+    lines = sorted(answer.items, key=lambda line: -line.last_beat_age)
+    return {line.agent.registration.name: line for line in lines}
 
 
 async def _both_joined(stage: DemoCenter, clock: Clock) -> None:
@@ -136,8 +137,8 @@ class BreakScenario:
     async def _watch_victim(self, since: float) -> None:
         line = (await _agents(self._stage))[VICTIM]
         every = self._stage.center.settings.center.heartbeat_every
-        late = line["last_beat_age"] > LATE_HEARTBEATS * every
-        state = "dead" if not line["alive"] else "late" if late else "alive"
+        late = line.last_beat_age > LATE_HEARTBEATS * every
+        state = "dead" if not line.alive else "late" if late else "alive"
         if state == self._state:
             return
         self._state = state
@@ -146,7 +147,7 @@ class BreakScenario:
         self._progress.note(f"after {since:.1f} s agent {VICTIM} is {state}")
 
     async def _watch_blocks(self, since: float) -> None:
-        text = await self._stage.client.call("GET", "/metrics", None, bytes)
+        text = await self._stage.client.api.health.metrics()
         found = re.search(rb"^skep_lease_expired_total (\S+)", text, re.MULTILINE)
         returned = int(float(found[1])) if found else 0
         if returned > self._returned:

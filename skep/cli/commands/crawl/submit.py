@@ -10,11 +10,11 @@ import asyncio
 import sys
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import click
 
-from skep.cli.terminal.center_options import calls_center, run_path
+from skep.cli.terminal.center_calls import connected
+from skep.cli.terminal.center_options import calls_center
 from skep.cli.terminal.exit_codes import ExitCode
 from skep.cli.terminal.options import json_option
 from skep.cli.terminal.output import say, show, show_json
@@ -25,6 +25,7 @@ from skep.errors import SkepError
 if TYPE_CHECKING:
     from skep.cli.terminal.progress import Progress
     from skep.model.ledger import Ledger
+    from skep.model.run import AskedSettings
     from skep.wire.client import CenterClient
 
 
@@ -89,13 +90,14 @@ def command(
     """
     given = {"priority": priority, "retries": retries, "time_limit": time_limit}
     settings = _run_settings(given, chosen)
-    if settings and not new:
+    if settings is not None and not new:
         raise click.UsageError("settings of a run are given when it is opened; add --new")
     waiting = WaitOptions(timeout, allow_dead, finish) if wait or finish else None
-    return asyncio.run(_submit(reach, run, source, settings if new else None, waiting, as_json))
+    return asyncio.run(_submit(reach, Sent(run), source, new, settings, waiting, as_json))
 
 
-def _run_settings(given: dict[str, Any], chosen: tuple[str, ...]) -> dict[str, Any]:
+def _run_settings(given: dict[str, Any], chosen: tuple[str, ...]) -> AskedSettings | None:
+    """None when nothing was said about the run."""
     import msgspec
 
     from skep.cli.terminal.settings_options import split_pair
@@ -107,10 +109,10 @@ def _run_settings(given: dict[str, Any], chosen: tuple[str, ...]) -> dict[str, A
         name, value = split_pair(text, "--set")
         settings[name] = _value(value)
     try:
-        msgspec.convert(settings, AskedSettings, strict=False)
+        asked = msgspec.convert(settings, AskedSettings, strict=False)
     except msgspec.ValidationError as error:
         raise click.UsageError(f"--set: {explained(error, settings, AskedSettings)}") from error
-    return settings
+    return asked if settings else None
 
 
 def _value(text: str) -> Any:
@@ -125,18 +127,17 @@ def _value(text: str) -> Any:
 
 async def _submit(
     reach: CenterAddress,
-    run: str,
+    sent: Sent,
     source: IO[bytes],
-    settings: dict[str, Any] | None,
+    new: bool,
+    settings: AskedSettings | None,
     waiting: WaitOptions | None,
     as_json: bool,
 ) -> int:
-    sent = Sent(run)
-    async with reach.client() as client:
-        if settings is not None:
-            seconds = await client.start_seconds()
-            await client.call("PUT", run_path(run), {"settings": settings}, dict, seconds=seconds)
-        progress = await _progress(client, run) if waiting else None
+    async with connected(reach) as client:
+        if new:
+            await _open(client, sent.run, settings)
+        progress = await _progress(client, sent.run) if waiting else None
         try:
             await send(client, sent, source)
         except SkepError as error:
@@ -147,21 +148,26 @@ async def _submit(
         return await _wait(client, sent, waiting, progress, as_json)
 
 
+async def _open(client: CenterClient, run: str, settings: AskedSettings | None) -> None:
+    from skep.wire.api.runs import OpenRun
+
+    await client.api.runs.open(run, OpenRun() if settings is None else OpenRun(settings=settings))
+
+
 async def send(client: CenterClient, sent: Sent, source: IO[bytes]) -> None:
     """Every batch in turn; raises at the first that is refused, which keeps nothing."""
     from skep.cli.commands.crawl.request_batches import batches
 
     for batch in batches(source):
-        path = f"/requestqueue/{quote(sent.run, safe='')}"
         try:
-            answer = await client.call("POST", path, batch.items, dict, seconds=60.0)
+            answer = await client.api.queue.submit(sent.run, batch.items)
         except SkepError as error:
             raise batch.explain(error) from error
-        sent.accepted += answer["new"]
-        sent.known += answer["known"]
+        sent.accepted += answer.new
+        sent.known += answer.known
         sent.batches += 1
     if not sent.batches:  # nothing to send; raises UnknownRun for a run that is not there
-        await client.call("GET", run_path(sent.run), None, dict)
+        await client.api.runs.show(sent.run)
 
 
 def _stopped(error: SkepError, sent: Sent) -> int:
@@ -199,7 +205,7 @@ async def _wait(
         say(f"the time to wait was over; {still_running(sent.run)}")
         return ExitCode.TIMED_OUT
     if waiting.finish:
-        await client.call("POST", run_path(sent.run, "finish"), None, dict, seconds=60.0)
+        await client.api.runs.change(sent.run, "finish")
         say(f"run {sent.run} is finished")
     _show(sent, ledger, as_json)
     await say_failures(client, sent.run, ledger.dead)

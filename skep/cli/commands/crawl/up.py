@@ -5,11 +5,9 @@ The same center and agent as apart, talking over the same HTTP; there is no seco
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from skep.cli.terminal.options import bind_options, process_options
+from skep.cli.terminal.options import ProcessOptions, bind_options, process_options
 
 #: What to try first, in another terminal.
 FIRST = "submit first --new --wait -"
@@ -19,15 +17,7 @@ FIRST = "submit first --new --wait -"
 @process_options
 @bind_options
 @click.option("--no-agent", is_flag=True, help="Start the center alone.")
-def command(
-    data: Path | None,
-    config: Path | None,
-    chosen: tuple[str, ...],
-    verbose: bool,
-    host: str | None,
-    port: int | None,
-    no_agent: bool,
-) -> int:
+def command(process: ProcessOptions, host: str | None, port: int | None, no_agent: bool) -> int:
     """Start a center and an agent on this machine.
 
     The first start makes the data folder with two tokens: admin.token for you, agent.token
@@ -37,13 +27,14 @@ def command(
     """
     from skep.cli.terminal.output import show
     from skep.cli.terminal.program_name import command_line, remember_place
-    from skep.cli.terminal.settings_options import read_settings
     from skep.embed.embedded import with_local_code, with_loopback
     from skep.embed.serve import start
 
-    typed = {"--data": data, "--config": config}
+    typed = {"--data": process.data, "--config": process.config}
     remember_place([word for name, at in typed.items() if at for word in (name, str(at))])
     flags = {"center.host": host, "center.port": port}
-    settings = with_local_code(with_loopback(read_settings(config, data, chosen, flags)))
+    settings = with_local_code(with_loopback(process.settings(flags)))
     first = f"echo https://example.org/ | {command_line(FIRST)}"
-    return start(settings, with_agent=not no_agent, verbose=verbose, show=show, next_step=first)
+    return start(
+        settings, with_agent=not no_agent, verbose=process.verbose, show=show, next_step=first
+    )

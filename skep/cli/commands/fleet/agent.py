@@ -16,10 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from skep.cli.terminal.center_calls import ask
 from skep.cli.terminal.center_options import calls_center
 from skep.cli.terminal.durations import SPAN
 from skep.cli.terminal.exit_codes import ExitCode
-from skep.cli.terminal.options import dial_options, json_option, place_options, process_options
+from skep.cli.terminal.options import (
+    ProcessOptions,
+    dial_options,
+    json_option,
+    place_options,
+    process_options,
+)
 from skep.cli.terminal.output import say, show, show_json
 from skep.embed.center_address import CenterAddress
 from skep.runtime.clock import SystemClock
@@ -42,10 +49,7 @@ def command(
     context: click.Context,
     center: str | None,
     token_file: Path | None,
-    data: Path | None,
-    config: Path | None,
-    chosen: tuple[str, ...],
-    verbose: bool,
+    process: ProcessOptions,
     name: str | None,
     group: str | None,
     labels: tuple[str, ...],
@@ -58,11 +62,11 @@ def command(
     running downloads end and gives the rest back; a second one ends it at once.
     """
     if context.invoked_subcommand is not None:
-        context.obj = CenterAddress(center, token_file, data, config)
+        context.obj = CenterAddress(center, token_file, process.data, process.config)
         return 0
     import uvloop
 
-    from skep.cli.terminal.settings_options import read_settings, split_pair
+    from skep.cli.terminal.settings_options import split_pair
     from skep.embed.center_address import addresses, find_token
     from skep.errors import CenterUnreachable
     from skep.runtime.logging import start_logging
@@ -73,8 +77,8 @@ def command(
         "agent.processes": processes,
         "agent.concurrency": concurrency,
     }
-    settings = read_settings(config, data, chosen, flags)
-    start_logging(sys.stderr, logging.DEBUG if verbose else logging.INFO)
+    settings = process.settings(flags)
+    start_logging(sys.stderr, logging.DEBUG if process.verbose else logging.INFO)
     folder = Path(settings.data)
     if not center and not (folder / "center.url").exists():
         raise CenterUnreachable(
@@ -176,25 +180,20 @@ def token(
     Run this where the center is, with an admin's token. Only a digest of it is kept.
     """
     from skep.cli.terminal.settings_options import split_pair
+    from skep.wire.api.tokens import JoinToken
 
     pairs = dict(split_pair(text, "--label") for text in labels)
-    wish = {"agent": agent, "group": group, "labels": pairs, "name": name, "seconds": expires}
-    answer = asyncio.run(_make_token(reach, wish))
+    join_token = JoinToken(agent, group, pairs, name, expires)
+    answer = ask(reach, lambda api: api.tokens.create_join(join_token))
     if as_json:
         show_json(answer)
         return
-    show(answer["token"])
-    if agent and answer["agent"] != agent:
-        say(f"for agent {answer['agent']}, which has the name {agent}")
+    show(answer.token)
+    if agent and answer.agent != agent:
+        say(f"for agent {answer.agent}, which has the name {agent}")
     # Behind a proxy the address of this machine's own center is of no use elsewhere.
     address = reach.settings().center.public_url or ",".join(reach.urls())
-    say(f"on the new machine: skep agent join {address} --token {answer['token']}")
-
-
-async def _make_token(reach: CenterAddress, wish: dict[str, Any]) -> dict[str, Any]:
-    async with reach.client() as client:
-        answer: dict[str, Any] = await client.call("POST", "/api/v1/join-tokens", wish, dict)
-        return answer
+    say(f"on the new machine: skep agent join {address} --token {answer.token}")
 
 
 @command.command("join")

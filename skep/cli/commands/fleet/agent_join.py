@@ -26,6 +26,7 @@ from skep.runtime.clock import SystemClock
 from skep.runtime.files import sync_folder, write_durably
 from skep.runtime.ids import new_id, new_secret
 from skep.settings import Settings
+from skep.wire.api.health import Version
 from skep.wire.client import CenterClient
 from skep.wire.messages import OLDEST_PROTOCOL, PROTOCOL, Join, Joined
 
@@ -74,15 +75,6 @@ MEANINGS: tuple[tuple[tuple[str, ...], str, str], ...] = (
 )
 
 
-class About(msgspec.Struct):
-    """What a center says about itself; whoever says less is none."""
-
-    version: str
-    protocol: int
-    oldest_protocol: int
-    now: float = 0.0
-
-
 class JoinCheck(msgspec.Struct):
     """A finding, and whether joining makes no sense when it is wrong."""
 
@@ -107,7 +99,7 @@ async def look_at(url: str) -> list[JoinCheck]:
     async with CenterClient([url], "", clock, Random()) as client:  # noqa: S311 - jitter
         asked = clock.now()
         try:
-            about = await client.call("GET", "/version", None, About)
+            about = await client.api.health.version()
         except SkepError as error:
             return [JoinCheck(explain(url, error.detail))]
         heard = clock.now()
@@ -136,7 +128,7 @@ def in_the_clear(url: str) -> Finding:
     return Finding("tls", safe, detail, "put a reverse proxy with TLS before the center")
 
 
-def protocol(about: About) -> Finding:
+def protocol(about: Version) -> Finding:
     """A center speaks its own protocol and the one before; so do agents."""
     newest, oldest = about.protocol, about.oldest_protocol
     good = newest >= OLDEST_PROTOCOL and oldest <= PROTOCOL <= newest

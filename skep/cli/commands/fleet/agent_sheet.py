@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from skep.cli.terminal.output import age, table
 from skep.cli.terminal.short_ids import Id
 from skep.model.fleet.agent import machine_of
+
+if TYPE_CHECKING:
+    from skep.model.fleet.agent import Order, Vitals
+    from skep.wire.api.agents import AgentDetail, AgentLine
+    from skep.wire.api.placement import AllocationLine
+    from skep.wire.client.answers_as_sent import Extended
 
 _BARS = "▁▂▃▄▅▆▇█"
 _ASIDE = {
@@ -17,104 +24,117 @@ _ASIDE = {
 }
 
 
-def agent_sheet(line: dict[str, Any], now: float) -> str:
+@dataclass(frozen=True, slots=True)
+class AgentFacts:
+    """An agent, the runs that have chosen it, and its heartbeats of the last hour."""
+
+    detail: AgentDetail
+    allocations: Sequence[AllocationLine] = ()
+    #: (moment, vitals), oldest first.
+    history: Sequence[tuple[float, Vitals]] = ()
+
+    def plain(self) -> Extended:
+        """For programs."""
+        from skep.wire.client.answers_as_sent import Extended
+
+        more = {"allocations": self.allocations, "history": self.history}
+        return Extended(self.detail, more)
+
+
+def agent_sheet(facts: AgentFacts, now: float) -> str:
     """Everything that the center knows about it."""
-    parts = ["\n".join(f"{name:<8}  {value}" for name, value in _rows(line))]
-    if line["orders"]:
-        parts.append(_orders(line["orders"], now))
-    if line.get("allocations"):
-        parts.append(_allocations(line["allocations"], now))
+    parts = ["\n".join(f"{name:<8}  {value}" for name, value in _rows(facts))]
+    if facts.detail.orders:
+        parts.append(_orders(facts.detail.orders, now))
+    if facts.allocations:
+        parts.append(_allocations(facts.allocations, now))
     return "\n\n".join(parts)
 
 
-def _rows(line: dict[str, Any]) -> list[tuple[str, str]]:
-    view, who = line["agent"], line["agent"]["registration"]
-    vitals = view["vitals"]
+def _rows(facts: AgentFacts) -> list[tuple[str, str]]:
+    line, view = facts.detail, facts.detail.agent
+    who, vitals = view.registration, view.vitals
     return [
-        ("agent", who["id"]),
-        ("name", who["name"]),
-        ("state", f"{state_of(line)}, last heartbeat {age(line['last_beat_age'])} ago"),
+        ("agent", who.id),
+        ("name", who.name),
+        ("state", f"{state_of(line)}, last heartbeat {age(line.last_beat_age)} ago"),
         ("works", why_idle(line) or "yes"),
         ("trouble", _trouble(vitals)),
-        ("group", who["group"]),
-        ("labels", pairs(who["labels"])),
-        ("kinds", " ".join(who["kinds"])),
-        ("address", who["address"] or "-"),
-        ("machine", f"{who['os']}, {who['cpus']} processors, {_mib(who['memory'])} memory"),
-        ("load", f"{vitals['load']:.2f}, cpu {vitals['cpu']:.0%}"),
-        ("free", f"{_mib(vitals['free_memory'])} memory, {_mib(vitals['free_disk'])} disk"),
+        ("group", who.group),
+        ("labels", pairs(who.labels)),
+        ("kinds", " ".join(who.kinds)),
+        ("address", who.address or "-"),
+        ("machine", f"{who.os}, {who.cpus} processors, {_mib(who.memory)} memory"),
+        ("load", f"{vitals.load:.2f}, cpu {vitals.cpu:.0%}"),
+        ("free", f"{_mib(vitals.free_memory)} memory, {_mib(vitals.free_disk)} disk"),
         ("work", _work(line)),
         ("outbox", _outbox(vitals)),
-        ("version", who["version"] or "-"),
-        ("session", f"{view['session']}, its {'own' if view['bound'] else 'shared'} token"),
-        *_history(line.get("history", ())),
+        ("version", who.version or "-"),
+        ("session", f"{view.session}, its {'own' if view.bound else 'shared'} token"),
+        *_history(facts.history),
     ]
 
 
-def _work(line: dict[str, Any]) -> str:
+def _work(line: AgentDetail) -> str:
     """Its last heartbeat says nothing about an agent that is dead."""
-    if not line["alive"]:
+    if not line.alive:
         return "none: it is dead"
-    vitals = line["agent"]["vitals"]
-    return f"{vitals['active']} downloads, {vitals['rate']:.0f}/s"
+    return f"{line.agent.vitals.active} downloads, {line.agent.vitals.rate:.0f}/s"
 
 
-def state_of(line: dict[str, Any]) -> str:
+def state_of(line: AgentLine | AgentDetail) -> str:
     """alive or dead by the center's clock; the others are a person's wish."""
-    if line["agent"]["aside"] == "revoked":
+    if line.agent.aside == "revoked":
         return "revoked"
-    if not line["alive"]:
+    if not line.alive:
         return "dead"
-    return "alive" if line["agent"]["enabled"] else line["agent"]["aside"] or "disabled"
+    return "alive" if line.agent.enabled else line.agent.aside or "disabled"
 
 
-def why_idle(line: dict[str, Any]) -> str:
+def why_idle(line: AgentDetail) -> str:
     """Why it does nothing just now; "" when it works."""
-    view = line["agent"]
-    vitals = view["vitals"]
-    if view["aside"] == "revoked":
-        who = view["registration"]["id"]
-        machine = machine_of(who)
+    view = line.agent
+    if view.aside == "revoked":
+        machine = machine_of(view.id)
         return (
             "no: its credential was revoked; `skep agent token --agent"
-            f" {machine}` lets a machine be it again, and `skep agents enable {who}` gives it work"
+            f" {machine}` lets a machine be it again, and `skep agents enable {view.id}` gives it"
+            " work"
         )
-    if not line["alive"]:
+    if not line.alive:
         return "no: it is not heard of; its process, its machine or its line is gone"
-    if not view["enabled"]:
-        again = f"`skep agents enable {view['registration']['id']}` ends that"
-        return f"no: {_ASIDE.get(view['aside'], _ASIDE[''])}; {again}"
-    if vitals["active"]:
+    if not view.enabled:
+        again = f"`skep agents enable {view.id}` ends that"
+        return f"no: {_ASIDE.get(view.aside, _ASIDE[''])}; {again}"
+    if view.vitals.active:
         return ""
-    if vitals["outbox"]:
+    if view.vitals.outbox:
         return "no: results wait on its disk until a center takes them"
     return "no: there is nothing that it may take; `skep why RUN` says what a run waits for"
 
 
-def _outbox(vitals: dict[str, Any]) -> str:
-    waited = vitals.get("outbox_age", 0.0)
-    aside = vitals.get("set_aside", 0)
-    words = [f"{vitals['outbox']} results"]
-    words += [f"the oldest for {age(waited)}"] if waited else []
-    words += [f"{vitals['dropped']} dropped"]
-    words += [f"{aside} of another identity set aside"] if aside else []
+def _outbox(vitals: Vitals) -> str:
+    words = [f"{vitals.outbox} results"]
+    words += [f"the oldest for {age(vitals.outbox_age)}"] if vitals.outbox_age else []
+    words += [f"{vitals.dropped} dropped"]
+    words += [f"{vitals.set_aside} of another identity set aside"] if vitals.set_aside else []
     return ", ".join(words)
 
 
-def _trouble(vitals: dict[str, Any]) -> str:
-    if not vitals.get("trouble"):
+def _trouble(vitals: Vitals) -> str:
+    if not vitals.trouble:
         return "none since it began"
-    return f"{vitals['trouble']}, {age(vitals['trouble_age'])} before its last heartbeat"
+    return f"{vitals.trouble}, {age(vitals.trouble_age)} before its last heartbeat"
 
 
-def _history(beats: Sequence[Any]) -> list[tuple[str, str]]:
+def _history(beats: Sequence[tuple[float, Vitals]]) -> list[tuple[str, str]]:
     """The last hour, oldest first."""
     if len(beats) < 2:  # noqa: PLR2004 - one point is no line
         return []
     vitals = [one for _, one in beats]
     return [
-        ("rate", f"{sparkline([one['rate'] for one in vitals])}  requests/s in the last hour"),
-        ("cpu", f"{sparkline([one['cpu'] for one in vitals], 1.0)}  of all processors"),
+        ("rate", f"{sparkline([one.rate for one in vitals])}  requests/s in the last hour"),
+        ("cpu", f"{sparkline([one.cpu for one in vitals], 1.0)}  of all processors"),
     ]
 
 
@@ -124,41 +144,35 @@ def sparkline(values: Sequence[float], most: float = 0.0) -> str:
     return "".join(_BARS[min(int(value / top * len(_BARS)), len(_BARS) - 1)] for value in values)
 
 
-def pairs(labels: dict[str, str]) -> str:
+def pairs(labels: Mapping[str, str]) -> str:
     """`name=value name=value`."""
     return " ".join(f"{name}={value}" for name, value in sorted(labels.items())) or "no labels"
 
 
-def _allocations(found: list[dict[str, Any]], now: float) -> str:
+def _allocations(found: Sequence[AllocationLine], now: float) -> str:
     rows = [
-        (
-            Id(one["run"]),
-            one["state"],
-            one["placement"],
-            f"{age(now - one['since'])} ago",
-            _end(one, now),
-        )
+        (Id(one.run), one.state, one.placement, f"{age(now - one.since)} ago", _end(one, now))
         for one in found
     ]
     return table(("CHOSEN BY RUN", "STATE", "PLACEMENT", "SINCE", "UNTIL"), rows)
 
 
-def _end(one: dict[str, Any], now: float) -> str:
-    return "-" if one["until"] is None else f"{age(now - one['until'])} ago"
+def _end(one: AllocationLine, now: float) -> str:
+    return "-" if one.until is None else f"{age(now - one.until)} ago"
 
 
-def _orders(orders: list[dict[str, Any]], now: float) -> str:
+def _orders(orders: Sequence[Order], now: float) -> str:
     rows = [
-        (order["no"], order["name"], f"{age(now - order['made_at'])} ago", _outcome(order, now))
+        (order.no, order.name, f"{age(now - order.made_at)} ago", _outcome(order, now))
         for order in orders
     ]
     return table(("ORDER", "TO", "GIVEN", "STATE"), rows)
 
 
-def _outcome(order: dict[str, Any], now: float) -> str:
-    if order["ended_at"] is None:
+def _outcome(order: Order, now: float) -> str:
+    if order.ended_at is None:
         return "open: repeated until it is acknowledged"
-    return f"{order['outcome']}, {age(now - order['ended_at'])} ago"
+    return f"{order.outcome}, {age(now - order.ended_at)} ago"
 
 
 def _mib(size: int) -> str:

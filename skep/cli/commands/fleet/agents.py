@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
-from urllib.parse import quote
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
-from skep.cli.commands.fleet.agent_sheet import agent_sheet, pairs, state_of
-from skep.cli.terminal.center_options import calls_center
+from skep.cli.commands.fleet.agent_sheet import AgentFacts, agent_sheet, pairs, state_of
+from skep.cli.terminal.center_calls import ask, connected
+from skep.cli.terminal.center_options import calls_center, listing_group
 from skep.cli.terminal.line_wrapping import wide_option
 from skep.cli.terminal.options import json_option
 from skep.cli.terminal.output import age, say, show, show_exact, show_json, table
@@ -18,75 +19,66 @@ from skep.cli.terminal.short_ids import Id
 from skep.embed.center_address import CenterAddress
 from skep.runtime.clock import SystemClock
 
+if TYPE_CHECKING:
+    from skep.wire.api.agents import AgentLine, AgentVerb
+
 #: What the agent itself must do, and what needs other words than its state.
 TOLD = ("drain", "restart", "exit")
 SAID = {"revoke": "has no credential any more"}
 #: Beats that the history of an agent is drawn from.
 POINTS = 60
+HISTORY_SECONDS = 3600.0
 HEAD = ("AGENT", "NAME", "GROUP", "STATE", "LAST HEARTBEAT", "ACTIVE", "RATE", "OUTBOX", "VERSION")
 
 
-@click.group("agents", invoke_without_command=True)
-@wide_option
-@json_option
-@calls_center
-@click.pass_context
-def command(context: click.Context, reach: CenterAddress, as_json: bool) -> None:
+def _list(reach: CenterAddress, as_json: bool) -> None:
+    answer = ask(reach, lambda api: api.agents.list())
+    show_json(answer) if as_json else show(agents_table(answer.items))
+
+
+@listing_group("agents", _list)
+def command() -> None:
     """List agents; show, label, cordon, drain, restart, end or revoke one.
 
     AGENT is an id, or a name that only one agent has. An id wins over a name.
     """
-    context.obj = reach
-    if context.invoked_subcommand is None:
-        answer = asyncio.run(_call(reach, "GET", "/api/v1/agents"))
-        show_json(answer) if as_json else show(agents_table(answer["items"]))
 
 
-async def _call(reach: CenterAddress, method: str, path: str, body: Any = None) -> dict[str, Any]:
-    async with reach.client() as client:
-        answer: dict[str, Any] = await client.call(method, path, body, dict)
-        return answer
-
-
-def _path(agent: str) -> str:
-    return f"/api/v1/agents/{quote(agent, safe='')}"
-
-
-def agents_table(lines: list[dict[str, Any]]) -> str:
+def agents_table(lines: Sequence[AgentLine]) -> str:
     """For people."""
     if not lines:
         return "no agents yet; `skep agent token` makes a token with which one can join"
     return table(HEAD, [_row(line) for line in lines], spare=("VERSION", "OUTBOX", "GROUP"))
 
 
-def _row(line: dict[str, Any]) -> tuple[object, ...]:
-    who, vitals = line["agent"]["registration"], line["agent"]["vitals"]
+def _row(line: AgentLine) -> tuple[object, ...]:
+    who, vitals = line.agent.registration, line.agent.vitals
     return (
-        Id(who["id"]),
-        who["name"],
-        who["group"],
+        Id(who.id),
+        who.name,
+        who.group,
         state_of(line),
-        f"{age(line['last_beat_age'])} ago",
-        vitals["active"] if line["alive"] else "-",
-        f"{vitals['rate']:.0f}/s" if line["alive"] else "-",
-        vitals["outbox"],
-        who["version"] or "-",
+        f"{age(line.last_beat_age)} ago",
+        vitals.active if line.alive else "-",
+        f"{vitals.rate:.0f}/s" if line.alive else "-",
+        vitals.outbox,
+        who.version or "-",
     )
 
 
-def _who(said: str, answer: dict[str, Any]) -> str:
+def _who(said: str, answer: AgentLine) -> str:
     """What was typed, with the id of the agent when that was its name."""
-    agent: str = answer["agent"]["registration"]["id"]
+    agent = answer.agent.id
     return agent if said == agent else f"{said} ({agent})"
 
 
-def _verb(name: str, text: str) -> None:
+def _verb(name: AgentVerb, text: str) -> None:
     @command.command(name, help=text, short_help=text)
     @click.argument("agent")
     @json_option
     @calls_center
     def act(reach: CenterAddress, agent: str, as_json: bool) -> None:
-        answer = asyncio.run(_call(reach, "POST", f"{_path(agent)}/{name}"))
+        answer = ask(reach, lambda api: api.agents.command(agent, name))
         told = f"was told to {name}; `skep agents show` says whether it has"
         done = told if name in TOLD else SAID.get(name) or f"is {state_of(answer)}"
         show_json(answer) if as_json else show(f"{_who(agent, answer)} {done}")
@@ -108,12 +100,19 @@ _verb("revoke", "End its credential and give it no more work.")
 @calls_center
 def show_one(reach: CenterAddress, agent: str, as_json: bool) -> None:
     """Show one agent: how it is, what it was told to do, which runs have chosen it."""
-    answer = asyncio.run(_call(reach, "GET", _path(agent)))
-    path = _path(answer["agent"]["registration"]["id"])
-    answer["allocations"] = asyncio.run(_call(reach, "GET", f"{path}/allocations"))["items"]
-    history = asyncio.run(_call(reach, "GET", f"{path}/vitals?seconds=3600&points={POINTS}"))
-    answer["history"] = history["items"]
-    show_json(answer) if as_json else show(agent_sheet(answer, SystemClock().now()))
+    facts = asyncio.run(_facts(reach, agent))
+    show_json(facts.plain()) if as_json else show(agent_sheet(facts, SystemClock().now()))
+
+
+async def _facts(reach: CenterAddress, agent: str) -> AgentFacts:
+    from skep.wire.api.agents import Since
+
+    async with connected(reach) as client:
+        detail = await client.api.agents.show(agent)
+        found = detail.agent.id
+        allocations = await client.api.placement.of_agent(found)
+        history = await client.api.agents.vitals(found, Since(HISTORY_SECONDS, POINTS))
+    return AgentFacts(detail, allocations.items, history.items)
 
 
 @command.command("label")
@@ -127,8 +126,10 @@ def label(reach: CenterAddress, agent: str, changes: tuple[str, ...], as_json: b
     for text in changes:
         name, value = (text[:-1], None) if text.endswith("-") else split_pair(text, "label")
         labels[name] = value
-    answer = asyncio.run(_call(reach, "PUT", f"{_path(agent)}/labels", {"labels": labels}))
-    show_json(answer) if as_json else show(pairs(answer["agent"]["registration"]["labels"]))
+    from skep.wire.api.agents import Labels
+
+    answer = ask(reach, lambda api: api.agents.label(agent, Labels(labels)))
+    show_json(answer) if as_json else show(pairs(answer.agent.registration.labels))
 
 
 @command.command("token")
@@ -137,7 +138,9 @@ def label(reach: CenterAddress, agent: str, changes: tuple[str, ...], as_json: b
 @calls_center
 def token(reach: CenterAddress, agent: str, as_json: bool) -> None:
     """Make a token for an agent; it is shown once, and only its digest is kept."""
-    answer = asyncio.run(_call(reach, "POST", "/api/v1/agent-tokens", {"agent": agent}))
-    show_json(answer) if as_json else show_exact(answer["token"])
-    if agent and answer["agent"] != agent:
-        say(f"for agent {answer['agent']}, which has the name {agent}")
+    from skep.wire.api.tokens import AgentToken
+
+    answer = ask(reach, lambda api: api.tokens.create_agent(AgentToken(agent)))
+    show_json(answer) if as_json else show_exact(answer.token)
+    if agent and answer.agent != agent:
+        say(f"for agent {answer.agent}, which has the name {agent}")

@@ -5,13 +5,12 @@ It only asks: no agent is chosen, and nothing moves.
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
-from urllib.parse import urlencode
+from typing import TYPE_CHECKING
 
 import click
 
-from skep.cli.terminal.center_options import calls_center, run_path
+from skep.cli.terminal.center_calls import ask
+from skep.cli.terminal.center_options import calls_center
 from skep.cli.terminal.line_wrapping import wide_option
 from skep.cli.terminal.options import json_option
 from skep.cli.terminal.output import age, show, show_json, table
@@ -19,16 +18,13 @@ from skep.cli.terminal.short_ids import Id
 from skep.embed.center_address import CenterAddress
 from skep.runtime.clock import SystemClock
 
+if TYPE_CHECKING:
+    from skep.wire.api.placement import PlacementView, PreviewView, SeatLine
+
 
 @click.group("placement")
 def command() -> None:
     """Show who works for a run and why others do not; what would move."""
-
-
-async def _get(reach: CenterAddress, path: str) -> dict[str, Any]:
-    async with reach.client() as client:
-        answer: dict[str, Any] = await client.call("GET", path, None, dict)
-        return answer
 
 
 @command.command("show")
@@ -36,34 +32,29 @@ async def _get(reach: CenterAddress, path: str) -> dict[str, Any]:
 @wide_option
 @json_option
 @calls_center
-def show_run(reach: CenterAddress, run: str, as_json: bool) -> None:
+def show_placement(reach: CenterAddress, run: str, as_json: bool) -> None:
     """The agents of a run, and every other agent with the first rule that it fails."""
-    view = asyncio.run(_get(reach, run_path(run, "placement")))
+    view = ask(reach, lambda api: api.placement.of_run(run))
     show_json(view) if as_json else show(placement_sheet(view, SystemClock().now()))
 
 
-def placement_sheet(view: dict[str, Any], now: float) -> str:
+def placement_sheet(view: PlacementView, now: float) -> str:
     """For people."""
-    lines = [f"run        {view['run']}", f"placement  {view['words']}"]
-    if view["agents"]:
-        rows = [_slot(seat, now) for seat in view["agents"]]
-        lines += ["", table(("CHOSEN", "STATE", "SINCE", "WHY"), rows)]
-    if not view["verdicts"]:
+    lines = [f"run        {view.run}", f"placement  {view.words}"]
+    if view.agents:
+        chosen = [_slot(seat, now) for seat in view.agents]
+        lines += ["", table(("CHOSEN", "STATE", "SINCE", "WHY"), chosen)]
+    if not view.verdicts:
         return "\n".join([*lines, "", "no agents are known"])
     rows = [
-        (
-            Id(one["agent"]),
-            one["name"],
-            "yes" if not one["rule"] else f"no: {one['rule']}",
-            one["detail"],
-        )
-        for one in view["verdicts"]
+        (Id(one.agent), one.name, f"no: {one.rule}" if one.rule else "yes", one.detail)
+        for one in view.verdicts
     ]
     return "\n".join([*lines, "", table(("AGENT", "NAME", "MAY WORK", "BECAUSE"), rows)])
 
 
-def _slot(seat: dict[str, Any], now: float) -> tuple[str, ...]:
-    return Id(seat["agent"]), seat["state"], f"{age(now - seat['since'])} ago", seat["why"] or "-"
+def _slot(seat: SeatLine, now: float) -> tuple[str, ...]:
+    return Id(seat.agent), seat.state, f"{age(now - seat.since)} ago", seat.why or "-"
 
 
 @command.command("preview")
@@ -82,25 +73,26 @@ def show_preview(
     """
     if not remove and not add:
         raise click.UsageError("say which agents: --remove A or --add B")
-    asked = {"remove": ",".join(remove), "add": ",".join(add), "run": run}
-    query = urlencode({name: value for name, value in asked.items() if value})
-    view = asyncio.run(_get(reach, f"/api/v1/placement/preview?{query}"))
+    from skep.wire.api.placement import AgentChange
+
+    change = AgentChange(",".join(remove), ",".join(add), run)
+    view = ask(reach, lambda api: api.placement.preview(change))
     show_json(view) if as_json else show(preview_sheet(view))
 
 
-def preview_sheet(view: dict[str, Any]) -> str:
+def preview_sheet(view: PreviewView) -> str:
     """For people."""
-    hashed = view["hashed"]
+    hashed = view.hashed
     lines = [
-        f"keys       {view['of']}",
-        f"moved      {hashed['moved']:,} of {hashed['keys']:,}; ideal {hashed['ideal']:,.0f}",
-        f"imbalance  {hashed['imbalance_before']:.2f} now, {hashed['imbalance_after']:.2f} then",
+        f"keys       {view.of}",
+        f"moved      {hashed.moved:,} of {hashed.keys:,}; ideal {hashed.ideal:,.0f}",
+        f"imbalance  {hashed.imbalance_before:.2f} now, {hashed.imbalance_after:.2f} then",
     ]
-    lines += [f"note       {note}" for note in view["notes"]]
-    if hashed["shares"]:
-        rows = [(Id(one["agent"]), one["before"], one["after"]) for one in hashed["shares"]]
+    lines += [f"note       {note}" for note in view.notes]
+    if hashed.shares:
+        rows = [(Id(one.agent), one.before, one.after) for one in hashed.shares]
         lines += ["", table(("AGENT", "KEYS NOW", "KEYS THEN"), rows)]
-    if view["runs"]:
-        runs = [(Id(one["run"]), one["placement"], one["effect"]) for one in view["runs"]]
+    if view.runs:
+        runs = [(Id(one.run), one.placement, one.effect) for one in view.runs]
         lines += ["", table(("RUN", "PLACEMENT", "WHAT HAPPENS"), runs)]
     return "\n".join(lines)

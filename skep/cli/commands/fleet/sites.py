@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Any
-from urllib.parse import quote
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
-from skep.cli.terminal.center_options import calls_center
+from skep.cli.terminal.center_calls import ask, connected
+from skep.cli.terminal.center_options import calls_center, listing_group
 from skep.cli.terminal.line_wrapping import wide_option
 from skep.cli.terminal.options import json_option
 from skep.cli.terminal.output import age, show, show_json, table
@@ -20,20 +21,22 @@ from skep.cli.terminal.short_ids import Id
 from skep.embed.center_address import CenterAddress
 from skep.runtime.clock import SystemClock
 
+if TYPE_CHECKING:
+    from skep.model.hosts.host import SiteView
+
 HEAD = ("HOST", "PACE", "STATE", "REQUESTS", "FAILED", "REFUSED", "LATENCY", "AGENT")
-PATH = "/api/v1/sites"
+#: Hosts in one call.
+PAGE = 1000
 
 
-@click.group("sites", invoke_without_command=True)
-@wide_option
-@json_option
-@calls_center
-@click.pass_context
-def command(context: click.Context, reach: CenterAddress, as_json: bool) -> None:
+def _list(reach: CenterAddress, as_json: bool) -> None:
+    views = asyncio.run(_read_all(reach))
+    show_json({"items": views}) if as_json else show(sites_table(views))
+
+
+@listing_group("sites", _list)
+def command() -> None:
     """List hosts; show how one is treated, set or clear its rule."""
-    context.obj = reach
-    if context.invoked_subcommand is None:
-        _list(reach, as_json)
 
 
 @command.command("ls")
@@ -45,25 +48,21 @@ def ls(reach: CenterAddress, as_json: bool) -> None:
     _list(reach, as_json)
 
 
-def _list(reach: CenterAddress, as_json: bool) -> None:
-    views = asyncio.run(_read_all(reach))
-    show_json({"items": views}) if as_json else show(sites_table(views))
+async def _read_all(reach: CenterAddress) -> list[SiteView]:
+    from skep.wire.api.hosts import HostPage
 
-
-async def _read_all(reach: CenterAddress) -> list[dict[str, Any]]:
-    views: list[dict[str, Any]] = []
+    views: list[SiteView] = []
     after = ""
-    async with reach.client() as client:
+    async with connected(reach) as client:
         while True:
-            path = f"{PATH}?limit=1000&after={quote(after, safe='')}"
-            page: dict[str, Any] = await client.call("GET", path, None, dict)
-            views += page["items"]
-            after = page.get("next", "")
+            page = await client.api.hosts.list(HostPage(PAGE, after))
+            views += page.items
+            after = page.next
             if not after:
                 return views
 
 
-def sites_table(views: list[dict[str, Any]]) -> str:
+def sites_table(views: Sequence[SiteView]) -> str:
     """For people."""
     if not views:
         return "no hosts yet; they are listed when something was downloaded from them"
@@ -72,36 +71,34 @@ def sites_table(views: list[dict[str, Any]]) -> str:
     return table(HEAD, [_row(view, now) for view in views], spare=spare)
 
 
-def _row(view: dict[str, Any], now: float) -> tuple[object, ...]:
+def _row(view: SiteView, now: float) -> tuple[object, ...]:
     return (
-        view["host"],
+        view.host,
         pace_of(view),
         state_of(view, now),
-        view["requests"],
-        view["failed"],
-        view["refused"],
-        f"{view['latency']:.2f} s",
-        Id(view.get("agent") or "-"),
+        view.requests,
+        view.failed,
+        view.refused,
+        f"{view.latency:.2f} s",
+        Id(view.agent or "-"),
     )
 
 
-def pace_of(view: dict[str, Any]) -> str:
+def pace_of(view: SiteView) -> str:
     """The pace in force, in the words of a rule."""
-    pace = view["pace"]
-    if pace is None:
+    if view.pace is None:
         return "any"
-    spacing, concurrency = pace[1], pace[2]
-    rate = f"1 in {spacing:.2g} s" if spacing else "any rate"
-    return f"{rate}, {concurrency} at once"
+    rate = f"1 in {view.pace.spacing:.2g} s" if view.pace.spacing else "any rate"
+    return f"{rate}, {view.pace.concurrency} at once"
 
 
-def state_of(view: dict[str, Any], now: float) -> str:
+def state_of(view: SiteView, now: float) -> str:
     """Cooling, being probed, in somebody's hands or idle."""
-    if view["cooling_until"] > now:
-        return f"cooling {age(view['cooling_until'] - now)} ({view['reason']})"
-    if view["strikes"]:
-        return f"probing ({view['reason']})"
-    return "in hand" if view.get("block") is not None else "idle"
+    if view.cooling_until > now:
+        return f"cooling {age(view.cooling_until - now)} ({view.reason})"
+    if view.strikes:
+        return f"probing ({view.reason})"
+    return "in hand" if view.block is not None else "idle"
 
 
 def _checked_host(text: str) -> str:
@@ -115,35 +112,29 @@ def _checked_host(text: str) -> str:
     )
 
 
-async def _call(reach: CenterAddress, method: str, host: str, body: Any = None) -> dict[str, Any]:
-    async with reach.client() as client:
-        path = f"{PATH}/{quote(_checked_host(host), safe='[]:')}"
-        answer: dict[str, Any] = await client.call(method, path, body, dict)
-        return answer
-
-
-def _show_one(view: dict[str, Any], as_json: bool) -> None:
+def _show_one(view: SiteView, as_json: bool) -> None:
     show_json(view) if as_json else show(site_text(view))
 
 
-def site_text(view: dict[str, Any]) -> str:
+def site_text(view: SiteView) -> str:
     """Everything about one host, a line each."""
+    from msgspec.structs import asdict
+
     now = SystemClock().now()
-    rule = {name: value for name, value in view["rule"].items() if value is not None}
-    pace = view["pace"]
-    robots = bool(pace[4]) if pace is not None and len(pace) > 4 else False  # noqa: PLR2004
+    rule = {name: value for name, value in asdict(view.rule).items() if value is not None}
+    robots = view.pace is not None and view.pace.robots
     lines = (
-        ("host", view["host"]),
+        ("host", view.host),
         ("rule", ", ".join(f"{name} {value}" for name, value in rule.items()) or "none"),
         ("pace", pace_of(view)),
         ("robots.txt", "obeyed" if robots else "not asked for"),
-        ("crawl delay", f"{view['crawl_delay']:g} s" if view["crawl_delay"] else "none known"),
+        ("crawl delay", f"{view.crawl_delay:g} s" if view.crawl_delay else "none known"),
         ("state", state_of(view, now)),
-        ("requests", f"{view['requests']}, {view['failed']} failed, {view['refused']} refused"),
-        ("barred", f"{view['barred']} by robots.txt, {view['deferred']} put off"),
-        ("received", f"{view['received']} bytes, {view['latency']:.3f} s each"),
-        ("last", f"{age(now - view['last_at'])} ago" if view["last_at"] else "never"),
-        ("in hand of", view.get("agent") or "nobody"),
+        ("requests", f"{view.requests}, {view.failed} failed, {view.refused} refused"),
+        ("barred", f"{view.barred} by robots.txt, {view.deferred} put off"),
+        ("received", f"{view.received} bytes, {view.latency:.3f} s each"),
+        ("last", f"{age(now - view.last_at)} ago" if view.last_at else "never"),
+        ("in hand of", view.agent or "nobody"),
     )
     return "\n".join(f"{name + ':':<13}{text}" for name, text in lines)
 
@@ -155,7 +146,8 @@ def site_text(view: dict[str, Any]) -> str:
 @calls_center
 def show_site(reach: CenterAddress, host: str, as_json: bool) -> None:
     """Show one host: its rule, its pace, and what came of it."""
-    _show_one(asyncio.run(_call(reach, "GET", host)), as_json)
+    name = _checked_host(host)
+    _show_one(ask(reach, lambda api: api.hosts.show(name)), as_json)
 
 
 @command.command("set")
@@ -174,10 +166,13 @@ def set_rule(
     as_json: bool,
 ) -> None:
     """Set the rule of a host, over all agents and runs; what is not named is the default."""
-    rule = {"rate": rate, "concurrency": concurrency, "robots": robots}
-    if all(value is None for value in rule.values()):
+    from skep.model.hosts.host import SiteRule
+
+    rule = SiteRule(rate, concurrency, robots)
+    if rule == SiteRule():
         raise click.UsageError("say at least one of --rate, --concurrency, --robots")
-    _show_one(asyncio.run(_call(reach, "PUT", host, rule)), as_json)
+    name = _checked_host(host)
+    _show_one(ask(reach, lambda api: api.hosts.put(name, rule)), as_json)
 
 
 @command.command("clear")
@@ -186,4 +181,5 @@ def set_rule(
 @calls_center
 def clear(reach: CenterAddress, host: str, as_json: bool) -> None:
     """Forget a host's rule and what was learnt of it; counts stay."""
-    _show_one(asyncio.run(_call(reach, "DELETE", host)), as_json)
+    name = _checked_host(host)
+    _show_one(ask(reach, lambda api: api.hosts.clear(name)), as_json)

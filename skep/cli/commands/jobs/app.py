@@ -6,11 +6,12 @@ It asks and tells; agents do. What instances wrote is shown with control charact
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Literal
 
 import click
 
-from skep.cli.terminal.center_options import calls_center, run_path
+from skep.cli.terminal.center_calls import connected
+from skep.cli.terminal.center_options import calls_center, center_group
 from skep.cli.terminal.line_wrapping import wide_option
 from skep.cli.terminal.options import json_option
 from skep.cli.terminal.output import age, show, show_json, table
@@ -18,18 +19,19 @@ from skep.cli.terminal.short_ids import Id
 from skep.embed.center_address import CenterAddress
 from skep.runtime.clock import SystemClock
 
+if TYPE_CHECKING:
+    from skep.cli.commands.jobs.app_calls import AppRun
+    from skep.wire.api.apps import InstanceLine
+
 HEAD = ("NO", "AGENT", "STATE", "STARTS", "EXIT", "SINCE", "REASON")
 _instance = click.option(
     "--instance", "no", type=click.IntRange(0, 2**31 - 1), help="Only this one, by its number."
 )
 
 
-@click.group("app")
-@calls_center
-@click.pass_context
-def command(context: click.Context, reach: CenterAddress) -> None:
+@center_group("app")
+def command() -> None:
     """List instances of applications; read their logs, restart or stop them."""
-    context.obj = reach
 
 
 @command.command("ls")
@@ -46,33 +48,32 @@ def ls(reach: CenterAddress, run_or_job: str, as_json: bool) -> None:
     asked = found_instances(reach, run_or_job) if run_or_job else every_app(reach)
     found = asyncio.run(asked)
     if as_json:
-        show_json({"runs": found})
+        show_json({"runs": [one.plain() for one in found]})
     elif not found:
         show("no job has an application that was run")
     else:
         show("\n\n".join(sheet(one, SystemClock().now()) for one in found))
 
 
-def sheet(found: dict[str, Any], now: float) -> str:
+def sheet(found: AppRun, now: float) -> str:
     """One run, for people."""
     from skep.cli.commands.jobs.app_calls import NOT_THERE
 
-    reason = f": {found['reason']}" if found["reason"] else ""
-    head = f"run {found['run']} of job {found['job']} is {found['state']}{reason}"
-    rows = [_row(line, now) for line in found["items"]]
+    reason = f": {found.reason}" if found.reason else ""
+    head = f"run {found.run} of job {found.job} is {found.state}{reason}"
+    rows = [_row(line, now) for line in found.items]
     if not rows:
-        return head if found["state"] == NOT_THERE else f"{head}\nit has no instances yet"
+        return head if found.state == NOT_THERE else f"{head}\nit has no instances yet"
     return f"{head}\n{table(HEAD, rows, spare=('STARTS',))}"
 
 
-def _row(line: dict[str, Any], now: float) -> tuple[object, ...]:
-    one = line["instance"]
-    met = one["state"] == line["wanted"] or one["state"] in {"done", "failed", "stopped"}
-    state = one["state"] if met else f"{one['state']} -> {line['wanted']}"
-    code = "-" if one["exit_code"] is None else one["exit_code"]
-    since = f"{age(now - one['changed_at'])} ago"
-    agent = Id(one["agent"] or "-")
-    return one["no"], agent, state, one["starts"], code, since, one["reason"] or "-"
+def _row(line: InstanceLine, now: float) -> tuple[object, ...]:
+    one = line.instance
+    met = one.state == line.wanted or one.state in {"done", "failed", "stopped"}
+    state = one.state if met else f"{one.state} -> {line.wanted}"
+    code = "-" if one.exit_code is None else one.exit_code
+    since = f"{age(now - one.changed_at)} ago"
+    return one.no, Id(one.agent or "-"), state, one.starts, code, since, one.reason or "-"
 
 
 @command.command("logs")
@@ -117,24 +118,26 @@ def stop(reach: CenterAddress, run_or_job: str, no: int | None, as_json: bool) -
     _act(reach, run_or_job, no, "stop", as_json)
 
 
-def _act(reach: CenterAddress, run_or_job: str, no: int | None, verb: str, as_json: bool) -> None:
+Verb = Literal["restart", "stop"]
+
+
+def _act(reach: CenterAddress, run_or_job: str, no: int | None, verb: Verb, as_json: bool) -> None:
     lines = asyncio.run(_acted(reach, run_or_job, no, verb))
     if as_json:
         show_json({"items": lines})
         return
     for line in lines:
-        one = line["instance"]
-        where = f" on agent {one['agent']}" if one["agent"] else ""
-        show(f"instance {one['no']} of run {one['run']} shall be {line['wanted']}{where}")
+        one = line.instance
+        where = f" on agent {one.agent}" if one.agent else ""
+        show(f"instance {one.no} of run {one.run} shall be {line.wanted}{where}")
 
 
 async def _acted(
-    reach: CenterAddress, run_or_job: str, no: int | None, verb: str
-) -> list[dict[str, Any]]:
+    reach: CenterAddress, run_or_job: str, no: int | None, verb: Verb
+) -> list[InstanceLine]:
     from skep.cli.commands.jobs.app_calls import instances_of
 
-    async with reach.client() as client:
+    async with connected(reach) as client:
         found = await instances_of(client, run_or_job, no)
-        numbers = [line["instance"]["no"] for line in found["items"]]
-        paths = [run_path(found["run"], f"instances/{number}/{verb}") for number in numbers]
-        return [await client.call("POST", path, None, dict) for path in paths]
+        act = client.api.apps.restart if verb == "restart" else client.api.apps.stop
+        return [await act(found.run, line.instance.no) for line in found.items]

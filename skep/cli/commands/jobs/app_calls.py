@@ -5,94 +5,107 @@ Run by the command line. A name is a run first, then a job; it must never guess 
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from skep.cli.commands.jobs.job_calls import all_jobs, job_path
-from skep.cli.terminal.center_options import run_path
+from skep.cli.commands.jobs.job_calls import all_jobs
+from skep.cli.terminal.center_calls import connected
 from skep.embed.center_address import CenterAddress
 from skep.errors import InvalidInput, NotFound, UnknownJob, UnknownRun
 
 if TYPE_CHECKING:
+    from skep.model.jobs.job import JobRun
+    from skep.model.run import Run
+    from skep.wire.api.apps import InstanceLine
     from skep.wire.client import CenterClient
-
 
 #: The state of a run that is listed with its job and is no run: it could not start, or was
 #: forgotten.
 NOT_THERE = "not there"
 
 
-async def run_named(client: CenterClient, run_or_job: str) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class AppRun:
+    """A run of an application with its instances; one that never began has none."""
+
+    run: str
+    job: str
+    state: str
+    reason: str
+    items: tuple[InstanceLine, ...] = ()
+
+    @classmethod
+    def of(cls, run: Run) -> AppRun:
+        return cls(run.id, run.job, run.state, run.reason)
+
+    def plain(self) -> dict[str, Any]:
+        """For programs."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+async def run_named(client: CenterClient, run_or_job: str) -> AppRun:
     """The run of that name, or the newest run of the job of that name. Raises NotFound."""
     try:
-        view: dict[str, Any] = await client.call("GET", run_path(run_or_job), None, dict)
+        view = await client.api.runs.show(run_or_job)
     except (UnknownRun, InvalidInput):
         return await _listed_run(client, await _newest(client, run_or_job))
-    found: dict[str, Any] = view["run"]
-    return found
+    return AppRun.of(view.run)
 
 
-async def _newest(client: CenterClient, job: str) -> dict[str, Any]:
+async def _newest(client: CenterClient, job: str) -> JobRun:
     try:
-        runs = (await client.call("GET", job_path(job), None, dict))["runs"]
+        runs = (await client.api.jobs.show(job)).runs
     except (UnknownJob, InvalidInput):
         raise NotFound(
             f"there is no run and no job {job!r}; `skep app ls` lists applications"
         ) from None
     if not runs:
         raise NotFound(f"job {job} was never run; start it with `skep job run {job}`")
-    newest: dict[str, Any] = runs[0]
-    return newest
+    return runs[0]
 
 
-async def _listed_run(client: CenterClient, listed: dict[str, Any]) -> dict[str, Any]:
+async def _listed_run(client: CenterClient, listed: JobRun) -> AppRun:
     """One of a job's runs, and why it is none when it never began."""
     try:
-        view = await client.call("GET", run_path(listed["run"]), None, dict)
+        return AppRun.of((await client.api.runs.show(listed.run)).run)
     except UnknownRun:
-        about = {"id": listed["run"], "job": listed["job"]}
-        return {**about, "state": NOT_THERE, "reason": listed.get("outcome", "")}
-    found: dict[str, Any] = view["run"]
-    return found
+        return AppRun(listed.run, listed.job, NOT_THERE, listed.outcome)
 
 
-async def instances_of(
-    client: CenterClient, run_or_job: str, no: int | None = None
-) -> dict[str, Any]:
+async def instances_of(client: CenterClient, run_or_job: str, no: int | None = None) -> AppRun:
     """A run with its instances, or one of them. Raises NotFound when there are none."""
     found = await _instances(client, await run_named(client, run_or_job))
     if no is not None:
-        found["items"] = [line for line in found["items"] if line["instance"]["no"] == no]
-    if found["state"] == NOT_THERE:
-        raise NotFound(f"run {found['run']} is {NOT_THERE}: {found['reason'] or 'forgotten'}")
-    if not found["items"]:
+        found = replace(found, items=tuple(one for one in found.items if one.instance.no == no))
+    if found.state == NOT_THERE:
+        raise NotFound(f"run {found.run} is {NOT_THERE}: {found.reason or 'forgotten'}")
+    if not found.items:
         which = "instances" if no is None else f"instance {no}"
-        raise NotFound(f"run {found['run']} has no {which}; see `skep why {found['run']}`")
+        raise NotFound(f"run {found.run} has no {which}; see `skep why {found.run}`")
     return found
 
 
-async def _instances(client: CenterClient, run: dict[str, Any]) -> dict[str, Any]:
-    about = {"run": run["id"], "job": run["job"], "state": run["state"], "reason": run["reason"]}
-    if run["state"] == NOT_THERE:
-        return {**about, "items": []}
-    answer = await client.call("GET", run_path(run["id"], "instances"), None, dict)
-    return {**about, "items": answer["items"]}
+async def _instances(client: CenterClient, run: AppRun) -> AppRun:
+    if run.state == NOT_THERE:
+        return run
+    answer = await client.api.apps.instances(run.run)
+    return replace(run, items=tuple(answer.items))
 
 
-async def found_instances(reach: CenterAddress, run_or_job: str) -> list[dict[str, Any]]:
+async def found_instances(reach: CenterAddress, run_or_job: str) -> list[AppRun]:
     """Of one run, which may have none yet."""
-    async with reach.client() as client:
+    async with connected(reach) as client:
         return [await _instances(client, await run_named(client, run_or_job))]
 
 
-async def every_app(reach: CenterAddress) -> list[dict[str, Any]]:
+async def every_app(reach: CenterAddress) -> list[AppRun]:
     """The newest run of every job with an application."""
-    found: list[dict[str, Any]] = []
-    async with reach.client() as client:
+    found: list[AppRun] = []
+    async with connected(reach) as client:
         for kept in await all_jobs(client, deleted=False):
-            if kept["job"].get("app") is None:
+            if kept.job.app is None:
                 continue
-            name = kept["job"]["name"]
-            runs = (await client.call("GET", job_path(name), None, dict))["runs"]
+            runs = (await client.api.jobs.show(kept.job.name)).runs
             if runs:
                 found.append(await _instances(client, await _listed_run(client, runs[0])))
     return found

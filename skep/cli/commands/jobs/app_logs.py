@@ -6,22 +6,24 @@ Imported when `skep app logs` runs.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from skep.cli.commands.jobs.app_calls import instances_of
 from skep.cli.terminal.call_retries import with_retries
-from skep.cli.terminal.center_options import run_path
+from skep.cli.terminal.center_calls import connected
 from skep.cli.terminal.output import harmless_lines, say, show
 from skep.embed.center_address import CenterAddress
 from skep.runtime.clock import SystemClock
+from skep.wire.api.apps import LogAsk
 
 if TYPE_CHECKING:
+    from skep.wire.api.apps import LogText
     from skep.wire.client import CenterClient
 
 PART = 256 * 1024
-#: Seconds that one call waits for the next line, and that it may take: then its center is frozen,
-#: and the next one is asked.
-WAIT, CALL = 10.0, 20.0
+#: Seconds that one call waits for the next line. One that takes longer than the wait and the
+#: route's own seconds met a center that is frozen, and the next one is asked.
+WAIT = 10.0
 #: Bytes that are looked at for the last lines; more lines than fit are not shown.
 TAIL_FIRST, TAIL_MOST = 64 * 1024, 4 * 2**20
 
@@ -30,11 +32,11 @@ async def print_logs(
     reach: CenterAddress, run_or_job: str, no: int | None, *, follow: bool, tail: int | None
 ) -> None:
     """Until everything was printed, or with `follow` until the instances have ended."""
-    async with reach.client() as client:
+    async with connected(reach) as client:
         found = await instances_of(client, run_or_job, no)
-        numbers = [line["instance"]["no"] for line in found["items"]]
+        numbers = [line.instance.no for line in found.items]
         readers = [
-            _Reader(client, found["run"], number, marked=len(numbers) > 1) for number in numbers
+            _Reader(client, found.run, number, marked=len(numbers) > 1) for number in numbers
         ]
         if follow:
             await asyncio.gather(*(reader.read(tail, follow=True) for reader in readers))
@@ -48,7 +50,7 @@ class _Reader:
 
     def __init__(self, client: CenterClient, run: str, no: int, *, marked: bool) -> None:
         self._client = client
-        self._path = run_path(run, f"instances/{no}/log")
+        self._run = run
         self._mark = f"{no} | " if marked else ""
         self._no = no
         self._half = ""
@@ -57,34 +59,32 @@ class _Reader:
         at = await self._last_lines(tail) if tail is not None else await self._first()
         while True:
             part = await (self._next(at) if follow else self._part(at))
-            self._print(part["text"])
-            at = part["next"]
-            if part["over"] or (not follow and at >= part["end"]):
+            self._print(part.text)
+            at = part.next
+            if part.over or (not follow and at >= part.end):
                 break
         if self._half:
             self._line(self._half)
 
-    async def _part(self, start: int, wait: float = 0.0, limit: int = PART) -> dict[str, Any]:
-        path = f"{self._path}?from={start}&limit={limit}&wait={wait:g}"
-        part: dict[str, Any] = await self._client.call("GET", path, None, dict, seconds=CALL)
-        return part
+    async def _part(self, start: int, wait: float = 0.0, limit: int = PART) -> LogText:
+        return await self._client.api.apps.log(self._run, self._no, LogAsk(start, limit, wait))
 
-    async def _next(self, start: int) -> dict[str, Any]:
+    async def _next(self, start: int) -> LogText:
         return await with_retries(lambda: self._part(start, WAIT), SystemClock())
 
     async def _first(self) -> int:
         part = await self._part(0, limit=1)
-        if part["deleted"]:
-            say(f"instance {self._no}: the oldest {part['deleted']:,} bytes were deleted")
-        return int(part["start"])
+        if part.deleted:
+            say(f"instance {self._no}: the oldest {part.deleted:,} bytes were deleted")
+        return part.start
 
     async def _last_lines(self, count: int) -> int:
         """Print the last lines that are whole; where to go on from."""
         size = TAIL_FIRST
         while True:
             part = await self._part(-size, limit=size)
-            lines = part["text"].split("\n")
-            if len(lines) > count + 1 or part["start"] <= part["deleted"] or size >= TAIL_MOST:
+            lines = part.text.split("\n")
+            if len(lines) > count + 1 or part.start <= part.deleted or size >= TAIL_MOST:
                 break
             size *= 8
         *whole, half = lines
@@ -92,7 +92,7 @@ class _Reader:
         for line in whole[-wanted:] if wanted > 0 else []:
             self._line(line)
         self._half = half if count else ""
-        return int(part["next"])
+        return part.next
 
     def _print(self, text: str) -> None:
         *whole, self._half = (self._half + text).split("\n")

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from typing import TYPE_CHECKING
 
 import click
 
-from skep.cli.terminal.center_options import calls_center
+from skep.cli.terminal.center_calls import connected
+from skep.cli.terminal.center_options import calls_center, center_group
 from skep.cli.terminal.line_wrapping import wide_option
 from skep.cli.terminal.options import json_option
 from skep.cli.terminal.output import show, show_json, table
@@ -20,18 +20,15 @@ from skep.embed.center_address import CenterAddress
 from skep.errors import NotFound, UnknownRun
 
 if TYPE_CHECKING:
+    from skep.wire.api.generators import GeneratorView, RunGenerators
     from skep.wire.client import CenterClient
 
-JOBS = "/api/v1/jobs"
 HEAD = ("GENERATOR", "KIND", "STATE", "YIELDED", "TAKEN", "KNOWN", "BAD", "SECONDS", "STARTS")
 
 
-@click.group("generator")
-@calls_center
-@click.pass_context
-def command(context: click.Context, reach: CenterAddress) -> None:
+@center_group("generator")
+def command() -> None:
     """Try out generators of jobs; show what they did in a run."""
-    context.obj = reach
 
 
 @command.command("test")
@@ -62,10 +59,10 @@ def test(
     of its generators, by name or number. Each is ended when it has yielded enough. Nothing is
     stored, and no page is fetched but sitemaps. The exit code is 1 when one of them fails.
     """
-    from skep.cli.commands.jobs.generator_trials import test_generators
+    from skep.cli.commands.jobs.generator_trials import GeneratorChoice, test_generators
 
-    asked = test_generators(reach, source, name, count, seconds, folder, as_json=as_json)
-    return asyncio.run(asked)
+    wanted = GeneratorChoice(source, name, count, seconds, folder)
+    return asyncio.run(test_generators(reach, wanted, as_json=as_json))
 
 
 @command.command("ls")
@@ -81,33 +78,31 @@ def ls(reach: CenterAddress, run: str, as_json: bool) -> None:
     answer = asyncio.run(_figures(reach, run))
     if as_json:
         show_json(answer)
-    elif not answer["items"]:
+    elif not answer.items:
         show("this run has no generators")
     else:
-        show(table(HEAD, [_row(one) for one in answer["items"]], spare=("STARTS", "KIND")))
-        for one in answer["items"]:
-            if one["detail"]:
-                show(f"{one['name']}: {one['detail']}")
+        show(table(HEAD, [_row(one) for one in answer.items], spare=("STARTS", "KIND")))
+        for one in answer.items:
+            if one.detail:
+                show(f"{one.name}: {one.detail}")
 
 
-def _row(one: dict[str, Any]) -> tuple[object, ...]:
-    names = ("name", "kind", "state", "yielded", "taken", "known", "bad")
-    return (*(one[name] for name in names), f"{one['seconds']:.1f}", one["starts"])
+def _row(one: GeneratorView) -> tuple[object, ...]:
+    counts = (one.yielded, one.taken, one.known, one.bad)
+    return one.name, one.kind, one.state, *counts, f"{one.seconds:.1f}", one.starts
 
 
-async def _figures(reach: CenterAddress, run: str) -> dict[str, Any]:
-    from skep.cli.terminal.center_options import run_path
-
-    async with reach.client() as client:
+async def _figures(reach: CenterAddress, run: str) -> RunGenerators:
+    async with connected(reach) as client:
         try:
-            return await client.call("GET", f"{run_path(run)}/generators", None, dict)
+            return await client.api.generators.of_run(run)
         except UnknownRun:
             newest = await _newest_run(client, run)
-        return await client.call("GET", f"{run_path(newest)}/generators", None, dict)
+        return await client.api.generators.of_run(newest)
 
 
 async def _newest_run(client: CenterClient, job: str) -> str:
-    view: dict[str, Any] = await client.call("GET", f"{JOBS}/{quote(job, safe='')}", None, dict)
-    if not view["runs"]:
+    view = await client.api.jobs.show(job)
+    if not view.runs:
         raise NotFound(f"job {job} has had no run yet; `skep job run {job}` starts one")
-    return str(view["runs"][0]["run"])
+    return view.runs[0].run

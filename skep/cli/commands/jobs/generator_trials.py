@@ -8,16 +8,16 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import msgspec
 
 from skep.archive.records import FirstRecords, split_response
 from skep.cli.commands.crawl.page_fetcher import Fetcher
-from skep.cli.commands.jobs.job_calls import job_path
 from skep.cli.commands.jobs.job_files import read_files
+from skep.cli.terminal.center_calls import connected
 from skep.cli.terminal.exit_codes import ExitCode
 from skep.cli.terminal.output import say, show, show_json
 from skep.downloaders.code.limit_ceiling import Ceiling
@@ -33,41 +33,47 @@ from skep.jobs.generators.sitemap_source import READ_LIMIT, maps_settings, sitem
 from skep.jobs.generators.sources import Sources
 from skep.jobs.generators.trial import GeneratorTrials, Trial
 from skep.jobs.request_validation import Validator
-from skep.model.jobs.job import Generator, Job, job_of
+from skep.model.jobs.job import Generator, Job
 from skep.runtime.clock import SystemClock
 from skep.settings import Settings
 from skep.spiders.authoring.request import Request
 
 
-async def test_generators(
-    reach: CenterAddress,
-    source: str,
-    name: str,
-    count: int,
-    seconds: float,
-    folder: Path,
-    *,
-    as_json: bool,
-) -> int:
+@dataclass(frozen=True, slots=True)
+class GeneratorChoice:
+    """Which generators to try: of a file or a job, by name or number; "" = all of them."""
+
+    source: str
+    name: str
+    #: URIs of each that are shown, and seconds that each may take.
+    count: int
+    seconds: float
+    #: Where their files are found.
+    folder: Path
+
+
+async def test_generators(reach: CenterAddress, wanted: GeneratorChoice, *, as_json: bool) -> int:
     """The exit code; what each of them yields is shown."""
     found = [
         (job, place, part)
-        for job in await _jobs(reach, source)
+        for job in await _jobs(reach, wanted.source)
         for place, part in enumerate(job.generators)
-        if name in {"", part.name, str(place)}
+        if wanted.name in {"", part.name, str(place)}
     ]
     if not found:
-        raise InvalidInput(f"{source} has no generator{f' {name!r}' if name else ''}")
+        named = f" {wanted.name!r}" if wanted.name else ""
+        raise InvalidInput(f"{wanted.source} has no generator{named}")
     settings, clock = with_loopback(reach.settings()), SystemClock()
     egress = EgressPolicy.of(settings.egress)
     boxes = CodeSandboxes(egress, clock, 1, settings.jobs.code, Ceiling.of(settings.agent))
     validator = Validator(SCHEMES, Random(0), KINDS)  # noqa: S311 - nothing secret
     limits = job_limits(settings)
-    trials = GeneratorTrials(Sources(boxes, folder, os.environ, limits, clock), validator, clock)
+    sources = Sources(boxes, wanted.folder, os.environ, limits, clock)
+    trials = GeneratorTrials(sources, validator, clock)
     done: list[Trial] = []
     for job, place, part in found:
         maps = sitemap(settings, job, part, boxes) if part.traits.fetched else None
-        trial = await trials.run(part, seconds, count, maps, job.downloader.kind)
+        trial = await trials.run(part, wanted.seconds, wanted.count, maps, job.downloader.kind)
         trial.name = part.name or f"{part.kind} {place}"
         done.append(trial)
         if not as_json:
@@ -80,9 +86,8 @@ async def test_generators(
 async def _jobs(reach: CenterAddress, source: str) -> Sequence[Job]:
     if (found := _read(Path(source))) is not None:
         return found
-    async with reach.client() as client:
-        view: dict[str, Any] = await client.call("GET", job_path(source), None, dict)
-    return [job_of(msgspec.json.encode(view["kept"]["job"]))]
+    async with connected(reach) as client:
+        return [(await client.api.jobs.show(source)).kept.job]
 
 
 def _read(file: Path) -> list[Job] | None:

@@ -6,14 +6,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from skep.cli.commands.crawl.spider_options import arguments_option
 from skep.cli.terminal import command_outcome
-from skep.cli.terminal.center_options import calls_center
+from skep.cli.terminal.center_calls import ask, connected, keep_answers
+from skep.cli.terminal.center_options import calls_center, center_group
 from skep.cli.terminal.command_outcome import wait_option
 from skep.cli.terminal.exit_codes import ExitCode
 from skep.cli.terminal.line_wrapping import wide_option
@@ -23,6 +25,11 @@ from skep.cli.terminal.wait_outcome import AllowDead, WaitOptions, allow_dead_op
 from skep.embed.center_address import CenterAddress
 from skep.runtime.clock import SystemClock
 
+if TYPE_CHECKING:
+    from skep.model.jobs.job import Job, KeptJob
+    from skep.model.jobs.schedule import Schedule
+    from skep.wire.api.jobs import JobPut, JobVerb
+
 HEAD = ("JOB", "REVISION", "ON", "PRIORITY", "WHAT", "WHEN", "CUSTOMER", "CHANGED")
 HISTORY_HEAD = ("REVISION", "WHEN", "WHAT", "AUTHOR")
 
@@ -31,12 +38,9 @@ _files = click.argument(
 )
 
 
-@click.group("job")
-@calls_center
-@click.pass_context
-def command(context: click.Context, reach: CenterAddress) -> None:
+@center_group("job")
+def command() -> None:
     """Keep jobs, show them, run them."""
-    context.obj = reach
 
 
 @command.command("apply")
@@ -95,38 +99,39 @@ def ls(reach: CenterAddress, deleted: bool, as_json: bool) -> None:
         show(table(HEAD, [_row(kept, now) for kept in jobs], spare=spare))
 
 
-async def _all(reach: CenterAddress, deleted: bool) -> list[dict[str, Any]]:
+async def _all(reach: CenterAddress, deleted: bool) -> list[KeptJob]:
     from skep.cli.commands.jobs.job_calls import all_jobs
 
-    async with reach.client() as client:
+    async with connected(reach) as client:
         return await all_jobs(client, deleted=deleted)
 
 
-def _row(kept: dict[str, Any], now: float) -> tuple[object, ...]:
-    job = kept["job"]
-    state = "deleted" if kept.get("deleted") else "yes" if job.get("enabled", True) else "no"
-    when = job.get("schedule") or {}
-    every = f"every {when['every']} s" if when.get("every") else ""
-    after = f"after {', '.join(when['after'])}" if when.get("after") else ""
+def _row(kept: KeptJob, now: float) -> tuple[object, ...]:
+    job = kept.job
+    state = "deleted" if kept.deleted else "yes" if job.enabled else "no"
     return (
-        job["name"],
-        kept["revision"],
+        job.name,
+        kept.revision,
         state,
-        job.get("priority", 5),
+        job.priority,
         _what(job),
-        when.get("cron") or every or after or "-",
-        job.get("customer") or "-",
-        age(now - kept["changed_at"]),
+        _when(job.schedule) if job.schedule else "-",
+        job.customer or "-",
+        age(now - kept.changed_at),
     )
 
 
-def _what(job: dict[str, Any]) -> str:
+def _when(schedule: Schedule) -> str:
+    every = f"every {schedule.every} s" if schedule.every else ""
+    after = f"after {', '.join(schedule.after)}" if schedule.after else ""
+    return schedule.cron or every or after or "-"
+
+
+def _what(job: Job) -> str:
     """What it runs: a spider, an application, or a kind of downloader."""
-    if app := job.get("app"):
-        return str(app.get("image") or app.get("package"))
-    if job.get("spider"):
-        return str(job["spider"]["path"])
-    return str(job.get("downloader", {}).get("kind", "http"))
+    if job.app is not None:
+        return job.app.image or job.app.package
+    return job.spider.path if job.spider else job.downloader.kind
 
 
 @command.command("show")
@@ -135,27 +140,11 @@ def _what(job: dict[str, Any]) -> str:
 @calls_center
 def show_one(reach: CenterAddress, job: str, as_json: bool) -> None:
     """Show a job as a document that can be applied again, and its newest runs."""
-    from skep.cli.commands.jobs.job_calls import document_of, job_path
+    from skep.cli.commands.jobs.job_calls import document_of
 
-    view = asyncio.run(_called(reach, "GET", job_path(job)))
+    keep_answers()  # what this version does not know stays in the document
+    view = ask(reach, lambda api: api.jobs.show(job))
     show_json(view) if as_json else show_exact(document_of(view))
-
-
-async def _called(
-    reach: CenterAddress,
-    method: str,
-    path: str,
-    headers: dict[str, str] | None = None,
-    seconds: float = 60.0,
-    starts: bool = False,
-) -> dict[str, Any]:
-    async with reach.client() as client:
-        if starts:  # a run, which may wait for agents first
-            seconds += await client.start_seconds()
-        answer: dict[str, Any] = await client.call(
-            method, path, None, dict, headers=headers, seconds=seconds
-        )
-        return answer
 
 
 @command.command("run")
@@ -188,36 +177,37 @@ def run(
     none is done or the run was stopped or paused, 8 when the time was over. Ctrl-C ends the
     command; the run goes on.
     """
-    from skep.cli.commands.jobs.job_calls import job_path, run_job, run_query
+    import msgspec
+
+    from skep.cli.commands.jobs.job_calls import run_job
     from skep.cli.terminal.settings_options import split_pair
+    from skep.wire.api.jobs import Starting
 
-    asked = run_query(generator, dict(split_pair(text, "-a") for text in arguments))
-    path = job_path(job, "run") + (f"?{asked}" if asked else "")
+    given = dict(split_pair(text, "-a") for text in arguments)
+    starting = Starting(generator, msgspec.json.encode(given).decode() if given else "")
     waiting = WaitOptions(timeout, allow_dead) if wait else None
-    return asyncio.run(run_job(reach, path, key, waiting, as_json=as_json))
+    return asyncio.run(run_job(reach, job, starting, key, waiting, as_json=as_json))
 
 
-def _verb(name: str, text: str) -> None:
+def _verb(name: JobVerb, text: str) -> None:
     @command.command(name, help=text, short_help=text)
     @click.argument("job")
     @wait_option
     @json_option
     @calls_center
     def act(reach: CenterAddress, job: str, wait: float, as_json: bool) -> int:
-        from skep.cli.commands.jobs.job_calls import job_path
+        from skep.wire.api.runs import Waiting
 
-        path = f"{job_path(job, name)}?wait={wait:g}"
-        seconds, starts = wait + command_outcome.MARGIN, name == "restart"
-        answer = asyncio.run(_called(reach, "POST", path, seconds=seconds, starts=starts))
+        answer = ask(reach, lambda api: api.jobs.change(job, name, Waiting(wait)))
         if as_json:
             show_json(answer)
-            return command_outcome.exit_of(answer["reached"], wait)
-        for moved in answer["runs"]:
-            show(f"{moved['id']} is {moved['state']}")
-        if answer.get("started"):
-            show(f"{answer['started']} started")
-        show(command_outcome.in_words(answer["reached"], wait))
-        return command_outcome.exit_of(answer["reached"], wait)
+            return command_outcome.exit_of(answer.reached, wait)
+        for moved in answer.runs:
+            show(f"{moved.id} is {moved.state}")
+        if answer.started:
+            show(f"{answer.started} started")
+        show(command_outcome.in_words(answer.reached, wait))
+        return command_outcome.exit_of(answer.reached, wait)
 
 
 _verb("pause", "Pause its runs: nothing more is handed out, its spiders end.")
@@ -226,22 +216,29 @@ _verb("stop", "Stop its runs: what has not ended is cancelled.")
 _verb("restart", "Stop its runs and start a new one.")
 
 
-def _switch(name: str, text: str) -> None:
+def _switch(name: Literal["enable", "disable"], text: str) -> None:
     @command.command(name, help=text, short_help=text)
     @click.argument("jobs", nargs=-1, required=True)
     @json_option
     @calls_center
     def switch(reach: CenterAddress, jobs: tuple[str, ...], as_json: bool) -> None:
-        from skep.cli.commands.jobs.job_calls import author, job_path
-
-        paths = [f"{job_path(job, name)}?author={author()}" for job in jobs]
-        done = [asyncio.run(_called(reach, "POST", path)) for path in paths]
+        done = asyncio.run(_switched(reach, jobs, name))
         if as_json:
             show_json({"items": done})
         else:
             for answer in done:
-                kept = f"{answer['job']['name']} (revision {answer['revision']})"
-                show(f"{answer['what']} {kept}: it is {name}d")
+                kept = f"{answer.job.name} (revision {answer.revision})"
+                show(f"{answer.what} {kept}: it is {name}d")
+
+
+async def _switched(
+    reach: CenterAddress, jobs: Sequence[str], verb: Literal["enable", "disable"]
+) -> list[JobPut]:
+    from skep.cli.commands.jobs.job_calls import putting
+
+    async with connected(reach) as client:
+        switch = client.api.jobs.enable if verb == "enable" else client.api.jobs.disable
+        return [await switch(job, putting()) for job in jobs]
 
 
 _switch("enable", "Turn jobs on: schedules count again.")
@@ -269,14 +266,19 @@ def edit(reach: CenterAddress, job: str, as_json: bool) -> int:
 @calls_center
 def rm(reach: CenterAddress, jobs: tuple[str, ...], as_json: bool) -> None:
     """Delete jobs. Their history stays, and applying them again brings them back."""
-    from skep.cli.commands.jobs.job_calls import delete_path
-
-    gone = [asyncio.run(_called(reach, "DELETE", delete_path(job))) for job in jobs]
+    gone = asyncio.run(_deleted(reach, jobs))
     if as_json:
         show_json({"items": gone})
     else:
         for kept in gone:
-            show(f"deleted {kept['job']['name']} (revision {kept['revision']})")
+            show(f"deleted {kept.job.name} (revision {kept.revision})")
+
+
+async def _deleted(reach: CenterAddress, jobs: Sequence[str]) -> list[KeptJob]:
+    from skep.cli.commands.jobs.job_calls import putting
+
+    async with connected(reach) as client:
+        return [await client.api.jobs.delete(job, putting()) for job in jobs]
 
 
 @command.command("history")
@@ -287,16 +289,16 @@ def rm(reach: CenterAddress, jobs: tuple[str, ...], as_json: bool) -> None:
 @calls_center
 def history(reach: CenterAddress, job: str, limit: int, as_json: bool) -> None:
     """Who changed a job when."""
-    from skep.cli.commands.jobs.job_calls import job_path
+    from skep.wire.api.jobs import RevisionPage
 
-    answer = asyncio.run(_called(reach, "GET", f"{job_path(job, 'revisions')}?limit={limit}"))
+    answer = ask(reach, lambda api: api.jobs.revisions(job, RevisionPage(limit)))
     if as_json:
         show_json(answer)
         return
     now = SystemClock().now()
     lines = [
-        (line["revision"], f"{age(now - line['at'])} ago", line["what"], line["author"])
-        for line in answer["items"]
+        (line.revision, f"{age(now - line.at)} ago", line.what, line.author)
+        for line in answer.items
     ]
     show(table(HISTORY_HEAD, lines))
 
@@ -313,13 +315,11 @@ def diff(reach: CenterAddress, job: str, old: int | None, new: int | None, as_js
     By default the newest revision and the one before it; with one number, from that to the
     newest.
     """
-    from skep.cli.commands.jobs.job_calls import job_path
+    from skep.wire.api.jobs import Between
 
-    asked = [f"{name}={n}" for name, n in (("old", old), ("new", new)) if n is not None]
-    path = job_path(job, "diff") + (f"?{'&'.join(asked)}" if asked else "")
-    answer = asyncio.run(_called(reach, "GET", path))
+    answer = ask(reach, lambda api: api.jobs.diff(job, Between(old, new)))
     if as_json:
         show_json(answer)
-    elif answer["diff"]:
-        show_exact(answer["diff"])
+    elif answer.diff:
+        show_exact(answer.diff)
     return ExitCode.OK

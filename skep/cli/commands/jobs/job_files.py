@@ -15,9 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
-from skep.cli.commands.jobs.job_calls import author, document_of, job_path
+from msgspec.structs import replace
+
+from skep.cli.commands.jobs.job_calls import document_of, putting
+from skep.cli.terminal.center_calls import connected, keep_answers
 from skep.cli.terminal.exit_codes import ExitCode, code_of
 from skep.cli.terminal.output import say, show, show_exact, show_json
 from skep.embed.center_address import CenterAddress
@@ -26,12 +28,11 @@ from skep.jobs.definitions.documents import read_documents
 from skep.jobs.definitions.job_check import linter
 
 if TYPE_CHECKING:
+    from skep.wire.api.jobs import JobPut
     from skep.wire.client import CenterClient
 
 #: A field that is for the center, and no part of the job.
 REVISION = "revision"
-#: The center tries the code of generators out before it answers.
-PUT_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ async def apply_files(
         _tell(judged)
         say("nothing was applied")
         return ExitCode.USAGE
-    async with reach.client() as client:
+    async with connected(reach) as client:
         trial = {"dry_run": True, "test": test, "alert": not dry_run}
         tried, errors = await _put_all(client, documents, **trial)
         if errors:
@@ -132,9 +133,9 @@ async def apply_files(
 
 async def _put_all(
     client: CenterClient, documents: Sequence[Document], **how: bool
-) -> tuple[list[dict[str, Any]], list[SkepError]]:
+) -> tuple[list[JobPut], list[SkepError]]:
     """(answers, errors), each error told with its document."""
-    done: list[dict[str, Any]] = []
+    done: list[JobPut] = []
     errors: list[SkepError] = []
     names = [document.name for document in documents]
     for document in documents:
@@ -157,31 +158,30 @@ async def put_document(
     test: bool = True,
     alert: bool = False,
     beside: Sequence[str] = (),
-) -> dict[str, Any]:
-    path = f"{job_path(name)}?author={author()}&dry_run={str(dry_run).lower()}"
-    path += f"&test={str(test).lower()}&alert={str(alert).lower()}"
+) -> JobPut:
+    """Send a document; those of `beside` that it runs after are sent with it."""
     schedule = data.get("schedule") if isinstance(data, dict) else None
     after = schedule.get("after") if isinstance(schedule, dict) else None
-    others = [quote(one, safe="") for one in after or () if one in beside]
-    path += f"&beside={','.join(others)}" if others else ""
-    answer: dict[str, Any] = await client.call("PUT", path, data, dict, seconds=PUT_SECONDS)
-    return answer
+    others = ",".join(one for one in after or () if one in beside)
+    asks = replace(putting(), dry_run=dry_run, test=test, alert=alert, beside=others)
+    return await client.api.jobs.put(name, data, asks)
 
 
-def _show_put(answer: dict[str, Any], dry_run: bool) -> None:
-    name = answer["job"]["name"]
+def _show_put(answer: JobPut, dry_run: bool) -> None:
+    name = answer.job.name
     if not dry_run:
-        show(f"{answer['what']} {name} (revision {answer['revision']})")
+        show(f"{answer.what} {name} (revision {answer.revision})")
         return
-    show(f"{name} would be {answer['what']}")
-    if answer.get("diff"):
-        show_exact(answer["diff"])
+    show(f"{name} would be {answer.what}")
+    if answer.diff:
+        show_exact(answer.diff)
 
 
 async def edit_job(reach: CenterAddress, job: str, *, as_json: bool) -> int:
     """The exit code. A text that was not kept stays in its file."""
-    async with reach.client() as client:
-        view = await client.call("GET", job_path(job), None, dict)
+    keep_answers()  # what this version does not know stays in the document
+    async with connected(reach) as client:
+        view = await client.api.jobs.show(job)
         before = f"{document_of(view)}\n"
         draft = _drafted(before, job)
         _open_editor(draft)
@@ -191,7 +191,7 @@ async def edit_job(reach: CenterAddress, job: str, *, as_json: bool) -> int:
             show(f"unchanged {job}")
             return ExitCode.OK
         try:
-            answer = await _put_draft(client, text, draft, view["kept"][REVISION])
+            answer = await _put_draft(client, text, draft, view.kept.revision)
         except SkepError as error:
             say(f"your text is in {draft}; `skep job apply {draft}` tries it again")
             raise error from None
@@ -200,7 +200,7 @@ async def edit_job(reach: CenterAddress, job: str, *, as_json: bool) -> int:
     return ExitCode.OK
 
 
-async def _put_draft(client: CenterClient, text: str, draft: Path, revision: int) -> dict[str, Any]:
+async def _put_draft(client: CenterClient, text: str, draft: Path, revision: int) -> JobPut:
     found = read_documents(text, str(draft))
     if len(found) != 1 or not isinstance(found[0], dict):
         raise ConfigurationError("the text must be one document with fields")

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
-from urllib.parse import quote
+from typing import TYPE_CHECKING
 
 import click
 
+from skep.cli.terminal.center_calls import ask
 from skep.cli.terminal.center_options import calls_center
 from skep.cli.terminal.line_wrapping import wide_option
 from skep.cli.terminal.options import json_option
@@ -20,6 +20,11 @@ from skep.cli.terminal.short_ids import Id
 from skep.embed.center_address import CenterAddress
 from skep.model.jobs.generator_progress import split_part
 from skep.runtime.clock import SystemClock
+
+if TYPE_CHECKING:
+    from skep.model.jobs.fire import Fire
+    from skep.model.jobs.schedule import Schedule
+    from skep.wire.api.schedules import ScheduleLine
 
 LIST_HEAD = ("JOB", "WHEN", "ZONE", "OVERLAP", "NEXT")
 FIRE_HEAD = ("DUE", "OUTCOME", "RUN", "CENTER", "REASON")
@@ -30,47 +35,38 @@ def command() -> None:
     """Show when jobs run by themselves; try out a cron line."""
 
 
-async def _get(reach: CenterAddress, path: str) -> dict[str, Any]:
-    async with reach.client() as client:
-        answer: dict[str, Any] = await client.call("GET", path, None, dict)
-        return answer
-
-
 @command.command("ls")
 @wide_option
 @json_option
 @calls_center
 def list_all(reach: CenterAddress, as_json: bool) -> None:
     """List every schedule with its next due time."""
-    answer = asyncio.run(_get(reach, "/api/v1/schedules?count=1"))
-    show_json(answer) if as_json else show(schedules_table(answer["items"]))
+    from skep.wire.api.schedules import SchedulePage
+
+    answer = ask(reach, lambda api: api.schedules.list(SchedulePage(count=1)))
+    show_json(answer) if as_json else show(schedules_table(answer.items))
 
 
-def schedules_table(lines: list[dict[str, Any]]) -> str:
+def schedules_table(lines: Sequence[ScheduleLine]) -> str:
     """For people."""
     if not lines:
         return "no job has a schedule; give one to a job's document and `skep job apply` it"
     return table(LIST_HEAD, [_row(line) for line in lines], spare=("OVERLAP", "ZONE"))
 
 
-def _row(line: dict[str, Any]) -> tuple[object, ...]:
-    schedule = line["schedule"]
-    return (
-        line["job"],
-        words_of(schedule),
-        schedule.get("zone", "UTC"),
-        schedule.get("overlap", "skip"),
-        line["next"][0] if line["next"] else "-",
-    )
+def _row(line: ScheduleLine) -> tuple[object, ...]:
+    schedule = line.schedule
+    following = line.next[0] if line.next else "-"
+    return line.job, words_of(schedule), schedule.zone, schedule.overlap, following
 
 
-def words_of(schedule: dict[str, Any]) -> str:
+def words_of(schedule: Schedule) -> str:
     """In few words: `17 3 * * *`, `every 900 s`, `after a, b`."""
-    words = [schedule["cron"]] if schedule.get("cron") else []
-    if schedule.get("every"):
-        words.append(f"every {schedule['every']} s")
-    if schedule.get("after"):
-        words.append(f"after {', '.join(schedule['after'])}")
+    words = [schedule.cron] if schedule.cron else []
+    if schedule.every:
+        words.append(f"every {schedule.every} s")
+    if schedule.after:
+        words.append(f"after {', '.join(schedule.after)}")
     return "; ".join(words)
 
 
@@ -81,14 +77,15 @@ def words_of(schedule: dict[str, Any]) -> str:
 @calls_center
 def following(reach: CenterAddress, job: str, count: int, as_json: bool) -> None:
     """Show a job's next due times."""
-    path = f"/api/v1/schedules?job={quote(job, safe='')}&count={count}"
-    items = asyncio.run(_get(reach, path))["items"]
-    if not items:  # raises UnknownJob for a job that is not there
-        asyncio.run(_get(reach, f"/api/v1/jobs/{quote(job, safe='')}"))
+    from skep.wire.api.schedules import SchedulePage
+
+    items = ask(reach, lambda api: api.schedules.list(SchedulePage(job, count))).items
+    if not items:
+        ask(reach, lambda api: api.jobs.show(job))  # raises UnknownJob when it is not there
         raise click.ClickException(
             f"job {job} has no schedule, or is off; `skep job show {job}` shows its document"
         )
-    show_json(items[0]) if as_json else show("\n".join(items[0]["next"]) or "never by the clock")
+    show_json(items[0]) if as_json else show("\n".join(items[0].next) or "never by the clock")
 
 
 @command.command("fires")
@@ -99,34 +96,25 @@ def following(reach: CenterAddress, job: str, count: int, as_json: bool) -> None
 @calls_center
 def fires(reach: CenterAddress, job: str, count: int, as_json: bool) -> None:
     """Show what became of a job's due times, newest first."""
+    from skep.wire.api.schedules import FirePage
+
     name, generator = split_part(job)
-    path = f"/api/v1/jobs/{quote(name, safe='')}/fires?limit={count}&generator={quote(generator)}"
-    answer = asyncio.run(_get(reach, path))
-    if not answer["items"]:  # raises UnknownJob for a job that is not there
-        asyncio.run(_get(reach, f"/api/v1/jobs/{quote(name, safe='')}"))
-    show_json(answer) if as_json else show(fires_table(answer["items"]))
+    page = FirePage(limit=count, generator=generator)
+    answer = ask(reach, lambda api: api.schedules.fires(name, page))
+    if not answer.items:
+        ask(reach, lambda api: api.jobs.show(name))  # raises UnknownJob when it is not there
+    show_json(answer) if as_json else show(fires_table(answer.items))
 
 
-def fires_table(lines: list[dict[str, Any]]) -> str:
+def fires_table(fires: Sequence[Fire]) -> str:
     """For people."""
-    if not lines:
+    if not fires:
         return "nothing has come due yet"
-    rows = [
-        (
-            _moment(one["due_at"]),
-            one["state"],
-            Id(one["run"] or "-"),
-            Id(one["center"]),
-            one["reason"],
-        )
-        for one in lines
-    ]
-    return table(FIRE_HEAD, rows, spare=("CENTER",))
+    return table(FIRE_HEAD, [_fire(one) for one in fires], spare=("CENTER",))
 
 
-def _fire(one: dict[str, Any]) -> tuple[object, ...]:
-    where = (Id(one["run"] or "-"), Id(one["center"]))
-    return _moment(one["due_at"]), one["state"], *where, one["reason"]
+def _fire(one: Fire) -> tuple[object, ...]:
+    return _moment(one.due_at), one.state, Id(one.run or "-"), Id(one.center), one.reason
 
 
 def _moment(instant: int) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from skep.cli.commands.operate.file_progress import end_progress, file_progress
-from skep.cli.terminal.options import json_option, process_options
+from skep.cli.terminal.options import ProcessOptions, json_option, process_options
 from skep.cli.terminal.output import show, show_json
 from skep.runtime.clock import SystemClock
 
@@ -26,30 +26,26 @@ def command(
     without_archive: bool,
     without_secrets: bool,
     as_json: bool,
-    data: Path | None,
-    config: Path | None,
-    chosen: tuple[str, ...],
-    verbose: bool,
+    process: ProcessOptions,
 ) -> None:
     """Back up a center, also while it runs.
 
     TARGET is a new folder, or a new file that ends in .tar. It holds the store, the archive,
     the center's name, its tokens and DATA/secrets, each file with its SHA-256. -v shows each.
     """
-    from skep.cli.terminal.settings_options import read_settings
     from skep.embed.backup.make import back_up
 
     try:
         made = back_up(
-            read_settings(config, data, chosen),
+            process.settings(),
             target,
             SystemClock(),
-            file_progress(verbose),
+            file_progress(process.verbose),
             archive=not without_archive,
             secrets=not without_secrets,
         )
     finally:
-        end_progress(verbose)
+        end_progress(process.verbose)
     if as_json:
         show_json({"target": str(target), "bytes": made.size, "manifest": made})
         return

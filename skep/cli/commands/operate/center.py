@@ -5,11 +5,9 @@ Reads its settings and hands over to `embed`; a bind that anybody could use is r
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from skep.cli.terminal.options import bind_options, process_options
+from skep.cli.terminal.options import ProcessOptions, bind_options, process_options
 
 
 @click.command("center")
@@ -21,10 +19,7 @@ from skep.cli.terminal.options import bind_options, process_options
     "--archive", metavar="URL", help="Folder, or s3://BUCKET/FOLDER, for what was downloaded."
 )
 def command(
-    data: Path | None,
-    config: Path | None,
-    chosen: tuple[str, ...],
-    verbose: bool,
+    process: ProcessOptions,
     host: str | None,
     port: int | None,
     store: str | None,
@@ -37,7 +32,6 @@ def command(
     to another address than loopback works only with auth on, as it is by default.
     """
     from skep.cli.terminal.output import show
-    from skep.cli.terminal.settings_options import read_settings
     from skep.embed.serve import start
 
     flags = {
@@ -47,5 +41,4 @@ def command(
         "bus.url": bus,
         "archive.url": archive,
     }
-    settings = read_settings(config, data, chosen, flags)
-    return start(settings, with_agent=False, verbose=verbose, show=show)
+    return start(process.settings(flags), with_agent=False, verbose=process.verbose, show=show)

@@ -5,12 +5,12 @@ The dispatcher needs nobody to do this: it is for looking, and for people who wi
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
-from urllib.parse import urlencode
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
 
 import click
 
+from skep.cli.terminal.center_calls import ask
 from skep.cli.terminal.center_options import calls_center
 from skep.cli.terminal.line_wrapping import wide_option
 from skep.cli.terminal.options import json_option
@@ -19,7 +19,9 @@ from skep.cli.terminal.short_ids import Id
 from skep.embed.center_address import CenterAddress
 from skep.runtime.clock import SystemClock
 
-PATH = "/api/v1/dispatches"
+if TYPE_CHECKING:
+    from skep.model.dispatch import DispatchReport, DispatchRow
+
 HEAD = ("KIND", "JOB", "RUN", "LANE", "REQUESTS", "BLOCKS", "REASON")
 LOG_HEAD = ("AGE", *HEAD, "ROUNDS", "SECONDS", "CENTER", "HOST")
 #: Left out first on a narrow terminal. The name of a run begins with that of its job.
@@ -44,7 +46,7 @@ def command(
     of_log: bool,
     limit: int,
     run: str,
-    kind: str | None,
+    kind: Literal["alert", "success", "failed"] | None,
     as_json: bool,
 ) -> None:
     """Dispatch one round by hand, or show the log of dispatches.
@@ -52,35 +54,31 @@ def command(
     The center dispatches by itself all the time. A round takes at most its own number
     (setting `dispatch`) from each job, and only what the lanes have room for.
     """
+    from skep.wire.api.dispatches import DispatchOnce, DispatchPage
+
     if of_log:
-        query = urlencode({"limit": limit, "run": run, "kind": kind or ""})
-        found = asyncio.run(_call(reach, "GET", f"{PATH}?{query}"))
-        show_json(found) if as_json else show(log_table(found["items"]))
+        page = DispatchPage(limit=limit, run=run, kind=kind or "")
+        found = ask(reach, lambda api: api.dispatches.list(page))
+        show_json(found) if as_json else show(log_table(found.items))
         return
-    asked = {"dry_run": dry_run, "failed_only": failed_only}
-    report = asyncio.run(_call(reach, "POST", PATH, asked))
+    once = DispatchOnce(dry_run=dry_run, failed_only=failed_only)
+    report = ask(reach, lambda api: api.dispatches.dispatch(once))
     show_json(report) if as_json else show(report_text(report))
 
 
-async def _call(reach: CenterAddress, method: str, path: str, body: Any = None) -> dict[str, Any]:
-    async with reach.client() as client:
-        answer: dict[str, Any] = await client.call(method, path, body, dict)
-        return answer
-
-
-def report_text(report: dict[str, Any]) -> str:
+def report_text(report: DispatchReport) -> str:
     """For people: a line for each run and lane, and the sum."""
-    verb = "would go" if report["dry_run"] else "went"
-    place = f"{report['center']} on {report['host']}" if report["host"] else report["center"]
-    summary = f"{report['size']} requests {verb} into lanes, {report['seconds']:.3f} s, by {place}"
-    if report["parked"]:
-        summary += f"; {report['parked']} were set aside until their hosts may be asked"
-    if not report["rows"]:
+    verb = "would go" if report.dry_run else "went"
+    place = f"{report.center} on {report.host}" if report.host else report.center
+    summary = f"{report.size} requests {verb} into lanes, {report.seconds:.3f} s, by {place}"
+    if report.parked:
+        summary += f"; {report.parked} were set aside until their hosts may be asked"
+    if not report.rows:
         return f"{summary}; nothing else waits"
-    return f"{table(HEAD, [_row(row) for row in report['rows']], SPARE)}\n{summary}"
+    return f"{table(HEAD, [_row(row) for row in report.rows], SPARE)}\n{summary}"
 
 
-def log_table(rows: list[dict[str, Any]]) -> str:
+def log_table(rows: Sequence[DispatchRow]) -> str:
     """For people, newest first."""
     if not rows:
         return "the log has no such rows"
@@ -88,13 +86,11 @@ def log_table(rows: list[dict[str, Any]]) -> str:
     return table(LOG_HEAD, [_logged(row, now) for row in rows], SPARE)
 
 
-def _row(row: dict[str, Any]) -> tuple[object, ...]:
-    fields = ("kind", "job", "run", "lane", "size", "blocks", "reason")
-    cells = {**row, "run": Id(row["run"])}
-    return tuple(cells[field] if cells[field] != "" else "-" for field in fields)
+def _row(row: DispatchRow) -> tuple[object, ...]:
+    cells = (row.kind, row.job, Id(row.run), row.lane, row.size, row.blocks, row.reason)
+    return tuple("-" if cell == "" else cell for cell in cells)
 
 
-def _logged(row: dict[str, Any], now: float) -> tuple[object, ...]:
-    seconds = f"{row['seconds']:.3f}"
-    place = (Id(row["center"]), row["host"] or "-")
-    return (age(now - row["at"]), *_row(row), row["rounds"], seconds, *place)
+def _logged(row: DispatchRow, now: float) -> tuple[object, ...]:
+    place = (Id(row.center), row.host or "-")
+    return (age(now - row.at), *_row(row), row.rounds, f"{row.seconds:.3f}", *place)

@@ -7,24 +7,27 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import click
-import msgspec
 
 from skep.cli.commands.fleet.agents import agents_table
-from skep.cli.commands.results.runs import read_runs, runs_table
-from skep.cli.terminal.center_options import calls_center, run_path
+from skep.cli.commands.results.runs import ShownRun, read_runs, runs_table
+from skep.cli.terminal.center_calls import connected
+from skep.cli.terminal.center_options import calls_center
 from skep.cli.terminal.line_wrapping import wide_option
 from skep.cli.terminal.options import json_option
 from skep.cli.terminal.output import age, colored, show, show_json, table
 from skep.cli.terminal.short_ids import Id
 from skep.embed.center_address import CenterAddress
-from skep.model.ledger import Ledger
 from skep.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
+    from skep.wire.api.agents import Agents
+    from skep.wire.api.center import AlertLine, Alerts, LanesView, LedgerView
+    from skep.wire.api.storage import Disk
     from skep.wire.client import CenterClient
 
 RUNS = 10
@@ -54,68 +57,97 @@ async def _show(
     reach: CenterAddress, run: str | None, interval: float | None, as_json: bool
 ) -> None:
     clock = SystemClock()
-    async with reach.client() as client:
+    async with connected(reach) as client:
         while True:
             view = await (_of_run(client, run) if run else _of_all(client))
             if interval and sys.stdout.isatty():
                 click.echo(CLEAR_SCREEN, nl=False)
-            show_json(view) if as_json else show(_screen(view, clock.now()))
+            show_json(view.plain()) if as_json else show(_screen(view, clock.now()))
             if not interval:
                 return
             await clock.sleep(interval)
 
 
-async def _of_run(client: CenterClient, run: str) -> dict[str, Any]:
-    view, ledger = await asyncio.gather(
-        client.call("GET", run_path(run), None, dict),
-        client.call("GET", f"/api/v1/ledger?run={quote(run)}", None, dict),
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """What is shown beside the runs when no run was named."""
+
+    lanes: LanesView
+    agents: Agents
+    alerts: Alerts
+    disk: Disk
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Everything on the screen."""
+
+    address: str
+    ledger: LedgerView
+    runs: list[ShownRun]
+    fleet: Fleet | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """For programs."""
+        head: dict[str, Any] = {"address": self.address, "ledger": self.ledger}
+        if self.fleet is None:
+            return {**head, "runs": [one.view for one in self.runs]}
+        return {
+            **head,
+            "lanes": self.fleet.lanes.items,
+            "agents": self.fleet.agents.items,
+            "runs": [one.plain() for one in self.runs],
+            "alerts": self.fleet.alerts.items,
+            "disk": self.fleet.disk,
+        }
+
+
+async def _of_run(client: CenterClient, run: str) -> Overview:
+    from skep.wire.api.center import WhichLedger
+    from skep.wire.api.route import CALL_SECONDS
+
+    api = client.api_within(CALL_SECONDS)
+    view, ledger = await asyncio.gather(api.runs.show(run), api.center.ledger(WhichLedger(run=run)))
+    return Overview(client.address, ledger, [ShownRun(view)])
+
+
+async def _of_all(client: CenterClient) -> Overview:
+    from skep.wire.api.route import CALL_SECONDS
+
+    api = client.api_within(CALL_SECONDS)
+    ledger, lanes, agents, alerts, disk = await asyncio.gather(
+        api.center.ledger(),
+        api.center.lanes(),
+        api.agents.list(),
+        api.center.alerts(),
+        api.storage.disk(),
     )
-    return {"address": client.address, "ledger": ledger, "runs": [view]}
+    fleet = Fleet(lanes, agents, alerts, disk)
+    return Overview(client.address, ledger, await read_runs(client, RUNS), fleet)
 
 
-async def _of_all(client: CenterClient) -> dict[str, Any]:
-    names = ("ledger", "lanes", "agents", "alerts", "storage/disk")
-    calls = (client.call("GET", f"/api/v1/{name}", None, dict) for name in names)
-    ledger, lanes, agents, alerts, disk = await asyncio.gather(*calls)
-    return {
-        "address": client.address,
-        "ledger": ledger,
-        "lanes": lanes["items"],
-        "agents": agents["items"],
-        "runs": await read_runs(client, RUNS),
-        "alerts": alerts["items"],
-        "disk": disk,
-    }
-
-
-def _screen(view: dict[str, Any], now: float) -> str:
-    parts = [f"{view['address']}\n{_ledger_line(view['ledger'])}"]
-    if trouble := view.get("disk", {}).get("trouble"):
-        parts.append(colored(f"nothing is leased: {trouble}", "red"))
-    if "lanes" in view:
-        lanes = (f"{lane['lane']} {lane['requests']}/{lane['limit']}" for lane in view["lanes"])
+def _screen(view: Overview, now: float) -> str:
+    parts = [f"{view.address}\n{_ledger_line(view.ledger)}"]
+    fleet = view.fleet
+    if fleet is not None:
+        if fleet.disk.trouble:
+            parts.append(colored(f"nothing is leased: {fleet.disk.trouble}", "red"))
+        lanes = (f"{lane.lane} {lane.requests}/{lane.limit}" for lane in fleet.lanes.items)
         parts.append("lanes  " + "  ".join(lanes))
-        parts.append(agents_table(view["agents"]))
-    parts.append(runs_table(view["runs"]))
-    if view.get("alerts"):
-        parts.append(_alerts(view["alerts"][:ALERTS], now))
+        parts.append(agents_table(fleet.agents.items))
+    parts.append(runs_table(view.runs))
+    if fleet is not None and fleet.alerts.items:
+        parts.append(_alerts(fleet.alerts.lines()[:ALERTS], now))
     return "\n\n".join(parts)
 
 
-def _ledger_line(ledger: dict[str, Any]) -> str:
-    line = msgspec.convert(ledger["ledger"], Ledger).line()
-    return colored(line, "red") if ledger["unaccounted"] else line
+def _ledger_line(view: LedgerView) -> str:
+    line = view.ledger.line()
+    return colored(line, "red") if view.unaccounted else line
 
 
-def _alerts(alerts: list[dict[str, Any]], now: float) -> str:
+def _alerts(alerts: Sequence[AlertLine], now: float) -> str:
     rows = [
-        (
-            alert["kind"],
-            Id(alert["subject"]),
-            alert["times"],
-            age(now - alert["last_at"]),
-            alert["detail"],
-        )
-        for alert in alerts
+        (one.kind, Id(one.subject), one.times, age(now - one.last_at), one.detail) for one in alerts
     ]
     return table(("ALERT", "ABOUT", "TIMES", "LAST", "DETAIL"), rows, spare=("TIMES",))

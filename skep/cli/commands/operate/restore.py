@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from skep.cli.commands.operate.file_progress import end_progress, file_progress
-from skep.cli.terminal.options import json_option, process_options
+from skep.cli.terminal.options import ProcessOptions, json_option, process_options
 from skep.cli.terminal.output import show, show_json
 from skep.runtime.clock import SystemClock
 
@@ -20,23 +20,15 @@ from skep.runtime.clock import SystemClock
 @click.argument("source", type=click.Path(path_type=Path, exists=True))
 @json_option
 @process_options
-def command(
-    source: Path,
-    as_json: bool,
-    data: Path | None,
-    config: Path | None,
-    chosen: tuple[str, ...],
-    verbose: bool,
-) -> None:
+def command(source: Path, as_json: bool, process: ProcessOptions) -> None:
     """Restore a backup into an empty data folder.
 
     SOURCE is what `skep backup` made. For PostgreSQL or MariaDB name an empty database with
     --set store.url=URL. Work that was leased is waiting again; start the center afterwards.
     """
-    from skep.cli.terminal.settings_options import read_settings
     from skep.embed.backup.restore import restore
 
-    settings = read_settings(config, data, chosen)
+    settings, verbose = process.settings(), process.verbose
     try:
         found = asyncio.run(restore(settings, source, SystemClock(), file_progress(verbose)))
     finally:

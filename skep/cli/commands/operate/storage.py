@@ -5,11 +5,11 @@ It asks; only `--clean` lets the center delete, and only what it would delete by
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
+from skep.cli.terminal.center_calls import ask
 from skep.cli.terminal.center_options import calls_center
 from skep.cli.terminal.line_wrapping import wide_option
 from skep.cli.terminal.options import json_option
@@ -18,7 +18,10 @@ from skep.cli.terminal.short_ids import Id
 from skep.embed.center_address import CenterAddress
 from skep.runtime.clock import SystemClock
 
-PATH = "/api/v1/storage"
+if TYPE_CHECKING:
+    from skep.model.retention import Deleted
+    from skep.wire.api.storage import Kept, NoticeLine, Notices, Plan, Storage
+
 PLANNED = 20
 _UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
@@ -35,20 +38,17 @@ def command(reach: CenterAddress, plan: bool, clean: bool, notices: bool, as_jso
     if sum((plan, clean, notices)) > 1:
         raise click.UsageError("say one of --plan, --clean, --notices")
     if clean:
-        view, text = asyncio.run(_call(reach, "POST", f"{PATH}/clean")), cleaned_text
+        deleted = ask(reach, lambda api: api.storage.clean())
+        show_json(deleted) if as_json else show(cleaned_text(deleted))
     elif plan:
-        view, text = asyncio.run(_call(reach, "GET", f"{PATH}/plan")), plan_text
+        planned = ask(reach, lambda api: api.storage.plan())
+        show_json(planned) if as_json else show(plan_text(planned))
     elif notices:
-        view, text = asyncio.run(_call(reach, "GET", "/api/v1/notices")), notices_text
+        outbox = ask(reach, lambda api: api.storage.notices())
+        show_json(outbox) if as_json else show(notices_text(outbox))
     else:
-        view, text = asyncio.run(_call(reach, "GET", PATH)), storage_text
-    show_json(view) if as_json else show(text(view))
-
-
-async def _call(reach: CenterAddress, method: str, path: str) -> dict[str, Any]:
-    async with reach.client() as client:
-        answer: dict[str, Any] = await client.call(method, path, None, dict, seconds=600.0)
-        return answer
+        view = ask(reach, lambda api: api.storage.show())
+        show_json(view) if as_json else show(storage_text(view))
 
 
 def size(count: float) -> str:
@@ -59,67 +59,61 @@ def size(count: float) -> str:
     return f"{count:.0f} B"
 
 
-def storage_text(view: dict[str, Any]) -> str:
+def storage_text(view: Storage) -> str:
     """For people."""
     now = SystemClock().now()
-    state = colored(view["trouble"], "red") if view["trouble"] else "room enough"
-    disks = [f"{disk['folder']}: {size(disk['free'])} free" for disk in view["disks"]]
-    archive = f"{view['archive']}: {view['segments']} segments, {size(view['archive_bytes'])}"
-    rows = [_kept(kept) for kept in view["kept"]]
+    state = colored(view.trouble, "red") if view.trouble else "room enough"
+    disks = [f"{disk.folder}: {size(disk.free)} free" for disk in view.disks]
+    archive = f"{view.archive}: {view.segments} segments, {size(view.archive_bytes)}"
+    rows = [_kept(kept) for kept in view.kept]
     parts = ["\n".join([state, *disks, archive])]
     parts.append(table(("KEPT", "BYTES", "FOR", "UP TO"), rows))
-    if view["deleted"]:
-        gone = [(d["kind"], d["runs"], d["n"], age(now - d["last_at"])) for d in view["deleted"]]
+    if view.deleted:
+        gone = [(one.kind, one.runs, one.n, age(now - one.last_at)) for one in view.deleted]
         parts.append(table(("DELETED", "RUNS", "ROWS OR BYTES", "LAST"), gone))
     return "\n\n".join(parts)
 
 
-def _kept(kept: dict[str, Any]) -> tuple[object, ...]:
-    lasting = age(kept["age_limit"]) if kept["age_limit"] else "ever"
-    limit = size(kept["bytes_limit"]) if kept["bytes_limit"] else "any"
-    return kept["kind"], size(kept["bytes"]), lasting, limit
+def _kept(kept: Kept) -> tuple[object, ...]:
+    lasting = age(kept.age_limit) if kept.age_limit else "ever"
+    limit = size(kept.bytes_limit) if kept.bytes_limit else "any"
+    return kept.kind, size(kept.bytes), lasting, limit
 
 
-def plan_text(view: dict[str, Any]) -> str:
+def plan_text(view: Plan) -> str:
     """For people."""
-    if not view["items"]:
+    if not view.items:
         return "nothing is to be deleted"
     now = SystemClock().now()
     rows = [
-        (Id(i["run"]), i["kind"], size(i["volume"]), age(now - i["ended_at"]), i["why"])
-        for i in view["items"][:PLANNED]
+        (Id(one.run), one.kind, size(one.volume), age(now - one.ended_at), one.why)
+        for one in view.items[:PLANNED]
     ]
-    head = ", ".join(f"{kind} {size(count)}" for kind, count in view["bytes"].items())
-    more = len(view["items"]) - PLANNED
-    lines = [f"of {view['runs']} runs would be deleted: {head}"]
+    head = ", ".join(f"{kind} {size(count)}" for kind, count in view.bytes.items())
+    more = len(view.items) - PLANNED
+    lines = [f"of {view.runs} runs would be deleted: {head}"]
     lines.append(table(("RUN", "KIND", "BYTES", "ENDED", "WHY"), rows))
     return "\n".join([*lines, f"and {more} more"] if more > 0 else lines)
 
 
-def cleaned_text(view: dict[str, Any]) -> str:
+def cleaned_text(deleted: Deleted) -> str:
     """For people."""
     return (
-        f"deleted of {view['runs']} runs: {size(view['bodies'])} of bodies, {view['logs']} log "
-        f"rows, {view['rows']} requests; {view['segments']} segments "
-        f"({size(view['segment_bytes'])}) are gone from the archive"
+        f"deleted of {deleted.runs} runs: {size(deleted.bodies)} of bodies, {deleted.logs} log "
+        f"rows, {deleted.rows} requests; {deleted.segments} segments "
+        f"({size(deleted.segment_bytes)}) are gone from the archive"
     )
 
 
-def notices_text(view: dict[str, Any]) -> str:
+def notices_text(view: Notices) -> str:
     """For people."""
-    if not view["items"]:
+    if not view.items:
         return "no notices"
     now = SystemClock().now()
-    rows = [
-        (
-            age(now - n["created_at"]),
-            Id(n["run"]),
-            n["kind"],
-            n["target"],
-            n["state"],
-            n["tries"],
-            n["error"],
-        )
-        for n in view["items"]
-    ]
+    rows = [_notice(one, now) for one in view.items]
     return table(("AGE", "RUN", "BY", "TO", "STATE", "TRIES", "ERROR"), rows, spare=("TRIES",))
+
+
+def _notice(one: NoticeLine, now: float) -> tuple[object, ...]:
+    made = age(now - one.created_at)
+    return made, Id(one.run), one.kind, one.target, one.state, one.tries, one.error

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 import click
 
 from skep.cli.commands.results import deliveries
-from skep.cli.terminal.center_options import calls_center, run_path
+from skep.cli.terminal.center_calls import connected
+from skep.cli.terminal.center_options import calls_center
 from skep.cli.terminal.exit_codes import ExitCode
 from skep.cli.terminal.output import say
 from skep.embed.center_address import CenterAddress
@@ -77,8 +78,8 @@ def export(reach: CenterAddress, run: str, form: str, output: str, warc: Path | 
 
 async def _export(reach: CenterAddress, run: str, form: str, output: str, warc: Path | None) -> int:
     problem = ""
-    async with reach.client() as client:
-        await client.call("GET", run_path(run), None, bytes)
+    async with connected(reach) as client:
+        await client.api.runs.show(run)  # raises UnknownRun before anything is written
         if warc is None or output != STDOUT:
             output_sink = await _items(client, Path(reach.settings().data), run, form, output)
             problem = output_sink.problem

@@ -5,13 +5,13 @@ It asks and tells; the centers deliver.
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
-from urllib.parse import quote
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
-from skep.cli.terminal.center_options import calls_center, run_path
+from skep.cli.terminal.center_calls import ask
+from skep.cli.terminal.center_options import calls_center
 from skep.cli.terminal.line_wrapping import wide_option
 from skep.cli.terminal.options import json_option
 from skep.cli.terminal.output import age, show, show_json, table
@@ -19,6 +19,17 @@ from skep.cli.terminal.short_ids import Id
 from skep.embed.center_address import CenterAddress
 from skep.runtime.clock import SystemClock
 
+if TYPE_CHECKING:
+    from skep.wire.api.deliveries import (
+        DeliveryLine,
+        DeliveryLines,
+        DeliveryVerb,
+        RejectedLine,
+        RejectedLines,
+    )
+
+#: Deliveries that are listed at most.
+SHOWN = 1000
 HEAD = ("RUN", "SINK", "STATE", "DELIVERED", "PENDING", "REJECTED", "PLACE", "LAST ERROR")
 sink_option = click.option("--sink", default="", help="Key of one sink; else every sink.")
 
@@ -30,8 +41,13 @@ sink_option = click.option("--sink", default="", help="Key of one sink; else eve
 @calls_center
 def deliveries(reach: CenterAddress, run: str | None, as_json: bool) -> None:
     """Show how far the sinks of a run are; without RUN, all deliveries that are pending."""
-    path = run_path(run, "deliveries") if run else "/api/v1/deliveries?limit=1000"
-    _show(_call(reach, "GET", path), as_json)
+    from skep.wire.api.deliveries import DeliveryPage
+
+    page = DeliveryPage(SHOWN)
+    _show(
+        ask(reach, lambda api: api.deliveries.of_run(run) if run else api.deliveries.list(page)),
+        as_json,
+    )
 
 
 @click.command("retry")
@@ -41,8 +57,7 @@ def deliveries(reach: CenterAddress, run: str | None, as_json: bool) -> None:
 @calls_center
 def retry(reach: CenterAddress, run: str, sink: str, as_json: bool) -> None:
     """Deliver the items of a run now, also where the delivery was given up."""
-    path = run_path(run, f"deliveries/retry?sink={quote(sink)}")
-    _show(_call(reach, "POST", path), as_json)
+    _change(reach, run, "retry", sink, as_json)
 
 
 @click.command("give-up")
@@ -52,8 +67,13 @@ def retry(reach: CenterAddress, run: str, sink: str, as_json: bool) -> None:
 @calls_center
 def give_up(reach: CenterAddress, run: str, sink: str, as_json: bool) -> None:
     """Stop delivering the items of a run. The items stay in the run."""
-    path = run_path(run, f"deliveries/give-up?sink={quote(sink)}")
-    _show(_call(reach, "POST", path), as_json)
+    _change(reach, run, "give-up", sink, as_json)
+
+
+def _change(reach: CenterAddress, run: str, verb: DeliveryVerb, sink: str, as_json: bool) -> None:
+    from skep.wire.api.deliveries import WhichSink
+
+    _show(ask(reach, lambda api: api.deliveries.change(run, verb, WhichSink(sink))), as_json)
 
 
 @click.command("rejected")
@@ -65,7 +85,9 @@ def give_up(reach: CenterAddress, run: str, sink: str, as_json: bool) -> None:
 @calls_center
 def rejected(reach: CenterAddress, run: str, after: int, limit: int, as_json: bool) -> None:
     """List items that sinks refused; `skep data resend RUN` sends them again."""
-    answer = _call(reach, "GET", run_path(run, f"rejected?after={after}&limit={limit}"))
+    from skep.wire.api.deliveries import RejectedPage
+
+    answer = ask(reach, lambda api: api.deliveries.rejected(run, RejectedPage(after, limit)))
     show_json(answer) if as_json else show(_rejected_table(answer))
 
 
@@ -79,66 +101,50 @@ def resend(
     reach: CenterAddress, run: str, numbers: tuple[int, ...], sink: str, as_json: bool
 ) -> None:
     """Send refused items again: those NUMBERS of `skep data rejected RUN`, or all."""
-    body = {"sink": sink, "numbers": list(numbers)}
-    answer = _call(reach, "POST", run_path(run, "rejected/retry"), body)
-    show_json(answer) if as_json else show(f"{answer['items']} refused items are sent again")
+    from skep.wire.api.deliveries import Resend
+
+    answer = ask(reach, lambda api: api.deliveries.resend(run, Resend(sink, numbers)))
+    show_json(answer) if as_json else show(f"{answer.items} refused items are sent again")
 
 
-def pending_in_words(lines: list[dict[str, Any]]) -> str:
+def pending_in_words(lines: Sequence[DeliveryLine]) -> str:
     """What the sinks of one run do not have yet; "" when they have everything."""
-    open_ = [line for line in lines if line["state"] != "done" and line["pending"]]
+    open_ = [line for line in lines if line.state != "done" and line.pending]
     return "; ".join(_pending(line) for line in open_)
 
 
-def deliveries_table(lines: list[dict[str, Any]], now: float) -> str:
+def deliveries_table(lines: Sequence[DeliveryLine], now: float) -> str:
     """For people."""
     return table(HEAD, [_row(line, now) for line in lines])
 
 
-def _pending(line: dict[str, Any]) -> str:
-    state = ", given up" if line["state"] == "given_up" else ""
-    error = f": {line['error']}" if line["error"] else ""
-    return f"{line['pending']:,} items not delivered to {line['place']}{state}{error}"
+def _pending(line: DeliveryLine) -> str:
+    state = ", given up" if line.state == "given_up" else ""
+    error = f": {line.error}" if line.error else ""
+    return f"{line.pending:,} items not delivered to {line.place}{state}{error}"
 
 
-def _row(line: dict[str, Any], now: float) -> tuple[object, ...]:
-    since = f" ({age(now - line['error_at'])} ago)" if line["error"] else ""
-    counts = (line["delivered"], line["pending"], line["rejected"])
-    error = f"{line['error']}{since}"
-    run = Id(line["run"])
-    return run, line["sink"], line["state"], *counts, line["place"], error
+def _row(line: DeliveryLine, now: float) -> tuple[object, ...]:
+    since = f" ({age(now - line.error_at)} ago)" if line.error else ""
+    counts = (line.delivered, line.pending, line.rejected)
+    return Id(line.run), line.sink, line.state, *counts, line.place, f"{line.error}{since}"
 
 
-def _rejected_table(answer: dict[str, Any]) -> str:
+def _rejected_table(answer: RejectedLines) -> str:
     now = SystemClock().now()
-    rows = [
-        (
-            line["number"],
-            line["item"],
-            line["sink"],
-            line["tries"],
-            age(now - line["at"]),
-            "resending" if line["resending"] else "",
-            line["reason"],
-        )
-        for line in answer["items"]
-    ]
     head = ("NUMBER", "ITEM", "SINK", "TRIES", "AGE", "STATE", "REASON")
-    more = f"\nmore: --after {answer['next']}" if answer["next"] else ""
-    return table(head, rows) + more
+    more = f"\nmore: --after {answer.next}" if answer.next else ""
+    return table(head, [_rejected(line, now) for line in answer.items]) + more
 
 
-def _show(answer: dict[str, Any], as_json: bool) -> None:
+def _rejected(line: RejectedLine, now: float) -> tuple[object, ...]:
+    state = "resending" if line.resending else ""
+    since = age(now - line.at)
+    return line.number, line.item, line.sink, line.tries, since, state, line.reason
+
+
+def _show(answer: DeliveryLines, as_json: bool) -> None:
     if as_json:
         show_json(answer)
     else:
-        show(deliveries_table(answer["items"], SystemClock().now()))
-
-
-def _call(reach: CenterAddress, method: str, path: str, body: Any = None) -> dict[str, Any]:
-    async def call() -> dict[str, Any]:
-        async with reach.client() as client:
-            answer: dict[str, Any] = await client.call(method, path, body, dict)
-            return answer
-
-    return asyncio.run(call())
+        show(deliveries_table(answer.items, SystemClock().now()))

@@ -7,30 +7,32 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
-from urllib.parse import quote, urlencode
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from skep.cli.commands.results.bulk_requests import (
-    act_on_all,
-    asked,
-    batch_options,
-    moment,
-    show_outcome,
-)
-from skep.cli.terminal.center_options import calls_center
+from skep.cli.commands.results import bulk_requests
+from skep.cli.commands.results.bulk_requests import moment
+from skep.cli.terminal.center_calls import ask
+from skep.cli.terminal.center_options import calls_center, listing_group
 from skep.cli.terminal.line_wrapping import wide_option
 from skep.cli.terminal.options import Function, json_option, stacked
 from skep.cli.terminal.output import age, show, show_json, table
 from skep.cli.terminal.short_ids import Id
 from skep.embed.center_address import CenterAddress
+from skep.model.failures import Act
 from skep.model.states import FailureClass
 from skep.runtime.clock import SystemClock
 
-PATH = "/api/v1/failures"
+if TYPE_CHECKING:
+    from skep.model.failures import FailureGroup
+    from skep.wire.api.failures import BulkAnswer, Groups, GroupView
+    from skep.wire.client.api import CenterApi
+
 HEAD = ("REQUESTS", "FAILURE", "HOST", "LAST", "GROUP", "WHAT")
 CLASSES = ", ".join(FailureClass)
+#: Groups that are listed, unless --limit says otherwise.
+SHOWN = 50
 _AGE = "Such as 30min, 2h or 3d, or seconds since 1970."
 
 
@@ -54,21 +56,14 @@ _filters = stacked(
 )
 
 
-@click.group("failures", invoke_without_command=True)
-@wide_option
-@json_option
-@calls_center
-@click.pass_context
-def command(context: click.Context, reach: CenterAddress, as_json: bool) -> None:
+@listing_group("failures", lambda reach, as_json: _list(reach, {}, SHOWN, as_json))
+def command() -> None:
     """List failures by what went wrong; show, retry, cancel or forget them."""
-    context.obj = reach
-    if context.invoked_subcommand is None:
-        _list(reach, {}, 50, as_json)
 
 
 @command.command("ls")
 @_filters
-@click.option("--limit", type=click.IntRange(1, 1000), default=50, help="How many groups.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=SHOWN, help="How many groups.")
 @wide_option
 @json_option
 @calls_center
@@ -78,7 +73,10 @@ def ls(reach: CenterAddress, limit: int, as_json: bool, **wanted: Any) -> None:
 
 
 def _list(reach: CenterAddress, wanted: dict[str, Any], limit: int, as_json: bool) -> None:
-    answer = asyncio.run(_get(reach, PATH, {**said(wanted), "limit": limit}))
+    from skep.wire.api.failures import WhichFailures
+
+    which = WhichFailures(**said(wanted), limit=limit)
+    answer = ask(reach, lambda api: api.failures.list(which))
     show_json(answer) if as_json else show(groups_table(answer))
 
 
@@ -87,30 +85,22 @@ def said(wanted: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in wanted.items() if value not in ("", None)}
 
 
-async def _get(reach: CenterAddress, path: str, query: dict[str, Any]) -> dict[str, Any]:
-    async with reach.client() as client:
-        where = f"{path}?{urlencode(query)}" if query else path
-        answer: dict[str, Any] = await client.call("GET", where, None, dict, seconds=60.0)
-        return answer
-
-
-def groups_table(answer: dict[str, Any]) -> str:
+def groups_table(answer: Groups) -> str:
     """For people."""
-    if not answer["items"]:
+    if not answer.items:
         return "no dead requests"
     now = SystemClock().now()
-    shown = sum(group["requests"] for group in answer["items"])
-    rest = answer["requests"] - shown
-    lines = [table(HEAD, [_row(group, now) for group in answer["items"]], spare=("LAST",))]
+    rest = answer.requests - sum(group.requests for group in answer.items)
+    lines = [table(HEAD, [_row(group, now) for group in answer.items], spare=("LAST",))]
     if rest > 0:
         lines.append(f"and {rest} in smaller groups; --limit shows more")
     return "\n".join(lines)
 
 
-def _row(group: dict[str, Any], now: float) -> tuple[object, ...]:
-    kind = f"{group['failure']} {group['status'] or ''}".strip()
-    last = f"{age(now - group['last_at'])} ago"
-    return f"{group['requests']:,}", kind, group["host"], last, group["group"], group["text"][:100]
+def _row(group: FailureGroup, now: float) -> tuple[object, ...]:
+    kind = f"{group.failure} {group.status or ''}".strip()
+    last = f"{age(now - group.last_at)} ago"
+    return f"{group.requests:,}", kind, group.host, last, group.group, group.text[:100]
 
 
 @command.command("show")
@@ -122,21 +112,23 @@ def _row(group: dict[str, Any], now: float) -> tuple[object, ...]:
 @calls_center
 def show_group(reach: CenterAddress, group: str, run: str, limit: int, as_json: bool) -> None:
     """Show some requests of a group, each with its last attempt."""
-    path = f"{PATH}/{quote(group, safe='@:')}"
-    view = asyncio.run(_get(reach, path, {**said({"run": run}), "limit": limit}))
+    from skep.wire.api.failures import WhichDead
+
+    which = WhichDead(run=run, limit=limit)
+    view = ask(reach, lambda api: api.failures.show(group, which))
     show_json(view) if as_json else show(group_text(view))
 
 
-def group_text(view: dict[str, Any]) -> str:
+def group_text(view: GroupView) -> str:
     """For people."""
-    group, now = view["group"], SystemClock().now()
-    head = f"{group['requests']:,} x {group['failure']} {group['status'] or ''}".rstrip()
+    group, now = view.group, SystemClock().now()
+    head = f"{group.requests:,} x {group.failure} {group.status or ''}".rstrip()
     rows = [
-        (item["id"], Id(item["run"]), Id(item["agent"]), age(now - item["died_at"]), item["uri"])
-        for item in view["items"]
+        (item.id, Id(item.run), Id(item.agent), age(now - item.died_at), item.uri)
+        for item in view.items
     ]
-    detail = view["items"][0]["detail"] if view["items"] else ""
-    lines = (f"{head}, host {group['host']}", group["text"], f"such as: {detail}", "")
+    detail = view.items[0].detail if view.items else ""
+    lines = (f"{head}, host {group.host}", group.text, f"such as: {detail}", "")
     return "\n".join(
         (*lines, table(("REQUEST", "RUN", "AGENT", "AGE", "URI"), rows, spare=("AGENT",)))
     )
@@ -146,7 +138,7 @@ def _acting(function: Function) -> Function:
     return stacked(
         click.argument("group", required=False, default=""),
         _filters,
-        batch_options("Every dead request."),
+        bulk_requests.batch_options("Every dead request."),
         json_option,
         calls_center,
     )(function)
@@ -163,7 +155,7 @@ _old_revision = click.option(
 )
 
 
-def _act(name: str, text: str, more: Callable[[Any], Any] = _as_it_is) -> None:
+def _act(name: Act, text: str, more: Callable[[Any], Any] = _as_it_is) -> None:
     @command.command(name, help=text, short_help=text.partition(".")[0] + ".")
     @_acting
     @more
@@ -181,11 +173,33 @@ def _act(name: str, text: str, more: Callable[[Any], Any] = _as_it_is) -> None:
         filter_ = said({**wanted, "group": group})
         if not filter_ and not everything:
             raise click.UsageError("say which: a GROUP, a filter such as --run, or --all")
-        body = {"filter": filter_, "all": everything, "limit": batch}
-        if old_revision:
-            body["old_revision"] = True
-        confirm = asked(name, dry_run, yes, as_json)
-        show_outcome(name, asyncio.run(act_on_all(reach, f"{PATH}/{name}", body, confirm)), as_json)
+        given = {"all": everything, "limit": batch, "old_revision": old_revision}
+        confirm = bulk_requests.asked(name, dry_run, yes, as_json)
+        done = bulk_requests.act_on_all(
+            reach, lambda api, step: _send(api, name, filter_, given, step), confirm
+        )
+        bulk_requests.show_outcome(name, asyncio.run(done), as_json)
+
+
+async def _send(
+    api: CenterApi,
+    act: Act,
+    filter_: dict[str, Any],
+    given: dict[str, Any],
+    step: bulk_requests.Step,
+) -> BulkAnswer:
+    from skep.model.failures import FailureFilter
+    from skep.wire.api.failures import BulkAct
+
+    body = BulkAct(
+        FailureFilter(**filter_),
+        dry_run=step.dry_run,
+        after=step.after,
+        before=step.before,
+        **given,
+    )
+    acts = {"retry": api.failures.retry, "cancel": api.failures.cancel}
+    return await acts.get(act, api.failures.forget)(body)
 
 
 _act(

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import IO, Any
-from urllib.parse import urlencode
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
 from skep.cli.commands.results.bulk_requests import (
+    Step,
     act_on_all,
     asked,
     batch_options,
@@ -20,7 +20,8 @@ from skep.cli.commands.results.bulk_requests import (
     show_outcome,
 )
 from skep.cli.commands.results.failures import said
-from skep.cli.terminal.center_options import calls_center
+from skep.cli.terminal.center_calls import ask, connected
+from skep.cli.terminal.center_options import calls_center, center_group
 from skep.cli.terminal.line_wrapping import wide_option
 from skep.cli.terminal.options import json_option, stacked
 from skep.cli.terminal.output import (
@@ -36,7 +37,11 @@ from skep.cli.terminal.short_ids import Id
 from skep.embed.center_address import CenterAddress
 from skep.runtime.clock import SystemClock
 
-PATH = "/api/v1/requests"
+if TYPE_CHECKING:
+    from skep.model.attempt import Attempt
+    from skep.wire.api.requests import CancelAnswer, RequestDetail
+    from skep.wire.client.api import CenterApi
+
 STATES = ("waiting", "queued", "delayed", "done", "dead", "cancelled", "expired")
 SPARE = ("SENT", "ADDRESS", "RECEIVED")
 ATTEMPT_HEAD = ("AGO", "AGENT", "RESULT", "TIME", "SENT", "RECEIVED", "ADDRESS", "DETAIL")
@@ -52,12 +57,9 @@ _filters = stacked(
 )
 
 
-@click.group("request")
-@calls_center
-@click.pass_context
-def command(context: click.Context, reach: CenterAddress) -> None:
+@center_group("request")
+def command() -> None:
     """Show a request and every attempt at it; list or cancel many."""
-    context.obj = reach
 
 
 @command.command("show")
@@ -67,7 +69,7 @@ def command(context: click.Context, reach: CenterAddress) -> None:
 @calls_center
 def show_request(reach: CenterAddress, number: int, as_json: bool) -> None:
     """Show a request and every attempt at it, oldest first."""
-    view = asyncio.run(_get(reach, f"{PATH}/{number}"))
+    view = ask(reach, lambda api: api.requests.show(number))
     show_json(view) if as_json else show(request_text(view))
 
 
@@ -90,44 +92,37 @@ def show_body(reach: CenterAddress, number: int, file: IO[bytes] | None) -> None
 
 
 async def _body(reach: CenterAddress, number: int) -> bytes:
-    async with reach.client() as client:
-        return await client.call("GET", f"{PATH}/{number}/body", None, bytes, seconds=60.0)
+    async with connected(reach) as client, client.api.requests.body(number) as download:
+        return await download.read()
 
 
-async def _get(reach: CenterAddress, path: str) -> dict[str, Any]:
-    async with reach.client() as client:
-        answer: dict[str, Any] = await client.call("GET", path, None, dict, seconds=60.0)
-        return answer
-
-
-def request_text(view: dict[str, Any]) -> str:
+def request_text(view: RequestDetail) -> str:
     """For people."""
-    request, now = view["request"], SystemClock().now()
-    since = f"accepted {age(now - request['created_at'])} ago"
+    request, now = view.request, SystemClock().now()
+    since = f"accepted {age(now - request.created_at)} ago"
     lines = [
-        f"request {request['id']} of {request['run']}: {request['state']}",
-        harmless(request["uri"]),
-        f"priority {request['priority']}, {request['failures']} failures, {since}",
+        f"request {request.id} of {request.run}: {request.state}",
+        harmless(request.uri),
+        f"priority {request.priority}, {request.failures} failures, {since}",
     ]
-    rows = [_attempt(attempt, now) for attempt in view["attempts"]]
+    rows = [_attempt(attempt, now) for attempt in view.attempts]
     return "\n".join(
         [*lines, "", table(ATTEMPT_HEAD, rows, SPARE) if rows else "no attempts (any more)"]
     )
 
 
-def _attempt(attempt: dict[str, Any], now: float) -> tuple[object, ...]:
-    result = f"{attempt['failure'] or 'ok'} {attempt['status'] or ''}".strip()
-    taken = f"{attempt['elapsed_us'] / 1e6:.3f} s"
-    sizes = (attempt["sent"], attempt["received"])
-    where = attempt["address"] or "-"
+def _attempt(attempt: Attempt, now: float) -> tuple[object, ...]:
+    result = f"{attempt.failure or 'ok'} {attempt.status or ''}".strip()
+    taken = f"{attempt.elapsed_us / 1e6:.3f} s"
     return (
-        age(now - attempt["at"]),
-        Id(attempt["agent"]),
+        age(now - attempt.at),
+        Id(attempt.agent),
         result,
         taken,
-        *sizes,
-        where,
-        attempt["detail"],
+        attempt.sent,
+        attempt.received,
+        attempt.address or "-",
+        attempt.detail,
     )
 
 
@@ -140,12 +135,14 @@ def _attempt(attempt: dict[str, Any], now: float) -> tuple[object, ...]:
 @calls_center
 def ls(reach: CenterAddress, limit: int, after: int, as_json: bool, **wanted: Any) -> None:
     """List requests by filter, in the order of their ids."""
-    query = {**said(wanted), "limit": limit, "after": after}
-    page = asyncio.run(_get(reach, f"{PATH}?{urlencode(query)}"))
+    from skep.wire.api.requests import WhichRequests
+
+    which = WhichRequests(**said(wanted), limit=limit, after=after)
+    page = ask(reach, lambda api: api.requests.list(which))
     if as_json:
         show_json(page)
         return
-    rows = [(r["id"], Id(r["run"]), r["state"], r["failures"], r["uri"]) for r in page["items"]]
+    rows = [(one.id, Id(one.run), one.state, one.failures, one.uri) for one in page.items]
     show(table(("REQUEST", "RUN", "STATE", "FAILURES", "URI"), rows) if rows else "no requests")
 
 
@@ -167,8 +164,17 @@ def cancel(
     filter_ = said(wanted)
     if not filter_ and not everything:
         raise click.UsageError("say which: a filter such as --run or --host, or --all")
-    body = {"filter": filter_, "all": everything, "limit": batch}
-    done = asyncio.run(
-        act_on_all(reach, f"{PATH}/cancel", body, asked("cancel", dry_run, yes, as_json))
-    )
-    show_outcome("cancel", done, as_json)
+    confirm = asked("cancel", dry_run, yes, as_json)
+    given = {"all": everything, "limit": batch}
+    done = act_on_all(reach, lambda api, step: _cancel(api, filter_, given, step), confirm)
+    show_outcome("cancel", asyncio.run(done), as_json)
+
+
+async def _cancel(
+    api: CenterApi, filter_: dict[str, Any], given: dict[str, Any], step: Step
+) -> CancelAnswer:
+    from skep.model.failures import RequestFilter
+    from skep.wire.api.requests import CancelRequests
+
+    body = CancelRequests(RequestFilter(**filter_), dry_run=step.dry_run, after=step.after, **given)
+    return await api.requests.cancel(body)

@@ -6,15 +6,16 @@ It asks and tells; what becomes of a word to a run is said by `steering`.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import click
 
 from skep.cli.commands.results.deliveries import pending_in_words
-from skep.cli.commands.results.run_view import OPEN_STATES, in_words
+from skep.cli.commands.results.run_view import in_words
 from skep.cli.commands.results.why import waits_for
 from skep.cli.terminal import command_outcome
-from skep.cli.terminal.center_options import calls_center, run_path
+from skep.cli.terminal.center_calls import ask, connected
+from skep.cli.terminal.center_options import calls_center
 from skep.cli.terminal.command_outcome import wait_option
 from skep.cli.terminal.line_wrapping import wide_option
 from skep.cli.terminal.options import json_option
@@ -24,7 +25,10 @@ from skep.embed.center_address import CenterAddress
 from skep.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
+    from skep.wire.api.runs import RunVerb, RunView, Steered
     from skep.wire.client import CenterClient
+    from skep.wire.client.answers_as_sent import Extended
+    from skep.wire.client.api import CenterApi
 
 HEAD = ("RUN", "STATE", "AGE", "ACCEPTED", "OPEN", "DONE", "DEAD", "WAITS FOR")
 
@@ -40,47 +44,60 @@ def command(context: click.Context, reach: CenterAddress, limit: int, as_json: b
     context.obj = reach
     if context.invoked_subcommand is None:
         views = asyncio.run(_read(reach, limit))
-        show_json({"items": views}) if as_json else show(runs_table(views))
+        show_json({"items": [one.plain() for one in views]}) if as_json else show(runs_table(views))
 
 
-async def _read(reach: CenterAddress, limit: int) -> list[dict[str, Any]]:
-    async with reach.client() as client:
+class ShownRun(NamedTuple):
+    """A run with its ledger, and what it waits for."""
+
+    view: RunView
+    waits_for: str = ""
+
+    def plain(self) -> Extended:
+        """For programs."""
+        from skep.wire.client.answers_as_sent import Extended
+
+        return Extended(self.view, {"waits_for": self.waits_for})
+
+
+async def _read(reach: CenterAddress, limit: int) -> list[ShownRun]:
+    async with connected(reach) as client:
         return await read_runs(client, limit)
 
 
-async def read_runs(client: CenterClient, limit: int) -> list[dict[str, Any]]:
+async def read_runs(client: CenterClient, limit: int) -> list[ShownRun]:
     """Runs with their ledgers and what they wait for, newest first."""
-    listed = await client.call("GET", f"/api/v1/runs?limit={limit}", None, dict)
-    return list(await asyncio.gather(*(_view(client, run["id"]) for run in listed["items"])))
+    from skep.wire.api.runs import RunPage
+
+    listed = await client.api.runs.list(RunPage(limit))
+    return list(await asyncio.gather(*(_shown(client, run.id) for run in listed.items)))
 
 
-async def _view(client: CenterClient, run: str) -> dict[str, Any]:
-    """A run with its ledger, and what it waits for."""
-    view: dict[str, Any] = await client.call("GET", run_path(run), None, dict)
-    waits = await waits_for(client, view["run"])
-    return {**view, "waits_for": waits or _undelivered(view)}
+async def _shown(client: CenterClient, run: str) -> ShownRun:
+    view = await client.api.runs.show(run)
+    waits = await waits_for(client, view.run)
+    return ShownRun(view, waits or _undelivered(view))
 
 
-def _undelivered(view: dict[str, Any]) -> str:
+def _undelivered(view: RunView) -> str:
     """Of a run that has ended: what its sinks do not have yet."""
-    ended = view["run"]["state"] in {"finished", "cancelled"}
-    return pending_in_words(view.get("deliveries", [])) if ended else ""
+    ended = view.run.state in {"finished", "cancelled"}
+    return pending_in_words(view.deliveries) if ended else ""
 
 
-def runs_table(views: list[dict[str, Any]]) -> str:
+def runs_table(runs: list[ShownRun]) -> str:
     """For people."""
-    if not views:
+    if not runs:
         return "no runs yet; `skep submit RUN FILE --new` opens one"
     now = SystemClock().now()
-    return table(HEAD, [_row(view, now) for view in views], spare=("ACCEPTED", "AGE"))
+    return table(HEAD, [_row(one, now) for one in runs], spare=("ACCEPTED", "AGE"))
 
 
-def _row(view: dict[str, Any], now: float) -> tuple[object, ...]:
-    run, ledger = view["run"], view["ledger"]
-    left = sum(ledger[state] for state in OPEN_STATES)
-    since = age(now - run["created_at"])
-    counts = (ledger["accepted"], left, ledger["done"], ledger["dead"])
-    return Id(run["id"]), run["state"], since, *counts, view.get("waits_for", "")
+def _row(shown: ShownRun, now: float) -> tuple[object, ...]:
+    run, ledger = shown.view.run, shown.view.ledger
+    since = age(now - run.created_at)
+    counts = (ledger.accepted, ledger.open, ledger.done, ledger.dead)
+    return Id(run.id), run.state, since, *counts, shown.waits_for
 
 
 @command.command("show")
@@ -90,37 +107,42 @@ def _row(view: dict[str, Any], now: float) -> tuple[object, ...]:
 @calls_center
 def show_run(reach: CenterAddress, run: str, as_json: bool) -> None:
     """Its figures: left, total, success, failed, rate, agents, bytes; and why it ended."""
-    view = asyncio.run(_one(reach, run))
-    show_json(view) if as_json else show(in_words(view, SystemClock().now()))
+    shown = asyncio.run(_one(reach, run))
+    if as_json:
+        show_json(shown.plain())
+    else:
+        show(in_words(shown.view, SystemClock().now(), shown.waits_for))
 
 
-async def _one(reach: CenterAddress, run: str) -> dict[str, Any]:
-    async with reach.client() as client:
-        return await _view(client, run)
+async def _one(reach: CenterAddress, run: str) -> ShownRun:
+    async with connected(reach) as client:
+        return await _shown(client, run)
 
 
-def _verb(name: str, text: str) -> None:
+def _verb(name: RunVerb | Literal["restart"], text: str) -> None:
     @command.command(name, help=text, short_help=text)
     @click.argument("run")
     @wait_option
     @json_option
     @calls_center
     def act(reach: CenterAddress, run: str, wait: float, as_json: bool) -> int:
-        answer = asyncio.run(_act(reach, run, f"{name}?wait={wait:g}", wait))
+        answer = ask(reach, lambda api: _changed(api, run, name, wait))
         if as_json:
             show_json(answer)
         else:
-            show(f"{run} is {answer['run']['state']}")
-            show(command_outcome.in_words(answer["reached"], wait))
-        return command_outcome.exit_of(answer["reached"], wait)
+            show(f"{run} is {answer.run.state}")
+            show(command_outcome.in_words(answer.reached, wait))
+        return command_outcome.exit_of(answer.reached, wait)
 
 
-async def _act(reach: CenterAddress, run: str, verb: str, wait: float = 0.0) -> dict[str, Any]:
-    async with reach.client() as client:
-        answer: dict[str, Any] = await client.call(
-            "POST", run_path(run, verb), None, dict, seconds=wait + command_outcome.MARGIN
-        )
-        return answer
+async def _changed(
+    api: CenterApi, run: str, verb: RunVerb | Literal["restart"], wait: float
+) -> Steered:
+    from skep.wire.api.runs import Waiting
+
+    if verb == "restart":
+        return await api.runs.restart(run, Waiting(wait))
+    return await api.runs.change(run, verb, Waiting(wait))
 
 
 _verb("pause", "Hand out no more of its requests; downloads that run may end.")
@@ -136,7 +158,5 @@ _verb("cancel", "Cancel every request that has not ended; agents drop what they 
 @calls_center
 def revive(reach: CenterAddress, run: str, as_json: bool) -> None:
     """Send its dead requests again."""
-    answer = asyncio.run(_act(reach, run, "revive"))
-    show_json(answer) if as_json else show(
-        f"{answer['requests']} dead requests of {run} wait again"
-    )
+    answer = ask(reach, lambda api: api.runs.revive(run))
+    show_json(answer) if as_json else show(f"{answer.requests} dead requests of {run} wait again")

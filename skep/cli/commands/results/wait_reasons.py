@@ -6,13 +6,13 @@ result of the command stays as it is.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from typing import TYPE_CHECKING
 
 from skep.cli.terminal.output import say
 from skep.errors import SkepError
 
 if TYPE_CHECKING:
+    from skep.model.failures import FailureGroup
     from skep.wire.client import CenterClient
 
 GROUPS = 3
@@ -27,19 +27,22 @@ async def say_failures(client: CenterClient, run: str, dead: int) -> None:
 
 async def failure_lines(client: CenterClient, run: str) -> list[str]:
     """`2 x network at example.org: could not resolve host`, and where the rest is listed."""
-    path = f"/api/v1/failures?run={quote(run, safe='')}&limit={GROUPS}"
+    from skep.wire.api.failures import WhichFailures
+    from skep.wire.api.route import CALL_SECONDS
+
+    api = client.api_within(CALL_SECONDS)
     try:
-        answer: dict[str, Any] = await client.call("GET", path, None, dict)
+        answer = await api.failures.list(WhichFailures(run=run, limit=GROUPS))
     except SkepError:
         return []
-    groups = answer["items"]
-    rest = answer["requests"] - sum(group["requests"] for group in groups)
+    groups = answer.items
+    rest = answer.requests - sum(group.requests for group in groups)
     more = [f"and {rest:,} in smaller groups: `skep failures ls --run {run}`"] if rest > 0 else []
     return [*map(group_line, groups), *more]
 
 
-def group_line(group: dict[str, Any]) -> str:
-    kind = f"{group['failure']} {group['status'] or ''}".rstrip()
-    host = f" at {group['host']}" if group["host"] else ""
-    text = " ".join(group["text"].split())[:TEXT]
-    return f"{group['requests']:,} x {kind}{host}" + (f": {text}" if text else "")
+def group_line(group: FailureGroup) -> str:
+    kind = f"{group.failure} {group.status or ''}".rstrip()
+    host = f" at {group.host}" if group.host else ""
+    text = " ".join(group.text.split())[:TEXT]
+    return f"{group.requests:,} x {kind}{host}" + (f": {text}" if text else "")
