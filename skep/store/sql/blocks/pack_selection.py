@@ -1,6 +1,6 @@
-"""Which waiting requests a plan takes, in the order that their run asks for. Centers only.
+"""Selects the waiting requests of a plan, in the order that their run defines. Centers only.
 
-The rows come locked: two centers that pack at once never get the same one.
+The rows are locked: two centers that pack at once never get the same one.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from skep.store.sql.engine.in_list import in_list
 from skep.store.sql.engine.predicates import FAILED_BEFORE, stored
 from skep.store.sql.schema.requests import requests
 
-#: Oldest requests among which those of one host are put together. A bound, so that a backlog
-#: of millions costs no more than one of thousands, and no host waits for its letter.
+#: Oldest requests that are grouped by host. A bound, so that a backlog of millions costs no
+#: more than one of thousands, and no host waits because of its position in the alphabet.
 HOST_WINDOW = 5000
 
 _SIZE = sa.func.length(requests.c.arguments).label("bytes")
@@ -41,7 +41,7 @@ def _of_plan(query: sa.Select[Any], run: int, plan: PackPlan) -> sa.Select[Any]:
 
 
 def _host_by_host(tx: Tx, run: int, plan: PackPlan) -> list[Any]:
-    """The host whose request is oldest comes first, with all that it has in the window."""
+    """The host with the oldest request comes first, with all its requests in the window."""
     window = _of_plan(sa.select(requests.c.id, requests.c.host), run, plan)
     hosts: dict[str, list[int]] = {}
     for row in tx.execute(window.limit(max(HOST_WINDOW, plan.limit))):
@@ -49,7 +49,7 @@ def _host_by_host(tx: Tx, run: int, plan: PackPlan) -> list[Any]:
     chosen = [number for numbers in hosts.values() for number in numbers][: plan.limit]
     if not chosen:
         return []
-    # Looked at without a lock: what another center took meanwhile is left out.
+    # Read without a lock: rows that another center took meanwhile are left out.
     query = _ROWS.where(in_list(requests.c.id, chosen))
     query = query.where(stored(RequestState.WAITING)).order_by(requests.c.id)
     rows = {row.id: row for row in tx.execute(query.with_for_update(skip_locked=True))}

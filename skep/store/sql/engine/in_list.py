@@ -1,9 +1,9 @@
 """`column IN (...)` for numbers of rows. Used by every query that names its rows.
 
-A short list travels as parameters: the statement's text stays the same, so that it is
-compiled and planned once. A long one is written out, because thousands of parameters would
-cost more than the statement. What is written out never comes again: it must stay out of the
-cache of compiled statements, where hundreds of such took 25 MB and pushed out the others.
+A short list is sent as parameters: the text of the statement stays the same, so that it is
+compiled and planned once. A long list is written into the statement, because thousands of
+parameters would cost more than the statement. Such a statement never repeats: it must stay out
+of the cache of compiled statements, where hundreds of them took 25 MB and evicted the others.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ def in_list(column: sa.Column[Any], numbers: Iterable[int]) -> sa.ColumnElement[
 
 
 class _WrittenOut(sa.ColumnClause[bool]):
-    """Text with numbers in it; no statement that has one is kept compiled."""
+    """Text with numbers; a statement that contains one is not cached."""
 
     inherit_cache = False
 
 
 def written_out(condition: str) -> sa.ColumnElement[bool]:
-    """A condition made of our own words and integers only."""
+    """A condition built from constants and integers only."""
     return _WrittenOut(condition, sa.Boolean(), is_literal=True)

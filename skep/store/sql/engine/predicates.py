@@ -1,4 +1,4 @@
-"""Conditions whose wording matters: they repeat the predicates of partial indexes.
+"""Conditions that must match the predicates of partial indexes word for word.
 
 A bound parameter would hide the state from the planner, and the index would not be used.
 """
@@ -19,5 +19,5 @@ FINISHED_BLOCKS = sa.text("blocks.state IN (4, 8) AND blocks.collected = 0")
 
 
 def stored(state: RequestState) -> sa.ColumnElement[bool]:
-    """The request row says `state`."""
+    """Requests whose row has this state."""
     return requests.c.state == sa.literal_column(str(int(state)))

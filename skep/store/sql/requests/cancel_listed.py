@@ -1,6 +1,6 @@
-"""Cancelling requests one by one, whatever run they are of. Run by centers only.
+"""Cancels listed requests of any runs. Run by centers only.
 
-What is in an agent's hands is left alone: its report, or the end of its lease, decides.
+Leased requests are left alone: the report, or the end of the lease, decides.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _OPEN = (RequestState.WAITING, RequestState.QUEUED, RequestState.DELAYED)
 
 
 def cancel_some(tx: Tx, ids: Sequence[int], now: float) -> Acted:
-    """Those of `ids` that are open and in nobody's hands."""
+    """Cancel those of `ids` that are open and not leased."""
     states = id_list(_OPEN)
     wanted = f"id IN ({id_list(ids)}) AND state IN ({states})"
     found = tx.sql(f"SELECT DISTINCT block FROM requests WHERE {wanted}")  # noqa: S608 - integers
-    # Blocks before requests, as everybody does.
+    # Blocks before requests: the same lock order as everywhere.
     claimable = _locked(tx, [block for block in found.scalars() if block is not None])
     query = sa.select(requests.c.id, requests.c.run, requests.c.state, requests.c.block)
     rows = tx.execute(query.where(sa.text(wanted)).order_by(requests.c.id).with_for_update()).all()
@@ -48,7 +48,7 @@ def cancel_some(tx: Tx, ids: Sequence[int], now: float) -> Acted:
 
 
 def _locked(tx: Tx, block_ids: list[int]) -> dict[int, tuple[int, int]]:
-    """Blocks in nobody's hands: id -> (open, failed)."""
+    """Blocks that are not leased: id -> (open, failed)."""
     if not block_ids:
         return {}
     wanted = in_list(blocks.c.id, block_ids)

@@ -1,7 +1,7 @@
-"""Ending what a run has open: it was cancelled, or finished before its time.
+"""Ends the open requests of a run that was cancelled or finished early.
 
-Run by centers only, inside one transaction. What is in an agent's hands ends with the
-agent's report, or with its lease.
+Run by centers only, inside one transaction. Leased requests end with the agent's report, or with
+the lease.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from skep.store.sql.hosts.holds import let_go
 from skep.store.sql.schema.blocks import blocks
 from skep.store.sql.schema.requests import requests
 
-#: Blocks that one statement of a cancellation covers; SQLite bounds a statement's length.
+#: Maximum blocks of one statement; SQLite limits the length of a statement.
 CANCEL_BLOCKS = 100
 
 
 def cancel_open(tx: Tx, run: int, now: float, detail: str) -> int:
-    """Everything of a run that is in nobody's hands becomes CANCELLED; returns how many."""
+    """All requests of a run that are not leased become CANCELLED; returns how many."""
     count = change_all(tx, run, RequestState.WAITING, RequestState.CANCELLED)
     count += change_all(tx, run, RequestState.DELAYED, RequestState.CANCELLED)
     query = sa.select(blocks.c.id).where(blocks.c.run == run, CLAIMABLE_BLOCKS)
@@ -46,7 +46,7 @@ def _cancel_blocks(tx: Tx, run: int, ids: list[int], now: float, detail: str) ->
 
 
 def change_all(tx: Tx, run: int, before: RequestState, to: RequestState, **values: Any) -> int:
-    """Every request of a run that is in one state goes to another, by one statement."""
+    """Move every request of a run from one state to another, with one statement."""
     of_run = sa.and_(requests.c.run == run, stored(before))
     change = sa.update(requests).where(of_run).values(state=int(to), **values)
     count = int(tx.execute(change).rowcount)
