@@ -201,12 +201,12 @@ class Unavailable(SkepError):
 
 class StoreDown(Unavailable):
     code = "store_down"
-    title = "The store does not respond"
+    title = "The store does not answer"
 
 
 class BusDown(Unavailable):
     code = "bus_down"
-    title = "The bus does not respond"
+    title = "The bus does not answer"
 
 
 class ArchiveDown(Unavailable):
@@ -249,7 +249,7 @@ class NotEnoughAgents(SkepError):
 class CenterUnreachable(SkepError):
     code = "center_unreachable"
     retryable = True
-    title = "No center responds"
+    title = "No center answers"
 
 
 class ConfigurationError(SkepError):

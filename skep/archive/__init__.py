@@ -1,5 +1,5 @@
-"""Bodies: append-only `.warc.zst` segments, one zstd frame per record.
+"""Archived bodies: append-only `.warc.zst` segments, one zstd frame per record.
 
-Agents make frames (`frames`). Centers append and read them (`folder`, on top of
-`segments`), opened by URL (`registry`). `walk` finds where frames end.
+Agents create frames (`frames`). Centers append and read them (`folder`, based on `segments`),
+opened by URL (`registry`). `frame_boundaries` finds the ends of frames.
 """

@@ -1,7 +1,7 @@
 """One bucket of S3-compatible storage, or a folder in it: whole objects in, ranges out.
 
-The only module that knows the client library. Centers use it for their archive. An error
-of the storage becomes one sentence with the storage's own code; it never holds a key.
+The only module that uses the client library. Centers use it for their archive. An error of the
+storage becomes one sentence with the storage's own code; it never contains a key.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from skep.errors import ArchiveDown, ConfigurationError
 if TYPE_CHECKING:
     from obstore.store import S3Config
 
-#: One call, from its start to the last byte of the answer; and one that carries much.
+#: Time limit of one call, to the last byte of the answer; and of a call with much data.
 CALL, LONG_CALL = timedelta(seconds=20), timedelta(minutes=5)
 MUCH = 8 * 2**20
 CONNECT = timedelta(seconds=3)
-#: Answers 5xx and lost connections are tried again, with a growing and random pause.
+#: Answers 5xx and lost connections are retried, with a growing random pause.
 RETRIES = 4
 RETRY_FOR = timedelta(seconds=10)
 PAUSE_FIRST, PAUSE_MOST = timedelta(milliseconds=100), timedelta(seconds=2)
@@ -39,12 +39,12 @@ _STATUS = re.compile(r"status code: ([0-9]{3}[A-Za-z ]{0,40})")
 
 
 class BucketPlace(NamedTuple):
-    """Where a bucket is."""
+    """The location of a bucket."""
 
     bucket: str
     #: "" or a path that ends with a slash.
     folder: str = ""
-    #: "" = Amazon's own, by region.
+    #: "" = Amazon S3, by region.
     endpoint: str = ""
     region: str = "us-east-1"
 
@@ -58,23 +58,23 @@ def place_of(url: str) -> BucketPlace:
     parts = urlsplit(url)
     if "@" in parts.netloc:
         raise ConfigurationError(
-            "archive.url must not hold credentials: put them into a file and name it in "
+            "archive.url must not contain credentials: put them into a file and name it in "
             "archive.secret, or into the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)."
         )
     folder = f"{path}/" if (path := parts.path.strip("/")) else ""
     if not _BUCKET.fullmatch(parts.netloc) or not _FOLDER.fullmatch(folder):
-        raise ConfigurationError("archive.url: S3 is written s3://BUCKET/FOLDER?endpoint=URL")
+        raise ConfigurationError("archive.url: write it as s3://BUCKET/FOLDER?endpoint=URL")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     if unknown := options.keys() - {"endpoint", "region"}:
-        raise ConfigurationError(f"archive.url: {min(unknown)!r} is neither endpoint nor region")
+        raise ConfigurationError(f"archive.url: {min(unknown)!r} is not endpoint or region")
     endpoint = options.get("endpoint", "").rstrip("/")
     if endpoint and not re.fullmatch(r"https?://[^/?#@\s]+", endpoint):
-        raise ConfigurationError("archive.url: the endpoint is written http[s]://HOST:PORT")
+        raise ConfigurationError("archive.url: write the endpoint as http[s]://HOST:PORT")
     return BucketPlace(parts.netloc, folder, endpoint, options.get("region") or "us-east-1")
 
 
 class Bucket:
-    """Calls to one bucket. Every call raises ArchiveDown when the storage does not serve."""
+    """Calls to one bucket. Every call raises ArchiveDown when the storage is not available."""
 
     def __init__(self, place: BucketPlace, login: tuple[str, str] | None = None) -> None:
         self.place = place
@@ -85,12 +85,12 @@ class Bucket:
         return self._patient if size > MUCH else self._quick
 
     async def put(self, key: str, data: bytes | bytearray) -> None:
-        """Write or replace; whole or not at all, and durable when it returns."""
+        """Write or replace; all or nothing, and durable when it returns."""
         with self._explained("write"):
             await obstore.put_async(self._for(len(data)), key, data, use_multipart=False)
 
     async def put_new(self, key: str, data: bytes) -> bool:
-        """Write what must not be there yet; False when it is, and then nothing is changed."""
+        """Write a new object; False, and nothing changes, when it exists."""
         try:
             with self._explained("write"):
                 store = self._for(len(data))
@@ -100,7 +100,7 @@ class Bucket:
         return True
 
     async def get(self, key: str, start: int, length: int) -> bytes | None:
-        """A range of an object; None when the object or some of the bytes are not there."""
+        """A range of an object; None when the object or some of the bytes do not exist."""
         try:
             with self._explained("read"):
                 store = self._for(length)
@@ -110,7 +110,7 @@ class Bucket:
         return bytes(data) if len(data) == length else None
 
     async def size(self, key: str) -> int | None:
-        """Of an object; None when it is not there."""
+        """The size of an object; None when it does not exist."""
         try:
             with self._explained("read"):
                 return (await obstore.head_async(self._quick, key))["size"]
@@ -118,7 +118,7 @@ class Bucket:
             return None
 
     async def list(self, folder: str = "") -> list[Found]:
-        """Everything below a folder."""
+        """All objects below a folder."""
         found: list[Found] = []
         with self._explained("list"):
             async for page in obstore.list(self._quick, folder or None, chunk_size=1000):
@@ -129,7 +129,7 @@ class Bucket:
         return found
 
     async def delete(self, keys: Sequence[str]) -> None:
-        """Delete; what is gone already is no error."""
+        """Delete objects; a missing object is not an error."""
         with self._explained("delete"):
             await obstore.delete_async(self._quick, keys)
 
@@ -144,7 +144,7 @@ class Bucket:
                 raise _Missing from error
             raise self._down(act, self._no_bucket()) from error
         except PermissionDeniedError as error:
-            why = f"refused ({reason(error)}): check the credentials and their rights"
+            why = f"refused ({reason(error)}): check the credentials and their permissions"
             raise self._down(act, why) from error
         except BaseError as error:
             why = self._no_bucket() if NO_BUCKET in str(error) else reason(error)
@@ -158,7 +158,7 @@ class Bucket:
 
 
 def _open(place: BucketPlace, login: tuple[str, str] | None, call: timedelta) -> S3Store:
-    # One DELETE per object: the call that deletes many at once is not offered everywhere.
+    # One DELETE per object: not every storage supports deleting many at once.
     config: S3Config = {"region": place.region, "disable_bulk_delete": True}
     if place.endpoint:
         config["endpoint"] = place.endpoint
@@ -190,7 +190,7 @@ class _Taken(Exception):
 
 
 def reason(error: Exception) -> str:
-    """What the storage said, without the pages that the client adds to it."""
+    """The message of the storage, without the details that the client adds."""
     text = str(error)
     said = [match[1].strip() for find in (_STATUS, _CODE) if (match := find.search(text))]
     if said:

@@ -1,7 +1,7 @@
-"""Segments in a bucket: adding parts, reading places, making wholes, deleting. For centers.
+"""Segments in a bucket: adds parts, reads ranges, seals and deletes. For centers.
 
-Any center reads every segment; only its writer adds to it and seals it. Nothing that may
-hold acknowledged bytes is deleted before another object was read back and holds them too.
+Any center reads every segment; only its writer adds to it and seals it. Nothing that can contain
+acknowledged bytes is deleted before another object with these bytes was read back.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from skep.errors import ArchiveDown, NotFound
 
 log = logging.getLogger(__name__)
 
-#: Parts that were just written are read back from memory: spiders want the newest pages.
+#: Bytes of new parts that are read from memory: spiders read the newest pages.
 RECENT_BYTES = 64 * 2**20
-#: Segments of which is remembered where their bytes are.
+#: Maximum segments whose layout is cached.
 KNOWN = 1000
-#: Parts that are fetched at the same time when a whole is made.
+#: Parts that are fetched in parallel for sealing.
 AT_ONCE = 8
 COMPARE_BYTES = 4 * 2**20
-#: A deleter and a sealer may meet; after so many looks nothing new can appear.
+#: Deleting and sealing can happen together; after this many checks nothing new can appear.
 LOOKS = 5
 
 
 class RecentParts:
-    """The newest objects of this process, oldest out first."""
+    """A cache of the newest objects of this process; the oldest are evicted first."""
 
     def __init__(self, limit: int = RECENT_BYTES) -> None:
         self._limit = limit
@@ -70,11 +70,11 @@ class BucketSegments:
         self._bucket = bucket
         self._recent = RecentParts()
         self._known: OrderedDict[str, Layout] = OrderedDict()
-        #: By writer, a number that its newest segment has at least; it is never deleted.
+        #: By writer, the lowest possible number of its newest segment, which is never deleted.
         self._newest: dict[str, int] = {}
 
     async def add(self, segment: str, offset: int, data: bytes) -> bool:
-        """Put a part; False when there is something at its place, which is never replaced."""
+        """Put a part; False when an object with its name exists, which is never replaced."""
         key = part_key(segment, offset)
         if not await self._bucket.put_new(key, data):
             return False
@@ -84,13 +84,13 @@ class BucketSegments:
         return True
 
     async def read(self, segment: str, offset: int, length: int) -> bytes:
-        """The bytes of a place; raises NotFound.
+        """The bytes at a location; raises NotFound.
 
-        What is remembered may be old (a segment was sealed, or has grown), so a miss looks
-        again, and again when parts became a whole between the look and the read.
+        The cached layout can be old (a segment was sealed, or has grown), so a miss reads it
+        again, and again when parts were sealed between the listing and the read.
         """
         if not is_segment(segment) or offset < 0 or length < 0:
-            raise NotFound("the archive has no such place")
+            raise NotFound("the archive has no such location")
         for look in range(LOOKS):
             layout = (self._known.get(segment) if not look else None) or await self.look(segment)
             data = await self._read(layout.slices(offset, length))
@@ -98,7 +98,7 @@ class BucketSegments:
                 return data
             self._known.pop(segment, None)
             if look and layout.end < offset + length:
-                break  # it was looked up just now, and the bytes are not among what there is
+                break  # the layout is fresh, and the bytes do not exist
         raise NotFound(f"the archive has no such bytes of the segment {segment}")
 
     async def _read(self, slices: Sequence[Slice] | None) -> bytes | None:
@@ -108,7 +108,7 @@ class BucketSegments:
         return None if None in found else b"".join(data for data in found if data)
 
     async def look(self, segment: str) -> Layout:
-        """Where its bytes are now. The parts first: they go when the whole is there."""
+        """The current layout. Parts are listed first: they are deleted after sealing."""
         parts = layouts(await self._bucket.list(parts_folder(segment)))
         size = await self._bucket.size(whole_key(segment))
         whole = None if size is None else Piece(whole_key(segment), 0, size)
@@ -121,12 +121,12 @@ class BucketSegments:
         return layouts(await self._bucket.list(writer))
 
     async def newest_write(self, segment: str) -> float:
-        """When its youngest part was written."""
+        """When its newest part was written."""
         found = await self._bucket.list(parts_folder(segment))
         return max((one.modified for one in found), default=0.0)
 
     async def delete(self, segment: str, me: str) -> int | None:
-        """The bytes that were freed; None when it must stay, or is not ours to judge."""
+        """The bytes that were freed; None when it must stay, or when another center decides."""
         if not is_segment(segment):
             return None
         writer, number = writer_of(segment), number_of(segment)
@@ -141,7 +141,7 @@ class BucketSegments:
         return layout.size
 
     async def drop(self, segment: str) -> None:
-        """Delete all of it, also a whole that is made at this moment (see `seal`)."""
+        """Delete all of it, also a sealed object that is being written (see `seal`)."""
         for _ in range(LOOKS):
             keys = (await self.look(segment)).keys()
             self._recent.drop(keys)
@@ -151,10 +151,10 @@ class BucketSegments:
         self._known.pop(segment, None)
 
     async def seal(self, segment: str) -> None:
-        """Make one object of the parts, read it back, then delete them.
+        """Join the parts into one object, read it back, then delete them.
 
-        It may be cut off anywhere and begun again. The first part goes before the others,
-        so a whole without it was read back.
+        It can be interrupted anywhere and restarted. The first part is deleted before the
+        others, so a sealed object without it was read back.
         """
         layout = await self.look(segment)
         if not layout.parts:
@@ -169,7 +169,7 @@ class BucketSegments:
         self._known.pop(segment, None)
 
     async def _made_whole(self, segment: str, layout: Layout) -> Layout:
-        """The layout with its whole; an empty one when somebody deleted the segment."""
+        """The layout with the sealed object; an empty one when the segment was deleted."""
         parts = Layout(None, layout.parts)
         data = await self._joined(parts)
         key = whole_key(segment)
@@ -186,16 +186,16 @@ class BucketSegments:
         for some in _few(layout.slices(0, layout.end) or []):
             for part in await asyncio.gather(*(self._bucket.get(*piece) for piece in some)):
                 if part is None:
-                    raise ArchiveDown("a part went away while its segment was sealed")
+                    raise ArchiveDown("a part was deleted while its segment was sealed")
                 data += part
         return data
 
     async def _compare(self, key: str, data: bytearray) -> None:
-        """Read it back, a bit at a time, so that it is in memory once only."""
+        """Read it back in pieces, so that it is in memory only once."""
         for start in range(0, len(data), COMPARE_BYTES):
             written = bytes(data[start : start + COMPARE_BYTES])
             if await self._bucket.get(key, start, len(written)) != written:
-                raise ArchiveDown(f"{key} is not what was written there; its parts are kept")
+                raise ArchiveDown(f"{key} differs from what was written; its parts are kept")
 
     def _remember(self, segment: str, layout: Layout) -> None:
         self._known[segment] = layout

@@ -1,9 +1,9 @@
-"""Content codings undone piece by piece, never beyond a limit. Runs on agents while bytes
+"""Decodes content codings piece by piece, never beyond a limit. Runs on agents while bytes
 arrive, and wherever a stored body is read.
 
-Every coding gives pieces of 64 KiB at most, made when they are asked for, so that a bomb
-costs one piece and one window of memory, whatever it would have become. Nothing here
-does I/O, and nothing is decoded that the limit has no room for.
+Every coding returns pieces of at most 64 KiB, created on request, so that a decompression bomb
+costs one piece and one window of memory, whatever its decoded size. No I/O, and nothing beyond
+the limit is decoded.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import brotli  # type: ignore[import-untyped]  # the package ships no types
 import zstandard
 
 PIECE = 64 * 1024
-#: More codings on top of each other than anybody has a use for are an attack.
+#: Maximum number of nested codings; more are an attack.
 STACK_LIMIT = 3
 #: RFC 9659: the largest window that a client must accept for HTTP.
 ZSTD_WINDOW = 8 * 2**20
 
-#: Input of one step: a block of zstd has 4 bytes at least and gives 128 KiB at most.
+#: Input of one step: a block of zstd has at least 4 bytes and yields at most 128 KiB.
 ZSTD_STEP = 256
 
-#: zlib's way to say "gzip header, largest window".
+#: zlib's value for "gzip header, largest window".
 GZIP_BITS = zlib.MAX_WBITS + 16
 #: RFC 1950: the upper half of the first byte, for a window of 32 KiB.
 LARGEST_WINDOW = 7
@@ -33,25 +33,25 @@ ACCEPTED = "gzip, deflate, br, zstd"
 
 
 class BadEncoding(Exception):
-    """The body is not what its Content-Encoding says."""
+    """The body does not match its Content-Encoding."""
 
 
 class OverLimit(Exception):
-    """The decoded body is larger than allowed; all that fits has been handed on."""
+    """The decoded body is larger than allowed; the part within the limit has been returned."""
 
 
 class DecodingStep(Protocol):
-    """One coding: takes encoded bytes, gives decoded pieces."""
+    """One coding: takes encoded bytes, returns decoded pieces."""
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """What can be decoded now; raises BadEncoding. Read it to its end before the next."""
+        """The pieces that can be decoded now; raises BadEncoding. Read all before the next call."""
 
     def finish(self) -> None:
-        """Raises BadEncoding when the end of the stream has not come."""
+        """Raises BadEncoding when the stream is not complete."""
 
 
 class _Inflate:
-    """gzip (several members, too) and deflate, with or without its zlib wrapper."""
+    """gzip (also with several members) and deflate, with or without its zlib wrapper."""
 
     __slots__ = ("_bits", "_inner", "_name")
 
@@ -68,7 +68,7 @@ class _Inflate:
             try:
                 out = inner.decompress(data, PIECE)
             except zlib.error as error:
-                raise BadEncoding(f"the body is not {self._name}") from error
+                raise BadEncoding(f"the body is not valid {self._name}") from error
             if out:
                 yield out
             data = inner.unused_data if inner.eof else inner.unconsumed_tail
@@ -76,7 +76,7 @@ class _Inflate:
                 yield from _drained(inner)
 
     def _member(self, data: bytes) -> zlib._Decompress | None:
-        """gzip files may be glued together; anything else behind the end is padding."""
+        """gzip files can be concatenated; other bytes after the end are padding."""
         if self._inner is None:
             return self._open(data)
         if self._inner.eof:
@@ -86,7 +86,7 @@ class _Inflate:
         return self._inner
 
     def _open(self, data: bytes) -> zlib._Decompress:
-        """Servers call both forms `deflate`; a zlib header shows in its first byte."""
+        """Servers call both forms `deflate`; the first byte identifies a zlib header."""
         wrapped = data[0] & 0x0F == zlib.DEFLATED and data[0] >> 4 <= LARGEST_WINDOW
         self._bits = zlib.MAX_WBITS if wrapped else -zlib.MAX_WBITS
         self._inner = zlib.decompressobj(self._bits)
@@ -94,11 +94,11 @@ class _Inflate:
 
     def finish(self) -> None:
         if self._inner is not None and not self._inner.eof:
-            raise BadEncoding(f"the {self._name} stream ends too early")
+            raise BadEncoding(f"the {self._name} stream is incomplete")
 
 
 def _drained(inner: zlib._Decompress) -> Iterator[bytes]:
-    """A full piece may have left decoded bytes behind although all input is taken."""
+    """A full piece can leave decoded bytes behind although all input is consumed."""
     while not inner.eof and (out := inner.decompress(b"", PIECE)):
         yield out
 
@@ -120,16 +120,16 @@ class _Brotli:
                 if len(out) < PIECE and inner.can_accept_more_data():
                     return
         except brotli.error as error:
-            raise BadEncoding("the body is not br") from error
+            raise BadEncoding("the body is not valid br") from error
 
     def finish(self) -> None:
         if not self._inner.is_finished():
-            raise BadEncoding("the br stream ends too early")
+            raise BadEncoding("the br stream is incomplete")
 
 
 class _Zstd:
-    """The push side of zstandard: it writes pieces of a fixed size into this object, those of
-    some input at once. So it gets little input at a time."""
+    """The push API of zstandard: it writes pieces of a fixed size into this object, all pieces of
+    an input at once. So it gets little input at a time."""
 
     __slots__ = ("_inner", "_out")
 
@@ -147,46 +147,46 @@ class _Zstd:
             try:
                 self._inner.write(data[start : start + ZSTD_STEP])
             except zstandard.ZstdError as error:
-                raise BadEncoding("the body is not zstd") from error
+                raise BadEncoding("the body is not valid zstd") from error
             yield from self._out
             self._out.clear()
 
     def finish(self) -> None:
-        """Between two frames, and only there, bytes that begin no frame are called so."""
+        """Only between two frames does the library report bytes that start no frame this way."""
         try:
             self._inner.write(b"\xff" * 4)
         except zstandard.ZstdError as error:
             if "unknown frame" in str(error).lower():
                 return
-        raise BadEncoding("the zstd stream ends too early")
+        raise BadEncoding("the zstd stream is incomplete")
 
 
 _KNOWN = frozenset({"gzip", "deflate", "br", "zstd"})
 _NONE = frozenset({"", "identity"})
-#: With this coding a body is stored as received. The others are stored decoded: of FastWARC,
-#: warcio and pywb none reads all of br, zstd, x-gzip and both forms of deflate.
+#: With this coding a body is stored as received. Others are stored decoded: none of FastWARC,
+#: warcio and pywb reads all of br, zstd, x-gzip and both forms of deflate.
 STORED_CODING = "gzip"
 
 
 def codings(value: str) -> list[str]:
     """The codings of a Content-Encoding header in the order of decoding; [] = none.
 
-    Words that name no known coding (`utf-8`, `none`) count as identity. Raises BadEncoding
+    Words that are not known codings (`utf-8`, `none`) count as identity. Raises BadEncoding
     for too many codings.
     """
     wanted = [name for name in reversed(_words(value)) if name in _KNOWN]
     if len(wanted) > STACK_LIMIT:
-        raise BadEncoding(f"{len(wanted)} content codings on top of each other")
+        raise BadEncoding(f"{len(wanted)} nested content codings are too many")
     return wanted
 
 
 def unknown_codings(value: str) -> str:
-    """A note on words of a Content-Encoding header that name no known coding; "" = none."""
+    """A note about unknown words in a Content-Encoding header; "" = none."""
     unknown = [name for name in _words(value) if name not in _KNOWN | _NONE]
     if not unknown:
         return ""
     shown = ", ".join(repr(name[:40]) for name in unknown[:STACK_LIMIT])
-    return f"Content-Encoding {shown} is not a known coding; the body is kept as it came"
+    return f"Content-Encoding {shown} is not a known coding; the body is stored as received"
 
 
 def _words(value: str) -> list[str]:
@@ -194,7 +194,7 @@ def _words(value: str) -> list[str]:
 
 
 class Decoder:
-    """Undoes the codings of one body; `pieces` holds what came out, `limit` bytes at most."""
+    """Decodes one body; `pieces` holds the decoded bytes, at most `limit`."""
 
     __slots__ = ("_fed", "_room", "_stages", "pieces")
 
@@ -205,11 +205,11 @@ class Decoder:
         self._stages = [_decoding_step(name) for name in names]
 
     def feed(self, data: bytes) -> None:
-        """Raises BadEncoding or OverLimit; what fits is in `pieces` all the same."""
+        """Raises BadEncoding or OverLimit; bytes within the limit are still in `pieces`."""
         self.pieces.extend(self.decoded(data))
 
     def decoded(self, data: bytes) -> Iterator[bytes]:
-        """The same for one who keeps nothing: pieces are made when they are asked for."""
+        """The same without storing: pieces are created on request."""
         self._fed = True
         for piece in _through(self._stages, data):
             self._room -= len(piece)
@@ -221,7 +221,7 @@ class Decoder:
             yield piece
 
     def finish(self) -> None:
-        """Raises BadEncoding when a stream was cut. An empty body has no coding at all."""
+        """Raises BadEncoding when a stream is incomplete. An empty body has no coding at all."""
         if self._fed:
             for stage in self._stages:
                 stage.finish()

@@ -1,5 +1,5 @@
 """Archived records with decoded bodies, for callers that do not decode them: programs of an
-older version, and people who read records with tools of their own.
+older version, and users who read records with their own tools.
 
 Used by centers, in threads. A body that is not stored with a coding stays as it is.
 """

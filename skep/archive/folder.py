@@ -1,8 +1,8 @@
-"""An archive in a folder, used by centers: `skep.archive.ports.Archive` over files.
+"""An archive in a folder, used by centers: `skep.archive.ports.Archive` on files.
 
-One thread of its own writes and syncs; the event loop never waits for the disk. Appends
-that arrive while a sync runs share the next one (group commit). Several centers may share
-a folder, each as a writer with its own name; any of them can read all segments.
+Its own thread writes and syncs; the event loop never waits for the disk. Appends that arrive
+during a sync share the next one (group commit). Several centers can share a folder, each as a
+writer with its own name; any of them can read all segments.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from skep.archive.segments import (
 from skep.errors import ArchiveDown, ConfigurationError, NotFound, Unavailable
 from skep.runtime.clock import SystemClock
 
-#: Bytes that one sync carries at most, so that no caller waits for all the others.
+#: Maximum bytes of one sync, so that no caller waits for all the others.
 GROUP_BYTES = 32 * 2**20
 
 
 class _PendingAppend(NamedTuple):
-    """One caller's blobs and where it waits."""
+    """One caller's blobs, and its future."""
 
     blobs: Sequence[bytes]
     size: int
@@ -43,7 +43,7 @@ class _PendingAppend(NamedTuple):
 
 
 class _Settled(NamedTuple):
-    """What became of a ticket."""
+    """The result of one pending append."""
 
     ticket: _PendingAppend
     places: list[RecordLocation]
@@ -67,7 +67,7 @@ class FolderArchive:
     async def open(
         self, committed_end: CommittedEnd, *, store_is_empty: bool = False
     ) -> list[SetAside]:
-        """Lock, set aside what the store does not know, start the thread."""
+        """Lock, set aside records that the store does not know, start the thread."""
         await asyncio.to_thread(self._segments.lock)
         try:
             if store_is_empty:
@@ -75,7 +75,7 @@ class FolderArchive:
             unknown = await self._resume(committed_end)
         except OSError as error:
             self._segments.close()
-            raise ConfigurationError(f"the archive {self._folder}: {error}") from error
+            raise ConfigurationError(f"archive {self._folder}: {error}") from error
         except BaseException:
             self._segments.close()
             raise
@@ -104,7 +104,7 @@ class FolderArchive:
         return [*unknown, kept] if kept else unknown
 
     async def _unknown_segments(self, newest: str, committed_end: CommittedEnd) -> list[SetAside]:
-        """Older segments into which no row points. They stay where they are."""
+        """Older segments that no row refers to. They stay where they are."""
         names = [segment_name(self._writer, number) for number in self._segments.numbers()]
         return [
             SetAside(name, self._segments.size_of(name))
@@ -113,7 +113,7 @@ class FolderArchive:
         ]
 
     async def append(self, blobs: Sequence[bytes]) -> list[RecordLocation]:
-        """Put and sync; the places are in the order of the blobs."""
+        """Write and sync; the locations are in the order of the blobs."""
         if self._thread is None or self._loop is None:
             raise Unavailable("the archive is not open")
         if not blobs:
@@ -123,7 +123,7 @@ class FolderArchive:
         return await places
 
     async def read(self, segment: str, offset: int, length: int) -> bytes:
-        """The bytes of a place, of any writer's segment; raises NotFound."""
+        """The bytes at a location, in any writer's segment; raises NotFound."""
         if not is_segment(segment):
             raise NotFound("there is no such archive segment")
         return await asyncio.to_thread(self._read, self._folder / segment, offset, length)
@@ -132,13 +132,13 @@ class FolderArchive:
         try:
             return _read(path, offset, length)
         except NotFound:
-            self._segments.check()  # without its folder nothing is found, and all may come back
+            self._segments.check()  # raises when the folder is missing, which may be temporary
             raise
         except OSError as error:
-            raise ArchiveDown(f"{path} cannot be read: {error.strerror}") from error
+            raise ArchiveDown(f"cannot read {path}: {error.strerror}") from error
 
     async def close(self) -> None:
-        """Finish what was handed in, stop the thread, free the lock; may be called twice."""
+        """Finish pending appends, stop the thread, release the lock; can be called twice."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._tickets.put(None)
@@ -146,7 +146,7 @@ class FolderArchive:
             self._segments.close()
 
     async def delete(self, segment: str) -> int | None:
-        """On disk when it returns: after a power cut the segment does not come back."""
+        """Durable when it returns: after a power cut the segment does not reappear."""
         return await asyncio.to_thread(delete_segment, self._folder, segment, self._writer)
 
     async def usage(self) -> tuple[int, int]:
@@ -161,7 +161,7 @@ class FolderArchive:
         return await asyncio.to_thread(self._sizes, segments)
 
     def _sizes(self, segments: Sequence[str]) -> dict[str, int]:
-        self._segments.check()  # without its folder all of them would seem to be lost
+        self._segments.check()  # without the folder all of them would seem to be lost
         found = {}
         for name in filter(is_segment, segments):
             with suppress(FileNotFoundError):
@@ -175,7 +175,7 @@ class FolderArchive:
         return str(self._folder)
 
     def _write_groups(self) -> None:
-        """The thread: one group after the other until the end is asked for."""
+        """The thread: writes one group after the other until it is told to end."""
         closing = False
         while not closing:
             group, closing = self._next_group()
@@ -183,7 +183,7 @@ class FolderArchive:
                 self._settle(self._written(group))
 
     def _next_group(self) -> tuple[list[_PendingAppend], bool]:
-        """Wait for a ticket, then take all that came in the meantime: (group, closing)."""
+        """Wait for an append, then take all that arrived meanwhile: (group, closing)."""
         group: list[_PendingAppend] = []
         size = 0
         ticket = self._tickets.get()
@@ -201,14 +201,14 @@ class FolderArchive:
     def _written(self, group: list[_PendingAppend]) -> list[_Settled]:
         try:
             every = self._segments.append([blob for ticket in group for blob in ticket.blobs])
-        except Exception as error:  # noqa: BLE001 - a caller must hear of it, or it waits for ever
+        except Exception as error:  # noqa: BLE001 - passed on to the callers
             return [_Settled(ticket, [], error) for ticket in group]
         places = iter(every)
         return [_Settled(t, list(islice(places, len(t.blobs))), None) for t in group]
 
     def _settle(self, settled: list[_Settled]) -> None:
         if self._loop is not None:
-            with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+            with suppress(RuntimeError):  # the loop is closed: no caller waits any more
                 self._loop.call_soon_threadsafe(_tell, settled)
 
 
@@ -236,12 +236,12 @@ def _read(path: Path, offset: int, length: int) -> bytes:
 
 
 def _read_exactly(file: int, offset: int, length: int) -> bytes:
-    """One pread, unless it is longer than the kernel gives at once (2 GiB)."""
+    """One pread, unless it is longer than the kernel returns at once (2 GiB)."""
     data = os.pread(file, length, offset)
     while len(data) < length:
         more = os.pread(file, length - len(data), offset + len(data))
         if not more:
-            raise NotFound("the archive segment was cut while it was read")
+            raise NotFound("the archive segment was truncated while it was read")
         data += more
     return data
 

@@ -1,8 +1,8 @@
-"""WARC/1.1 records, each one complete zstd frame: made on agents, read back by centers.
+"""WARC/1.1 records, each one complete zstd frame: created by agents, read by centers.
 
-Making them is on the path of every page, so it is written for speed: one join, one
-compression, no clock or random call that can be shared. Nothing that came from outside
-may add a line to a record: line breaks and NUL in headers become spaces (fault 70).
+Creating them is on the path of every page, so it is written for speed: one join, one
+compression, no clock or random call that can be shared. Received data must never add a line to a
+record: line breaks and NUL in headers become spaces.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from skep.archive.records import (
 )
 from skep.runtime.clock import Clock
 
-#: What reads records is here too, for plug-ins: it was one module.
+#: The functions that read records are exported too, for plug-ins: it was one module.
 __all__ = [
     "CUT_BY",
     "HOP",
@@ -53,13 +53,13 @@ __all__ = [
     "split_response",
 ]
 
-#: On 10 KB pages level 3 is at most 5 % smaller and up to 40 % slower, by the kind of page;
+#: On 10 KB pages level 3 is at most 5 % smaller and up to 40 % slower, depending on the page;
 #: level -1 takes a quarter less time and 11 to 50 % more bytes.
 LEVEL = 1
-#: For requests, and for bodies that keep their coding: a level that leaves alone what does not
-#: get smaller. At level 1 such a record takes three times as long and is no smaller.
+#: For requests, and for bodies that keep their coding: a level that does not compress what does
+#: not get smaller. At level 1 such a record takes three times as long and is no smaller.
 QUICK_LEVEL = -2
-#: Bodies up to this size are hashed in pieces so small that hashlib keeps the interpreter.
+#: Bodies up to this size are hashed in pieces so small that hashlib keeps the GIL.
 HASHED_AT_ONCE, HASHED_PIECE = 64 * 1024, 2047
 Bytes = bytes | bytearray | memoryview
 
@@ -69,7 +69,7 @@ _NOT_IN_A_LINE = str.maketrans("\r\n\0", "   ")
 
 
 class Cut(StrEnum):
-    """Why a body is not whole, in the words of the WARC standard."""
+    """Why a body is truncated, in the terms of the WARC standard."""
 
     LENGTH = "length"
     TIME = "time"
@@ -78,11 +78,11 @@ class Cut(StrEnum):
 
 
 class Extract(NamedTuple):
-    """What content rules took from a body, and the body that it was taken from."""
+    """The part that content rules took from a body, and facts about the whole body."""
 
-    #: Which rules, in one line.
+    #: The rules, in one line.
     rules: str
-    #: Bytes of the whole body, decoded; -1 when it was not read to its end.
+    #: Bytes of the whole body, decoded; -1 when it was not read completely.
     length: int
     #: Such as `sha256:...`; "" when it is not known.
     digest: str
@@ -95,8 +95,8 @@ class Extract(NamedTuple):
 
 
 class Exchange(msgspec.Struct, frozen=True, gc=False):
-    """One download as it happened. Header texts are latin-1, as HTTP has them; what does
-    not fit is kept as UTF-8. `status` 0 means that no answer came."""
+    """One download as it happened. Header texts are latin-1, as in HTTP; text that does not fit
+    is stored as UTF-8. `status` 0 means that there was no answer."""
 
     #: The URI that answered, after redirects.
     uri: str
@@ -112,33 +112,33 @@ class Exchange(msgspec.Struct, frozen=True, gc=False):
     address: str = ""
     cut: Cut | None = None
     extract: Extract | None = None
-    #: Which redirect of its request it was, from 1 on; 0 = the answer that counts.
+    #: Number of the redirect, from 1; 0 = the final answer.
     hop: int = 0
-    #: The body is whole and as it was received: what Content-Encoding says is still on it.
+    #: The body is complete and as received: its Content-Encoding still applies.
     encoded: bool = False
 
 
 class FrameMaker:
-    """Makes records with one compressor that is used again and again.
+    """Creates records with one compressor that is reused.
 
-    Not for two threads at once: each thread has a maker of its own.
+    Not thread-safe: each thread needs its own maker.
     """
 
     def __init__(self, clock: Clock, rng: Random, level: int = LEVEL) -> None:
         self._clock = clock
         self._rng = rng
-        # The checksum costs 1 us per 10 KB and finds a flipped bit when it is read.
+        # The checksum costs 1 us per 10 KB and detects a flipped bit on reading.
         self._compress = ZstdCompressor(level=level, write_checksum=True).compress
         self._compress_quickly = ZstdCompressor(level=QUICK_LEVEL, write_checksum=True).compress
         self._second = -1
         self._date = ""
         self._address = self._address_line = ""
-        #: Request headers of the last record, and their lines. A run sends the same tuple again.
+        #: Request headers of the last record, and their lines. A run repeats the same tuple.
         self._sent: Headers = ()
         self._sent_lines: str | None = ""
 
     def exchange_frames(self, exchange: Exchange) -> bytes:
-        """The frames of a `response` and of its `request`; the latter alone without answer."""
+        """The frames of a `response` and of its `request`; only the latter without an answer."""
         uri = exchange.uri
         if not _is_plain(uri) or " " in uri:
             uri = _NOT_IN_A_URI.sub(_percent, uri)
@@ -151,7 +151,7 @@ class FrameMaker:
         return response + self._request(exchange, uri, request_id, shared)
 
     def _whole_head(self, lines: list[str], of: str, shared: str) -> bytes:
-        """A `metadata` record with every line of a head, however long."""
+        """A `metadata` record with every line of a head, of any length."""
         block = _encoded("\r\n".join(map(_one_line, lines)) + "\r\n")
         head = (
             f"WARC/1.1\r\nWARC-Type: metadata\r\nWARC-Record-ID: {self._new_ids()[0]}\r\n{shared}"
@@ -161,7 +161,7 @@ class FrameMaker:
         return self._compress(b"".join((_encoded(head), block, _END_OF_RECORD)))
 
     def warcinfo_frame(self, filename: str, software: str) -> bytes:
-        """The first record of a segment: what made it, in which format."""
+        """The first record of a segment: the software and the format."""
         fields = (("software", software), ("format", "WARC File Format 1.1"))
         block = b"\r\n".join(
             [*(f"{name}: {_one_line(value)}".encode() for name, value in fields), b""]
@@ -174,7 +174,7 @@ class FrameMaker:
         return self._compress(b"".join((head.encode(), block, _END_OF_RECORD)))
 
     def _response(self, exchange: Exchange, record_id: str, shared: str) -> bytes:
-        """With the `metadata` record of a head that had to be cut behind it."""
+        """A `response` record, followed by a `metadata` record if its head had to be cut."""
         body, whole = exchange.body, b""
         http = _answer_head(exchange)
         if len(http) > HEAD_ROOM:
@@ -184,7 +184,7 @@ class FrameMaker:
             reason, headers = cut_head(exchange.reason, exchange.response_headers)
             short = msgspec.structs.replace(exchange, reason=reason, response_headers=headers)
             http = _answer_head(short)
-        # Of the bytes that are there, which is what `warcio check` computes again.
+        # Of the stored bytes, which `warcio check` computes again.
         about = f"{shared}WARC-Payload-Digest: sha256:{_hex_digest(body)}\r\n"
         if exchange.cut:
             about += f"WARC-Truncated: {exchange.cut}\r\n"
@@ -210,7 +210,7 @@ class FrameMaker:
         return self._compress_quickly(text) + whole
 
     def _usual_lines(self, headers: Headers) -> str | None:
-        """Header lines that need no care: plain, short and without Host. None = they do."""
+        """Header lines that need no cleaning: plain, short and without Host. None = they do."""
         if headers is not self._sent or not isinstance(headers, tuple):
             self._sent, self._sent_lines = headers, _plain_lines(headers)
         return self._sent_lines
@@ -251,8 +251,8 @@ def _record_text(kind: str, record_id: str, lines: str, http: bytes, body: Bytes
 
 
 def _hex_digest(body: Bytes) -> str:
-    """In small pieces: for each larger one hashlib lets another thread run, and getting the
-    interpreter back takes longer than the hashing of a usual page."""
+    """Hashes in small pieces: for larger ones hashlib releases the GIL, and getting it back takes
+    longer than hashing a usual page."""
     if len(body) > HASHED_AT_ONCE:
         return sha256(body).hexdigest()
     digest, view = sha256(), memoryview(body)
@@ -296,7 +296,7 @@ def _begins_oddly(line: str) -> bool:
 
 
 def _is_plain(text: str) -> bool:
-    """Nothing but printable ASCII."""
+    """Whether a text is printable ASCII only."""
     return text.isascii() and text.isprintable()
 
 
@@ -314,8 +314,8 @@ def _http_head(start: str, headers: Headers) -> bytes:
 def _has_only_our_breaks(head: str, breaks: int) -> bool:
     """Counting is much cheaper than cleaning each line, and nearly every head is clean.
 
-    A line that starts with white space would be read as a part of the line before it. Tabs
-    are rare, and one character is found faster than two.
+    A line that starts with white space would be read as a part of the line before it. Tabs are
+    rare, and one character is found faster than two.
     """
     return (
         head.count("\r") == breaks
@@ -339,7 +339,7 @@ def _encoded(text: str) -> bytes:
 
 
 def _target_and_host(uri: str) -> tuple[str, str]:
-    """What stands in the request line and in `QueuedHost`, without the cost of a URL parser."""
+    """The target of the request line and the host, without the cost of a URL parser."""
     _, _, rest = uri.partition("#")[0].partition("://")
     slash, question = rest.find("/"), rest.find("?")
     if slash < 0 or 0 <= question < slash:

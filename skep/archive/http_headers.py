@@ -1,8 +1,8 @@
-"""Headers of an HTTP message that fit the body beside them, and what codings are on a body. Pure.
+"""Headers of an HTTP message that match its stored body, and the codings of a body. Pure.
 
-Used where records are made and where they are read. A stored `Content-Encoding` always means
-that the body still has that coding; a body that was decoded before it was stored, or after it
-was read, has the header under another name.
+Used where records are created and where they are read. A stored `Content-Encoding` always means
+that the body still has that coding; when a body was decoded, before it was stored or after it was
+read, the header has another name.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from skep.errors import Malformed, TooLarge
 
 Headers = Sequence[tuple[str, str]]
 
-#: Headers that describe the bytes on the wire, and their names beside another body.
+#: Headers that describe the bytes on the wire, and their names with a changed body.
 _OF_THE_WIRE = {
     "content-length": "X-Archive-Orig-Content-Length",
     "content-encoding": "X-Archive-Orig-Content-Encoding",
     "transfer-encoding": "X-Archive-Orig-Transfer-Encoding",
 }
-#: Most names are shorter than the shortest of these.
+#: Length of the shortest of these: most names are shorter.
 _SHORTEST = min(map(len, _OF_THE_WIRE))
 
 
 def fitting_headers(headers: Headers, length: int, *, encoded: bool) -> list[tuple[str, str]]:
-    """Headers for a body of `length` bytes; what does not fit is kept under another name."""
+    """Headers for a body of `length` bytes; headers that do not match it are renamed."""
     fitting = []
     size = str(length)
     for header in headers:
@@ -43,7 +43,7 @@ def fitting_headers(headers: Headers, length: int, *, encoded: bool) -> list[tup
 
 
 def codings_on(headers: Headers) -> list[str]:
-    """The codings that are still on a stored body, in the order of decoding."""
+    """The codings of a stored body, in the order of decoding."""
     values = [value for name, value in headers if name.lower() == "content-encoding"]
     if not values:
         return []
@@ -54,7 +54,7 @@ def codings_on(headers: Headers) -> list[str]:
 
 
 def decoded(body: bytes, names: list[str], limit: int) -> bytes:
-    """A stored body without its codings; raises Malformed, or TooLarge over `limit`."""
+    """A stored body, decoded; raises Malformed, or TooLarge over `limit`."""
     decoder = Decoder(names, limit)
     try:
         decoder.feed(body)
@@ -67,9 +67,9 @@ def decoded(body: bytes, names: list[str], limit: int) -> bytes:
 
 
 def damaged(error: BadEncoding) -> Malformed:
-    """Bodies are stored with a coding only after they were decoded once."""
+    """The error for a damaged body: only bodies that could be decoded are stored encoded."""
     return Malformed(f"a stored body cannot be decoded: {error}")
 
 
 def too_large(limit: int) -> TooLarge:
-    return TooLarge(f"the stored body decodes to more than the limit of {limit} bytes")
+    return TooLarge(f"the stored body exceeds the limit of {limit} bytes when decoded")

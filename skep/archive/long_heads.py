@@ -1,7 +1,7 @@
-"""HTTP heads that are too long for readers of WARC files: what of them stays in a record. Pure.
+"""Cuts HTTP heads that are too long for readers of WARC files. Pure.
 
-Used by agents when they make records. Nothing is lost: the caller keeps every line as it came
-in a `metadata` record beside the one that was cut.
+Used by agents when they create records. Nothing is lost: the caller stores every line as received
+in a `metadata` record next to the cut one.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from collections.abc import Sequence
 
 Headers = Sequence[tuple[str, str]]
 
-#: Most bytes of the HTTP head inside a record: FastWARC stops reading at 32 KiB. What is longer
-#: is cut, and a `metadata` record beside the record keeps all lines as they came.
+#: Maximum bytes of the HTTP head inside a record: FastWARC stops reading at 32 KiB. A longer one
+#: is cut, and a `metadata` record next to it has all lines as received.
 HEAD_ROOM = 24 * 1024
-#: Characters of one line in a head that has to be cut.
+#: Maximum characters of one line in a head that has to be cut.
 LINE_ROOM = 2 * 1024
-#: Bytes of a line beside a name and a value: a colon, a space, the end of the line, and what
-#: the name of a coding gets in front of it (`X-Archive-Orig-`).
+#: Bytes of a line in addition to name and value: a colon, a space, the end of the line, and the
+#: prefix of a renamed header (`X-Archive-Orig-`).
 _BESIDE = 20
-#: The header that says so.
+#: The header that marks a cut head.
 LINES_CUT = "X-Archive-Cut-Headers"
-#: Headers without which the body cannot be understood: they are kept whatever is cut.
+#: Headers without which the body cannot be understood: they are always kept.
 _NEEDED = frozenset({"content-type", "content-encoding", "content-length", "location", "host"})
 
 
 def _bytes(*parts: str) -> int:
-    """In a record, with what stands between them: characters may have several bytes."""
+    """Bytes in a record, with separators: characters can have several bytes."""
     return sum(len(part.encode("utf-8", "replace")) for part in parts) + _BESIDE
 
 
@@ -34,7 +34,7 @@ def header_lines(headers: Headers) -> list[str]:
 
 
 def cut_head(reason: str, headers: Headers) -> tuple[str, list[tuple[str, str]]]:
-    """The same within `HEAD_ROOM`: long lines are cut, and the last ones are left out."""
+    """The head within `HEAD_ROOM`: long lines are cut, and the last ones are left out."""
     short = [(name[:LINE_ROOM], value[:LINE_ROOM]) for name, value in headers]
     rooms = {False: HEAD_ROOM // 2, True: HEAD_ROOM // 4}
     kept: list[tuple[str, str]] = []

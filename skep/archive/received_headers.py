@@ -1,7 +1,7 @@
 """Header lines of an HTTP answer as they were received, split only when they are read. Pure.
 
-Most downloads need no header beyond the few that a search in the bytes finds, and a head
-that is well formed can be archived without splitting it. Splitting never changes the bytes.
+Most downloads need only the few headers that a search in the bytes finds, and a well-formed head
+can be archived without splitting it. Splitting never changes the bytes.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import overload
 
-#: One header; a line that continues another, or is none, is left out.
+#: One header; a continuation line, or a line that is not a header, is left out.
 _FIELD = re.compile(r"^([^\s:][^:\r\n]*):[ \t]*([^\r\n]*)", re.MULTILINE)
-#: The beginning of a line that every reader of WARC files splits in the same way.
+#: The start of a line that every reader of WARC files splits in the same way.
 _LINE_START = re.compile(rb"\n[!-9;-~]+: ")
 #: Headers that describe the bytes on the wire.
 _LENGTH, _CONTENT_CODING = b"\ncontent-length: ", b"\ncontent-encoding"
@@ -20,19 +20,19 @@ _TRANSFER_CODING = b"\ntransfer-encoding"
 
 
 class ReceivedHeaders(Sequence[tuple[str, str]]):
-    """Names and values, in order. `lower` is all that came, in lower case, after a line break."""
+    """Names and values, in order. `lower` is everything in lower case, after a line break."""
 
     __slots__ = ("_fields", "_received", "lower")
 
     def __init__(self, received: bytes) -> None:
-        """`received`: all lines behind the status line, as they came."""
+        """`received`: all lines after the status line, as received."""
         self._received = received
         self.lower = (b"\n" + received).lower()
         self._fields: list[tuple[str, str]] | None = None
 
     def lines_for(self, length: int, *, encoded: bool) -> bytes | None:
-        """All lines with the empty one, if they are right for a body of `length` bytes and can
-        be archived as they are; `encoded` says whether its Content-Encoding is still on it."""
+        """All lines with the empty one, if they match a body of `length` bytes and can be archived
+        as they are; `encoded` says whether the body still has its Content-Encoding."""
         lower = self.lower
         start = lower.find(_LENGTH)
         end = start + len(_LENGTH)
@@ -46,7 +46,7 @@ class ReceivedHeaders(Sequence[tuple[str, str]]):
         return self._received if fits and self._is_well_formed() else None
 
     def _is_well_formed(self) -> bool:
-        """Each line has a name and a value, and ends as it should; the empty one is the last."""
+        """Whether each line has a name, a value and a correct end, and the last line is empty."""
         lower = self.lower
         lines = lower.count(b"\n") - 2
         return (
@@ -71,7 +71,7 @@ class ReceivedHeaders(Sequence[tuple[str, str]]):
         return ", ".join(values) if values else None
 
     def _value(self, start: int) -> str | None:
-        """Of the one header whose colon stands before `start`, unless it is a trailer."""
+        """The value of the header whose colon is before `start`, unless it is a trailer."""
         received = self._received
         if 0 <= received.find(b"\r\n\r\n") < start:
             return None

@@ -1,7 +1,7 @@
-"""Reads archived records piece by piece: a frame of some kilobytes may unpack to gigabytes.
+"""Reads archived records piece by piece: a frame of a few kilobytes can unpack to gigabytes.
 
-Centers use it for bodies and records that people ask for, in threads. Nothing here keeps
-more than one piece, and no frame may need a larger window than ours do.
+Centers use it for bodies and records that users request, in threads. It keeps no more than one
+piece in memory, and rejects frames with a larger window than Skep's own.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from skep.runtime.masking import mask_header, mask_text
 
 #: Bytes of one piece.
 PIECE = 64 * 1024
-#: Longest head of a record, and of the HTTP message in it.
+#: Maximum head of a record, and of the HTTP message in it.
 HEAD_LIMIT = 512 * 1024
 WINDOW_LIMIT = 8 * 2**20
 _END_OF_HEAD = b"\r\n\r\n"
 _TYPE, _TARGET = b"\r\nwarc-type:", b"\r\nwarc-target-uri:"
 _LENGTH = b"\r\ncontent-length:"
-#: A header, with the lines that continue it; the first line of a message has no colon there.
+#: A header with its continuation lines; the first line of a message does not match.
 _HEADER = re.compile(rb"(?<=\n)([^\s:]+):[ \t]*([^\r\n]*(?:\r?\n[ \t][^\r\n]*)*)")
 
 
@@ -50,7 +50,7 @@ class _Reader:
             raise Malformed(f"a zstd frame of the archive is damaged: {error}") from error
 
     def head(self) -> bytes:
-        """Up to the next empty line; raises Malformed."""
+        """The bytes up to the next empty line; raises Malformed."""
         read = b""
         while (end := read.find(_END_OF_HEAD)) < 0:
             more = self.piece()
@@ -62,7 +62,7 @@ class _Reader:
         return read[:end]
 
     def rest(self) -> bytes:
-        """What follows, as far as it matters: no more than a piece; reads to the end."""
+        """At most one piece of the following bytes; reads to the end."""
         rest = b""
         while more := self.piece():
             rest = (rest + more)[:PIECE]
@@ -76,26 +76,26 @@ class _Payload:
         self._reader = _Reader(frame)
         length = _value(self._reader.head(), _LENGTH)
         if not length.isdigit():
-            raise Malformed("an archived record does not say its length")
+            raise Malformed("an archived record has no length")
         http = self._reader.head()
         self.codings = codings_on(header_pairs(http))
-        #: Bytes of it.
+        #: Size of the body.
         self.size = int(length) - len(http)
         if self.size < 0:
-            raise Malformed("a WARC record has another length than it says")
+            raise Malformed("the length of a WARC record differs from its header")
         self._left = self.size
 
     def pieces(self) -> Iterator[bytes]:
-        """The last one comes after the frame's checksum."""
+        """The last piece is returned after the checksum of the frame was verified."""
         while self._left:
             piece = self._reader.piece(min(PIECE, self._left))
             self._left -= len(piece)
             if not piece or (not self._left and self._reader.rest() != _END_OF_HEAD):
-                raise Malformed("a WARC record has another length than it says")
+                raise Malformed("the length of a WARC record differs from its header")
             yield piece
 
     def decoded(self, limit: int) -> Iterator[bytes]:
-        """Raises TooLarge after that number of bytes."""
+        """Raises TooLarge after `limit` bytes."""
         decoder = Decoder(self.codings, limit)
         try:
             for piece in self.pieces():
@@ -109,7 +109,7 @@ class _Payload:
 
 class StoredBody:
     """The body of the first `response` in some frames, decoded; raises NotFound, Malformed,
-    TooLarge. One that is stored with a coding is decoded twice: once to know its size."""
+    TooLarge. An encoded body is decoded twice: once to find its size."""
 
     def __init__(self, data: bytes, limit: int) -> None:
         responses = (f for f in frames_of(data) if _value(_Reader(f).head(), _TYPE) == b"response")
@@ -117,7 +117,7 @@ class StoredBody:
         if frame is None:
             raise NotFound("the archive has no response for this request")
         payload = _Payload(frame)
-        #: Bytes of the body.
+        #: Size of the body.
         self.size = payload.size
         self._pieces = payload.pieces()
         if payload.codings:
@@ -132,7 +132,7 @@ class StoredBody:
 
 
 def frames_of(data: bytes) -> Iterator[bytes]:
-    """Whole frames, packed; raises Malformed."""
+    """Complete frames, compressed; raises Malformed."""
     start = 0
     while start < len(data):
         end = frame_end(data, start)
@@ -141,8 +141,8 @@ def frames_of(data: bytes) -> Iterator[bytes]:
 
 
 def without_secrets(data: bytes) -> bytes:
-    """The `response` frames alone: the others hold what was sent. URIs are masked, and the values
-    of headers that are not known to be harmless: a cookie is a login."""
+    """Only the `response` frames: the others contain what was sent. Masks URIs, and the values of
+    headers that are not known to be harmless: a cookie is a login."""
     return b"".join(_masked_frames(data))
 
 
@@ -151,7 +151,7 @@ def _masked_frames(data: bytes) -> Iterator[bytes]:
         reader = _Reader(frame)
         head = reader.head()
         if _value(head, _TYPE) != b"response":
-            continue  # `metadata` holds the whole head of a request that was cut
+            continue  # `metadata` contains the whole head of a request that was cut
         http = reader.head()
         shown = _masked_target(head), _HEADER.sub(_masked_header, http)
         yield frame if shown == (head, http) else _rewritten(frame, head, http, *shown)
@@ -165,17 +165,17 @@ def _masked_target(head: bytes) -> bytes:
 
 
 def _masked_header(line: re.Match[bytes]) -> bytes:
-    """Bytes that are not UTF-8 stay as they are in values that are shown."""
+    """Bytes that are not UTF-8 stay unchanged in values that are shown."""
     name, value = (part.decode(errors="surrogateescape") for part in line.groups())
     shown = mask_header(name, value)
     return line[0] if shown == value else f"{name}: {shown}".encode(errors="surrogateescape")
 
 
 def _rewritten(frame: bytes, head: bytes, http: bytes, new_head: bytes, new_http: bytes) -> bytes:
-    """With other heads; piece by piece, so that only what is packed is in memory."""
+    """The frame with other heads; piece by piece, so that only compressed data is in memory."""
     size = content_size(frame)
     if size > READ_LIMIT:
-        raise TooLarge("the archived record unpacks to more than can be shown at once")
+        raise TooLarge("the archived record is too large to be shown at once")
     start, end = _span(new_head, _LENGTH)
     length = int(new_head[start:end]) + len(new_http) - len(http)
     new_head = b"%b %d%b" % (new_head[:start], length, new_head[end:])
@@ -188,18 +188,18 @@ def _rewritten(frame: bytes, head: bytes, http: bytes, new_head: bytes, new_http
     try:
         parts = [out.compress(first), *map(out.compress, iter(reader.piece, b"")), out.flush()]
     except ZstdError as error:
-        raise Malformed(f"an archived record has another length than it says: {error}") from error
+        raise Malformed(f"an archived record has a wrong length: {error}") from error
     return b"".join(parts)
 
 
 def _value(head: bytes, name: bytes) -> bytes:
-    """Of a header, b"" when there is none."""
+    """The value of a header; b"" when it is missing."""
     start, end = _span(head, name)
     return head[start:end].strip()
 
 
 def _span(head: bytes, name: bytes) -> tuple[int, int]:
-    """Where the value of a header is; an empty place when there is none."""
+    """The position of the value of a header; an empty span when it is missing."""
     at = head.lower().find(name)
     if at < 0:
         return 0, 0

@@ -1,4 +1,4 @@
-"""Archived WARC records read back: zstd frames become records and HTTP messages. Pure.
+"""Reads archived WARC records: zstd frames become records and HTTP messages. Pure.
 
 Used by centers, spiders and agents. No frame unpacks to more than it announces, and nothing is
 unpacked or decoded beyond the caller's limit.
@@ -15,11 +15,11 @@ from skep.archive.frame_boundaries import content_size, frame_end
 from skep.archive.http_headers import codings_on, decoded, fitting_headers
 from skep.errors import Malformed, TooLarge
 
-#: Most decompressed bytes that one call of `read_records` gives back.
+#: Maximum decompressed bytes that one call of `read_records` returns.
 READ_LIMIT = 256 * 2**20
 #: The header of a record whose body content rules have cut.
 CUT_BY = "Skep-Cut"
-#: The header of the records of a redirect that was followed: which one it was, from 1 on.
+#: The header of the records of a followed redirect: its number, from 1.
 HOP = "Skep-Redirect-Hop"
 
 _END_OF_RECORD = b"\r\n\r\n"
@@ -34,7 +34,7 @@ class WarcRecord(msgspec.Struct, frozen=True):
 
 
 class ArchivedResponse(NamedTuple):
-    """The answer inside a `response` record."""
+    """The HTTP answer in a `response` record."""
 
     status: int
     headers: list[tuple[str, str]]
@@ -42,7 +42,7 @@ class ArchivedResponse(NamedTuple):
 
 
 class ArchivedRequest(NamedTuple):
-    """What was asked, inside a `request` record."""
+    """The HTTP request in a `request` record."""
 
     method: str
     target: str
@@ -51,18 +51,18 @@ class ArchivedRequest(NamedTuple):
 
 
 def read_records(data: bytes, limit: int = READ_LIMIT) -> list[WarcRecord]:
-    """The records of whole frames, in order; raises Malformed, or TooLarge over `limit`."""
+    """The records of complete frames, in order; raises Malformed, or TooLarge over `limit`."""
     decompress = ZstdDecompressor().decompress
     records = []
     start = 0
     while start < len(data):
         end = frame_end(data, start)
-        # The size is checked first and the output buffer is made for it: no frame can
+        # The size is checked first and the output buffer is allocated for it: no frame can
         # unpack to more than it announces.
         size = content_size(data, start)
         limit -= size
         if limit < 0:
-            raise TooLarge("the archived records unpack to more than can be shown at once")
+            raise TooLarge("the archived records are too large to be shown at once")
         try:
             records.append(_record(decompress(data[start:end])))
         except ZstdError as error:
@@ -72,16 +72,16 @@ def read_records(data: bytes, limit: int = READ_LIMIT) -> list[WarcRecord]:
 
 
 class FirstRecords:
-    """Reads the first record of many places with one decompressor: making a new one takes
-    as long as unpacking a page of 10 KB. Not for two threads at once."""
+    """Reads the first record at many locations with one decompressor: creating one takes as long
+    as unpacking a page of 10 KB. Not thread-safe."""
 
     def __init__(self) -> None:
         self._decompress = ZstdDecompressor().decompress
 
     def read(self, data: bytes, limit: int = READ_LIMIT) -> WarcRecord:
-        """The record in front, and nothing of what follows; raises Malformed or TooLarge."""
+        """Only the first record; raises Malformed or TooLarge."""
         if content_size(data) > limit:
-            raise TooLarge("the archived record unpacks to more than can be shown at once")
+            raise TooLarge("the archived record is too large to be shown at once")
         try:
             return _record(self._decompress(data))
         except ZstdError as error:
@@ -92,17 +92,17 @@ def _record(text: bytes) -> WarcRecord:
     head, found, rest = text.partition(b"\r\n\r\n")
     version, _, lines = head.partition(b"\r\n")
     if not found or not version.startswith(b"WARC/1."):
-        raise Malformed("a frame of the archive does not hold a WARC record")
+        raise Malformed("a frame of the archive does not contain a WARC record")
     headers = dict(_headers(lines, "utf-8"))
     length = headers.get("Content-Length", "")
     if not (length.isascii() and length.isdigit()) or rest[int(length) :] != _END_OF_RECORD:
-        raise Malformed("a WARC record has another length than it says")
+        raise Malformed("the length of a WARC record differs from its header")
     return WarcRecord(headers.get("WARC-Type", ""), headers, rest[: int(length)])
 
 
 def split_response(record: WarcRecord, limit: int = READ_LIMIT) -> ArchivedResponse:
-    """(status, headers, body) of a `response` record, the body decoded and the headers as they
-    fit it; raises Malformed, or TooLarge when it decodes to more than `limit` bytes."""
+    """(status, headers, body) of a `response` record, with the body decoded and matching headers;
+    raises Malformed, or TooLarge when it decodes to more than `limit` bytes."""
     status, headers, body = split_stored(record)
     names = codings_on(headers)
     if not names:
@@ -112,7 +112,7 @@ def split_response(record: WarcRecord, limit: int = READ_LIMIT) -> ArchivedRespo
 
 
 def split_stored(record: WarcRecord) -> ArchivedResponse:
-    """The same as it was stored: whatever `Content-Encoding` says is still on the body."""
+    """The same as stored: the `Content-Encoding` still applies to the body."""
     start, headers, body = _split(record.block)
     parts = start.split(" ", 2)
     if len(parts) < 2 or not (parts[1].isascii() and parts[1].isdigit()):  # noqa: PLR2004 - version, status

@@ -1,4 +1,4 @@
-"""From a URL to an archive; called by the assembly of a center. It opens nothing yet.
+"""Creates an archive from a URL; called by the assembly of a center. It opens nothing yet.
 
 A backend is imported only when its URL is used, so that a folder needs no S3 client.
 """
@@ -30,8 +30,8 @@ def open_archive(
 ) -> Archive:
     """The archive at a path, a file: or an s3: URL; raises ConfigurationError.
 
-    `home` is a folder of this center alone, for its lock; `login` the credentials of S3,
-    KEY:SECRET, where "" takes those of the environment.
+    `home` is a folder of this center alone, for its lock; `login` holds the credentials of S3,
+    KEY:SECRET; "" takes those of the environment.
     """
     if not is_s3(url):
         return FolderArchive(folder_of(url), writer, segment_bytes, maker)
@@ -59,20 +59,20 @@ def open_bucket(url: str, login: str = "") -> Bucket:
 
 
 def login_of(settings: Settings) -> str:
-    """KEY:SECRET of S3, read from its file; "" = what the environment says."""
+    """KEY:SECRET of S3, read from its file; "" = take it from the environment."""
     if not settings.archive.secret:
         return ""
     file = Path(settings.data) / "secrets" / Path(settings.archive.secret).name
     try:
         return file.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"archive.secret: {file} cannot be read") from error
+        raise ConfigurationError(f"archive.secret: cannot read {file}") from error
 
 
 def _key_and_secret(login: str) -> tuple[str, str]:
     key, found, secret = login.strip().partition(":")
     if not found or not key or not secret:
-        raise ConfigurationError("archive.secret: the file is written KEY:SECRET, in one line")
+        raise ConfigurationError("archive.secret: the file must contain KEY:SECRET in one line")
     return key, secret
 
 
@@ -80,14 +80,14 @@ def folder_of(url: str) -> Path:
     """The folder at a path or a file: URL; raises ConfigurationError for anything else."""
     scheme, found, _ = url.partition(":")
     if not url:
-        raise ConfigurationError("the archive needs a folder")
+        raise ConfigurationError("archive.url is empty; set it to a folder")
     if not found or "/" in scheme:
         return Path(url)
     parts = urlsplit(url)
     if parts.scheme != "file":
         raise ConfigurationError(
-            f"the archive cannot be at {parts.scheme}: it is a folder or s3://BUCKET/FOLDER."
+            f"archive.url: {parts.scheme} is not known; use a folder or s3://BUCKET/FOLDER."
         )
     if parts.netloc not in {"", "localhost"} or not parts.path:
-        raise ConfigurationError("a file: URL of the archive is written file:///PATH.")
+        raise ConfigurationError("archive.url: write a file URL as file:///PATH.")
     return Path(unquote(parts.path))

@@ -1,8 +1,8 @@
 """An archive in S3-compatible storage, used by centers: `skep.archive.ports.Archive`.
 
 An append is durable in the bucket, and readable from every center, when it returns.
-Appends that arrive while a PUT runs share the next one. Segments that have reached their
-size are sealed in the background: many small objects become one `.warc.zst`.
+Appends that arrive during a PUT share the next one. Segments that have reached their size are
+sealed in the background: many small objects become one `.warc.zst`.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from skep.runtime.retry import Pauses
 
 log = logging.getLogger(__name__)
 
-#: Bytes that one PUT carries at most, so that no caller waits for all the others.
+#: Maximum bytes of one PUT, so that no caller waits for all the others.
 GROUP_BYTES = 16 * 2**20
-#: A whole segment is written and read back from memory, in one piece: no larger than this.
+#: Maximum bytes of a segment, which is written from memory in one piece.
 SEGMENT_MOST = 64 * 2**20
-#: Names that were taken, of one append. More than one means another process of our name.
+#: Maximum taken names of one append. More than one means another process with this name.
 TRIES = 5
-#: Who asks how the archive does is told within so many seconds, also when nothing answers.
+#: Time limit of `usage`, in seconds, also when the storage does not answer.
 LOOK_SECONDS = 3.0
-#: A bucket of fewer segments is counted at every look, a larger one once in so many seconds.
+#: A bucket with fewer segments is counted on every call, a larger one after this many seconds.
 COUNT_ALWAYS, COUNT_EVERY = 100, 60.0
 _AGAIN = Backoff(first=1.0, cap=60.0)
 
 
 class _PendingAppend(NamedTuple):
-    """One caller's blobs and where it waits."""
+    """One caller's blobs, and its future."""
 
     blobs: Sequence[bytes]
     places: asyncio.Future[list[RecordLocation]]
@@ -80,19 +80,19 @@ class S3Archive:
         self._sealing: asyncio.Task[None] | None = None
         self._number = 0
         self._end = 0
-        #: The next append begins a new segment: there is none, or the fate of a PUT is unknown.
+        #: The next append starts a new segment: there is none, or the result of a PUT is unknown.
         self._spent = True
-        #: The last PUT failed: ask first whether the storage serves again.
+        #: The last PUT failed: check first whether the storage is available again.
         self._down = False
         self._counted: tuple[float, tuple[int, int]] | None = None
 
     async def open(
         self, committed_end: CommittedEnd, *, store_is_empty: bool = False
     ) -> list[SetAside]:
-        """Lock, compare with what was committed, begin behind the newest segment.
+        """Lock, compare with what was committed, start after the newest segment.
 
-        Nothing is cut: a PUT is whole or was never there. A new life of a center begins a
-        new segment, so that no late PUT of an old life can land in what is written now.
+        Nothing is cut off: a PUT is complete or never happened. A restarted center starts a new
+        segment, so that no late PUT of the earlier process can reach the current segment.
         """
         self._home.mkdir(parents=True, exist_ok=True)
         self._lock = try_lock(self._home / f"archive-{self._writer}.lock")
@@ -119,8 +119,8 @@ class S3Archive:
             if (committed := await committed_end(name)) > there:
                 raise ConfigurationError(
                     f"{name} has {there} bytes in {self.describe()}, but {committed} were "
-                    "committed: is this the right bucket and folder? Bring it back from a "
-                    "backup before this center starts."
+                    "committed: is this the right bucket and folder? Restore it from a "
+                    "backup before you start this center."
                 )
         unknown = []
         for name in sorted(found):
@@ -131,12 +131,12 @@ class S3Archive:
         return unknown
 
     def _take_up(self, name: str, layout: Layout) -> None:
-        """Seal what an earlier life has left, also what no row points to: it is kept."""
+        """Seal segments of an earlier process, also those that no row refers to: they are kept."""
         if layout.whole is None or len(layout.beyond_whole()) < len(layout.parts):
             self._full.put_nowait(name)
 
     async def append(self, blobs: Sequence[bytes]) -> list[RecordLocation]:
-        """PUT; the places are in the order of the blobs. Raises ArchiveDown."""
+        """PUT; the locations are in the order of the blobs. Raises ArchiveDown."""
         if self._writing is None or self._writing.done():
             raise Unavailable("the archive is not open")
         if not blobs:
@@ -146,11 +146,11 @@ class S3Archive:
         return await places
 
     async def read(self, segment: str, offset: int, length: int) -> bytes:
-        """The bytes of a place, of any writer's segment; raises NotFound."""
+        """The bytes at a location, in any writer's segment; raises NotFound."""
         return await self._bucket_segments.read(segment, offset, length)
 
     async def close(self) -> None:
-        """Finish what was handed in; what is not sealed is sealed by the next life."""
+        """Finish pending appends; the next process seals unsealed segments."""
         writing, self._writing = self._writing, None
         if writing is not None:
             self._tickets.put_nowait(None)
@@ -172,7 +172,7 @@ class S3Archive:
         return await self._bucket_segments.delete(segment, self._writer)
 
     async def usage(self) -> tuple[int, int]:
-        """(segments, bytes) of all writers; it has written to the bucket when it returns."""
+        """(segments, bytes) of all writers; it also proves that the bucket can be written to."""
         try:
             async with asyncio.timeout(LOOK_SECONDS):
                 await self._sign()
@@ -193,10 +193,10 @@ class S3Archive:
         return {name: end for name, end in found.items() if end}
 
     async def check(self) -> None:
-        """Nothing that is cheap: a bucket that is away is noticed by the next append."""
+        """Does nothing: no check is cheap, and the next append detects a missing bucket."""
 
     async def _sign(self) -> None:
-        """A small object that says whose folder it is; it shows that the bucket takes writes."""
+        """Write a small object with the owner of the folder; it proves that writes work."""
         line = f"Archive segments of the center {self._writer}, Skep {__version__}.\n"
         await self._bucket.put(f"{self._writer}/README.txt", line.encode())
 
@@ -213,7 +213,7 @@ class S3Archive:
                 await self._settle(group)
 
     async def _next_group(self) -> tuple[list[_PendingAppend], bool]:
-        """Wait for a ticket, then take all that came in the meantime: (group, closing)."""
+        """Wait for an append, then take all that arrived meanwhile: (group, closing)."""
         group: list[_PendingAppend] = []
         size = 0
         ticket = await self._tickets.get()
@@ -228,7 +228,7 @@ class S3Archive:
     async def _settle(self, group: list[_PendingAppend]) -> None:
         try:
             places = iter(await self._put([blob for ticket in group for blob in ticket.blobs]))
-        except Exception as error:  # noqa: BLE001 - a caller must hear of it, or it waits for ever
+        except Exception as error:  # noqa: BLE001 - passed on to the callers
             for ticket in group:
                 if not ticket.places.done():
                     ticket.places.set_exception(error)
@@ -252,13 +252,13 @@ class S3Archive:
                 self._end = starts.pop()
                 return [RecordLocation(name, start) for start in starts]
         raise ArchiveDown(
-            f"the names of {self._writer}'s segments are taken: does another center use a copy "
-            "of this data folder? Give it a folder of its own."
+            f"the segment names of {self._writer} are taken: does another center use a copy of "
+            "this data folder? Give it its own folder."
         )
 
     async def _added(self, name: str, data: bytes) -> bool:
-        """After an error the PUT may still happen, and a name that is taken may be our own,
-        of a PUT whose answer was lost: in both cases nothing is put behind it any more."""
+        """After an error the PUT may still happen, and a taken name may be the result of a PUT of
+        this process whose answer was lost: in both cases nothing is added after it."""
         try:
             added = await self._bucket_segments.add(name, self._end, data)
         except BaseException:
@@ -278,7 +278,7 @@ class S3Archive:
     # -- sealing
 
     async def _seal_all(self) -> None:
-        """One after the other. What fails goes to the end: its parts serve in the meantime."""
+        """Seal one after the other. A failed one goes to the end: its parts remain readable."""
         pauses = Pauses(_AGAIN, self._rng)
         while True:
             name = await self._full.get()
@@ -286,6 +286,6 @@ class S3Archive:
                 await self._bucket_segments.seal(name)
                 pauses.succeeded()
             except SkepError as error:
-                log.warning("%s is not sealed yet: %s", name, error.detail)
+                log.warning("could not seal %s (%s); retrying", name, error.detail)
                 self._full.put_nowait(name)
                 await self._clock.sleep(pauses.failed())

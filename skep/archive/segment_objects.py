@@ -1,8 +1,8 @@
-"""Which objects of a bucket hold which bytes of a segment: names and arithmetic, no I/O.
+"""Maps the bytes of a segment to objects of a bucket: names and arithmetic, no I/O.
 
-A segment is `WRITER/NAME.warc.zst`, one object, when it is sealed. Until then it is parts
-under `WRITER/parts/NUMBER/`, each named by the offset of its first byte. Offsets are those
-of the whole, so that a place stays good when parts become a whole. Used by centers.
+A sealed segment is one object, `WRITER/NAME.warc.zst`. Before, it consists of parts under
+`WRITER/parts/NUMBER/`, each named by the offset of its first byte. Offsets are those of the whole
+segment, so that a location stays valid when parts are sealed. Used by centers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Found(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """An object and the place of its bytes in a segment."""
+    """An object and the position of its bytes in a segment."""
 
     key: str
     start: int
@@ -48,7 +48,7 @@ class Slice(NamedTuple):
 
 
 class Layout:
-    """Where the bytes of one segment are: its whole, if there is one, and its parts."""
+    """The objects of one segment: the sealed one, if any, and its parts."""
 
     def __init__(self, whole: Piece | None = None, parts: Iterable[Piece] = ()) -> None:
         self.whole = whole
@@ -60,7 +60,7 @@ class Layout:
 
     @property
     def end(self) -> int:
-        """Just behind the last byte that can be read without a gap from the first one."""
+        """The end of the bytes that can be read from the start without a gap."""
         end = self.whole_end
         for part in self.parts:
             if part.start > end:
@@ -77,11 +77,11 @@ class Layout:
         return [piece.key for piece in self._pieces()]
 
     def beyond_whole(self) -> list[Piece]:
-        """Parts that the whole does not hold."""
+        """Parts that the sealed object does not contain."""
         return [part for part in self.parts if part.end > self.whole_end]
 
     def slices(self, offset: int, length: int) -> list[Slice] | None:
-        """The bytes of a place, in order; None when some of them are nowhere."""
+        """The slices of a range, in order; None when some bytes are missing."""
         found: list[Slice] = []
         position, end = offset, offset + length
         while position < end:
@@ -94,7 +94,7 @@ class Layout:
         return found
 
     def _holder(self, position: int) -> Piece | None:
-        """A part before the whole: while there are parts, nobody has compared the whole yet."""
+        """Prefers a part: while there are parts, the sealed object has not been verified yet."""
         after = bisect_right(self.parts, position, key=lambda part: part.start)
         nearby = [self.parts[after - 1]] if after else []
         whole = [self.whole] if self.whole else []
@@ -126,7 +126,7 @@ def part_key(segment: str, offset: int) -> str:
 
 
 def layouts(objects: Iterable[Found]) -> dict[str, Layout]:
-    """By segment, of a listing; what is not named like a piece is not ours."""
+    """The layouts in a listing, by segment; objects with other names are ignored."""
     found: dict[str, Layout] = {}
     for one in objects:
         if part := _PART.fullmatch(one.key):

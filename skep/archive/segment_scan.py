@@ -1,7 +1,7 @@
-"""Records of a segment file, found without the store. Blocking; used by centers at a start and
-by `skep archive rebuild`.
+"""Finds the records of a segment file without the store. Blocking; used by centers at a start
+and by `skep archive rebuild`.
 
-It follows the lengths of zstd frames. Behind damage it continues at the next frame that is whole.
+It follows the lengths of zstd frames. After damage it continues at the next complete frame.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MAGIC = b"\x28\xb5\x2f\xfd"
 
 
 def whole_frames(path: Path, start: int) -> Iterator[tuple[int, int]]:
-    """(begin, end) of every frame from `start` on that is whole."""
+    """(begin, end) of every complete frame from `start` on."""
     with path.open("rb") as file:
         if path.stat().st_size <= start:
             return
@@ -39,7 +39,7 @@ def whole_frames(path: Path, start: int) -> Iterator[tuple[int, int]]:
 
 
 def found_pages(path: Path) -> Iterator[ArchivedPage]:
-    """Every response of a segment; records that cannot be read are passed over."""
+    """Every response of a segment; records that cannot be read are skipped."""
     page: ArchivedPage | None = None
     with path.open("rb") as file:
         for begin, end in whole_frames(path, 0):
@@ -63,7 +63,7 @@ def _record(data: bytes) -> WarcRecord | None:
 
 
 def _belongs_to_page(record: WarcRecord) -> bool:
-    """Whether it follows the response whose page it is: what was sent, and the redirects."""
+    """Whether a record follows the response of its page: the request, and redirects."""
     return record.type in {"request", "metadata"} or HOP in record.headers
 
 

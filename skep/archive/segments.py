@@ -1,9 +1,9 @@
-"""The files of one writer: blocking code, run by the archive's own thread on centers.
+"""The segment files of one writer: blocking code, run by the archive's thread on centers.
 
-A segment is `<writer>-<number>.warc.zst` and starts with a warcinfo record. It is made
-under another name and renamed when it is whole, so a segment without its first record
-never exists. Bytes of a failed write are cut off before the next one; records that the store
-does not know at a start are set aside in a segment of their own, never deleted.
+A segment is `<writer>-<number>.warc.zst` and starts with a warcinfo record. It is created under
+another name and renamed when it is complete, so a segment without its first record never exists.
+Bytes of a failed write are cut off before the next one; records that the store does not know at a
+start are set aside in a segment of their own, never deleted.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ from skep.errors import ArchiveDown, ConfigurationError, DiskFull, Malformed, Un
 from skep.runtime.files import sync_folder
 
 SUFFIX = ".warc.zst"
-#: Ends the name under which records are set aside that the store does not know.
+#: Suffix of segments with records that were set aside, because the store does not know them.
 _UNKNOWN = ".unknown"
 _WRITER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _SEGMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,63})-([0-9]{8})\.warc\.zst")
-#: What a full or limited volume answers; it may pass without a restart.
+#: Errors of a full or limited volume, which can pass without a restart.
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-#: A warcinfo record is a few hundred bytes; this much is read to find its end.
+#: Bytes that are read to find the end of a warcinfo record of a few hundred bytes.
 _FIRST_FRAME = 64 * 1024
 _FILE_MODE = 0o640
 
 
 def is_segment(name: str) -> bool:
-    """Whether it is a plain segment name: no separators, no dots in front (fault 51)."""
+    """Whether it is a plain segment name: no separators, no leading dots."""
     return _SEGMENT.fullmatch(name) is not None
 
 
 def is_writer(name: str) -> bool:
-    """Whether it can begin the name of a segment."""
+    """Whether it can be the prefix of a segment name."""
     return _WRITER.fullmatch(name) is not None
 
 
 def writer_of(name: str) -> str:
-    """The writer of a segment; "" for what is none."""
+    """The writer of a segment; "" for other files."""
     found = _SEGMENT.fullmatch(name)
     return found[1] if found else ""
 
 
 def writers_in(folder: Path) -> list[str]:
-    """Who has segments in a folder; none when there is no such folder."""
+    """The writers with segments in a folder; none when there is no such folder."""
     if not folder.is_dir():
         return []
     matches = (_SEGMENT.fullmatch(path.name) for path in folder.iterdir())
@@ -63,18 +63,18 @@ def writers_in(folder: Path) -> list[str]:
 
 
 def check_writer(name: str) -> None:
-    """Raises ConfigurationError for what cannot begin the name of a file."""
+    """Raises ConfigurationError for a name that cannot be the prefix of a file name."""
     if not is_writer(name):
         raise ConfigurationError(
-            f"{name!r} cannot name an archive writer: use letters, digits, '.', '_', '-'."
+            f"{name!r} is not a valid archive writer: use letters, digits, '.', '_', '-'."
         )
 
 
 def empty_store(writer: str, segments: int, place: str) -> ConfigurationError:
-    """What a center is told whose store was lost, or is not the right one."""
+    """The error for a center whose store was lost, or is not the right one."""
     return ConfigurationError(
         f"the store is empty, but {place} holds {segments} archive segments of this center "
-        f"({writer}): is store.url right? Restore a backup (`skep restore`), or make rows from "
+        f"({writer}): is store.url right? Restore a backup (`skep restore`), or create rows from "
         "the archive (`skep archive rebuild`); to start empty all the same, set "
         "archive.allow_empty_store"
     )
@@ -91,7 +91,7 @@ def segments_of(folder: Path, writer: str) -> list[int]:
 
 
 def newest_segments(folder: Path) -> list[Path]:
-    """The newest of each writer, which may still grow. What was set aside never does."""
+    """The newest segment of each writer, which can still grow. Those set aside never grow."""
     return [
         folder / segment_name(writer, segments_of(folder, writer)[-1])
         for writer in writers_in(folder)
@@ -100,7 +100,7 @@ def newest_segments(folder: Path) -> list[Path]:
 
 
 def closed_segments(folder: Path) -> list[Path]:
-    """Those that never change again."""
+    """Segments that never change again."""
     if not folder.is_dir():
         return []
     open_ones = set(newest_segments(folder))
@@ -109,7 +109,7 @@ def closed_segments(folder: Path) -> list[Path]:
 
 
 def delete_segment(folder: Path, name: str, me: str) -> int | None:
-    """The bytes that were freed; None when it must stay, or is not ours to judge."""
+    """The bytes that were freed; None when it must stay, or when another center decides."""
     found = _SEGMENT.fullmatch(name)
     if found is None:
         return None
@@ -126,7 +126,7 @@ def delete_segment(folder: Path, name: str, me: str) -> int | None:
 
 
 class SegmentWriter:
-    """Appends to the newest segment of one writer, and begins the next one."""
+    """Appends to the newest segment of one writer, and starts the next one."""
 
     def __init__(self, folder: Path, writer: str, segment_bytes: int, maker: FrameMaker) -> None:
         check_writer(writer)
@@ -136,19 +136,19 @@ class SegmentWriter:
         self._maker = maker
         self._lock = -1
         self._file = -1
-        #: One thread appends; others may ask `check`.
+        #: One thread appends; others can call `check`.
         self._mutex = Lock()
         #: Device and inode of the folder that was opened.
         self._place: tuple[int, int] | None = None
         self._number = 0
         self._end = 0
-        #: There may be bytes behind `_end`, of a write that failed.
+        #: There may be bytes of a failed write after `_end`.
         self._torn = False
-        #: The next append begins a new segment, because there is none or its sync failed.
+        #: The next append starts a new segment, because there is none or its sync failed.
         self._spent = True
 
     def lock(self) -> None:
-        """Be the only process that writes these segments; raises ConfigurationError."""
+        """Lock these segments for this process; raises ConfigurationError."""
         path = self._folder / f"{self._writer}.lock"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -158,32 +158,32 @@ class SegmentWriter:
         except BlockingIOError as error:
             self.close()
             raise ConfigurationError(
-                f"another process writes to {path.with_suffix('')}*: stop it, or give this "
-                "center a name of its own."
+                f"another process writes to {path.with_suffix('')}*; stop it, or give this "
+                "center its own name."
             ) from error
         except OSError as error:
             self.close()
             raise ConfigurationError(
-                f"the archive folder {self._folder} cannot be used: {error.strerror}"
+                f"cannot use the archive folder {self._folder}: {error.strerror}"
             ) from error
 
     def newest(self) -> tuple[str, str]:
-        """(the newest segment or "", the one that will follow it)."""
+        """(the newest segment or "", the name of the next one)."""
         numbers = segments_of(self._folder, self._writer)
         self._number = numbers[-1] if numbers else 0
         name = segment_name(self._writer, self._number) if numbers else ""
         return name, segment_name(self._writer, self._number + 1)
 
     def resume(self, name: str, committed: int) -> SetAside | None:
-        """Continue the newest segment behind what was committed. Whole records behind that are
-        set aside first, in a segment of their own; an incomplete last one is cut."""
+        """Continue the newest segment after the committed bytes. Complete records after them are
+        first set aside in a segment of their own; an incomplete last one is cut off."""
         path = self._folder / name
         self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         size = os.fstat(self._file).st_size
         if committed > size:
             raise ConfigurationError(
-                f"{path} has {size} bytes, but {committed} were committed: it was cut or "
-                "replaced. Bring it back from a backup before this center starts."
+                f"{path} has {size} bytes, but {committed} were committed: it was truncated or "
+                "replaced. Restore it from a backup before you start this center."
             )
         self._end = max(committed, self._end_of_first_frame(path))
         kept = set_aside(self._folder, name, self._end, self._maker) if size > self._end else None
@@ -192,7 +192,7 @@ class SegmentWriter:
         return kept
 
     def numbers(self) -> list[int]:
-        """Of this writer's segments, oldest first."""
+        """The numbers of this writer's segments, oldest first."""
         return segments_of(self._folder, self._writer)
 
     def size_of(self, name: str) -> int:
@@ -203,8 +203,8 @@ class SegmentWriter:
             return frame_end(os.pread(self._file, _FIRST_FRAME, 0))
         except Malformed as error:
             raise ConfigurationError(
-                f"{path} does not start with a whole record: it is damaged. Bring it back "
-                "from a backup, or move it away, before this center starts."
+                f"{path} does not start with a complete record: it is damaged. Restore it "
+                "from a backup, or move it away, before you start this center."
             ) from error
 
     def append(self, blobs: Sequence[bytes]) -> list[RecordLocation]:
@@ -219,7 +219,7 @@ class SegmentWriter:
             self._write(b"".join(blobs))
         except OSError as error:
             raise self._explained(error) from error
-        self._torn = True  # until it is certain that the bytes can be found again
+        self._torn = True  # until the write is known to be complete
         self._check()
         self._torn = False
         name = segment_name(self._writer, self._number)
@@ -240,14 +240,14 @@ class SegmentWriter:
         except OSError as error:
             raise ArchiveDown(
                 f"the archive folder {self._folder} is gone ({error.filename}: {error.strerror}); "
-                "mount it or move it back, then the center continues by itself"
+                "mount it or move it back; the center then continues automatically"
             ) from error
 
     def _compare(self) -> None:
         if self._place is not None and _identity(self._folder.stat()) != self._place:
             raise ArchiveDown(
-                f"the archive folder {self._folder} is another one than at the start; mount or "
-                "move the right one back, or restart the center to use this one"
+                f"the archive folder {self._folder} is not the one that was opened; mount or move "
+                "the right one back, or restart the center to use this one"
             )
         if not os.access(self._folder, os.W_OK):
             raise ArchiveDown(f"the archive folder {self._folder} is read-only")
@@ -273,14 +273,14 @@ class SegmentWriter:
             _write_all(self._file, data, self._end)
             self._sync()
         except OSError:
-            with suppress(OSError):  # then it is tried again before the next write
+            with suppress(OSError):  # it is retried before the next write
                 self._cut()
             raise
         self._torn = False
 
     def _sync(self) -> None:
-        """After a failed sync the kernel may have dropped pages and say nothing at the next
-        one, so the segment is closed then; what it held before was synced already."""
+        """After a failed sync the kernel may have dropped pages without reporting it at the next
+        sync, so the segment is closed; its earlier bytes were synced already."""
         try:
             _fdatasync(self._file)
         except OSError:
@@ -304,13 +304,13 @@ class SegmentWriter:
     def _explained(self, error: OSError) -> Unavailable:
         if error.errno in _NO_SPACE:
             return DiskFull(
-                f"the archive at {self._folder} cannot grow ({error.strerror}): make room, "
-                "then it goes on by itself."
+                f"the archive at {self._folder} cannot grow ({error.strerror}): free some space; "
+                "it then continues automatically."
             )
-        return ArchiveDown(f"the archive at {self._folder} cannot be written: {error.strerror}")
+        return ArchiveDown(f"cannot write to the archive at {self._folder}: {error.strerror}")
 
     def close(self) -> None:
-        """Let go of the files and the lock; may be called twice."""
+        """Release the files and the lock; can be called twice."""
         for file in (self._file, self._lock):
             if file >= 0:
                 os.close(file)
@@ -320,7 +320,7 @@ class SegmentWriter:
 
 
 def new_segment(folder: Path, name: str, pieces: Iterable[bytes]) -> int:
-    """An open file that is whole and synced under its name, or an OSError and nothing."""
+    """An open file, complete and synced under its name; on OSError there is no file."""
     unfinished = folder / f"{name}.new"
     flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     file = os.open(unfinished, flags, _FILE_MODE)
@@ -341,9 +341,9 @@ def new_segment(folder: Path, name: str, pieces: Iterable[bytes]) -> int:
 
 
 def set_aside(folder: Path, name: str, start: int, maker: FrameMaker) -> SetAside | None:
-    """Copy the whole records behind `start` into a closed segment; None when there are none.
+    """Copy the complete records after `start` into a closed segment; None when there are none.
 
-    Its name begins with that of the segment, and is one that no writer will ever use.
+    Its name starts with that of the segment, and is one that no writer will ever use.
     """
     whole = [*whole_frames(folder / name, start)]
     if not whole:
@@ -376,5 +376,5 @@ def _write_all(file: int, data: bytes, offset: int) -> None:
 
 
 def _fdatasync(file: int) -> None:
-    """fdatasync where there is one: the length is synced with it, the times need not be."""
+    """fdatasync where available: it syncs the length, and the times need no sync."""
     getattr(os, "fdatasync", os.fsync)(file)

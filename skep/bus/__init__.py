@@ -1,4 +1,4 @@
-"""Lanes and signals: order and haste, never truth. Losing a bus loses nothing.
+"""Lanes and signals: the order of blocks and wake-ups. Losing a bus loses no data.
 
-Only centers open one. Whatever is in it can be rebuilt from the store at any moment.
+Only centers open one. Everything in it can be rebuilt from the store at any time.
 """

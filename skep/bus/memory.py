@@ -1,8 +1,8 @@
-"""Lanes, signals and logs inside one process; several centers in it may share one bus.
+"""Lanes, signals and logs inside one process; several centers in it can share one bus.
 
-Centers run it when they are alone, and simulations because it is deterministic: no
-thread, no lock, no chance, and no method but listening ever lets another task run. It
-must never keep more than its bounds allow, whoever forgets to read.
+A single center uses it, and simulations do because it is deterministic: no threads, no locks, no
+randomness, and no method but listening lets another task run. It must never keep more than its
+bounds allow, even if listeners do not read.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from skep.model.block import BlockRef
 from skep.model.lane import Lane
 from skep.runtime.clock import Clock, SystemClock
 
-#: Signals that a slow listener may have unread; then the oldest go.
+#: Maximum unread signals of a slow listener; the oldest are dropped.
 UNREAD_SIGNALS = 1000
-#: Lines that one log stream keeps.
+#: Maximum lines of one log stream.
 LOG_LINES = 10_000
-#: Streams that are kept; then the one that was quiet for longest goes.
+#: Maximum streams; the one without new lines for longest is dropped.
 LOG_STREAMS = 1000
 
-#: Blocks of one lane for one target, by id, each with its place in the lane's order.
+#: Blocks of one lane for one target, by id, each with its position in the lane.
 _Queue = OrderedDict[int, tuple[int, BlockRef]]
 
 
 class MemoryLanes:
-    """One queue per lane and target, so that a pop never walks over what it may not take.
+    """One queue per lane and target, so that a pop never visits blocks of other targets.
 
-    Every push draws the next number; at the tail the number itself is the block's place,
-    at the head its negative. So each queue is sorted by place, and the first block of a
-    lane among some targets is the smallest of their queues' first blocks.
+    Every push takes the next number; at the tail the number itself is the block's position,
+    at the head its negative. So each queue is sorted by position, and the first block of a
+    lane for some targets is the smallest of their queues' first blocks.
     """
 
     def __init__(self, limits: Mapping[Lane, int]) -> None:
@@ -47,13 +47,13 @@ class MemoryLanes:
     def _forget(self) -> None:
         self._queues: dict[tuple[Lane, str], _Queue] = {}
         self._refs: dict[int, BlockRef] = {}
-        #: Ids in ascending order, as of the last time that a scan began.
+        #: Ids in ascending order, as of the start of the last scan.
         self._walk: list[int] = []
         self._filled = dict.fromkeys(Lane, 0)
 
     @property
     def generation(self) -> int:
-        """How often everything was forgotten, plus one."""
+        """Number of times that everything was cleared, plus one."""
         return self._generation
 
     async def push(self, refs: Sequence[BlockRef]) -> list[BlockRef]:
@@ -100,7 +100,7 @@ class MemoryLanes:
         self._generation += 1
 
     def _put(self, ref: BlockRef) -> bool:
-        """False when the block does not fit; a block that is there already stays."""
+        """False when the block does not fit; a block that is in a lane already stays."""
         if ref.id in self._refs:
             return True
         filled = self._filled[ref.lane]
@@ -127,13 +127,13 @@ class MemoryLanes:
         queue = self._queues[ref.lane, ref.target]
         del queue[ref.id], self._refs[ref.id]
         self._filled[ref.lane] -= ref.size
-        if not queue:  # or agents that are long gone would leave one each
+        if not queue:  # or agents that are gone would leave one each
             del self._queues[ref.lane, ref.target]
         return ref
 
 
 class _Listener:
-    """What one listener has not read yet."""
+    """The unread signals of one listener."""
 
     def __init__(self, channels: Iterable[str]) -> None:
         self.channels = frozenset(channels)
@@ -152,7 +152,7 @@ class _Listener:
 
 
 class MemorySignals:
-    """Fan-out to those who listen now, in the order in which they began."""
+    """Delivers to all current listeners, in the order in which they started."""
 
     def __init__(self) -> None:
         self._listeners: dict[_Listener, None] = {}
@@ -173,7 +173,7 @@ class MemorySignals:
 
 
 class MemoryLogs:
-    """The newest lines of the streams that were written last."""
+    """The newest lines of the most recently written streams."""
 
     def __init__(self) -> None:
         self._streams: OrderedDict[str, deque[tuple[int, dict[str, str]]]] = OrderedDict()
@@ -211,10 +211,10 @@ class MemoryBus:
         """Nothing to connect to."""
 
     async def close(self) -> None:
-        """Nothing to let go: another center of this process may still use it."""
+        """Nothing to close: another center of this process may still use it."""
 
     async def ping(self) -> None:
-        """It answers for as long as the process does."""
+        """It is available as long as the process runs."""
 
     async def epoch(self) -> str:
         return f"memory-{self._lanes.generation}"

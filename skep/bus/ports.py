@@ -1,8 +1,8 @@
-"""What centers ask of a bus. Everything in it can be rebuilt from the store.
+"""The contract of a bus with centers. Everything in it can be rebuilt from the store.
 
 A method raises `BusDown` when the engine does not answer; nothing durable depends on it.
-Blocks may be offered twice or vanish: `Blocks.lease` of the store decides, the lanes only
-say in which order to try. `testing/conformance/bus/suite.py` runs on every backend.
+Blocks may be offered twice or vanish: `Blocks.lease` of the store decides, the lanes only give
+the order of attempts. `testing/conformance/bus/suite.py` runs on every backend.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ class Lanes(Protocol):
     """Bounded, ordered queues of blocks, counted in requests."""
 
     async def push(self, refs: Sequence[BlockRef]) -> list[BlockRef]:
-        """Put blocks at head or tail of their lanes; a block that is there already stays.
+        """Put blocks at the head or tail of their lanes; a block that is in a lane already stays.
 
-        Returns those that did not fit: a lane takes a block only while its requests plus
-        the block's do not exceed its limit (an empty lane takes any block).
+        Returns those that did not fit: a lane accepts a block only while its requests plus
+        the block's do not exceed its limit (an empty lane accepts any block).
         """
 
     async def pop(
@@ -29,7 +29,7 @@ class Lanes(Protocol):
     ) -> list[BlockRef]:
         """Take up to `limit` blocks, going through the lanes in `order`, from their heads.
 
-        Only blocks whose `target` is one of `targets` ("" must be named too) are taken.
+        Takes only blocks whose `target` is one of `targets` ("" must be listed too).
         """
 
     async def sizes(self) -> dict[Lane, int]:
@@ -42,30 +42,29 @@ class Lanes(Protocol):
         """Those of the given blocks that are in a lane."""
 
     async def scan(self, after: str, limit: int) -> tuple[list[BlockRef], str]:
-        """Entries in steps of about `limit`; begin with "" and pass the returned cursor on
-        until it is "" again. An entry that is in a lane during the whole walk is returned at
-        least once."""
+        """Entries in steps of about `limit`; start with "" and pass the returned cursor until it is
+        "" again. An entry that is in a lane during the whole scan is returned at least once."""
 
     async def targets(self) -> dict[str, int]:
         """Blocks of each target in all lanes; a target without any is absent."""
 
     async def remove(self, block_ids: Sequence[int]) -> int:
-        """Take blocks out wherever they are; returns how many were there."""
+        """Remove blocks from their lanes; returns how many were there."""
 
     async def clear(self) -> None:
-        """Forget everything, as a crash of the engine would."""
+        """Delete everything, as a crash of the engine would."""
 
 
 class Signals(Protocol):
     """Wake-ups and commands between centers. At most once: a signal may be lost."""
 
     async def publish(self, channel: str, payload: bytes) -> None:
-        """To everybody who listens now."""
+        """Send to all current listeners."""
 
     def listen(self, *channels: str) -> AsyncIterator[tuple[str, bytes]]:
-        """What is published from the moment that the iteration has begun.
+        """Signals that are published after the iteration has begun.
 
-        It reconnects by itself for ever; while it is away, signals are lost.
+        It reconnects automatically, without a limit; signals sent meanwhile are lost.
         """
 
 
@@ -82,7 +81,7 @@ class LogStream(Protocol):
 
 
 class Bus(Protocol):
-    """Everything, opened by URL in `bus/registry.py`."""
+    """The whole bus, opened by URL in `bus/registry.py`."""
 
     lanes: Lanes
     signals: Signals
@@ -92,17 +91,17 @@ class Bus(Protocol):
         """Connect. Raises BusDown."""
 
     async def close(self) -> None:
-        """Let go."""
+        """Disconnect."""
 
     async def ping(self) -> None:
         """Raises BusDown."""
 
     async def epoch(self) -> str:
-        """Changes whenever the engine has lost its memory, so that lanes are rebuilt."""
+        """Changes whenever the engine has lost its data, so that lanes are rebuilt."""
 
     async def lead(self, name: str, holder: str, seconds: float) -> bool:
-        """True when `holder` has the turn called `name` for some seconds. A hint to avoid
-        doing work twice, not a lock: correctness never rests on it."""
+        """True when `holder` has the lease called `name` for these seconds. It avoids duplicate
+        work and is not a lock: correctness must never depend on it."""
 
     def describe(self) -> str:
-        """The URL without its password, for people."""
+        """The URL without its password, for display."""

@@ -1,8 +1,8 @@
-"""Lanes, signals and logs in Redis 7, so that several centers share one order.
+"""Lanes, signals and logs in Redis 7, which several centers share.
 
-Centers run it; it is the only module that knows the Redis client. It must never hold a
-caller longer than `ANSWER_SECONDS`, never show a password, and never be the only place
-of anything: whatever Redis forgets is built again from the store.
+Centers run it; it is the only module that uses the Redis client. It must never block a caller
+longer than `ANSWER_SECONDS`, never show a password, and never be the only place of any data:
+everything that Redis loses is rebuilt from the store.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from skep.runtime.retry import Pauses
 
 log = logging.getLogger(__name__)
 
-#: Longest that any call may take, waiting for a connection included.
+#: Maximum seconds of any call, including the wait for a connection.
 ANSWER_SECONDS = 2.0
-#: Longest for one connect.
+#: Maximum seconds of one connect.
 CONNECT_SECONDS = 1.0
 CONNECTIONS = 16
-#: A listener that has heard nothing for so long asks whether Redis is still there.
+#: Seconds without a message after which a listener checks that Redis is still there.
 QUIET_SECONDS = 5.0
 RECONNECT = Backoff(first=0.05, cap=2.0)
-#: Lines that one log stream keeps, more or less, and how long after its last line.
+#: Approximate maximum lines of one log stream, and its lifetime after the last line.
 LOG_LINES, LOG_SECONDS = 10_000, 7 * 86400
 
 _QUEUE = "skep:{lanes}:queue:"
@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 
 class _Entry(msgspec.Struct, frozen=True, array_like=True):
-    """A block as Redis holds it; the scripts read the first three fields."""
+    """A block as it is stored in Redis; the scripts read the first three fields."""
 
     lane: int
     size: int
@@ -62,15 +62,15 @@ class _Entry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Link:
-    """The way to one Redis: connections, time limits, and errors in our words."""
+    """The connection to one Redis: pools, timeouts, and translation of errors."""
 
     def __init__(self, url: str) -> None:
-        # Redis may have started again while a connection lay idle: then it is made anew,
-        # once. A call that ran into a time limit is never repeated.
+        # Redis may have restarted while a connection was idle: then it reconnects, once. A
+        # call that timed out is never repeated.
         once = Retry(NoBackoff(), 1, supported_errors=(ConnectionLost,))
         calls = _pool(BlockingConnectionPool, url, retry=once, max_connections=CONNECTIONS)
         self.client = Redis.from_pool(calls)
-        # Listeners stay connected, so they must not use up what calls need.
+        # Listeners stay connected, so they must not use up the connections of calls.
         listeners = _pool(ConnectionPool, url, retry=Retry(NoBackoff(), 0))
         self.listening = Redis.from_pool(listeners)
         options = self.client.connection_pool.connection_kwargs
@@ -79,12 +79,12 @@ class _Link:
         self.db = int(options.get("db", 0))
 
     async def ask(self, call: Awaitable[T]) -> T:
-        """The answer in time; raises BusDown otherwise."""
+        """The answer within the time limit; raises BusDown otherwise."""
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 return await _heard(call)
         except (RedisError, OSError, TimeoutError) as error:
-            reason = str(error) or f"nothing for {ANSWER_SECONDS:g} s"
+            reason = str(error) or f"no answer for {ANSWER_SECONDS:g} s"
             raise BusDown(f"Redis at {self.place} does not answer: {reason}") from error
 
     async def close(self) -> None:
@@ -93,8 +93,8 @@ class _Link:
 
 
 async def _heard(call: Awaitable[T]) -> T:
-    """Its answer. Whoever is cancelled meanwhile ends, even if the client did not pass it on: a
-    loop that missed it would go on for ever, and hold up the end of its center."""
+    """The answer of a call. A cancelled caller ends, even if the client swallowed the
+    cancellation: a loop that missed it would never end, and delay the end of its center."""
     task = asyncio.current_task()
     before = task.cancelling() if task else 0
     answer = await call
@@ -109,20 +109,20 @@ def _pool(kind: type[ConnectionPool], url: str, **options: Any) -> ConnectionPoo
             url,
             protocol=2,
             socket_connect_timeout=CONNECT_SECONDS,
-            # We have a limit of our own. The client's is an `asyncio.wait_for` around whatever
-            # is sent, which loses a cancellation that comes in the same moment (Python 3.11).
+            # Skep has its own limit. The client's is an `asyncio.wait_for` around every send,
+            # which loses a cancellation that arrives at the same time (Python 3.11).
             socket_timeout=None,
             socket_keepalive=True,
             **options,
         )
     except ValueError as error:
         raise ConfigurationError(
-            "bus.url is not a Redis URL; it looks like redis://USER:PASSWORD@HOST:PORT/DB"
+            "bus.url is not a valid Redis URL; write it as redis://USER:PASSWORD@HOST:PORT/DB"
         ) from error
 
 
 class RedisLanes:
-    """Lanes as sorted sets, changed only by scripts, each of which is one step."""
+    """Lanes as sorted sets, changed only by scripts, each of which is atomic."""
 
     def __init__(self, link: _Link, limits: Mapping[Lane, int], rng: Random) -> None:
         self._link = link
@@ -150,8 +150,8 @@ class RedisLanes:
     async def pop(
         self, order: Sequence[Lane], targets: Sequence[str], limit: int
     ) -> list[BlockRef]:
-        # A target named twice would be looked at twice: its first block would seem to
-        # be there still after it was taken.
+        # A target listed twice would be read twice: its first block would seem to be there
+        # still after it was taken.
         targets = list(dict.fromkeys(targets))
         if not (order and targets) or limit < 1:
             return []
@@ -209,18 +209,18 @@ def _new_mark(rng: Random) -> str:
 
 
 def _readable(entries: Iterable[bytes]) -> list[BlockRef]:
-    """Refs; an entry of another version, or of a stranger, is dropped and so offered anew."""
+    """Refs; an entry of another version or program is dropped, and so offered again."""
     refs = []
     for entry in entries:
         try:
             refs.append(msgspec.msgpack.decode(entry, type=_Entry).ref)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            log.warning("dropped a block from a lane in Redis that could not be read")
+            log.warning("dropped a block from a lane in Redis: the entry could not be read")
     return refs
 
 
 class RedisSignals:
-    """Pub/sub. It knows no database numbers, so the channels carry ours."""
+    """Pub/sub. It ignores database numbers, so the channel names include them."""
 
     def __init__(self, link: _Link, clock: Clock, rng: Random) -> None:
         self._link = link
@@ -245,11 +245,11 @@ class RedisSignals:
                             yield self._own_name(message["channel"]), message["data"]
             except (BusDown, RedisError, OSError) as error:
                 level = logging.DEBUG if pauses.failures else logging.WARNING
-                log.log(level, "listening at %s broke off: %s", self._link.place, error)
+                log.log(level, "signals of %s interrupted (%s); retrying", self._link.place, error)
             await self._clock.sleep(pauses.failed())
 
     async def _next(self, pubsub: PubSub) -> dict[str, Any]:
-        """Whatever comes next. A quiet Redis must answer a ping, or the line is dead."""
+        """The next message. A quiet Redis must answer a ping, or the connection is dead."""
         message = await pubsub.get_message(timeout=QUIET_SECONDS)
         if message is None:
             await self._link.ask(pubsub.ping())
@@ -263,7 +263,7 @@ class RedisSignals:
 
 
 class RedisLogs:
-    """One Redis stream per log stream; it goes when nobody has written for a week."""
+    """One Redis stream per log stream; it expires a week after the last line."""
 
     def __init__(self, link: _Link) -> None:
         self._link = link
@@ -289,11 +289,11 @@ class RedisLogs:
 
 
 def _line(fields: Mapping[bytes, bytes]) -> dict[str, str]:
-    """A line as it was appended; what is not ours is shown as unreadable, not hidden."""
+    """A line as it was appended; foreign entries are shown as unreadable, not hidden."""
     try:
         return msgspec.json.decode(fields.get(b"line", b""), type=dict[str, str])
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return {"message": "(a line that could not be read)"}
+        return {"message": "(unreadable line)"}
 
 
 def _log(stream: str) -> str:
@@ -319,13 +319,13 @@ class RedisBus:
         self._turn = self._link.client.register_script(redis_scripts.TURN)
 
     async def open(self) -> None:
-        """Connect; raises BusDown, after which it may be used all the same."""
+        """Connect; raises BusDown, after which the bus can still be used."""
         memory = await self._link.ask(self._link.client.info("memory"))
         policy = str(memory.get("maxmemory_policy", ""))
         if memory.get("maxmemory") and policy.startswith("allkeys"):
             raise ConfigurationError(
-                f"Redis at {self._link.place} may throw away any key (maxmemory-policy {policy}), "
-                "a part of a lane too; set it to noeviction or volatile-lru"
+                f"Redis at {self._link.place} can evict any key (maxmemory-policy {policy}), "
+                "parts of a lane too; set it to noeviction or volatile-lru"
             )
         await self.epoch()
 
@@ -336,8 +336,8 @@ class RedisBus:
         await self._link.ask(self._link.client.ping())
 
     async def epoch(self) -> str:
-        """A mark in Redis, and the run of the server: one that has started again may have
-        kept the mark and lost the last second before its end."""
+        """A mark in Redis, and the run id of the server: a restarted server can have kept the mark
+        and lost the last second before its end."""
         pipe = self._link.client.pipeline(transaction=True)
         mark = _new_mark(self._rng)
         pipe.set(_EPOCH, mark, nx=True, get=True)

@@ -1,15 +1,15 @@
-"""The Lua that Redis runs for the lanes. Each script is one step that nobody can split.
+"""The Lua scripts that Redis runs for the lanes. Each script is atomic.
 
-Only text; `redis.py` hands it over. Keys of the lanes, all in one hash slot:
-`blocks` (hash: id to entry, a msgpack list of lane, size, target, ref), `counts` (hash:
-requests of each lane, and `number`, drawn by every push) and one sorted set of ids per
-lane and target. A block's score is its number at the tail and the negative at the head,
-so the smallest score over all targets is the head of the lane.
+Only text; `redis.py` sends it. Keys of the lanes, all in one hash slot: `blocks` (hash: id to
+entry, a msgpack list of lane, size, target, ref), `counts` (hash: requests of each lane, and
+`number`, incremented by every push) and one sorted set of ids per lane and target. A block's
+score is its number at the tail and the negative at the head, so the smallest score over all
+targets is the head of the lane.
 """
 
 from __future__ import annotations
 
-#: An entry that cannot be read was not written by us: it is dropped, it stops nobody.
+#: An entry that cannot be read was written by another program: it is dropped.
 _READ = """
 local function read(entry)
   local fine, block = pcall(cmsgpack.unpack, entry)
@@ -42,7 +42,7 @@ return refused
 """
 
 #: KEYS: blocks, counts, then the queues: all targets of the first lane, of the second...
-#: ARGV: how many blocks at most, how many targets, the lanes. Returns entries.
+#: ARGV: maximum blocks, number of targets, the lanes. Returns entries.
 POP = (
     _READ
     + """
@@ -102,7 +102,7 @@ return removed
 """
 )
 
-#: KEYS: blocks. ARGV: ids. Returns those that are there.
+#: KEYS: blocks. ARGV: ids. Returns those that exist.
 PRESENT = """
 local found = {}
 for i = 1, #ARGV do
@@ -124,7 +124,7 @@ redis.call('SET', KEYS[3], ARGV[2])
 """
 )
 
-#: KEYS: the turn. ARGV: holder, milliseconds. Returns 1 when the holder has it.
+#: KEYS: the lease. ARGV: holder, milliseconds. Returns 1 when the holder has it.
 TURN = """
 local holder = redis.call('GET', KEYS[1])
 if holder and holder ~= ARGV[1] then return 0 end

@@ -1,4 +1,4 @@
-"""Which bus a URL means. Centers open theirs here, and nobody else names a backend.
+"""Opens a bus by URL. Centers use it; no other module names a backend.
 
 A backend is imported only when its URL is used, so that a center without Redis needs
 no Redis client.
@@ -22,7 +22,7 @@ def open_bus(url: str, limits: Mapping[Lane, int]) -> Bus:
     if scheme in {"redis", "rediss"}:
         return _open_redis(url, limits)
     raise ConfigurationError(
-        f"no bus speaks {scheme[:20]!r}; set bus.url to memory:// or redis://HOST:PORT/DB"
+        f"bus.url: {scheme[:20]!r} is not known; set it to memory:// or redis://HOST:PORT/DB"
     )
 
 

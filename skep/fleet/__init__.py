@@ -1,4 +1,4 @@
-"""Who is there: agents as a center sees them, alive or not. Centers only.
+"""The agents as a center sees them, alive or not. Centers only.
 
-It sees the ports of the store, and decides nothing about work: `placement` does.
+It uses the ports of the store, and decides nothing about work: `placement` does.
 """

@@ -1,7 +1,7 @@
-"""Blocks that stood in a lane for too long. Pure; each center keeps its own count.
+"""Finds blocks that have waited in a lane for too long. Pure; each center has its own count.
 
-In a lane the even priority enters at the head, so a flood of it would keep the odd one at
-the tail for ever. A block that was seen there for too long enters again, at the head.
+In a lane even priorities enter at the head, so a flood of them would starve odd priorities at
+the tail. A block that was seen there for too long enters again, at the head.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from skep.model.block import BlockRef
 
 
 class Ages:
-    """Since when blocks at the tails of lanes have been seen there."""
+    """When blocks at the tails of lanes were first seen there."""
 
     def __init__(self, limit: float) -> None:
         self._limit = limit
@@ -24,10 +24,10 @@ class Ages:
     def too_old(
         self, refs: Sequence[BlockRef], now: float, after: int = 0, until: float = inf
     ) -> list[BlockRef]:
-        """Those of `refs` (all blocks in lanes with ids over `after` and up to `until`) whose
-        time has come, oldest first, as they are to enter again. They begin anew with it."""
+        """Those of `refs` (all blocks in lanes with ids over `after` and up to `until`) that have
+        waited too long, oldest first, as they enter again. Their time starts anew."""
         behind = [ref for ref in refs if ref.priority > 0 and not ref.at_head]
-        # Of this span only those that are still there, so that this never grows.
+        # Keep only those of this span that are still there, so that this never grows.
         others = {one: at for one, at in self._since.items() if not after < one <= until}
         self._since = others | {ref.id: self._since.get(ref.id, now) for ref in behind}
         old = [ref for ref in behind if now - self._since[ref.id] >= self._limit]

@@ -1,8 +1,8 @@
 """The dispatcher: waiting requests become blocks, blocks go into lanes. Run by centers.
 
-Several centers may dispatch at once; the store's row locks keep them apart, and the turn
-on the bus only spares them useless work. The order is store first, lane second: a crash
-in between leaves a ready block outside the lanes, and `reconcile` puts it there.
+Several centers can dispatch at once; the row locks of the store keep them apart, and the leader
+lease on the bus only avoids duplicate work. The order is store first, lane second: a crash in
+between leaves a ready block outside the lanes, and `reconcile` puts it there.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ from skep.store.ports.requests import Backlog, Packing, PackPlan
 
 log = logging.getLogger(__name__)
 
-#: Rows that one call of wake and expire looks at, and seconds between two calls: busy centers
-#: dispatch many times a second, and nobody's time has to come to the tenth of one.
+#: Maximum rows of one call of wake and expire, and seconds between two calls: busy centers
+#: dispatch many times a second, and due times need not be met to a tenth of a second.
 SWEEP_LIMIT = 5000
 SWEEP_EVERY = 0.2
-#: Blocks of resting runs that one call takes apart.
+#: Maximum blocks of runs at rest that one call unpacks.
 UNPACK_LIMIT = 500
-#: A center that died in its turn holds the others up for so long.
+#: Seconds for which a leader that died blocks the others.
 LEADER_SECONDS = 2.0
-#: Seconds before the same run may complain about the same lane again, and complaints that
-#: one dispatch writes; its log has all of them.
+#: Seconds before the same run raises an alert about the same lane again, and maximum alerts of
+#: one dispatch; its log has all of them.
 ALERT_EVERY = 10.0
-#: A lane that is full for a while is normal work; one that takes nothing for so long is not.
+#: Seconds without movement after which a full lane raises an alert; shorter is normal.
 STUCK_SECONDS = 60.0
 ALERTS_AT_ONCE = 20
 #: How repairs of the lanes are counted.
 LANES = "lanes"
-#: Blocks that one line of the log names.
+#: Maximum blocks listed in one log line.
 NAMED = 10
 
 
@@ -96,23 +96,23 @@ class Dispatcher:
         self._limits = lane_limits(settings)
         self._log_rows = DispatchLogRows(center, host)
         self._ages = Ages(settings.age_seconds)
-        #: A round by hand waits for the one that is under way.
+        #: A manual round waits for the current one.
         self._one_at_a_time = asyncio.Lock()
         self._turn = 0
         self._shares = Shares()
         self._swept_at = -inf
-        #: Whether the last dispatch was ours to do.
+        #: Whether this center was the leader at the last dispatch.
         self.in_turn = True
         self._epoch = ""
         self._check = LaneCheck(store.blocks, bus.lanes, SWEEP_LIMIT)
         self._repairs = repairs or Repairs()
         self._alerted: dict[tuple[str, Lane], float] = {}
-        #: When something last went into a lane, or when it was first seen full.
+        #: When a block last entered a lane, or when the lane was first seen full.
         self._moved_at: dict[Lane, float] = {}
         self.log = DispatchLog(store, clock, settings.log_kept)
 
     async def dispatch(self) -> int:
-        """As many rounds as there is room for, in one transaction; returns how many requests
+        """Run as many rounds as there is room for, in one transaction; returns how many requests
         went into lanes or were parked."""
         self.in_turn = await self._bus.lead("dispatch", self._center, LEADER_SECONDS)
         if not self.in_turn:
@@ -120,11 +120,11 @@ class Dispatcher:
         async with self._one_at_a_time:
             report = await self._go(None, failed_only=self._settings.failed_only)
         await self.log.write_if_due()
-        # What was parked made way for what stood behind it: that is progress too.
+        # Parked requests make way for those behind them: that is progress too.
         return report.size + report.parked
 
     async def once(self, *, dry_run: bool = False, failed_only: bool = False) -> DispatchReport:
-        """One round by hand, whoever has the turn: at most its own number of each job."""
+        """One manual round, whichever center is the leader: at most the share of each job."""
         only_failed = failed_only or self._settings.failed_only
         async with self._one_at_a_time:
             report = await self._go(1, failed_only=only_failed, dry_run=dry_run)
@@ -133,9 +133,9 @@ class Dispatcher:
         return report
 
     def gave_up(self) -> None:
-        """A dispatch took too long and was ended; what it had packed is offered later."""
-        reason = f"took longer than {self._settings.dispatch_seconds:g} s and was ended"
-        log.warning("a dispatch %s", reason)
+        """A dispatch took too long and was aborted; packed blocks are offered later."""
+        reason = f"took longer than {self._settings.dispatch_seconds:g} s and was aborted"
+        log.warning("dispatch %s", reason)
         now, took = self._clock.now(), self._settings.dispatch_seconds
         self.log.note([self._log_rows.failed(reason, now, took)])
 
@@ -166,7 +166,7 @@ class Dispatcher:
     async def _plan(
         self, rounds: int | None, *, failed_only: bool, dry_run: bool
     ) -> tuple[list[PackPlan], list[DispatchRow]]:
-        """What to take from whom, and rows about those who get nothing."""
+        """What to take from which run, and rows about runs that get nothing."""
         now = self._clock.now()
         if not dry_run:
             await self._sweep(now, at_once=rounds is not None)
@@ -195,7 +195,7 @@ class Dispatcher:
         return plans, rows
 
     async def _pack(self, plans: Sequence[PackPlan]) -> tuple[Packing, list[DispatchRow]]:
-        """All plans in one transaction; if one of them cannot be done, each in its own."""
+        """All plans in one transaction; if one of them fails, each in its own."""
         now = self._clock.now()
         if not plans:
             return Packing([]), []
@@ -203,8 +203,8 @@ class Dispatcher:
             return await self._packed(plans, now), []
         except Unavailable:
             raise
-        except Exception as error:  # noqa: BLE001 - told below, with the run to blame
-            log.warning("a dispatch of %d plans is done one by one: %s", len(plans), error)
+        except Exception as error:  # noqa: BLE001 - reported below, with its run
+            log.warning("dispatching %d plans one by one: %s", len(plans), error)
             return await self._one_by_one(plans, now)
 
     async def _one_by_one(
@@ -218,8 +218,8 @@ class Dispatcher:
             except Unavailable:
                 raise
             except Exception as error:
-                reason = error.detail if isinstance(error, SkepError) else f"a bug: {error}"
-                log.warning("run %s cannot be dispatched: %s", plan.run, reason, exc_info=True)
+                reason = error.detail if isinstance(error, SkepError) else f"error: {error}"
+                log.warning("cannot dispatch run %s: %s", plan.run, reason, exc_info=True)
                 failed.append(self._log_rows.failed(reason, now, 0.0, plan))
                 continue
             blocks += one.blocks
@@ -230,7 +230,7 @@ class Dispatcher:
         return await self._store.requests.pack(plans, now, self._politeness, self._placings)
 
     async def _placeable(self, backlog: list[Backlog]) -> list[Backlog]:
-        """Without runs whose agents are not there: their blocks would only fill the lanes."""
+        """Without runs whose agents are not available: their blocks would only fill the lanes."""
         if self._placer is None or not backlog:
             return backlog
         found = await self._placer.look(list(dict.fromkeys(entry.run for entry in backlog)))
@@ -245,8 +245,8 @@ class Dispatcher:
         refused = await self._bus.lanes.push(refs)
         self._check.left_out(ref.id for ref in refused)
         self._on_work()
-        # A run may have ended, or an agent may have got a block, between the store's answer
-        # and the push: what is not claimable any more leaves the lanes again.
+        # A run may have ended, or an agent may have leased a block, between the store's answer
+        # and the push: blocks that are no longer claimable leave the lanes again.
         with suppress(Unavailable):  # `reconcile` compares all of them
             await self.drop_ended([ref.id for ref in refs])
 
@@ -255,19 +255,19 @@ class Dispatcher:
         await self._bus.lanes.remove(sorted(await self._check.not_claimable(block_ids)))
 
     async def withdraw(self, run: str) -> None:
-        """Remove a run that does not run any more from the lanes."""
+        """Remove a run that is no longer running from the lanes."""
         await remove_runs(self._bus.lanes, [run])
 
     def left_out(self, block_ids: Collection[int]) -> None:
-        """These were popped and not leased; `reconcile` brings them back."""
+        """These were popped and not leased; `reconcile` puts them back."""
         self._check.left_out(block_ids)
 
     async def reconcile(self, *, at_once: bool = False) -> int:
         """Compare lanes and store, and repair the lanes; returns how many blocks went in.
 
-        A block that is missing once may just be on its way to an agent. When the bus has
-        lost its memory, or a run goes on (`at_once`: its blocks left the lanes while it
-        was paused), there is no doubt, and everything goes in at once.
+        A block that is missing once may be on its way to an agent. When the bus has lost its
+        data, or a run continues (`at_once`: its blocks left the lanes while it was paused),
+        missing blocks are certain, and all are put in at once.
         """
         epoch = await self._bus.epoch()
         forgot = at_once or epoch != self._epoch
@@ -286,7 +286,7 @@ class Dispatcher:
         return len(page.due)
 
     async def _promote(self, page: LanePage) -> None:
-        """What stood at the tail for too long goes to the head, the oldest first of all."""
+        """Blocks that waited at the tail for too long move to the head, the oldest first."""
         moment = self._clock.monotonic()
         old = self._ages.too_old(page.present, moment, page.after, page.until)
         if not old:
@@ -300,7 +300,7 @@ class Dispatcher:
         if at_once or moment - self._swept_at >= SWEEP_EVERY:
             woken = await self._store.requests.wake(now, SWEEP_LIMIT)
             expired = await self._store.requests.expire(now, SWEEP_LIMIT)
-            if max(woken, expired) < SWEEP_LIMIT:  # else there are more, and no time to lose
+            if max(woken, expired) < SWEEP_LIMIT:  # else there are more
                 self._swept_at = moment
 
     async def _room(self) -> dict[Lane, int]:
@@ -331,8 +331,8 @@ class Dispatcher:
 
 
 async def dispatch_in_time(dispatcher: Dispatcher, seconds: float) -> int:
-    """`dispatch`, ended after so many seconds: then nothing was done, or `reconcile` brings
-    what was packed into the lanes."""
+    """`dispatch`, aborted after these seconds: then nothing was done, or `reconcile` puts the
+    packed blocks into the lanes."""
     try:
         async with asyncio.timeout(seconds):
             return await dispatcher.dispatch()
@@ -342,7 +342,7 @@ async def dispatch_in_time(dispatcher: Dispatcher, seconds: float) -> int:
 
 
 async def try_offer(dispatcher: Dispatcher, refs: Sequence[BlockRef]) -> None:
-    """Offer blocks that came back; without a bus they wait in the store for `reconcile`."""
+    """Offer returned blocks; without a bus they wait in the store for `reconcile`."""
     try:
         await dispatcher.offer(refs)
     except BusDown:
@@ -356,8 +356,8 @@ def _named(block_ids: Sequence[int]) -> str:
 
 
 async def follow_run(dispatcher: Dispatcher, run: Run) -> None:
-    """Bring the lanes in step with a run whose state has changed: without a bus, or without
-    the store, the periodic comparison does it a little later."""
+    """Update the lanes after a run has changed its state: without a bus, or without the store, the
+    periodic comparison does it a little later."""
     with suppress(Unavailable):
         if run.state is RunState.RUNNING:
             await dispatcher.reconcile(at_once=True)
@@ -366,7 +366,7 @@ async def follow_run(dispatcher: Dispatcher, run: Run) -> None:
 
 
 async def try_reconcile(dispatcher: Dispatcher) -> None:
-    """Bring back at once what left the lanes; without a bus it happens a little later."""
+    """Put blocks back that left the lanes; without a bus it happens a little later."""
     try:
         await dispatcher.reconcile(at_once=True)
     except BusDown:

@@ -1,9 +1,9 @@
 """The dispatch log: what was dispatched, round by round. Run by centers.
 
-A round of a job that found too little room goes on with the next dispatch. So rows about the
-same run, lane and reason are added up for some seconds, up to the number that a round takes;
-rows are written together. A crash loses those of some seconds and nothing else: the requests
-themselves are in the store.
+A round of a job that found too little room continues with the next dispatch. So rows about the
+same run, lane and reason are summed up for some seconds, up to the size of a round; rows are
+written together. A crash loses those of some seconds and nothing else: the requests themselves
+are in the store.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from skep.model.dispatch import DispatchRow
 from skep.runtime.clock import Clock
 from skep.store.ports import Store
 
-#: Seconds over which rows are added up.
+#: Seconds over which rows are summed up.
 WRITE_EVERY = 30.0
-#: Sums that are kept in memory; then they are written at once.
+#: Maximum sums in memory; then they are written at once.
 SUMS_LIMIT = 5000
-#: Rows that one call of `forget` deletes.
+#: Maximum rows that one call of `forget` deletes.
 FORGET_LIMIT = 10_000
-#: The newest rows that are kept, whatever their age.
+#: Maximum rows that are kept, whatever their age.
 ROWS_KEPT = 1_000_000
 
 _Sum = tuple[str, str, str, str]
 
 
 class DispatchLog:
-    """Adds up, writes, forgets."""
+    """Sums up rows, writes them, deletes old ones."""
 
     def __init__(self, store: Store, clock: Clock, kept: float) -> None:
         self._store = store
@@ -43,8 +43,8 @@ class DispatchLog:
         self._written = float("-inf")
 
     def note(self, rows: Iterable[DispatchRow], numbers: Mapping[str, int] | None = None) -> None:
-        """Remember what happened; nothing is written yet. `numbers`: what one round takes of
-        a run at most, and so the most that one row tells of it."""
+        """Remember what happened; nothing is written yet. `numbers`: the most that one round takes
+        from a run, and so the most of one row."""
         most = numbers or {}
         for row in rows:
             key = (row.kind, row.run, row.lane, row.reason)
@@ -55,7 +55,7 @@ class DispatchLog:
             self._sums[key] = row if known is None else _added(known, row)
 
     async def write_if_due(self) -> None:
-        """Sums that are old enough, or too many, go into the store."""
+        """Write sums that are old enough, or too many, to the store."""
         if not self._sums:
             return
         waited = self._clock.monotonic() - self._written
@@ -63,7 +63,7 @@ class DispatchLog:
             await self.write()
 
     async def write(self) -> None:
-        """Everything that is remembered; what cannot be written now is kept for later."""
+        """Write all sums; those that cannot be written now are kept for later."""
         rows, self._full, self._sums = [*self._full, *self._sums.values()], [], {}
         self._written = self._clock.monotonic()
         try:
@@ -73,7 +73,7 @@ class DispatchLog:
             raise
 
     async def forget(self) -> None:
-        """Delete what is older than it is kept."""
+        """Delete rows that are too old."""
         oldest = self._clock.now() - self._kept
         while await self._store.dispatches.forget(oldest, FORGET_LIMIT, ROWS_KEPT) == FORGET_LIMIT:
             pass

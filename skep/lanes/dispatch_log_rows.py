@@ -1,4 +1,4 @@
-"""Rows for the dispatch log, from what a round did. Pure but for the names of jobs."""
+"""Creates rows of the dispatch log from a round. Pure but for the names of jobs."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from skep.store.ports.requests import Backlog, PackPlan
 
 
 class DispatchLogRows:
-    """Knows who writes, and which job a run belongs to."""
+    """Knows the center that writes, and the job of each run."""
 
     def __init__(self, center: str, host: str) -> None:
         self._center = center
         self._host = host
         self._jobs: dict[str, str] = {}
-        #: Of each run, what one round takes of its job.
+        #: By run, the number that one round takes from its job.
         self.numbers: dict[str, int] = {}
 
     def learn(self, backlog: Sequence[Backlog]) -> None:
-        """The jobs of the runs that the coming rows are about."""
+        """Learn the jobs of the runs in the next rows."""
         self._jobs = {entry.run: entry.job for entry in backlog}
         self.numbers = {entry.run: entry.dispatch for entry in backlog}
 
@@ -38,7 +38,7 @@ class DispatchLogRows:
     def packed(
         self, refs: Sequence[BlockRef], plans: Sequence[PackPlan], now: float, took: float
     ) -> list[DispatchRow]:
-        """One row for each round of each run and lane; the time falls on each run alike."""
+        """One row for each round of each run and lane; the time is divided equally."""
         made: dict[tuple[str, Lane], list[int]] = {}
         for ref in refs:
             made.setdefault((ref.run, ref.lane), []).append(ref.size)
@@ -53,7 +53,7 @@ class DispatchLogRows:
         ]
 
     def planned(self, plans: Sequence[PackPlan], now: float) -> list[DispatchRow]:
-        """What a dry run says."""
+        """The rows of a dry run."""
         sizes: Counter[tuple[str, Lane]] = Counter()
         blocks: Counter[tuple[str, Lane]] = Counter()
         for plan in plans:
@@ -68,7 +68,7 @@ class DispatchLogRows:
     def failed(
         self, reason: str, now: float, took: float, plan: PackPlan | None = None
     ) -> DispatchRow:
-        """Of one run, or of everything."""
+        """The row of a failure, of one run or of the whole dispatch."""
         run = "" if plan is None else plan.run
         lane = None if plan is None else lane_of(plan.priority)
         return self._row("failed", now, run, lane, reason, took=took)
@@ -106,7 +106,7 @@ class DispatchLogRows:
 
 
 def _by_round(sizes: Sequence[int], rounds: Sequence[int]) -> Iterator[tuple[bool, int, int]]:
-    """(is it the first, requests, blocks) of each round. A block may hold requests of two
+    """(is it the first, requests, blocks) of each round. A block can contain requests of two
     rounds; it counts for the one in which it begins."""
     begins = [0, *accumulate(sizes)][:-1]
     done, whole = 0, sum(sizes)

@@ -1,10 +1,9 @@
-"""What a dispatch takes from whom: jobs take turns, lanes have limits. Pure.
+"""Plans what a dispatch takes from each job: jobs take turns, lanes have limits. Pure.
 
-One *round* takes at most its own number from each job, best lane first. The dispatcher works
-continuously, so it plans several rounds at a time, as they would follow one another, until the
-room of the lanes, the backlog or the limit is used up. A round that found too little room goes
-on with the next dispatch (`Shares`), so that jobs share a lane by their numbers however small
-the room is that each dispatch finds.
+One *round* takes at most the share of each job, best lane first. The dispatcher works
+continuously, so it plans several rounds at a time, until the room of the lanes, the backlog or
+the limit is used up. A round that found too little room continues with the next dispatch
+(`Shares`), so that jobs share a lane by their numbers however little room each dispatch finds.
 """
 
 from __future__ import annotations
@@ -20,20 +19,20 @@ _Key = tuple[str, int]
 
 
 class Shares:
-    """What each job has got in the present round of each lane."""
+    """What each job has got in the current round of each lane."""
 
     def __init__(self) -> None:
         self._spent: dict[Lane, Counter[str]] = {lane: Counter() for lane in Lane}
 
     def left(self, entry: Backlog) -> int:
-        """What the job may still get in this round of the lane."""
+        """The rest of the job's share in this round of the lane."""
         return entry.dispatch - self._spent[lane_of(entry.priority)][_owner(entry)]
 
     def spend(self, entry: Backlog, count: int) -> None:
         self._spent[lane_of(entry.priority)][_owner(entry)] += count
 
     def renew(self, waiting: Sequence[Backlog]) -> None:
-        """A lane's next round begins when every job that waits for it has got its number."""
+        """Start a lane's next round when every job that waits for it has got its share."""
         for lane in Lane:
             mine = [entry for entry in waiting if lane_of(entry.priority) is lane]
             if mine and all(self.left(entry) <= 0 for entry in mine):
@@ -54,7 +53,7 @@ def plan_dispatch(
 
     In a lane another run begins at each `turn`. `first` names a lane that comes before the
     better ones this time. Without `rounds` there are as many as there is room for. `begun` is
-    the round that the dispatch before left unfinished; it is carried on and changed.
+    the unfinished round of the dispatch before; it is continued and changed.
     """
     order = STRICT if first is None else (first, *(lane for lane in STRICT if lane != first))
     waiting = [entry for lane in order for entry in _round_robin(backlog, lane, turn)]
@@ -70,7 +69,7 @@ def plan_dispatch(
         limit -= sum(given.values())
         by_round.append(given)
         waiting = [entry for entry in waiting if _may_get_more(entry, left, grants)]
-        # Runs of one job share its number: who got nothing of it comes first now.
+        # Runs of one job share its number: those that got nothing come first now.
         waiting.sort(key=lambda entry: (order.index(lane_of(entry.priority)), given[_key(entry)]))
         rounds = None if rounds is None else rounds - 1
     return [
@@ -88,8 +87,8 @@ def _round_robin(backlog: Sequence[Backlog], lane: Lane, turn: int) -> list[Back
 
 
 def _shares(backlog: Sequence[Backlog]) -> dict[_Key, int]:
-    """What one round takes of each entry at most. Priorities of a run that goes by host
-    alone share its number alike; otherwise the better one may take all of it."""
+    """The most that one round takes from each entry. Priorities of a run that is ordered by host
+    alone share its number equally; otherwise the better one can take all of it."""
     siblings = Counter(entry.run for entry in backlog)
     return {
         _key(entry): (
@@ -109,7 +108,7 @@ def _round(
     shares: Mapping[_Key, int],
     lanes: Shares,
 ) -> Counter[_Key]:
-    """Give each job its share once; what each entry got."""
+    """Give each job its share once; returns what each entry got."""
     spent: Counter[str] = Counter()
     given: Counter[_Key] = Counter()
     for entry in waiting:
@@ -134,7 +133,7 @@ def _key(entry: Backlog) -> _Key:
 
 
 def _owner(entry: Backlog) -> str:
-    """Whose number counts."""
+    """The job, or run, whose share counts."""
     return entry.job or entry.run
 
 
@@ -147,7 +146,7 @@ def _plan(entry: Backlog, grant: int, by_round: Sequence[int]) -> PackPlan:
 def blocked(
     backlog: Sequence[Backlog], room: Mapping[Lane, int], plans: Sequence[PackPlan] = ()
 ) -> list[tuple[str, Lane]]:
-    """(run, lane) pairs that get nothing because the lane is full, now or by these plans."""
+    """(run, lane) pairs that get nothing because the lane is full, now or after these plans."""
     left = dict(room)
     for plan in plans:
         left[lane_of(plan.priority)] -= plan.limit

@@ -1,8 +1,8 @@
 """Compares the lanes with the store, in both directions and in bounded steps. Centers only.
 
-Lanes hold exactly the claimable blocks of running runs that fit. A block may be on its way for
-a moment: popped and not leased yet, or packed and not pushed yet. So only what two looks in a
-row find is a difference. The store is asked again right before an entry is removed.
+Lanes contain exactly the claimable blocks of running runs that fit. A block can be in transit for
+a moment: popped and not leased yet, or packed and not pushed yet. So only what two consecutive
+checks find is a difference. The store is read again right before an entry is removed.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from skep.bus.ports import Lanes
 from skep.model.block import BlockRef
 from skep.store.ports.blocks import Blocks
 
-#: Entries or rows that one step looks at.
+#: Maximum entries or rows of one step.
 STEP_LIMIT = 5000
-#: Entries of one call to the bus while a run's entries are sought.
+#: Maximum entries of one call to the bus during the search for a run's entries.
 SCAN_LIMIT = 1000
 
 
 class LanePage(NamedTuple):
-    """Claimable blocks of one step: those in lanes, those to push, and the span of their ids."""
+    """Claimable blocks of one step: those in lanes, those to push, and the range of their ids."""
 
     present: list[BlockRef]
     due: list[BlockRef]
@@ -33,7 +33,7 @@ class LanePage(NamedTuple):
 
 
 class LaneCheck:
-    """One center's walk over lanes and claimable blocks."""
+    """One center's scan of lanes and claimable blocks."""
 
     def __init__(self, blocks: Blocks, lanes: Lanes, limit: int = STEP_LIMIT) -> None:
         self._blocks = blocks
@@ -41,23 +41,23 @@ class LaneCheck:
         self._limit = limit
         self._cursor = ""
         self._after = 0
-        #: The next look is the second one at the same page.
+        #: The next check is the second one of the same page.
         self._again = False
-        #: Entries that the store did not have as claimable at the last look.
+        #: Entries that were not claimable in the store at the last check.
         self.surplus: set[int] = set()
-        #: Claimable blocks that were in no lane when their page was looked at last.
+        #: Claimable blocks that were in no lane when their page was checked last.
         self.missing: set[int] = set()
-        #: Blocks that are out of the lanes for a reason that this center knows: refused by a
-        #: full lane, or popped and not leased.
+        #: Blocks that are out of the lanes for a reason known to this center: refused by a full
+        #: lane, or popped and not leased.
         self._outside: set[int] = set()
 
     def left_out(self, block_ids: Iterable[int]) -> None:
-        """These are claimable and in no lane, and that is as it should be for now."""
+        """These are claimable and in no lane, which is correct for now."""
         self._outside.update(block_ids)
 
     async def remove_surplus(self) -> list[int]:
-        """Remove entries that two looks did not find claimable; look at the next entries.
-        Returns the blocks whose entries were removed."""
+        """Remove entries that two checks did not find claimable; check the next entries. Returns
+        the blocks whose entries were removed."""
         removed = await self._remove(await self.not_claimable(self.surplus))
         refs, self._cursor = await self._lanes.scan(self._cursor, self._limit)
         self.surplus = await self.not_claimable({ref.id for ref in refs})
@@ -67,19 +67,19 @@ class LaneCheck:
         there = await self._lanes.present(sorted(block_ids))
         await self._lanes.remove(sorted(there))
         # This center may have been frozen since the store answered. A block that is claimable
-        # again meanwhile is no difference: the next page puts it back.
+        # again meanwhile is not a difference: the next page puts it back.
         gone = await self.not_claimable(there)
         self.missing |= there - gone
         self._outside |= there - gone
         return sorted(gone)
 
     async def not_claimable(self, block_ids: Collection[int]) -> set[int]:
-        """Those that the store does not have as claimable."""
+        """Those that are not claimable in the store."""
         return set(block_ids) - await self._blocks.still_claimable(sorted(block_ids))
 
     async def next_page(self, *, at_once: bool) -> LanePage:
-        """The next claimable blocks. `at_once`: begin with the oldest, and every block that is
-        in no lane is due; otherwise those that the look before missed too."""
+        """The next claimable blocks. `at_once`: start with the oldest, and every block that is in
+        no lane is due; otherwise those that were missing at the last check too."""
         after = 0 if at_once else self._after
         ready = await self._blocks.claimable(self._limit, after)
         more = len(ready) == self._limit
@@ -101,8 +101,8 @@ class LaneCheck:
         )
 
     def _move_on(self, after: int, following: int, *, again: bool) -> None:
-        """A page in which something is missing is looked at twice, so that no more than a page
-        is remembered. With one page alone every look is the second one of the look before."""
+        """A page with missing blocks is checked twice, so that no more than a page is remembered.
+        With a single page every check is the second one of the check before."""
         self._again = again and not self._again
         if self._again:
             self._after = after

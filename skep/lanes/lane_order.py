@@ -1,7 +1,7 @@
-"""Which lane comes first. Pure.
+"""The order of lanes. Pure.
 
-Strict order alone would starve `low` for as long as anything better is there, so a few
-leases in every round begin with one block of a lower lane: its floor share.
+Strict order would starve `low` as long as there is better work, so a few leases in every round
+start with one block of a lower lane: its minimum share.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ STRICT: tuple[Lane, ...] = (Lane.SUPER, Lane.HIGH, Lane.MID, Lane.LOW)
 
 
 def floor_lane(tick: int, every: int) -> Lane | None:
-    """The lane whose turn it is out of order at this tick, if any."""
+    """The lane that comes first out of order at this tick, if any."""
     place = tick % every
     turns = {every // 4: Lane.HIGH, every // 2: Lane.MID, every - 1: Lane.LOW}
     return turns.get(place)

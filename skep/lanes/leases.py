@@ -1,7 +1,7 @@
-"""Leases: blocks into agents' hands and back. Run by centers only.
+"""Leases blocks to agents and takes them back. Run by centers only.
 
-The lanes say in which order to try, the store decides. Whatever happens to an agent or to
-this center, a block ends in exactly one way: reported under its newest token.
+The lanes give the order of attempts, the store decides. Whatever happens to an agent or to this
+center, a block ends in exactly one way: reported under its newest token.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from skep.store.ports import Store
 from skep.store.ports.blocks import Freed
 from skep.store.ports.hosts import HeldHost
 
-#: Blocks that one reaping transaction takes back.
+#: Maximum blocks that one transaction takes back.
 REAP_LIMIT = 200
 
 
 class Leases:
-    """Hands out, renews and takes back."""
+    """Leases, renews and takes back blocks."""
 
     def __init__(
         self,
@@ -42,8 +42,8 @@ class Leases:
         *,
         renew_every: float | None = None,
     ) -> None:
-        """`renew_every`: renewals are written together, no more often than this, in seconds;
-        None = each by itself."""
+        """`renew_every`: renewals are written together, at most once in this many seconds; None =
+        each separately."""
         self._settings = settings
         self._politeness = politeness
         self._store = store
@@ -58,32 +58,32 @@ class Leases:
     async def lease(
         self, agent: str, want: int, targets: Sequence[str] | None = None
     ) -> list[Leased]:
-        """Up to `want` blocks for these targets (None: for anybody, and for this agent), best
-        lane first; nothing is there when it is empty."""
+        """Up to `want` blocks for these targets (None: for any agent, and for this one), best lane
+        first; returns nothing when there are none."""
         while refs := await self._pop(("", agent) if targets is None else targets, want):
             now = self._clock.now()
             until = now + self._settings.lease_seconds
             # Popped and not leased (a crash here, a paused run): ready in the store, and
-            # `reconcile` brings it back into its lane.
+            # `reconcile` puts it back into its lane.
             ids = [ref.id for ref in refs]
             self._dispatcher.left_out(ids)
             blocks = await self._store.blocks.lease(ids, agent, now, until, self._politeness)
             if blocks:
                 return blocks
-            # All of them expired or were taken: there may be others behind them.
+            # All of them expired or were taken: there may be more blocks.
         return []
 
     async def _pop(self, targets: Sequence[str], want: int) -> list[BlockRef]:
         self._tick += 1
         first = floor_lane(self._tick, self._settings.floor_every)
-        # A whole lease, not one block of it: a lane of small blocks would get hardly anything.
+        # A whole lease, not one block of it: a lane of small blocks would get too little.
         refs = await self._bus.lanes.pop((first,), targets, want) if first is not None else []
         if len(refs) < want:
             refs += await self._bus.lanes.pop(STRICT, targets, want - len(refs))
         return refs
 
     async def paces(self, blocks: Sequence[Leased], runs: Mapping[str, RunSettings]) -> list[Pace]:
-        """How the hosts in these blocks are to be treated; hosts without a pace are absent."""
+        """The limits of the hosts in these blocks; hosts without limits are absent."""
         now = self._clock.now()
         by_id = {block.id: block for block in blocks}
         found = await self._store.hosts.held(list(by_id))
@@ -97,14 +97,14 @@ class Leases:
             return None
         pace = self._politeness.pace(item.site, runs[block.run], now)
         if pace is not None and block.token > 1:
-            # Nobody knows when the one before has asked last.
+            # The time of the previous holder's last request is not known.
             pace = msgspec.structs.replace(pace, wait=max(pace.wait, pace.spacing))
         if pace is not None and item.failure and (pace.robots or not _for_robots(item)):
             pace = msgspec.structs.replace(pace, failure=item.failure, detail=item.detail)
         return pace
 
     async def renew(self, agent: str, held: Sequence[Held]) -> list[int]:
-        """Returns the blocks that the agent must forget."""
+        """Renew leases; returns the blocks that the agent must drop."""
         if not held:
             return []
         if self._renewals is not None:
@@ -122,7 +122,7 @@ class Leases:
         return len(refs)
 
     async def abandon(self, agent: str, holding: Sequence[Held]) -> list[Freed]:
-        """An agent (re)appeared with these blocks; everything else of it is free again."""
+        """An agent registered with these blocks; all its other blocks are free again."""
         now = self._clock.now()
         limit = self._settings.lease_limit
         freed = await self._store.blocks.abandon(agent, holding, now, limit)
@@ -130,7 +130,7 @@ class Leases:
         return freed
 
     async def reap(self, dead_agents: Sequence[str]) -> list[Freed]:
-        """Take back what ran out or was held by the dead."""
+        """Take back blocks with an expired lease or a dead agent."""
         now = self._clock.now()
         limit = self._settings.lease_limit
         freed = await self._store.blocks.reap(now, dead_agents, limit, REAP_LIMIT)
@@ -139,5 +139,5 @@ class Leases:
 
 
 def _for_robots(item: HeldHost) -> bool:
-    """Tries for robots.txt mean nothing to a run that does not ask for it any more."""
+    """Attempts to fetch robots.txt do not matter to a run that no longer checks it."""
     return item.detail.startswith(NO_ROBOTS)

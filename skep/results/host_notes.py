@@ -1,4 +1,4 @@
-"""Notes about hosts, as agents send them: refused when absurd, made plain. Pure."""
+"""Checks and cleans the notes about hosts that agents send. Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from skep.model.block import BlockReport
 from skep.model.hosts.host import SiteNote, site_of
 from skep.model.states import FailureClass
 
-#: More hosts than one block can hold.
+#: More hosts than one block can contain.
 NOTES_LIMIT = 1000
-#: Seconds beyond which a wish is not taken seriously; the settings bound it further.
+#: Maximum seconds that a host can ask for; the settings limit it further.
 SECONDS_LIMIT = 7 * 86_400.0
 WAIT_LIMIT = 3600.0
 DELAY_LIMIT = 600.0
-#: Bytes and microseconds that one report can be about, with room for many reports.
+#: Maximum bytes and microseconds of one report, so that sums of many reports fit.
 SUM_LIMIT = 2**47
 TROUBLE_LIMIT = 50
 DETAIL_LIMIT = 500
@@ -24,22 +24,22 @@ _HOST = re.compile(r"[^\s\x00-\x20\x7f]{1,255}")
 
 
 def check_notes(report: BlockReport) -> None:
-    """Raises InvalidInput for what no honest agent sends; cuts what is merely too much."""
+    """Raises InvalidInput for values that no correct agent sends; cuts large values."""
     if len(report.sites) > NOTES_LIMIT:
-        raise InvalidInput(f"block {report.block}: {len(report.sites)} notes about hosts")
+        raise InvalidInput(f"block {report.block}: {len(report.sites)} host notes are too many")
     for note in report.sites:
         if not _HOST.fullmatch(note.host):
-            raise InvalidInput(f"block {report.block}: {note.host[:50]!r} is not a host")
+            raise InvalidInput(f"block {report.block}: {note.host[:50]!r} is not a valid host")
         if not _countable(note) or not _timely(note):
-            raise InvalidInput(f"block {report.block}: a number of {note.host} is absurd")
+            raise InvalidInput(f"block {report.block}: host {note.host}: value out of range")
         _tidy(note, len(report.outcomes))
         _about_robots(note, report.block)
 
 
 def _about_robots(note: SiteNote, block: int) -> None:
-    """Raises InvalidInput for a class that does not exist; makes the sentence plain."""
+    """Raises InvalidInput for an unknown failure class; cleans the message."""
     if note.failure not in _FAILURES:
-        raise InvalidInput(f"block {block}: failure {note.failure[:50]!r} is not known")
+        raise InvalidInput(f"block {block}: failure class {note.failure[:50]!r} is not known")
     shown = (letter if letter.isprintable() else " " for letter in note.detail[:DETAIL_LIMIT])
     note.detail = "".join(shown)
 
@@ -51,7 +51,7 @@ def _countable(note: SiteNote) -> bool:
 
 
 def _timely(note: SiteNote) -> bool:
-    """No time is negative; one that is no number is not equal to itself."""
+    """Whether no time is negative or NaN, which is not equal to itself."""
     times = (note.delay, note.crawl_delay, note.wait, note.cool or 0.0)
     return all(time >= 0 for time in times)
 

@@ -1,10 +1,10 @@
-"""Results: bytes to the archive, then facts to the store, then the answer. Run by centers.
+"""Takes results: bytes to the archive, then facts to the store, then the answer. For centers.
 
-Bytes are kept only of blocks that the agent has at that moment; a report of any other block
+Bytes are stored only for blocks that the agent holds at that time; a report of any other block
 changes nothing, so its bytes would stay in the archive unused.
 
-This order is the only safe one: rows that are committed point at bytes that are synced. A
-crash after the first step leaves bytes that no row knows, and the agent sends again.
+This order is the only safe one: committed rows refer to bytes that are synced. A crash after the
+first step leaves bytes that no row refers to, and the agent sends the report again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from skep.settings import LaneSettings
 from skep.store.ports import Store
 from skep.store.ports.blocks import Placed, RetryFacts, RetryRule, Settlement, SettleResult
 
-#: Reports that are written together, at most.
+#: Maximum reports that are written together.
 SETTLED_AT_ONCE = 50
 DETAIL_LIMIT = 1000
 ADDRESS_LIMIT = 64
@@ -53,8 +53,8 @@ class Ingest:
         *,
         together: bool = False,
     ) -> None:
-        """`together`: reports that come while others are written share the next write; else
-        each is written by itself."""
+        """`together`: reports that arrive while others are written share the next write; else each
+        is written separately."""
         self._politeness = politeness
         self._backoff = Backoff(settings.retry_first, settings.retry_cap)
         self._store = store
@@ -66,7 +66,7 @@ class Ingest:
             self._settling = Batcher(self._settle, limit=SETTLED_AT_ONCE)
 
     async def take(self, agent: str, reports: Sequence[BlockReport]) -> list[SettleResult]:
-        """On disk when it returns; raises InvalidInput before anything was written."""
+        """Durable when it returns; raises InvalidInput before anything is written."""
         for report in reports:
             check_report(report)
             check_notes(report)
@@ -86,7 +86,7 @@ class Ingest:
     async def _settle(
         self, asks: list[list[Settlement]]
     ) -> Sequence[list[SettleResult] | Exception]:
-        """What came while the last was written, in one go: it costs little more than one."""
+        """Write all reports that arrived meanwhile together: it costs little more than one."""
         everything = [one for ask in asks for one in ask]
         try:
             verdicts = iter(await self._written(everything))
@@ -95,14 +95,14 @@ class Ingest:
         except Exception:
             if len(asks) == 1:
                 raise
-            # One of them cannot be written, and that is nobody else's concern.
+            # One of them cannot be written, which must not affect the others.
             return [await self._alone(ask) for ask in asks]
         return [list(islice(verdicts, len(ask))) for ask in asks]
 
     async def _alone(self, ask: list[Settlement]) -> list[SettleResult] | Exception:
         try:
             return await self._written(ask)
-        except Exception as error:  # noqa: BLE001 - its caller raises it
+        except Exception as error:  # noqa: BLE001 - raised by its caller
             return error
 
     async def _written(self, settlements: Sequence[Settlement]) -> list[SettleResult]:
@@ -152,18 +152,18 @@ def _placed(place: RecordLocation) -> Placed:
 
 
 def check_report(report: BlockReport) -> None:
-    """Refuse what no honest agent sends; cut what is merely too long."""
+    """Refuse values that no correct agent sends; cut texts that are too long."""
     size = len(report.frames)
     for outcome in report.outcomes:
         if outcome.failure not in _FAILURES:
             raise InvalidInput(f"block {report.block}: failure {outcome.failure!r} is not known")
         if outcome.offset < 0 or outcome.length < 0 or outcome.offset + outcome.length > size:
             raise InvalidInput(
-                f"block {report.block}: request {outcome.id} points outside its frames"
+                f"block {report.block}: request {outcome.id} refers to bytes outside its frames"
             )
         if not _countable(outcome):
-            raise InvalidInput(f"block {report.block}: a number of request {outcome.id} is absurd")
-        # Nearly every outcome has an address and nothing else to look at: no call for it.
+            raise InvalidInput(f"block {report.block}: request {outcome.id}: value out of range")
+        # Nearly every outcome has only an address to check: no function call for it.
         address = outcome.address
         long = len(address) > ADDRESS_LIMIT
         if outcome.detail or outcome.final_uri or long or not address.isprintable():
@@ -171,7 +171,7 @@ def check_report(report: BlockReport) -> None:
 
 
 def _countable(outcome: Outcome) -> bool:
-    """Numbers that fit the store's columns; microseconds and bytes are never negative."""
+    """Whether the numbers fit the store's columns; microseconds and bytes are never negative."""
     return (
         0 <= outcome.status <= STATUS_LIMIT
         and 0 <= outcome.elapsed_us <= COUNT_LIMIT
@@ -187,6 +187,6 @@ def _shorten(outcome: Outcome) -> None:
 
 
 def plain(text: str) -> str:
-    """Without control characters: what comes from servers ends in logs and in terminals,
-    and not every store takes a NUL."""
+    """Without control characters: texts from servers end up in logs and terminals, and not every
+    store accepts a NUL."""
     return text if text.isprintable() else _CONTROL.sub(" ", text)

@@ -1,7 +1,7 @@
-"""What to do with a request that failed: again, and when, or never. Pure.
+"""Decides whether and when a failed request is retried. Pure.
 
-Retry-After wins over our own back-off; a failure that the same request would only meet
-again is not retried.
+Retry-After takes precedence over the back-off; a failure that a retry would meet again is not
+retried.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from skep.model.states import HOPELESS, FailureClass
 from skep.runtime.backoff import Backoff
 from skep.store.ports.blocks import RetryFacts
 
-#: Client errors that may be gone the next time: timeout, too early, too many requests.
+#: Client errors that can pass: timeout, too early, too many requests.
 PASSING_STATUS = frozenset({408, 425, 429})
-#: A server may ask for patience, but not for ever.
+#: Maximum Retry-After that is obeyed, in seconds.
 RETRY_AFTER_CAP = 86_400.0
 
 
 def worth_retrying(outcome: Outcome) -> bool:
-    """Could the same request succeed later?"""
+    """Whether the same request could succeed later."""
     if outcome.failure in HOPELESS:
         return False
     if outcome.failure == FailureClass.STATUS:
@@ -29,8 +29,8 @@ def worth_retrying(outcome: Outcome) -> bool:
 
 
 def backoff_of(facts: RetryFacts, usual: Backoff) -> Backoff:
-    """What the run says about it, over what the center is set to. A first wait that is longer
-    than the center's longest one is meant as it is said."""
+    """The back-off of the run over that of the center. A first delay of the run that is longer
+    than the center's maximum is used as given."""
     if not facts.backoff_first and not facts.backoff_cap:
         return usual
     first = facts.backoff_first or usual.first
@@ -40,7 +40,7 @@ def backoff_of(facts: RetryFacts, usual: Backoff) -> Backoff:
 def again_at(
     outcome: Outcome, failures: int, retries: int, now: float, backoff: Backoff, rng: Random
 ) -> float | None:
-    """When to try again after `failures` earlier failures; None means never."""
+    """When to retry after `failures` earlier failures; None = never."""
     if failures >= retries or not worth_retrying(outcome):
         return None
     delay = backoff.delay(failures + 1, rng)

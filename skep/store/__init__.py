@@ -1,4 +1,4 @@
-"""Facts in SQL: requests, blocks, runs, agents, tokens. Only centers open a store.
+"""The database: requests, blocks, runs, agents, tokens. Only centers open a store.
 
-Everything else about work can be rebuilt from it; it can be rebuilt from nothing.
+All other state can be rebuilt from the store; the store cannot be rebuilt.
 """

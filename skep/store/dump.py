@@ -1,7 +1,7 @@
-"""The whole store as one file, and back: by URL, while centers use it. Blocking.
+"""Dumps the whole store into one file, and loads it: by URL, while centers use it. Blocking.
 
-SQLite copies itself (online backup); PostgreSQL and MariaDB are dumped and loaded by their own
-programs, which must be installed. Passwords go by the environment, never by arguments.
+SQLite uses its online backup; PostgreSQL and MariaDB are dumped and loaded by their own
+programs, which must be installed. Passwords are passed by the environment, never by arguments.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from skep.errors import ConfigurationError, StoreDown
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-#: Kind of store: the file of its dump.
+#: Kind of store: the file name of its dump.
 FILES = {"sqlite": "store.db", "postgresql": "store.pgdump", "mysql": "store.sql"}
 _NAMES = {"postgres": "postgresql", "mariadb": "mysql"}
 
@@ -37,12 +37,12 @@ def sqlite_path(url: str) -> Path:
     """The file of an SQLite store; raises ConfigurationError for one in memory."""
     path = url.partition(":///")[2].partition("?")[0]
     if not path or path == ":memory:":
-        raise ConfigurationError("a store in memory cannot be backed up")
+        raise ConfigurationError("a store in memory cannot be backed up; use a store on disk")
     return Path(path)
 
 
 def dump(url: str, target: Path) -> None:
-    """A consistent copy of everything that was committed before; raises StoreDown."""
+    """Write a consistent copy of all committed data; raises StoreDown."""
     kind = kind_of(url)
     if kind == "sqlite":
         _copy_sqlite(sqlite_path(url), target)
@@ -56,11 +56,11 @@ def dump(url: str, target: Path) -> None:
 
 
 def load(url: str, source: Path) -> None:
-    """Into an empty database; raises ConfigurationError when it is not, and StoreDown."""
+    """Load into an empty database; raises ConfigurationError if it is not empty, and StoreDown."""
     kind = kind_of(url)
     check_empty(url)
     if kind == "sqlite":
-        # Nothing is written beside the backup, which may be on a disk that is read-only.
+        # Nothing is written next to the backup, which may be on a read-only disk.
         _copy_sqlite(source, sqlite_path(url), "immutable=1")
     elif kind == "postgresql":
         options = ("--no-owner", "--exit-on-error", "--single-transaction", str(source))
@@ -72,7 +72,7 @@ def load(url: str, source: Path) -> None:
 
 
 def check_empty(url: str) -> None:
-    """Raises ConfigurationError for a store that holds tables already."""
+    """Raises ConfigurationError for a store that has tables."""
     import sqlalchemy as sa
 
     from skep.store.sql.engine.dialect import dialect_for
@@ -111,7 +111,7 @@ def schema_of(url: str) -> str:
 
 
 def _copy_sqlite(source: Path, target: Path, how: str = "mode=ro") -> None:
-    """In one step: while it runs others may write, and the copy does not see that."""
+    """Copies in one step: others may write meanwhile, and the copy does not include that."""
     try:
         with (
             closing(sqlite3.connect(f"{source.absolute().as_uri()}?{how}", uri=True)) as before,
@@ -120,7 +120,7 @@ def _copy_sqlite(source: Path, target: Path, how: str = "mode=ro") -> None:
             target.chmod(0o600)
             before.backup(after, pages=-1)
     except sqlite3.Error as error:
-        raise StoreDown(f"{source} cannot be copied to {target}: {error}") from error
+        raise StoreDown(f"cannot copy {source} to {target}: {error}") from error
 
 
 def _postgres(program: str, url: str, *options: str) -> tuple[list[str], dict[str, str]]:
@@ -148,26 +148,26 @@ def _made(url: str) -> sa.URL:
 def _program(name: str, package: str) -> str:
     found = shutil.which(name)
     if found is None:
-        raise ConfigurationError(f"{name} is needed and not installed (on Debian: {package})")
+        raise ConfigurationError(f"{name} is not installed; install it (on Debian: {package})")
     return found
 
 
 def _run(words: list[str], env: dict[str, str], source: Path | None) -> None:
     given = source.open("rb") if source is not None else subprocess.DEVNULL
     try:
-        done = subprocess.run(  # noqa: S603 - our own words
+        done = subprocess.run(  # noqa: S603 - no user input
             words, stdin=given, capture_output=True, env={**os.environ, **env}, check=False
         )
     finally:
         if source is not None and not isinstance(given, int):
             given.close()
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
+        said = done.stderr.decode(errors="replace").strip().splitlines() or ["it printed no error"]
         raise StoreDown(f"{Path(words[0]).name} failed: {said[0]}")
 
 
 def committed_segments(url: str) -> dict[str, int]:
-    """How far each archive segment is committed, of those that were not deleted."""
+    """Committed length of each archive segment that was not deleted."""
     import sqlalchemy as sa
 
     from skep.store.sql.engine.dialect import dialect_for

@@ -1,6 +1,6 @@
 """Opens a store by URL. Run by centers only.
 
-SQLAlchemy is imported when a store is opened, never before; nothing is connected yet.
+SQLAlchemy is imported when a store is opened, never before. Opening does not connect.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from skep.store.ports import Store
 
 
 def known_schemas() -> set[str]:
-    """Schema versions that this version can bring up to date."""
+    """Schema versions that this version can migrate."""
     from skep.store.sql.engine.migrate import known_versions
 
     return known_versions()

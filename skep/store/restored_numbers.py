@@ -1,8 +1,8 @@
-"""Gaps in the numbers of a restored store, made before a center opens it. Blocking.
+"""Skips numbers in a restored store, before a center opens it. Blocking.
 
-Agents and spiders may still hold work that they were given after the backup. Its numbers would be
-given out a second time, and a late report would settle another request. So numbers go on far
-behind those that may have been given out, and every fencing token that may be out is stale.
+Agents and spiders may still hold work that they got after the backup. Its numbers would be
+used a second time, and a late report would settle another request. So numbers continue far
+after all numbers in use, and every fencing token in use becomes stale.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from skep.store.sql.schema.blocks import blocks
 from skep.store.sql.schema.requests import requests
 from skep.store.sql.schema.runs import drivers, items, runs
 
-#: More leases of one block than there are between two backups; tokens have 31 bits.
+#: More than the leases of one block between two backups; tokens have 31 bits.
 TOKENS = 2**20
-#: More rows than are made between two backups; ids have 63 bits.
+#: More than the rows created between two backups; ids have 63 bits.
 ROWS = 1_000_000_000
 _NUMBERED = ((runs, "no"), (requests, "id"), (blocks, "id"), (items, "id"))
 
 
 def leave_gaps(url: str) -> None:
-    """Raises StoreDown. May be called again: the gap is then larger."""
+    """Raises StoreDown. A second call makes the gap larger."""
     made = sa.make_url(url)
     engine = dialect_for(made).engine(made)
     try:
@@ -33,7 +33,7 @@ def leave_gaps(url: str) -> None:
             for table, column in _NUMBERED:
                 _skip(connection, table.name, column)
     except sa.exc.DBAPIError as error:
-        raise StoreDown(f"the restored store cannot be written: {error.orig}") from error
+        raise StoreDown(f"cannot write to the restored store: {error.orig}") from error
     finally:
         engine.dispose()
 

@@ -1,11 +1,11 @@
-"""What centers ask of a store, one small Protocol per asker.
+"""The contract of a store with centers, one small Protocol per domain.
 
 Every method is one transaction: it is on disk when it returns, or it raised and changed
 nothing. `now` is always the center's clock. A method raises `DiskFull` when the database
-cannot write, `InvalidInput` for a value that it cannot hold, and `StoreDown` when it does
-not answer. After `StoreDown` all of the call or nothing of it is stored (the connection may
-have broken while the commit was under way); making the same call again is safe for every
-method. `testing/conformance/store` proves all of this against each database.
+cannot write, `InvalidInput` for a value that it cannot hold, and `StoreDown` when the database
+does not answer. After `StoreDown` all of the call or nothing of it is stored (the connection
+may have broken during the commit); making the same call again is safe for every method.
+`testing/conformance/store` proves all of this against each database.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from skep.store.ports.waits import Waits
 
 
 class Store(Protocol):
-    """Everything, opened by URL in `store/registry.py`."""
+    """The whole store, opened by URL in `store/registry.py`."""
 
     @property
     def runs(self) -> Runs: ...
@@ -89,10 +89,10 @@ class Store(Protocol):
         """Connect and bring the schema to this version, under a lock."""
 
     async def close(self) -> None:
-        """Finish what was begun and let go."""
+        """Finish started calls and disconnect."""
 
     async def ping(self) -> None:
         """Raises StoreDown."""
 
     def describe(self) -> str:
-        """The URL without its password, for people."""
+        """The URL without its password, for display."""

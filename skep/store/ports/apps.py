@@ -1,8 +1,8 @@
-"""What centers ask of a store about application jobs; the rules of `store/ports` hold.
+"""The store's contract for application jobs. The rules of `store/ports` apply.
 
-Instances are placed by a center and reported by agents. Whoever reports or sends log must be
-the agent of the newest placing and carry its token. Packages are kept in chunks, so that any
-center can hand out what another one has packed.
+A center places instances, and agents report them. A report or a piece of log must come from
+the agent of the newest placement and carry its token. Packages are stored in chunks, so that
+any center can serve a package that another one has packed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from skep.model.jobs.job import RunLease
 
 
 class AppRun(msgspec.Struct, frozen=True):
-    """What the instances of a run are started with; `secrets` by name, in no spec."""
+    """How the instances of a run are started; `secrets` are names, and not in the spec."""
 
     run: str
     spec: AppSpec
@@ -26,21 +26,21 @@ class AppRun(msgspec.Struct, frozen=True):
 
 
 class ReportedInstance(msgspec.Struct, frozen=True):
-    """What an agent says about one instance."""
+    """An agent's report about one instance."""
 
     run: str
     no: int
     token: int
     state: InstanceState
     round: int = 0
-    #: Under this token.
+    #: The token of its placement.
     starts: int = 0
     exit_code: int | None = None
     reason: str = ""
 
 
 class DesiredInstance(msgspec.Struct, frozen=True):
-    """What an agent shall do about an instance of its own."""
+    """The desired state of an instance of an agent."""
 
     instance: Instance
     app: AppRun
@@ -48,32 +48,32 @@ class DesiredInstance(msgspec.Struct, frozen=True):
 
 
 class LogPiece(msgspec.Struct, frozen=True):
-    """Bytes of log as an agent sends them; `offset` counts since the placing."""
+    """Bytes of log as an agent sends them; `offset` counts from the placement."""
 
     run: str
     no: int
     token: int
     offset: int
     data: bytes
-    #: Bytes before `offset` that the agent has not any more.
+    #: Bytes before `offset` that the agent has dropped.
     dropped: int = 0
 
 
 class LogPart(msgspec.Struct, frozen=True):
-    """A part of an instance's log; `start` is where it begins in the whole."""
+    """A part of an instance's log; `start` is its offset in the whole log."""
 
     start: int
     data: bytes
-    #: Where the whole ends now.
+    #: The current end of the whole log.
     log_end: int
-    #: The oldest byte that is still kept: so many were deleted.
+    #: Offset of the oldest byte that is kept, which is the number of deleted bytes.
     log_start: int
-    #: Bytes that agents had to drop before they could send them.
+    #: Bytes that agents dropped before they could send them.
     lost: int
 
 
 class Apps(Protocol):
-    """Asked by `jobs` and by the routes of agents."""
+    """Used by `jobs` and by the routes of agents."""
 
     async def create(
         self,
@@ -84,21 +84,21 @@ class Apps(Protocol):
         now: float,
         lease: RunLease | None = None,
     ) -> list[Instance]:
-        """One instance for each agent, placed there; once per run. Gives back those that are
-        kept. Raises UnknownRun. Here and below: raises LostLease when `lease` is given and
-        another center has taken the run."""
+        """One instance for each agent, placed there; once per run. Returns the stored ones.
+        Raises UnknownRun. Here and below: raises LostLease when `lease` is given and another
+        center has taken the run."""
 
     async def get(self, run_id: str) -> AppRun | None:
-        """None for a run of no application, or whose instances are not made yet."""
+        """None for a run without an application, or whose instances are not created yet."""
 
     async def of(self, run_id: str) -> list[Instance]:
-        """By their numbers."""
+        """Sorted by number."""
 
     async def place(
         self, old: Instance, agent: str, reason: str, now: float, lease: RunLease | None = None
     ) -> bool:
-        """The instance is another agent's ("" = nobody's yet) from now on, under the next
-        token. False when it was placed by somebody else meanwhile, or has ended."""
+        """The instance moves to another agent ("" = none yet) under the next token. False when
+        another center placed it meanwhile, or when it has ended."""
 
     async def end(
         self,
@@ -108,30 +108,30 @@ class Apps(Protocol):
         now: float,
         lease: RunLease | None = None,
     ) -> bool:
-        """The center itself says that it is over; False as with `place`."""
+        """End an instance by decision of the center; False as with `place`."""
 
     async def restart(
         self, run_id: str, no: int, now: float, lease: RunLease | None = None
     ) -> Instance:
-        """A live one gets a higher round; one that has ended waits to be placed again. Raises
+        """A live instance gets a higher round; an ended one waits for a new placement. Raises
         NotFound, and Conflict when its run is not running."""
 
     async def stop(self, run_id: str, no: int, now: float) -> Instance:
-        """It shall stop, and stay so until it is restarted. Raises NotFound."""
+        """Stop it until it is restarted. Raises NotFound."""
 
     async def report(self, agent: str, told: Sequence[ReportedInstance], now: float) -> int:
-        """Note how instances are; returns how many of them are not this agent's under that
-        token. What is told of an older round, or of one that has ended, changes nothing."""
+        """Store the states of instances; returns how many of them are not this agent's under that
+        token. Reports about an older round, or an ended instance, change nothing."""
 
     async def desired(self, agent: str) -> list[DesiredInstance]:
-        """Instances that are the agent's and have not ended."""
+        """Instances of the agent that have not ended."""
 
     async def add_log(self, agent: str, piece: LogPiece, limit: int, now: float) -> int:
-        """Keep what is new of it, with the oldest deleted over `limit` bytes; returns the
-        offset from which on the store knows nothing. Raises StaleToken and NotFound."""
+        """Store the new part of a piece, and delete the oldest bytes over `limit`; returns the
+        offset of the first byte that the store does not have. Raises StaleToken and NotFound."""
 
     async def read_log(self, run_id: str, no: int, start: int, limit: int) -> LogPart:
-        """From there on, or from the oldest byte that is kept; a negative `start` counts from
+        """From `start` on, or from the oldest byte that is kept; a negative `start` counts from
         the end. Raises NotFound."""
 
 
@@ -147,27 +147,27 @@ class Package(msgspec.Struct, frozen=True):
 
 
 class Packages(Protocol):
-    """Asked by `jobs`, and by agents through their route."""
+    """Used by `jobs`, and by agents through their route."""
 
     async def begin(self, package: Package, now: float) -> bool:
-        """True when it is here already. Else its chunks come now; whatever is there of it from
-        an earlier try may stay. It is used from now on, and not forgotten for a while."""
+        """True when the package is complete already. Else its chunks follow; chunks of an earlier
+        attempt may stay. It counts as used from now on, and is not deleted for a while."""
 
     async def add(self, digest: str, n: int, data: bytes) -> None:
-        """The n-th chunk; told again it changes nothing. Raises NotFound before `begin`."""
+        """Store the n-th chunk; a repeated call changes nothing. Raises NotFound before `begin`."""
 
     async def finish(self, digest: str) -> bool:
-        """All chunks are there; False when bytes are missing."""
+        """Mark it complete; False when bytes are missing."""
 
     async def get(self, digest: str) -> Package:
-        """One that is complete. Raises NotFound."""
+        """A complete package. Raises NotFound."""
 
     async def chunk(self, digest: str, n: int) -> bytes:
         """b"" after the last one."""
 
     async def wanted_by(self, digest: str, agent: str) -> bool:
-        """Has the agent an instance that runs it?"""
+        """Whether the agent has an instance that runs it."""
 
     async def forget(self, before: float, limit: int) -> int:
-        """Delete chunks of packages that nobody used since then and no open run needs;
-        returns how many chunks went, at most `limit`."""
+        """Delete chunks of packages that were not used since then and that no open run needs;
+        returns how many chunks were deleted, at most `limit`."""

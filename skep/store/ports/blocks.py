@@ -1,4 +1,4 @@
-"""What centers ask of a store about blocks; the rules of `store/ports` hold."""
+"""The store's contract for blocks. The rules of `store/ports` apply."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from skep.model.hosts.politeness import Politeness
 
 
 class Blocks(Protocol):
-    """Asked by `lanes`. The only place where a lease is real."""
+    """Used by `lanes`. A lease is valid only if it is stored here."""
 
     async def lease(
         self,
@@ -30,51 +30,51 @@ class Blocks(Protocol):
         until: float,
         politeness: Politeness | None = None,
     ) -> list[Leased]:
-        """Give blocks that are READY or RETRY to an agent; others are left out silently.
+        """Lease blocks that are READY or RETRY to an agent; others are left out silently.
 
-        Each lease raises the block's token by one. Requests that are past their time are
-        EXPIRED first, and named in `skip`; a block of which nothing is left is FAILED and
-        left out. So is, though it stays claimable, a block that was cut out for one request
-        while another open block has its host.
+        Each lease raises the block's token by one. Requests that have expired become EXPIRED
+        first, and are listed in `skip`; a block with no requests left is FAILED and left out.
+        Also left out, though it stays claimable, is a block that was split off for one request
+        while another open block holds its host.
         """
 
     async def renew(self, held: Sequence[Held], agent: str, until: float) -> list[int]:
-        """Extend leases; returns the blocks that are not (or no longer) this agent's."""
+        """Extend leases; returns the blocks that this agent does not hold (any more)."""
 
     async def renew_many(
         self, asks: Sequence[tuple[str, Sequence[Held]]], until: float
     ) -> list[list[int]]:
-        """`renew` for several agents at once, each with what it holds; answers in order."""
+        """`renew` for several agents at once, each with the blocks it holds; answers in order."""
 
     async def owned(self, held: Sequence[Held], agent: str) -> set[Held]:
-        """Those of these blocks that the agent has now, under just these tokens."""
+        """Those of these blocks that the agent holds now, under exactly these tokens."""
 
     async def settle(
         self, settlements: Sequence[Settlement], now: float, politeness: Politeness | None = None
     ) -> list[SettleResult]:
-        """Write outcomes. A stale token changes nothing; an outcome counts once, and so
-        does a note about a host. Deferred requests leave the block and come again.
+        """Write outcomes. A stale token changes nothing; an outcome counts once, and so does a
+        note about a host. Deferred requests leave the block and are packed again.
 
         Raises InvalidInput, and stores nothing of the whole call, when a report names a
-        request that is not in its block. In a cancelled run failures and what a last
-        report leaves open become CANCELLED.
+        request that is not in its block. In a cancelled run, failed requests and requests that
+        a final report leaves open become CANCELLED.
         """
 
     async def give_back(
         self, held: Sequence[Held], agent: str, now: float, reason: str
     ) -> list[BlockRef]:
-        """An agent returns what it has not done; it is ready again at once.
+        """An agent returns unfinished blocks; they are ready again at once.
 
-        Blocks of cancelled runs end instead, and are not in the answer.
+        Blocks of cancelled runs end instead, and are not returned.
         """
 
     async def leased(self, limit: int) -> list[tuple[str, Held]]:
-        """Blocks in agents' hands, with the agent; for a store that was restored."""
+        """Leased blocks, with the agent; for a store that was restored."""
 
     async def reap(
         self, now: float, dead_agents: Sequence[str], lease_limit: int, limit: int
     ) -> list[Freed]:
-        """Take back blocks whose lease ran out or whose agent is dead.
+        """Take back blocks whose lease expired or whose agent is dead.
 
         A block lost `lease_limit` times is FAILED and its open requests are DEAD (`lost`).
         """
@@ -82,7 +82,7 @@ class Blocks(Protocol):
     async def abandon(
         self, agent: str, holding: Sequence[Held], now: float, lease_limit: int
     ) -> list[Freed]:
-        """An agent came back and has only `holding`: take back the rest, as `reap` does."""
+        """An agent came back and holds only `holding`: take back the rest, as `reap` does."""
 
     async def claimable(self, limit: int, after: int = 0) -> list[BlockRef]:
         """READY and RETRY blocks of running runs with ids over `after`, oldest first, to
@@ -95,7 +95,7 @@ class Blocks(Protocol):
         """Blocks that ended and were not collected, oldest first. Raises UnknownRun."""
 
     async def strange(self, run_id: str, block_ids: Sequence[int]) -> list[int]:
-        """Those of these numbers that no block of the run has. Raises UnknownRun."""
+        """Those of these ids that are not blocks of the run. Raises UnknownRun."""
 
     async def collect(self, run_id: str, block_ids: Sequence[int]) -> int:
         """The run has read these; returns how many were marked now."""
@@ -108,31 +108,31 @@ class Blocks(Protocol):
 
 
 class RetryFacts(NamedTuple):
-    """What decides whether and when a request that failed is tried again."""
+    """The facts that decide whether and when a failed request is retried."""
 
     failures: int
-    #: As its run says; 0 seconds leave it to the center.
+    #: The settings of its run; 0 seconds = the setting of the center.
     retries: int
     backoff_first: float = 0.0
     backoff_cap: float = 0.0
 
 
 class RetryRule(msgspec.Struct, frozen=True):
-    """What to do with a request that failed: when again, or never."""
+    """When failed requests are retried, or that they are not."""
 
     #: request id -> not before (center's clock); a failed request not in here is dead.
     again_at: dict[int, float]
 
 
 class Placed(msgspec.Struct, frozen=True):
-    """Where the archive put the frames of one report."""
+    """Location of the frames of one report in the archive."""
 
     segment: str = ""
     offset: int = 0
 
 
 class Settlement(msgspec.Struct, frozen=True):
-    """A block report with the decisions that the center took about it."""
+    """A block report with the center's decisions about it."""
 
     report: BlockReport
     agent: str
@@ -141,7 +141,7 @@ class Settlement(msgspec.Struct, frozen=True):
 
 
 class SettleResult(msgspec.Struct, frozen=True):
-    """What happened to one settlement: `stored`, `duplicate`, `stale` or `unknown`."""
+    """The result of one settlement: `stored`, `duplicate`, `stale` or `unknown`."""
 
     block: int
     verdict: str

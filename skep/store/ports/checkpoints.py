@@ -1,4 +1,4 @@
-"""What centers ask of a store about the driver of a run; the rules of `store/ports` hold."""
+"""The store's contract for the driver of a run. The rules of `store/ports` apply."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from skep.store.ports.requests import RequestRow
 
 
 class CheckpointStore(Protocol):
-    """Asked for the drivers of runs (spiders). One driver at a time: the token fences."""
+    """Used for the drivers of runs (spiders). One driver at a time: the token fences."""
 
     async def take_over(self, run_id: str, patience: float = 0.0, now: float = 0.0) -> int:
         """A new driver's token; every older one is stale from now on. Raises UnknownRun.
 
-        `patience`: seconds that it may be silent before its run is given up; 0 = for ever.
+        `patience`: seconds without a call after which the driver times out; 0 = never.
         """
 
     async def orders(self, run_id: str) -> DriverRequests:
-        """The run's state and what is asked of its driver. Raises UnknownRun."""
+        """The run's state and the command for its driver. Raises UnknownRun."""
 
     async def ask(self, run_id: str, what: str) -> None:
-        """Leave a word for the driver; whoever takes over next does not hear it. Raises
+        """Store a command for the driver; a driver that takes over later does not get it. Raises
         Conflict when the run has no driver."""
 
     async def end(self, run_id: str, driver: int, to: RunState, reason: str, now: float) -> None:
-        """The driver's last word: paused, failed or finished, and why. A finished run's open
-        requests are CANCELLED by the same transaction, except those in agents' hands.
+        """The driver ends its run: paused, failed or finished, and why. A finished run's open
+        requests are CANCELLED by the same transaction, except leased ones.
 
         Raises StaleToken when another driver took over, Conflict when `to` is not legal.
         """
 
     async def give_up_silent(self, now: float) -> list[str]:
-        """Running runs whose driver was silent for too long become FAILED; their names."""
+        """Running runs whose driver timed out become FAILED; returns their names."""
 
     async def unread(self, run_id: str, limit: int, taken: Sequence[int]) -> list[UnreadBlock]:
-        """Finished blocks that no turn has taken, except `taken`, oldest first."""
+        """Finished blocks that no checkpoint has taken, except `taken`, oldest first."""
 
     async def checkpoint(
         self,
@@ -51,7 +51,7 @@ class CheckpointStore(Protocol):
         rows: Sequence[RequestRow],
         now: float,
     ) -> CheckpointResult:
-        """Blocks read, items found, requests wanted: all or nothing, and once.
+        """Store blocks read, items found and requests added: all or nothing, and once.
 
         Raises StaleToken when another driver took over, Conflict when the run has ended.
         """
@@ -63,17 +63,17 @@ class CheckpointStore(Protocol):
         """The items of these requests' pages, in the order of their ids."""
 
     async def count(self, run_id: str) -> int:
-        """How many items the run has."""
+        """Number of items of the run."""
 
     async def ended(
         self, run_id: str, after: int, limit: int, *, collected: bool
     ) -> list[UnreadBlock]:
         """Blocks that ended, with ids over `after`, in the order of their ids; with
-        `collected` only those that a turn has taken. Reading them changes nothing."""
+        `collected` only those that a checkpoint has taken. Reading them changes nothing."""
 
 
 class UnreadPage(EndedRequest, frozen=True):
-    """One ended request of a run that its driver has not read, and where its bytes are."""
+    """One ended request of a run that its driver has not read, with the location of its bytes."""
 
     final_uri: str
     elapsed_us: int
@@ -83,7 +83,7 @@ class UnreadPage(EndedRequest, frozen=True):
 
 
 class UnreadBlock(msgspec.Struct, frozen=True):
-    """A finished block that no turn has taken yet."""
+    """A finished block that no checkpoint has taken yet."""
 
     id: int
     pages: list[UnreadPage]
@@ -98,7 +98,7 @@ class ItemRow(msgspec.Struct, frozen=True):
 
 
 class KeptItem(msgspec.Struct, frozen=True):
-    """An item as it is read back; ids grow in the order of the run's turns."""
+    """A stored item; ids grow in the order of the run's checkpoints."""
 
     id: int
     request: int
@@ -106,17 +106,17 @@ class KeptItem(msgspec.Struct, frozen=True):
 
 
 class DriverRequests(msgspec.Struct, frozen=True):
-    """What the driver of a run should know at once."""
+    """The state of a run and the command for its driver."""
 
     state: RunState
     #: Why the run is in that state.
     reason: str = ""
-    #: What somebody asks of the driver's process; "" = nothing.
+    #: A command for the driver's process; "" = none.
     asked: str = ""
 
 
 class CheckpointResult(msgspec.Struct, frozen=True):
-    """What a turn added."""
+    """What a checkpoint added."""
 
     requests: Accepted
     items: int

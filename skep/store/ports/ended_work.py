@@ -1,4 +1,4 @@
-"""What is asked of a store about work that ended; general promises stand in `store/ports`.
+"""The store's contract for ended work. The rules of `store/ports` apply.
 
 Run by centers only. Deleting is done in batches, and always counted.
 """
@@ -23,82 +23,82 @@ class Failures(Protocol):
         """The largest first. The groups of a run add up to its dead requests."""
 
     async def count(self, wanted: FailureFilter) -> int:
-        """How many dead requests fit."""
+        """Number of dead requests that match."""
 
     async def find(self, wanted: FailureFilter, after: int, limit: int) -> list[DeadRequest]:
         """In the order of their ids, those with ids over `after`."""
 
     async def act(self, act: Act, ids: Sequence[int], before: float) -> Acted:
-        """Those of `ids` that died before a moment: `retry` makes them WAITING with their
-        failures forgiven (not in cancelled runs), `cancel` makes them CANCELLED, `forget`
-        deletes their rows (in ended runs only); the ledger goes on counting them."""
+        """Change those of `ids` that died before a time: `retry` makes them WAITING and resets
+        their failures (not in cancelled runs), `cancel` makes them CANCELLED, `forget` deletes
+        their rows (in ended runs only); the ledger keeps counting them."""
 
     async def requests(self, wanted: RequestFilter, after: int, limit: int) -> list[RequestView]:
         """In the order of their ids, those with ids over `after`."""
 
     async def count_requests(self, wanted: RequestFilter) -> int:
-        """How many requests fit."""
+        """Number of requests that match."""
 
     async def cancel(self, ids: Sequence[int], now: float) -> Acted:
-        """Those that are open and in nobody's hands become CANCELLED."""
+        """Those that are open and not leased become CANCELLED."""
 
 
 class RetentionStore(Protocol):
-    """Deleting what is old, in small batches. Of ended runs only, and never silently."""
+    """Deletes old records in small batches. Of ended runs only, and always counted."""
 
     async def ended(
         self, kind: KeepKind, before: float, after: tuple[float, int], limit: int
     ) -> list[EndedRun]:
-        """Runs that ended before a moment and still have something of that kind, the oldest
-        first; those after (ended_at, no)."""
+        """Runs that ended before a time and still have records of that kind, the oldest first;
+        those after (ended_at, no)."""
 
     async def volumes(self, kind: KeepKind) -> dict[str, int]:
         """Bytes that are kept, by job; of logs and rows an estimate."""
 
     async def forget(self, kind: KeepKind, run: int, now: float, limit: int) -> tuple[int, bool]:
-        """One batch: (how many were deleted, whether that was all). Does nothing, and says
-        it was all, when the run goes on or has open requests."""
+        """Delete one batch: (how many were deleted, whether that was all). Deletes nothing, and
+        returns that it was all, when the run has not ended or has open requests."""
 
     async def deleted(self) -> list[DeletionSum]:
         """What was deleted so far, by kind."""
 
     async def mark_segments(self, now: float, limit: int) -> list[str]:
-        """Segments into which no row points become deleted: no later report can use them."""
+        """Segments that no row refers to are marked as deleted: no later report can use them."""
 
     async def marked_segments(self, limit: int) -> list[SegmentRow]:
-        """Segments that are deleted here and may still be in the archive."""
+        """Segments that are marked as deleted and may still be in the archive."""
 
     async def segment_gone(self, name: str) -> None:
-        """Its file is deleted, too."""
+        """The file of the segment is deleted too."""
 
 
 class Notices(Protocol):
-    """The outbox. An ending becomes notices once; a notice is told at least once."""
+    """The outbox. The end of a run becomes notices once; a notice is sent at least once."""
 
     async def endings(self, limit: int) -> list[RunEnding]:
-        """Ends of runs that nobody has seen to, oldest first."""
+        """Ends of runs that have no notices yet, oldest first."""
 
     async def post(self, ending: int, notices: Sequence[Notice]) -> bool:
-        """Put an ending's notices into the outbox; False when somebody did so before."""
+        """Put the notices of an ending into the outbox; False when they are there already."""
 
     async def take(self, now: float, again_at: float, limit: int) -> list[Notice]:
-        """Notices that are due, counted as tried; nobody else gets them before `again_at`."""
+        """Due notices, counted as attempted; no other caller gets them before `again_at`."""
 
     async def told(self, notice: str) -> None:
-        """It was taken at the other end."""
+        """The recipient accepted it."""
 
     async def failed(self, notice: str, error: str, again_at: float | None) -> None:
-        """Try again then; None = never, it is given up."""
+        """Retry then; None = never, it is given up."""
 
     async def recent(self, limit: int, run: str = "") -> list[Notice]:
         """Newest first."""
 
     async def forget_told(self, before: float) -> int:
-        """Delete what was told or given up before a moment."""
+        """Delete notices that were sent or given up before a time."""
 
 
 class EndedRun(msgspec.Struct, frozen=True):
-    """A run that has ended, and what one kind of its records weighs."""
+    """A run that has ended, and the size of one kind of its records."""
 
     no: int
     id: str

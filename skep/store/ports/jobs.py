@@ -1,4 +1,4 @@
-"""What `jobs` asks of a store about jobs; the general promises stand in `store/ports`.
+"""The store's contract for jobs. Used by `jobs`; the rules of `store/ports` apply.
 
 Run by centers only.
 """
@@ -13,27 +13,27 @@ from skep.model.run import RunSettings
 
 
 class Jobs(Protocol):
-    """Definitions. Only what is valid comes here; every change is a revision."""
+    """Job definitions. Only valid ones are passed; every change is a revision."""
 
     async def save(
         self, job: Job, expected: int | None, author: str, now: float
     ) -> tuple[KeptJob, str]:
-        """Keep a job: `created`, `changed` or `unchanged`. A deleted one is brought back.
+        """Store a job: `created`, `changed` or `unchanged`. A deleted one is restored.
 
-        With `expected` only over that revision (0 = there is none yet), else raises Conflict;
-        raises UnknownJob when there is no job to have it.
+        With `expected` it replaces only that revision (0 = there is none yet), else raises
+        Conflict; raises UnknownJob when there is no such job.
         """
 
     async def delete(self, name: str, expected: int | None, author: str, now: float) -> KeptJob:
         """Mark as deleted; its history stays. Raises UnknownJob and Conflict."""
 
     async def get(self, name: str) -> KeptJob:
-        """Also one that is deleted, which says so. Raises UnknownJob."""
+        """Returns deleted jobs too, marked as deleted. Raises UnknownJob."""
 
     async def all(
         self, limit: int, after: str = "", *, deleted: bool = False, enabled: bool | None = None
     ) -> list[KeptJob]:
-        """By name, those after a name; without the deleted ones unless asked for."""
+        """Sorted by name, those after a name; deleted ones only on request."""
 
     async def revisions(self, name: str, limit: int) -> list[JobRevision]:
         """Newest first. Raises UnknownJob."""
@@ -43,10 +43,10 @@ class Jobs(Protocol):
 
 
 class JobRuns(Protocol):
-    """Which runs belong to which job, and which center sees to each of them."""
+    """The runs of each job, and the center that supervises each of them."""
 
     async def begin(self, new: JobRun) -> JobRun:
-        """Keep it, once per (job, fire_key); returns the one that is kept."""
+        """Store it, once per (job, fire_key); returns the stored one."""
 
     async def get(self, run_id: str) -> JobRun | None:
         """None for a run that no job started."""
@@ -57,33 +57,33 @@ class JobRuns(Protocol):
     async def going(
         self, jobs: Sequence[str], *, parts: bool = False, failed: bool = True
     ) -> dict[str, list[str]]:
-        """Open runs of those jobs that have any, newest first; without those that have failed
-        and wait for a person, when `failed` is false. With `parts` runs of one generator
-        belong to `job#generator`, which may be asked for, and not to the job."""
+        """Open runs of those jobs that have any, newest first; without failed runs that wait for a
+        user, when `failed` is false. With `parts`, runs of one generator belong to
+        `job#generator`, which can be listed in `jobs`, and not to the job."""
 
     async def of(self, job: str, limit: int, *, only_open: bool = False) -> list[JobRun]:
         """Newest first."""
 
     async def claim(self, holder: str, now: float, until: float, limit: int) -> list[JobRun]:
-        """Renew what this center holds, and take open runs that nobody holds (any more) up
-        to `limit` in all; returns everything that it holds now. Runs that are paused or
-        failed are not taken. A run has one holder at a time, over all centers; taking it raises
-        its `lease`, renewing it does not."""
+        """Renew the runs of this center, and take open runs that no center holds (any more) up to
+        `limit` in all; returns all that it holds now. Paused and failed runs are not taken. A
+        run has one holder at a time, over all centers; taking it raises its `lease`, renewing it
+        does not."""
 
     async def note(self, lease: RunLease, **facts: Any) -> bool:
-        """Change `fed`, `starts`, `outcome`, `log` or `open`; False, and nothing is changed,
-        when another center has taken the run since, or when it is not open."""
+        """Change `fed`, `starts`, `outcome`, `log` or `open`; False, and nothing changes, when
+        another center has taken the run since, or when it is not open."""
 
     async def holds(self, lease: RunLease) -> bool:
         """Whether this lease is still the newest of an open run."""
 
     async def adjust(self, run_id: str, settings: RunSettings) -> bool:
-        """New settings for a run that has no requests yet; False when it has, or is none."""
+        """New settings for a run without requests; False when it has some, or does not exist."""
 
     async def revise(self, run_id: str, revision: int, settings: RunSettings) -> bool:
-        """What of the run is done from now on follows that revision of its job, with these
-        settings; False when no job started it."""
+        """From now on the run follows that revision of its job, with these settings; False when
+        no job started it."""
 
     async def release(self, holder: str, lease: RunLease | None = None) -> None:
-        """Let go of one run, or of everything: another center may take it at once. Nothing
-        happens when the lease is not the newest."""
+        """Release one run, or all: another center can take it at once. Does nothing when the lease
+        is not the newest."""

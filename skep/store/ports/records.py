@@ -1,4 +1,4 @@
-"""What centers ask of a store about alerts and segments; the rules of `store/ports` hold."""
+"""The store's contract for alerts and segments. The rules of `store/ports` apply."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from skep.model.archived_page import ArchivedPage
 
 
 class Alerts(Protocol):
-    """Asked by `lanes`: things that a person should see, such as a full lane."""
+    """Used by `lanes`: conditions that an operator should know, such as a full lane."""
 
     async def raise_(self, kind: str, subject: str, detail: str, now: float) -> None:
         """One row per (kind, subject), with a count and the newest detail."""
@@ -19,11 +19,11 @@ class Alerts(Protocol):
 
 
 class Segments(Protocol):
-    """Asked by the archive at start: where do the committed bytes of a segment end?"""
+    """Used by the archive at start, to find the end of the committed bytes of a segment."""
 
     async def committed_end(self, segment: str) -> int:
         """The highest offset + length that any attempt refers to; 0 when none does."""
 
     async def adopt(self, run: str, segment: str, pages: Sequence[ArchivedPage]) -> int:
-        """Make a request that is done of each page of the segment that no attempt refers to,
-        in a run that exists; how many they were. For `skep archive rebuild`."""
+        """Create a done request for each page of the segment that no attempt refers to, in a run
+        that exists; returns how many. For `skep archive rebuild`."""

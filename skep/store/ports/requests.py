@@ -1,4 +1,4 @@
-"""What centers ask of a store about requests and the ledger; the rules of `store/ports` hold."""
+"""The store's contract for requests and the ledger. The rules of `store/ports` apply."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from skep.store.ports.placement import Placing
 
 
 class Requests(Protocol):
-    """Asked by `jobs`, by `lanes` and by people."""
+    """Used by `jobs`, by `lanes` and by the API."""
 
     async def accept(self, run_id: str, rows: Sequence[RequestRow], now: float) -> Accepted:
-        """Keep them as WAITING, once per (run, fingerprint).
+        """Store them as WAITING, once per (run, fingerprint).
 
         Raises UnknownRun, and Conflict when the run has ended.
         """
 
     async def backlog(self, *, failed_only: bool = False) -> list[Backlog]:
-        """Runs that are running and have waiting requests, by priority. Of a run that says
-        so, or of all with `failed_only`, only those that have failed before count."""
+        """Running runs with waiting requests, by priority. With `failed_only`, or where the run
+        is set so, only requests that failed before count."""
 
     async def pack(
         self,
@@ -43,9 +43,9 @@ class Requests(Protocol):
         A plan of a run that is not running makes none. A block is closed early when its
         requests are large, so that every engine and agent can hold it. Raises UnknownRun.
 
-        A host to which `manners` give a pace is in one open block at a time; what waits
-        for it beyond that is parked (DELAYED, no failure counted) and woken by
-        `Sites.wake`, or by its time. Without `manners` no host has a pace.
+        A host to which `politeness` gives a pace is in one open block at a time; other requests
+        to it are parked (DELAYED, no failure counted) and woken by `Hosts.wake`, or at their
+        own time. Without `politeness` no host has a pace.
 
         Requests of a run whose placement is more than `any` go where its entry in `placings`
         says, or are held back: parked for some seconds. A block has one target.
@@ -55,16 +55,16 @@ class Requests(Protocol):
         """DELAYED requests that are due become WAITING; returns how many."""
 
     async def expire(self, now: float, limit: int) -> int:
-        """WAITING and DELAYED requests past their time become EXPIRED; returns how many.
+        """WAITING and DELAYED requests that are past their time become EXPIRED; returns how many.
 
-        Those in a block are seen to by `Blocks.lease`.
+        `Blocks.lease` expires those in a block.
         """
 
     async def cancel(self, run_id: str, now: float) -> int:
-        """Everything of a run that is not in an agent's hands becomes CANCELLED."""
+        """All requests of a run that are not leased become CANCELLED."""
 
     async def revive(self, run_id: str) -> int:
-        """DEAD requests of a run become WAITING again, with their failures forgiven.
+        """DEAD requests of a run become WAITING again, with their failures reset.
 
         Raises Conflict when the run is cancelled.
         """
@@ -73,14 +73,14 @@ class Requests(Protocol):
         """Raises NotFound."""
 
     async def retry_facts(self, request_ids: Sequence[int]) -> dict[int, RetryFacts]:
-        """By id: failures so far, and what its run says about retries; unknown ids are absent."""
+        """By id: failures so far, and the retry settings of its run; unknown ids are absent."""
 
     async def attempts(self, request_id: int) -> list[Attempt]:
         """Its whole history, oldest first."""
 
 
 class Ledgers(Protocol):
-    """Asked by everybody who wants to know whether all is there."""
+    """Used to check that no request is lost."""
 
     async def read(self, run_id: str | None = None) -> Ledger:
         """From running counts, written in the transaction of every change: fast."""
@@ -90,7 +90,7 @@ class Ledgers(Protocol):
 
 
 class RequestRow(msgspec.Struct, frozen=True):
-    """A request that passed validation, ready to be kept."""
+    """A request that passed validation, ready to be stored."""
 
     fingerprint: bytes
     uri: str
@@ -99,7 +99,7 @@ class RequestRow(msgspec.Struct, frozen=True):
     #: msgpack of what `Work` needs beyond id and uri: (method, headers, body, meta).
     arguments: bytes
     expires_at: float | None = None
-    #: The request on whose page it was found; counts in chained runs.
+    #: The request on whose page it was found; used in chained runs.
     parent: int | None = None
 
 
@@ -112,15 +112,15 @@ class PackPlan(msgspec.Struct, frozen=True):
     block_size: int
     order: DispatchOrder = "priority"
     failed_only: bool = False
-    #: What each of several rounds gives of it; they add up to `limit`. () = there is one.
+    #: Requests of each of several rounds; they add up to `limit`. () = one round.
     rounds: tuple[int, ...] = ()
 
 
 class Packing(msgspec.Struct, frozen=True):
-    """What became of waiting requests: new blocks, and how many were parked."""
+    """The result of packing: new blocks, and the number of parked requests."""
 
     blocks: list[BlockRef]
-    #: Requests whose host is not to be asked now: they wait aside, uncounted.
+    #: Requests whose host must not be contacted now: they are parked, uncounted.
     parked: int = 0
 
 
@@ -131,7 +131,7 @@ class Backlog(msgspec.Struct, frozen=True):
     priority: int
     waiting: int
     block_size: int
-    #: The run's job, "" when it has none, and the most that one round takes from it.
+    #: The run's job, "" when it has none, and the most that one dispatch takes from it.
     job: str = ""
     dispatch: int = 100
     order: DispatchOrder = "priority"
@@ -139,7 +139,7 @@ class Backlog(msgspec.Struct, frozen=True):
 
 
 class RequestView(msgspec.Struct, frozen=True):
-    """A request as people see it."""
+    """A request as the API shows it."""
 
     id: int
     run: str

@@ -1,4 +1,4 @@
-"""What centers ask of a store about runs and their figures; the rules of `store/ports` hold."""
+"""The store's contract for runs and their figures. The rules of `store/ports` apply."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from skep.model.states import RunState
 
 
 class Runs(Protocol):
-    """Asked by `jobs`."""
+    """Used by `jobs`."""
 
     async def create(self, run: Run) -> bool:
-        """Keep a run. False when one with this id exists; it is then left as it is."""
+        """Store a run. False when one with this id exists; it is then left as it is."""
 
     async def get(self, run_id: str) -> Run:
         """Raises UnknownRun."""
@@ -24,13 +24,13 @@ class Runs(Protocol):
         """Newest first."""
 
     async def settings_of(self, run_ids: Sequence[str]) -> dict[str, RunSettings]:
-        """For the runs of a lease, with the places that were named; unknown ids are absent."""
+        """The settings of the runs of a lease, with named places; unknown ids are absent."""
 
     async def name_places(self, run_id: str, places: Collection[str]) -> None:
-        """Add places that a person named, up to the limit of a run; raises UnknownRun."""
+        """Add places that a user named, up to the limit of a run; raises UnknownRun."""
 
     async def over(self, run_ids: Sequence[str]) -> list[str]:
-        """Those without work for agents: finished, cancelled, failed or not there."""
+        """Runs without work for agents: finished, cancelled, failed or unknown."""
 
     async def move(
         self,
@@ -40,16 +40,16 @@ class Runs(Protocol):
         now: float = 0.0,
         lease: RunLease | None = None,
     ) -> Run:
-        """Change the state by the table in `model/states.py`, and keep why; raises Conflict
-        otherwise. A run that is in that state already is left as it is. A center that acts
-        as the supervisor of a run gives its `lease`; raises LostLease when it has lost it."""
+        """Change the state by the table in `model/states.py`, and store why; raises Conflict
+        otherwise. A run that is in that state already is left as it is. A center that acts as
+        the supervisor of a run passes its `lease`; raises LostLease when it has lost it."""
 
 
 class Figures(Protocol):
-    """Asked by people: what came of a run so far. Cheap however large the run is."""
+    """The figures of a run, for display. Cheap for runs of any size."""
 
     async def read(self, run_id: str, now: float) -> RunFigures:
         """Counted with every report. Raises UnknownRun."""
 
     async def forget_rates(self, now: float) -> int:
-        """Keep what the rate is made of bounded."""
+        """Delete old counts that the rate is computed from."""

@@ -1,5 +1,5 @@
-"""What `jobs` asks of a store about schedules and fires; the general promises stand in
-`store/ports`."""
+"""The store's contract for schedules and fires. Used by `jobs`; the rules of `store/ports`
+apply."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ class Fires(Protocol):
     """Schedules, and the ledger of their due times."""
 
     async def plan(self, planned: Planned) -> bool:
-        """Keep a job's schedule. False when it is the one that is kept already: then nothing
-        changes, and due times that nobody has looked at yet stay due."""
+        """Store a job's schedule. False when it is the stored one: then nothing changes, and due
+        times that no center has processed stay due."""
 
     async def unplan(self, job: str, now: float) -> bool:
-        """Take a job's schedule away; what waited in its queue is skipped."""
+        """Delete a job's schedule; queued fires are skipped."""
 
     async def planned(self, jobs: Sequence[str] | None = None) -> list[Planned]:
-        """Of these jobs or of all, by name."""
+        """The schedules of these jobs or of all, sorted by name."""
 
     async def parts(self, job: str) -> list[str]:
         """Names of the schedules of a job's generators: `job#generator`."""
 
     async def due(self, now: float, limit: int) -> list[Planned]:
-        """Whose time to be looked at has come, longest waiting first."""
+        """Schedules that are due to be checked, longest waiting first."""
 
     async def ahead(self, moment: float, limit: int) -> list[Planned]:
-        """Schedules whose due times are decided beyond that moment: a clock was ahead."""
+        """Schedules whose due times are decided beyond that time, because a clock was ahead."""
 
     async def turn_back(self, changes: Sequence[tuple[Planned, Planned]]) -> int:
-        """(before, after) pairs of plans that follow a clock back. Due times after the new
+        """Apply (before, after) pairs of plans after a clock went back. Due times after the new
         `decided` are due again, except those that have a run. Returns how many plans were
         changed; one that was decided or planned meanwhile is left as it is."""
 
     async def claim(self, steps: Sequence[Step]) -> list[Fire]:
-        """Put due times into the ledger; returns those that this call put there.
+        """Add due times to the ledger; returns those that this call added.
 
-        A step whose job was decided or planned by somebody else meanwhile does nothing,
-        and a due time that is in the ledger already stays as it is.
+        A step whose job was decided or planned by another center meanwhile does nothing, and a
+        due time that is in the ledger already stays as it is.
         """
 
     async def add(self, fires: Sequence[Fire]) -> int:
-        """Fires that no clock asked for; those that are there already are left as they are."""
+        """Add fires that are not due by the clock; known ones are left as they are."""
 
     async def succeeded(self, job: str, run: str, now: float) -> int:
         """Jobs that follow `job` become DUE, once per run; returns how many."""
@@ -53,18 +53,18 @@ class Fires(Protocol):
         """Fires of these jobs that have no outcome yet, oldest first."""
 
     async def unattended(self, now: float, patience: float, limit: int) -> list[Fire]:
-        """CLAIMED longer ago than `patience` (or in a future that a clock invented), then
+        """CLAIMED longer ago than `patience` seconds (or in the future, by a wrong clock), then
         DUE, then QUEUED; each oldest first."""
 
     async def change(self, changes: Sequence[tuple[Fire, Fire]]) -> list[Fire]:
         """(before, after) pairs; returns those that were written.
 
-        A fire whose state or token is not that of `before` any more is left as it is.
+        A fire whose state or token differs from `before` is left as it is.
         """
 
     async def of_job(self, job: str, limit: int, before: int | None = None) -> list[Fire]:
-        """Newest due times first; with `before`, those before that instant."""
+        """Newest due times first; with `before`, those before that time."""
 
     async def forget(self, before: int, limit: int) -> int:
-        """Keep the ledger bounded: outcomes of due times before that instant go, the oldest
-        `limit` and those that were due with the last of them; returns how many."""
+        """Delete outcomes of due times before that time, to keep the ledger bounded: the oldest
+        `limit`, and those that were due with the last of them; returns how many."""

@@ -1,7 +1,7 @@
-"""What centers ask of a store about things that wait; a part of `store/ports`.
+"""The store's contract for explanations. The rules of `store/ports` apply.
 
-Run by centers only. Reading alone, and never many rows, however many wait; `why` makes
-sentences of the answers.
+Run by centers only. It only reads, and never many rows, however many requests wait; `why`
+turns the answers into sentences.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from skep.model.states import BlockState, RequestState
 
 
 class Waits(Protocol):
-    """Asked for people who wonder why something does not run.
+    """Facts that explain why something does not run.
 
-    Each is one look that reads few rows, by indexes, however many there are; it changes
-    nothing.
+    Each method reads few rows, by indexes, however many there are; it changes nothing.
     """
 
     async def request(self, request_id: int) -> RequestWait:
@@ -33,15 +32,15 @@ class Waits(Protocol):
         """Raises UnknownRun."""
 
     async def site(self, host: str) -> HostFacts:
-        """Also of a host that nobody knows, which says so."""
+        """Returns unknown hosts too, with `known` False."""
 
 
-#: Nothing is counted further than this: more is "many".
+#: Counting stops at this number: more is "many".
 COUNT_LIMIT = 1000
 
 
 class BlockFacts(msgspec.Struct, frozen=True):
-    """A block's row, and when it came into its state."""
+    """A block's row, and when it entered its state."""
 
     id: int
     run: str
@@ -63,10 +62,10 @@ class BlockFacts(msgspec.Struct, frozen=True):
 
 
 class Hold(msgspec.Struct, frozen=True):
-    """Who has a host: the open block, or nobody any more (`block` is None)."""
+    """The open block that holds a host; `block` is None when it was released."""
 
     block: int | None
-    #: When the block should be through with it.
+    #: When the block should be done with it.
     until: float
     spacing: float
     run: str = ""
@@ -76,7 +75,7 @@ class Hold(msgspec.Struct, frozen=True):
 
 
 class HostFacts(msgspec.Struct, frozen=True):
-    """A host as it stands; `known` is False when nobody has asked it or set a rule."""
+    """The state of a host; `known` is False when it has no requests and no rule."""
 
     site: HostPoliteness
     hold: Hold | None = None
@@ -101,20 +100,20 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 class ChainFacts(msgspec.Struct, frozen=True):
-    """To whom a request of a chain belongs."""
+    """The agent that a request of a chain belongs to."""
 
     agent: str
-    #: It waits until that agent has fetched this request; None = it is the agent's now.
+    #: It waits until that agent has fetched this request; None = it does not wait.
     first: int | None = None
 
 
 class RequestWait(msgspec.Struct, frozen=True):
-    """A request with everything that may keep it waiting."""
+    """A request with all facts that can keep it waiting."""
 
     id: int
     uri: str
     priority: int
-    #: As its row says; whether its block is in somebody's hands stands in `block`.
+    #: The state in its row; `block` says whether its block is leased.
     state: RequestState
     failures: int
     not_before: float
@@ -133,30 +132,30 @@ class RequestWait(msgspec.Struct, frozen=True):
 
 
 class InHand(msgspec.Struct, frozen=True):
-    """What an agent has in its hands."""
+    """The blocks that an agent holds."""
 
     agent: str
     blocks: int
-    #: Requests of them without an answer.
+    #: Their requests without an outcome.
     requests: int
 
 
 class BlockWait(msgspec.Struct, frozen=True):
-    """A block with everything that may keep it waiting."""
+    """A block with all facts that can keep it waiting."""
 
     block: BlockFacts
     run: Run
-    #: Hosts that it has, or (cut out for one request) wants; a few of them.
+    #: Hosts that it holds, or (split off for one request) needs; a few of them.
     hosts: list[HostFacts]
-    #: What its agent took before it and has not ended; None when no agent has it.
+    #: Blocks that its agent took before it and that have not ended; None when not leased.
     ahead: InHand | None = None
 
 
 class DriverFacts(msgspec.Struct, frozen=True):
-    """The process that reads a run's pages, as it was last heard."""
+    """The process that reads a run's pages, and its last call."""
 
     heard_at: float
-    #: Seconds that it may be silent; None = it has said its last word, 0 = for ever.
+    #: Seconds without a call after which it times out; None = it has ended, 0 = never.
     patience: float | None
 
 
@@ -170,7 +169,7 @@ class Delayed(msgspec.Struct, frozen=True):
 
 
 class RunWait(msgspec.Struct, frozen=True):
-    """A run with everything that may keep it waiting."""
+    """A run with all facts that can keep it waiting."""
 
     run: Run
     ledger: Ledger
@@ -186,5 +185,5 @@ class RunWait(msgspec.Struct, frozen=True):
     unread: int = 0
     #: The delayed request whose retry comes first.
     retried: Failed | None = None
-    #: A dead request with the most frequent failure of those that were looked at.
+    #: A dead request with the most frequent failure of a sample.
     dead: Failed | None = None

@@ -1,5 +1,5 @@
 """The store on SQL: one code base for SQLite, PostgreSQL and MariaDB/MySQL.
 
-`schema` says what is kept, `engine` runs transactions and holds every difference between the
-databases, and the other folders answer the Protocols of `store/ports`, one domain each.
+`schema` defines the tables, `engine` runs transactions and contains all differences between the
+databases, and the other folders implement the Protocols of `store/ports`, one domain each.
 """

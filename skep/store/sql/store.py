@@ -1,6 +1,6 @@
-"""The SQL store put together, and its schema brought up to date. Run by centers only.
+"""Assembles the SQL store and migrates its schema. Run by centers only.
 
-It opens, joins and closes; what each table promises stands in its own module.
+It opens, connects and closes; each module documents its own tables.
 """
 
 from __future__ import annotations

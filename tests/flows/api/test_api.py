@@ -161,7 +161,7 @@ async def test_a_run_that_has_ended(fresh: RunningCenter, verb: str) -> None:
     await fresh.admin.post(f"/api/v1/runs/r/{verb}")
     answer = await fresh.admin.post("/requestqueue/r", [f"{URL}more"])
     problem = await refused(fresh, answer, 409, "conflict")
-    assert "takes no more requests" in problem.detail
+    assert "accepts no more requests" in problem.detail
 
 
 async def test_a_verb_that_is_none(center: RunningCenter) -> None:

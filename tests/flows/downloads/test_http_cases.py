@@ -250,7 +250,7 @@ async def test_a_coding_without_its_end_is_no_whole_page(
     ours = await fetch(opened(), Work(1, server.url("/cut")))
     assert (ours.outcome.failure, ours.outcome.detail) == (
         "content",
-        "the gzip stream ends too early",
+        "the gzip stream is incomplete",
     )
 
 

@@ -117,9 +117,9 @@ async def test_the_doctor_looks_into_the_bucket(tmp_path: Path, url: str) -> Non
     for folder, address, said in (
         (good, url.replace("skep-tests", "nowhere"), "no bucket nowhere"),
         (with_secret(tmp_path / "bad", f"tester:not-{SECRET}"), url, "SignatureDoesNotMatch"),
-        (tmp_path / "absent", url, "cannot be read"),
+        (tmp_path / "absent", url, "cannot read"),
         (with_secret(tmp_path / "half", "half"), url, "KEY:SECRET"),
-        (good, "s3://", "written s3://BUCKET"),
+        (good, "s3://", "write it as s3://BUCKET"),
     ):
         (finding,) = await look_at_archive(settings(folder, address))
         assert not finding.ok
@@ -137,5 +137,5 @@ async def test_a_center_that_cannot_reach_its_bucket_does_not_start(tmp_path: Pa
             await center.start()
     finally:
         await center.stop()
-    with pytest.raises(ConfigurationError, match="cannot be read"):
+    with pytest.raises(ConfigurationError, match="cannot read"):
         LocalCenter(load(flags={**flags, "archive.secret": "other"}), SystemClock(), Random(7))

@@ -158,7 +158,7 @@ async def test_a_driver_that_vanished_fails_its_run(
         assert opened.json()["run"]["state"] == "running"
         found = await run_once(center, "gone", lambda view: view["run"]["state"] != "running")
         assert found["run"]["state"] == "failed"
-        assert found["run"]["reason"].startswith("driver silent: its process was not heard of")
+        assert found["run"]["reason"].startswith("driver silent: no call from its process for")
         driver = opened.json()["driver"]
         late = await center.admin.post("/requestqueue/gone/read", {"wait": 30, "state": "running"})
         assert late.json()["state"] == "failed"

@@ -51,7 +51,7 @@ class TestWhatIsAccepted:
     @pytest.mark.parametrize(
         ("cron", "said"),
         [
-            ("", "set one of cron"),
+            ("", "set one of cron, every or after"),
             ("* * * *", "it has 4 fields; write minute, hour, day, month and weekday"),
             ("*/0 * * * *", "its minute is '*/0'; it must be 0 to 59"),
             ("0 24 * * *", "its hour is '24'; it must be 0 to 23"),

@@ -1,4 +1,4 @@
-"""Agents and their heartbeats. Answers `Agents`; run by centers only."""
+"""Agents and their heartbeats. Implements `Agents`; run by centers only."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from skep.store.sql.agents.sessions import is_late, new_session
 from skep.store.sql.engine.database import Database, Tx
 from skep.store.sql.schema.agents import agents, center_keys, heartbeats
 
-#: Labels that people may set on one agent.
+#: Maximum labels that users can set on one agent.
 LABELS_LIMIT = 64
-#: What a process was told to end for; a new one has obeyed it by being there.
+#: Commands that end a process; the registration of a new process completes them.
 ENDINGS = ("exit", "restart")
 _registration = msgspec.msgpack.Decoder(Registration)
 _vitals = msgspec.msgpack.Decoder(Vitals)
 _labels = msgspec.msgpack.Decoder(dict[str, str | None])
 _COLUMNS = ("id", "registration", "enabled", "registered_at", "seen_at", "vitals")
 
-#: What the secret of agents' files is called.
+#: Name of the secret for agents' files.
 _OF_FILES = "agent files"
 
 
@@ -40,8 +40,8 @@ class SqlAgents:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        #: As they were read last: centers look at everybody every second, and hardly any has
-        #: described itself anew.
+        #: The last registrations that were read: centers read all agents every second, and few
+        #: registrations change.
         self._described: dict[bytes, Registration] = {}
 
     async def files_secret(self, fresh: bytes) -> bytes:
@@ -73,7 +73,7 @@ class SqlAgents:
                 values["bound"] = 1
             tx.execute(_update(registration.id).values(**values))
             if session["session"] != found.session:
-                end_commands(tx, registration.id, ENDINGS, now, "a new process came")
+                end_commands(tx, registration.id, ENDINGS, now, "a new process registered")
             return _get(tx.connection, registration.id)
 
         return await self._database.write(work)
@@ -131,7 +131,7 @@ class SqlAgents:
             known = _view(_locked(tx, agent_id)).labels
             labels = {**known, **changes}
             if len(labels) > LABELS_LIMIT:
-                raise InvalidInput(f"an agent has at most {LABELS_LIMIT} labels set by people")
+                raise InvalidInput(f"an agent can have at most {LABELS_LIMIT} labels set by users")
             packed = msgspec.msgpack.encode(labels)
             tx.execute(_update(agent_id).values(labels=packed, changed_at=now))
             return _get(tx.connection, agent_id)
@@ -174,7 +174,7 @@ def _update(agent_id: str) -> sa.Update:
 
 
 def _locked(tx: Tx, agent_id: str) -> Any:
-    """Nobody else changes the agent or its orders before the end of the transaction."""
+    """Locks the agent and its commands until the end of the transaction."""
     query = sa.select(agents).where(agents.c.id == agent_id).with_for_update()
     return _there(tx.execute(query).first(), agent_id)
 

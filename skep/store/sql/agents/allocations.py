@@ -1,6 +1,6 @@
-"""Allocations: which agents were chosen for a run. Answers `Allocations`; centers only.
+"""Allocations: which agents were chosen for a run. Implements `Allocations`; centers only.
 
-An allocation is written once for a run, whoever asks again; changes of it leave their reason.
+An allocation is written once for a run; repeated calls return it. Changes store a reason.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class SqlAllocations:
         query = sa.select(runs.c.no).where(runs.c.id.in_(run_ids), runs.c.state.in_(_ENDED))
 
         def work(tx: Tx) -> list[Allocation]:
-            # The runs stay ended while this lasts: one that is continued keeps its agents.
+            # The runs are locked: one that is continued meanwhile keeps its agents.
             ended = list(tx.execute(query.order_by(runs.c.no).with_for_update(read=True)).scalars())
             return _read(tx.connection, _states_in([no for no in ended if _release(tx, no, now)]))
 
@@ -189,7 +189,7 @@ def _replace(tx: Tx, run_id: str, gone: str, to: str, why: str, now: float) -> b
     tx.execute(sa.update(allocation_agents).where(mine).values(until=now, why=why))
     row = (run.no, to, seat.slot, now, "")
     if not tx.dialect.insert_new(tx.connection, allocation_agents, _SLOTS, [row]):
-        # It was here before and comes back, or has a seat already, which it keeps.
+        # It was replaced before and returns, or has a slot already, which it keeps.
         again = sa.update(allocation_agents).where(
             allocation_agents.c.run == run.no,
             allocation_agents.c.agent == to,

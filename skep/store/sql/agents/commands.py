@@ -1,4 +1,4 @@
-"""Rows of `agent_orders`. Whoever calls these holds the agent's row. Run by centers only."""
+"""Rows of `agent_orders`. The caller has locked the agent's row. Run by centers only."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from skep.model.fleet.agent import Order
 from skep.store.sql.engine.database import Tx
 from skep.store.sql.schema.agents import agent_orders, agents
 
-#: Orders of one agent that are remembered, open ones included.
+#: Maximum stored commands of one agent, open ones included.
 KEPT = 50
 
 
 def add_command(tx: Tx, agent: str, name: str, now: float) -> Order:
-    """The newest order; the oldest go when there are too many."""
+    """Add a command; the oldest are deleted when there are too many."""
     newest = sa.select(sa.func.max(agent_orders.c.no)).where(agent_orders.c.agent == agent)
     order = Order(int(tx.execute(newest).scalar() or 0) + 1, name, now)
     row = {"agent": agent, "no": order.no, "name": name, "made_at": now, "outcome": ""}
@@ -28,12 +28,12 @@ def add_command(tx: Tx, agent: str, name: str, now: float) -> Order:
 
 
 def acknowledge_commands(tx: Tx, agent: str, no: int, now: float) -> None:
-    """Every open order up to that number was done."""
+    """Every open command up to that number was done."""
     _end(tx, agent, agent_orders.c.no <= no, now, "done")
 
 
 def end_commands(tx: Tx, agent: str, names: Sequence[str], now: float, outcome: str) -> None:
-    """Open orders of these names are over without having been obeyed."""
+    """End open commands of these names that were not acknowledged."""
     _end(tx, agent, agent_orders.c.name.in_(names), now, outcome)
 
 
@@ -55,7 +55,7 @@ def _open(agent: str) -> sa.ColumnElement[bool]:
 
 
 def _note_pending(tx: Tx, agent: str, now: float) -> None:
-    """In the agent's row, which centers look at anyway."""
+    """Mark open commands in the agent's row, which centers read anyway."""
     count = sa.select(sa.func.count()).select_from(agent_orders).where(_open(agent))
     pending = int(bool(tx.execute(count).scalar()))
     noted = sa.update(agents).where(agents.c.id == agent)

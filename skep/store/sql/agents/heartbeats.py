@@ -1,7 +1,7 @@
-"""Heartbeats of many agents in one go. Run by centers only.
+"""Writes the heartbeats of many agents at once. Run by centers only.
 
-A fleet beats all the time: on PostgreSQL one statement writes the beats of everybody who
-spoke at nearly the same moment. Elsewhere the same is done in three.
+Agents send heartbeats all the time: on PostgreSQL one statement writes all heartbeats that
+arrived at nearly the same time. Other databases need three statements.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SEEN = (
 def write_heartbeats(
     tx: Tx, beats: VitalsByAgent, now: float, sessions: Mapping[str, int]
 ) -> list[str]:
-    """Agents that are not known, or whose newest process is another one."""
+    """Returns agents that are not known, or whose newest process is another one."""
     ordered = sorted(beats, key=lambda beat: beat[0])
     packed = {agent: msgspec.msgpack.encode(vitals) for agent, vitals in ordered}
     if tx.dialect.name == "postgresql":
@@ -57,7 +57,7 @@ def _on_postgres(
 def _by_hand(
     tx: Tx, packed: Mapping[str, bytes], now: float, sessions: Mapping[str, int]
 ) -> set[str]:
-    # In one order, so that two centers do not take the row locks crosswise.
+    # Sorted, so that two centers do not deadlock.
     query = sa.select(agents.c.id, agents.c.session).where(agents.c.id.in_(list(packed)))
     rows = tx.execute(query.order_by(agents.c.id).with_for_update()).all()
     known = [row.id for row in rows if not 0 < sessions.get(row.id, 0) < (row.session or 0)]

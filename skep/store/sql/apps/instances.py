@@ -1,7 +1,7 @@
-"""Instances of application jobs. Answers `Apps` of `store/ports/apps.py`; centers only.
+"""Instances of application jobs. Implements `Apps` of `store/ports/apps.py`; centers only.
 
-An instance's row is locked before it is changed, always one after the other by run and
-number, so that two centers and an agent's report never wait for each other in a ring.
+An instance's row is locked before it is changed, always in the order of run and number, so
+that two centers and an agent's report never deadlock.
 """
 
 from __future__ import annotations
@@ -117,11 +117,11 @@ class SqlApps:
             held = _hold(tx, run_id, no)
             if run.state != RunState.RUNNING:
                 raise Conflict(
-                    f"run {run_id} is {run.state}; continue it, or start its job again, first"
+                    f"run {run_id} is {run.state}; first continue it, or start its job again"
                 )
             values: dict[str, Any] = {"round": held.round + 1, "halted": 0}
             if held.ended or not held.agent:
-                # Under a new token: the agent has forgotten it, and counts from 0 again.
+                # Under a new token: the agent no longer knows it, and counts from 0 again.
                 values |= _placed(held, "", "it was restarted and waits for an agent", now)
             _change(tx, held, **values)
             return _hold(tx, run_id, no)
@@ -159,7 +159,7 @@ class SqlApps:
         return await self._database.read(lambda c: [_desired(row) for row in c.execute(query)])
 
     async def add_log(self, agent: str, piece: LogPiece, limit: int, now: float) -> int:
-        del now  # the port's: a store that keeps times of pieces may want it
+        del now  # part of the contract: a store may record the times of pieces
         return await self._database.write(lambda tx: add_log(tx, agent, piece, limit))
 
     async def read_log(self, run_id: str, no: int, start: int, limit: int) -> LogPart:
@@ -207,7 +207,7 @@ def _placed(held: Instance, agent: str, reason: str, now: float) -> dict[str, An
 
 
 def _note(tx: Tx, agent: str, told: ReportedInstance, now: float) -> bool:
-    """False when it is not this agent's under that token."""
+    """False when the instance is not this agent's under that token."""
     locked = sa.select(app_instances).where(_mine(told.run, told.no)).with_for_update()
     row = tx.execute(locked).first()
     if row is None or row.agent != agent or row.token != told.token:
@@ -229,7 +229,7 @@ def _note(tx: Tx, agent: str, told: ReportedInstance, now: float) -> bool:
 
 
 def _kept(text: str) -> str:
-    """PostgreSQL has no NUL, and a lone half of a character is none anywhere."""
+    """Removes NUL, which PostgreSQL cannot store, and lone surrogates, which no database can."""
     clean = text.replace("\0", "\ufffd").encode(errors="replace").decode()
     return clean[:REASON_LIMIT]
 

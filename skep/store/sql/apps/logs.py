@@ -1,7 +1,7 @@
-"""The logs of instances: appended once, bounded, read from anywhere. Run by centers only.
+"""Logs of instances: append once, bounded, read from any offset. Run by centers only.
 
-All of it happens under the lock of the instance's row, which says what comes next. Short
-pieces are joined, so that a program that writes a line a second does not make a row each.
+All calls lock the instance's row, which stores the next offset. Short pieces are joined, so
+that a program that writes a line per second does not create a row for each.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from skep.store.sql.engine.database import Tx
 from skep.store.sql.schema.apps import app_instances, app_logs
 from skep.store.sql.schema.runs import runs
 
-#: A piece is joined to the one before it while both together have no more bytes.
+#: Maximum bytes of a piece after it is joined with the one before it.
 JOINED = 16 * 1024
-#: Pieces of one transaction that deletes: some megabytes.
+#: Maximum pieces deleted in one transaction: some megabytes.
 FORGOTTEN = 50
 
 
 def add_log(tx: Tx, agent: str, piece: LogPiece, limit: int) -> int:
-    """The offset from which on nothing is known."""
+    """Returns the offset of the first byte that is missing."""
     row = _row(tx.connection, piece.run, piece.no, lock=True)
     if row.agent != agent or row.token != piece.token:
-        raise StaleToken(f"instance {piece.no} of run {piece.run} is not {agent}'s any more")
+        raise StaleToken(f"instance {piece.no} of run {piece.run} is no longer held by {agent}")
     expected = int(row.log_next)
     gap = piece.offset - expected
-    if gap > piece.dropped:  # something before it is missing, and the agent has it
+    if gap > piece.dropped:  # bytes before it are missing, and the agent still has them
         return expected
     fresh = piece.data if gap >= 0 else piece.data[-gap:]
     if not fresh and gap <= 0:
@@ -62,7 +62,7 @@ def _append(tx: Tx, row: Any, data: bytes) -> int:
 
 
 def _trim(tx: Tx, row: Any, end: int, limit: int) -> int:
-    """Whole pieces go, oldest first; returns where the rest begins."""
+    """Delete whole pieces, oldest first; returns the offset of the rest."""
     oldest = int(row.log_start)
     if end - oldest <= limit:
         return oldest
@@ -87,7 +87,7 @@ def read_log(connection: sa.Connection, run: str, no: int, start: int, limit: in
         .order_by(app_logs.c.start)
     )
     pieces = connection.execute(query).all()
-    if pieces:  # what was deleted while we looked is not there any more
+    if pieces:  # pieces may have been deleted meanwhile
         first = max(first, pieces[0].start)
     whole = b"".join(bytes(piece.data) for piece in pieces)
     skip = first - pieces[0].start if pieces else 0
@@ -96,7 +96,7 @@ def read_log(connection: sa.Connection, run: str, no: int, start: int, limit: in
 
 def forget_logs(tx: Tx, run: int, limit: int) -> int:
     """Delete pieces of the logs of an ended run, by its number; returns how many. Its
-    instances go on saying how much there was."""
+    instances still show the size of their logs."""
     name = sa.select(runs.c.id).where(runs.c.no == run).scalar_subquery()
     pieces = sa.select(app_logs.c.run, app_logs.c.no, app_logs.c.start)
     pieces = pieces.where(app_logs.c.run == name).order_by(app_logs.c.no, app_logs.c.start)
@@ -112,7 +112,7 @@ def forget_logs(tx: Tx, run: int, limit: int) -> int:
 
 
 def log_bytes() -> Any:
-    """What the logs of a run take, for a query over `runs`."""
+    """The size of the logs of a run, for a query over `runs`."""
     size = sa.func.sum(app_instances.c.log_end - app_instances.c.log_start)
     query = sa.select(size).where(app_instances.c.run == runs.c.id)
     return sa.func.coalesce(query.correlate(runs).scalar_subquery(), 0)

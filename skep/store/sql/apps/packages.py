@@ -1,7 +1,8 @@
-"""Packages of applications, in chunks. Answers `Packages`; run by centers only.
+"""Packages of applications, in chunks. Implements `Packages`; run by centers only.
 
-Whoever adds to a package or deletes of it locks its row first: one that is used again while
-it is being forgotten is either whole or begun anew, never half there and called complete.
+Calls that add to a package or delete from it lock its row first: a package that is used again
+while it is being deleted is either complete or started anew, never marked complete with
+missing chunks.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class SqlPackages:
         def work(tx: Tx) -> bool:
             tx.dialect.insert_new(tx.connection, packages, _COLUMNS, [new])
             row = _hold(tx, package.digest)
-            # The same bytes may have come as another wheel: the newest name counts.
+            # The same bytes may have had another wheel name: the newest name counts.
             tx.execute(change.values(kind=package.kind, name=package.name, used_at=now))
             return bool(row.complete)
 
@@ -88,7 +89,7 @@ class SqlPackages:
     async def forget(self, before: float, limit: int) -> int:
         old = sa.select(packages.c.digest).where(packages.c.used_at < before, ~_needed())
         old = old.order_by(packages.c.used_at).limit(limit)
-        # Most looks find none, and a look writes nothing.
+        # Most checks find none, so read before writing.
         names = await self._database.read(lambda c: list(c.execute(old).scalars()))
         gone = 0
         for digest in names:
@@ -98,7 +99,7 @@ class SqlPackages:
 
 
 def _needed() -> sa.ColumnElement[bool]:
-    """A run that has not ended may start another instance of it."""
+    """Whether a run that has not ended can start another instance of it."""
     return (
         sa.exists()
         .where(app_runs.c.package == packages.c.digest)

@@ -1,1 +1,1 @@
-"""Blocks in SQL: packed, leased, renewed, settled, taken back."""
+"""Blocks in SQL: packing, leasing, renewing, settling, reclaiming."""

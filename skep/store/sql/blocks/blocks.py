@@ -1,6 +1,6 @@
-"""Blocks: leased, renewed, given back, taken back, collected. Answers `Blocks`.
+"""Leases, renews, returns, reclaims and collects blocks. Implements `Blocks`.
 
-Run by centers only. A lease is real when, and only when, the row here says so.
+Run by centers only. A lease is valid if and only if the row here says so.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from skep.store.sql.schema.blocks import block_history, blocks
 from skep.store.sql.schema.requests import attempts, requests
 from skep.store.sql.schema.runs import runs
 
-#: More blocks than one agent can ever hold.
+#: More blocks than one agent can hold.
 ALL = 100_000
 
 
@@ -139,7 +139,7 @@ class SqlBlocks:
         return await self._database.write(work)
 
     async def claimable(self, limit: int, after: int = 0) -> list[BlockRef]:
-        # State by state: over both at once SQLite would sort every claimable block.
+        # State by state: with both at once SQLite would sort every claimable block.
         queries = [_claimable(state, limit, after) for state in CLAIMABLE]
 
         def work(connection: sa.Connection) -> list[BlockRef]:
@@ -216,7 +216,7 @@ def _lease(
     until: float,
     politeness: Politeness | None,
 ) -> list[Leased]:
-    # Blocks alone, without their runs: MariaDB would lock and skip those too.
+    # Blocks only, without their runs: MariaDB would lock and skip those too.
     query = (
         sa.select(blocks)
         .where(in_list(blocks.c.id, block_ids))
@@ -271,7 +271,7 @@ def _claimable(state: BlockState, limit: int, after: int) -> sa.Select[Any]:
 
 
 def _by_run(rows: Mapping[int, Any], times: Mapping[int, float | None]) -> Any:
-    """One value for blocks of one run, which is nearly always; else one for each run."""
+    """One value when all blocks are of one run, the usual case; else one for each run."""
     found = {row.run: times[row.run] for row in rows.values()}
     if len(set(found.values())) == 1:
         return next(iter(found.values()))
@@ -291,7 +291,7 @@ def _leased(tx: Tx, row: Any, run_id: str, body: bytes, *, begun: bool) -> Lease
 
 
 def _in_use(tx: Tx, held: Sequence[Held]) -> list[Any]:
-    """Blocks among `held` that somebody has, locked."""
+    """Blocks among `held` that are leased, locked."""
     query = (
         sa.select(blocks)
         .where(in_list(blocks.c.id, (item.block for item in held)))
@@ -303,7 +303,7 @@ def _in_use(tx: Tx, held: Sequence[Held]) -> list[Any]:
 
 
 def _held_by(tx: Tx, held: Sequence[Held], agent: str) -> dict[int, Any]:
-    """Blocks among `held` that are in this agent's hands under just these tokens."""
+    """Blocks among `held` that this agent holds under exactly these tokens."""
     tokens = {item.block: item.token for item in held}
     mine = (row for row in _in_use(tx, held) if row.agent == agent)
     return {row.id: row for row in mine if row.token == tokens[row.id]}
@@ -317,7 +317,7 @@ def _give_back(tx: Tx, held: Sequence[Held], agent: str, now: float, reason: str
     of = hold_runs(tx, {row.run for row in mine.values()})
     again = {block: row for block, row in mine.items() if not of[row.run].ended}
     for block in mine.keys() - again.keys():
-        # Nobody will take it again, so it ends here.
+        # No agent will take it again, so it ends here.
         note = f"{detail}; the run was {of[mine[block].run].state}"
         close_block(tx, mine[block], RequestState.CANCELLED, now, note)
     if not again:
@@ -333,7 +333,7 @@ def _give_back(tx: Tx, held: Sequence[Held], agent: str, now: float, reason: str
 
 
 def _in_hands(tx: Tx, condition: sa.ColumnElement[bool], limit: int) -> list[Any]:
-    """Leased blocks that fit, locked."""
+    """Leased blocks that match, locked."""
     query = sa.select(blocks).where(USING_BLOCKS, condition).order_by(blocks.c.id).limit(limit)
     return list(tx.execute(query.with_for_update(skip_locked=True)))
 
@@ -351,7 +351,7 @@ def _update_blocks(tx: Tx, block_ids: Any, **values: Any) -> None:
 
 
 def _ended(connection: sa.Connection, block: int, works: list[Work]) -> list[FinishedRequest]:
-    """The requests of a block that have ended in it, with how."""
+    """The requests of a block that have ended in it, with their outcomes."""
     ids = id_list(work.id for work in works)
     query = (
         sa.select(requests.c.id, requests.c.state, attempts)

@@ -1,7 +1,7 @@
-"""Requests whose time was over before an agent took their block. Run by centers only.
+"""Expires requests before an agent takes their block. Run by centers only.
 
-Most requests wait in a block, not beside one, so the lease is where it is seen: inside its
-transaction, so that nobody is ever handed a request that has expired.
+Most requests wait in a block, not outside of one, so expiry is checked at the lease: inside its
+transaction, so that no agent ever gets an expired request.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from skep.store.sql.schema.requests import requests
 def expire_leased(
     tx: Tx, rows: Mapping[int, Any], bodies: Mapping[int, bytes], now: float
 ) -> Counter[int]:
-    """End what is late in these claimable blocks, which are locked; how many, by block.
+    """End expired requests in these claimable blocks, which are locked; returns how many, by
+    block.
 
-    A block of which nothing is left ends with its last request.
+    A block with no requests left ends with its last request.
     """
     late = _late_in(tx, bodies, now)
     for block, ids in late.items():
@@ -47,7 +48,7 @@ def _late_in(tx: Tx, bodies: Mapping[int, bytes], now: float) -> dict[int, list[
     found = tx.execute(query)
     late: dict[int, list[int]] = {}
     for row in found:
-        # A request that was tried before may be in another block by now.
+        # A request that was attempted before may be in another block now.
         if row.block in bodies:
             late.setdefault(row.block, []).append(row.id)
     return late

@@ -1,4 +1,4 @@
-"""Waiting requests into blocks. Run by centers only, inside one transaction.
+"""Packs waiting requests into blocks. Run by centers only, inside one transaction.
 
 A block is bounded by its number of requests and by its bytes: every engine and every
 agent must be able to hold one whole. The rows come locked, in the order that their run asks
@@ -29,7 +29,7 @@ from skep.store.sql.hosts.host_batches import BLOCK_BYTES, HostBatch, HostBatche
 from skep.store.sql.runs.runs import HeldRun, hold_run
 from skep.store.sql.schema.requests import requests
 
-#: One plan stops here, so that large requests do not fill the center's memory.
+#: Maximum bytes of one plan, so that large requests do not fill the center's memory.
 PLAN_BYTES = 32 * 2**20
 #: Oldest requests among which those of one host are put together. A bound, so that a backlog
 #: of millions costs no more than one of thousands, and no host waits for its letter.
@@ -59,10 +59,11 @@ def pack_one(
     politeness: Politeness | None,
     placing: Placing | None = None,
 ) -> tuple[list[BlockRef], int]:
-    """The oldest waiting requests of a plan, now in READY blocks; none if its run rests.
+    """Pack the oldest waiting requests of a plan into READY blocks; none if its run is not
+    running.
 
-    Also how many were parked, because their host is not to be asked now or their agent is
-    not there.
+    Also returns how many were parked, because their host must not be contacted now or their
+    agent is not available.
     """
     run = hold_run(tx, plan.run)
     if not run.running:
@@ -71,7 +72,7 @@ def pack_one(
     groups, parked = by_target(tx, run, found, placing, now)
     refs: list[BlockRef] = []
     for target, rows in groups.items():
-        # One after the other: a host that the first group claims is taken for the next.
+        # In sequence: a host that the first group claims is not available to the next.
         made, waiting = _pack_rows(tx, run, plan, rows, target, now, politeness)
         refs += made
         parked += waiting
@@ -117,7 +118,7 @@ def _pack_rows(
     now: float,
     politeness: Politeness | None,
 ) -> tuple[list[BlockRef], int]:
-    """Requests that are all for one target."""
+    """Packs requests that are all for one target."""
     seats = HostBatches(found, [], 0)
     if politeness is not None:
         seats = take_host_batches(tx, run, plan, found, now, politeness)
@@ -135,7 +136,7 @@ def _pack_rows(
 
 
 def _within(limit: int, rows: list[Any]) -> Iterator[Any]:
-    """Rows from the front until the limit is passed; one at least."""
+    """The first rows until the limit is exceeded; at least one."""
     total = 0
     for row in rows:
         if total >= limit:

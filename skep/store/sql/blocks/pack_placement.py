@@ -1,6 +1,6 @@
-"""Waiting requests sorted by whom they are for. Run by centers only, inside a transaction.
+"""Groups waiting requests by target agent. Run by centers only, inside a transaction.
 
-What can go to nobody just now is held back: parked without a failure, and looked at again
+Requests that can go to no agent now are held back: parked without a failure, and checked again
 soon.
 """
 
@@ -20,7 +20,7 @@ from skep.store.sql.engine.dialect import id_list
 from skep.store.sql.hosts.host_batches import park
 from skep.store.sql.runs.runs import HeldRun
 
-#: Seconds until a request that was held back is looked at again.
+#: Seconds until a request that was held back is checked again.
 HELD_SECONDS = 3.0
 _SESSION = 4
 _arguments = msgspec.msgpack.Decoder(list[Any])
@@ -29,12 +29,12 @@ _arguments = msgspec.msgpack.Decoder(list[Any])
 def by_target(
     tx: Tx, run: HeldRun, rows: list[Any], placing: Placing | None, now: float
 ) -> tuple[dict[str, list[Any]], int]:
-    """target -> rows, in their order; and how many were held back."""
+    """target -> rows, in their order; and the number of rows held back."""
     rules = run.rules
     if rules.placement.plain:
         return {kind_target(rules.downloader): rows}, 0
     if placing is None:
-        # Its agents are not chosen yet, or this center has not heard of it.
+        # Its agents are not chosen yet, or this center does not know them yet.
         return {}, _hold_back(tx, run, rows, now)
     groups: dict[str, list[Any]] = {}
     held: list[Any] = []

@@ -1,8 +1,8 @@
-"""Taking blocks back from agents that died or fell silent. Run by centers only.
+"""Takes blocks back from agents that died or stopped responding. Run by centers only.
 
-A lost lease is no failed download: the block is ready again at once and keeps its
-requests' retries. A block that is lost again and again probably holds a request that
-kills agents, so it is first cut into single requests and, in the end, given up.
+A lost lease is not a failed download: the block is ready again at once and its requests keep
+their retries. A block that is lost repeatedly probably contains a request that kills agents, so
+it is first split into single requests and finally given up.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from skep.store.sql.runs.runs import HeldRun
 from skep.store.sql.schema.blocks import blocks
 from skep.store.sql.schema.requests import attempts
 
-#: After so many losses a block is cut into single requests, to find the one at fault.
+#: Number of losses after which a block is split into single requests, to find the cause.
 SPLIT_AFTER = 3
 
 
 def take_back(tx: Tx, row: Any, run: HeldRun, now: float, lease_limit: int) -> list[Freed]:
-    """One overdue block row; what became of it."""
+    """Take back one overdue block; returns the result."""
     reason = _reason(row, now)
     losses = row.losses + 1
     if run.ended:
@@ -45,7 +45,7 @@ def take_back(tx: Tx, row: Any, run: HeldRun, now: float, lease_limit: int) -> l
     if losses >= lose_limit(run, lease_limit):
         return [_end(tx, row, now, RequestState.DEAD, f"{reason}; lost {losses} times")]
     if losses >= SPLIT_AFTER and row.open > 1:
-        return _split(tx, row, run, now, losses, f"{reason}; cut into single requests")
+        return _split(tx, row, run, now, losses, f"{reason}; split into single requests")
     values = {"state": int(BlockState.RETRY), "losses": losses, "agent": "", "lease_until": 0.0}
     tx.execute(sa.update(blocks).where(blocks.c.id == row.id).values(**values))
     note_history(tx, [row.id], BlockState.RETRY, now, reason)
@@ -58,14 +58,14 @@ def _reason(row: Any, now: float) -> str:
     if row.answer_by is not None and row.answer_by < now:
         return f"agent {row.agent} holds it and does not answer"
     if row.lease_until < now:
-        return f"the lease of {row.agent} ran out"
+        return f"the lease of agent {row.agent} expired"
     return f"agent {row.agent} is gone"
 
 
 def _end(tx: Tx, row: Any, now: float, state: RequestState, detail: str) -> Freed:
     members = close_block(tx, row, state, now, detail)
     if state is RequestState.DEAD:
-        name_fingerprint(tx, members, FailureClass.LOST, "lost too often with its agent", now)
+        name_fingerprint(tx, members, FailureClass.LOST, "lost with its agent too often", now)
     rows = lost_attempts(row, members, now, detail)
     tx.dialect.insert_many(tx.connection, attempts, ATTEMPT_COLUMNS, rows)
     return Freed(row.id, row.agent, detail, None)
@@ -75,14 +75,14 @@ def _split(tx: Tx, row: Any, run: HeldRun, now: float, losses: int, detail: str)
     still_open = open_members(tx.connection, row.id)
     works = [w for w in works_of(tx.connection, [row.id])[row.id] if w.id in still_open]
     contents = [Packed([work.id], msgspec.msgpack.encode([work]), row.expires_at) for work in works]
-    origin = f"cut out of block {row.id}"
+    origin = f"split off block {row.id}"
     made = new_blocks(
         tx, row.run, row.priority, contents, now, origin, losses=losses, target=row.target
     )
     values = {"state": int(BlockState.FAILED), "open": 0, "agent": ""}
     tx.execute(sa.update(blocks).where(blocks.c.id == row.id).values(**values))
     note_history(tx, [row.id], BlockState.FAILED, now, detail)
-    # Each of the new blocks takes its host when it is leased.
+    # Each of the new blocks claims its host when it is leased.
     let_go(tx, [row.id], now)
     tx.move(row.run, RequestState.LEASED, RequestState.QUEUED, len(works))
     return [

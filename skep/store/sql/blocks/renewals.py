@@ -1,12 +1,12 @@
-"""Leases of many agents, renewed in one go. Run by centers only.
+"""Renews the leases of many agents at once. Run by centers only.
 
-Every beat brings some: on PostgreSQL one statement renews those of everybody who spoke at
-nearly the same moment. Elsewhere the same is done in two. A lease goes no further than the
-run's patience: then it runs out, and `reap` gives the block to another agent.
+Every heartbeat brings some: on PostgreSQL one statement renews all that arrived at nearly the
+same time. Other databases need two. A lease is not renewed beyond the answer deadline of its
+run: then it expires, and `reap` gives the block to another agent.
 
-It never waits for a block that somebody writes to, most likely a report of its own agent: it
-would hold up all the others, and deadlock with reports that lock blocks as they come. Such a
-block is passed over, and renewed by the next beat if it is still there.
+It never waits for a locked block, most likely locked by a report of the same agent: waiting
+would delay all other agents, and deadlock with reports that lock blocks in their own order. Such
+a block is skipped, and renewed by the next heartbeat if it is still leased.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from skep.store.sql.engine.database import Tx
 from skep.store.sql.engine.predicates import USING_BLOCKS, in_list
 from skep.store.sql.schema.blocks import blocks
 
-#: A block, its token, and the agent that says it has it.
+#: A block, its token, and the agent that claims to hold it.
 _Claim = tuple[int, int, str]
 _ON_POSTGRES = f"""
 WITH said (id, token, agent) AS (
@@ -32,11 +32,11 @@ WITH said (id, token, agent) AS (
 )
 UPDATE blocks SET lease_until = LEAST(COALESCE(blocks.answer_by, %s), %s)
 FROM mine WHERE blocks.id = mine.id RETURNING mine.id, mine.token, mine.agent
-"""  # noqa: S608 - our own words only
+"""  # noqa: S608 - no user input
 
 
 def renew_all(tx: Tx, asks: Sequence[tuple[str, Sequence[Held]]], until: float) -> list[list[int]]:
-    """For each agent, the blocks among those it holds that are not its own any more."""
+    """For each agent, those of its blocks that it no longer holds."""
     said = {(item.block, item.token, agent) for agent, held in asks for item in held}
     renew = _on_postgres if tx.dialect.name == "postgresql" else _in_two
     mine = renew(tx, sorted(said), until)
@@ -65,7 +65,7 @@ def _in_two(tx: Tx, said: Sequence[_Claim], until: float) -> set[_Claim]:
 
 
 def _in_hands(tx: Tx, said: Collection[_Claim]) -> set[_Claim]:
-    """Those that were passed over: still theirs, as far as is committed."""
+    """Those that were skipped: still leased, as far as committed rows show."""
     return {(row.id, row.token, row.agent) for row in tx.execute(_claims(said))} & set(said)
 
 

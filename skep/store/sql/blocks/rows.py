@@ -1,6 +1,6 @@
-"""Making and reading block rows: what packing, leasing and settling share.
+"""Creates and reads block rows, for packing, leasing and settling.
 
-Run by centers only, inside somebody's transaction: nothing here begins or ends one.
+Run by centers only, inside the caller's transaction: nothing here begins or ends one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def new_blocks(
     losses: int = 0,
     target: str = "",
 ) -> list[int]:
-    """READY blocks of these requests, whose rows now point at them; returns their ids."""
+    """Create READY blocks of these requests, whose rows then refer to them; returns the ids."""
     if not contents:
         return []
     common = {"run": run, "priority": priority, "losses": losses, "target": target}
@@ -56,7 +56,7 @@ def new_blocks(
 
 
 def _ready(content: Packed, now: float) -> dict[str, Any]:
-    """Columns of a block that nobody has taken yet."""
+    """Columns of a block that no agent has taken yet."""
     return {
         "state": int(BlockState.READY),
         "token": 0,
@@ -74,7 +74,7 @@ def _ready(content: Packed, now: float) -> dict[str, Any]:
 def note_history(
     tx: Tx, block_ids: Iterable[int], state: BlockState, now: float, detail: str
 ) -> None:
-    """One line for each block."""
+    """Add one history entry for each block."""
     rows = [(block, int(state), now, detail) for block in block_ids]
     tx.dialect.insert_many(tx.connection, block_history, ("block", "state", "at", "detail"), rows)
 
@@ -93,7 +93,7 @@ def works_of(connection: sa.Connection, block_ids: Sequence[int]) -> dict[int, l
 
 
 class _Id(msgspec.Struct, array_like=True):
-    """The first field of `Work`; the others are skipped, which is several times faster."""
+    """The first field of `Work`; skipping the others is several times faster."""
 
     id: int
 
@@ -125,10 +125,10 @@ def open_members(connection: sa.Connection, block: int) -> set[int]:
 
 
 def close_block(tx: Tx, row: Any, state: RequestState, now: float, detail: str) -> set[int]:
-    """Fail a block that is in an agent's hands; its open requests end as `state`."""
+    """Fail a leased block; its open requests end as `state`."""
     members = open_members(tx.connection, row.id)
     end_requests(tx, members, state)
-    # Nobody holds it any more: a report that comes late is stale, not a duplicate.
+    # No agent holds it any more: a late report is stale, not a duplicate.
     values = {"state": int(BlockState.FAILED), "open": 0, "failed": row.failed + len(members)}
     tx.execute(sa.update(blocks).where(blocks.c.id == row.id).values(agent="", **values))
     note_history(tx, [row.id], BlockState.FAILED, now, detail)

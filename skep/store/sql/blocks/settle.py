@@ -1,8 +1,8 @@
-"""Outcomes into rows: the end of a request. The hot half of every download.
+"""Writes outcomes into rows: the end of a request. The hot path of every download.
 
-Run by centers only, inside one transaction for many blocks. The token decides: a report
-under another token, or for a block that is not in that agent's hands, changes nothing. An
-outcome of a request that has ended before changes nothing either.
+Run by centers only, inside one transaction for many blocks. The token decides: a report under
+another token, or for a block that the agent does not hold, changes nothing. An outcome of a
+request that has ended before changes nothing either.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ATTEMPT_COLUMNS = tuple(column.name for column in attempts.columns)
 
 @dataclass(slots=True)
 class _Block:
-    """A block row while its reports are worked in."""
+    """A block row while its reports are applied."""
 
     id: int
     run: int
@@ -48,17 +48,17 @@ class _Block:
     open: int
     size: int
     failed: int
-    #: Its run was cancelled or finished: what fails is not tried again.
+    #: Its run was cancelled or finished: failed requests are not retried.
     ended: bool = False
-    #: When the agent must have answered again; None = there is no bound.
+    #: Deadline for the agent's next answer; None = no deadline.
     answer_by: float | None = None
     #: Some of its requests ended in an earlier transaction.
     begun: bool = False
     touched: bool = False
-    #: Requests that left it untried with this call.
+    #: Requests that this call deferred.
     deferred: int = 0
     members: frozenset[int] = frozenset()
-    #: Requests whose outcome came with this very call.
+    #: Requests whose outcome is in this call.
     seen: set[int] = field(default_factory=set)
 
     def holds(self, settlement: Settlement) -> bool:
@@ -67,15 +67,15 @@ class _Block:
 
 @dataclass(slots=True)
 class _Writes:
-    """Everything that one call writes, gathered first and written in few statements."""
+    """All writes of one call, collected first and written with few statements."""
 
     done: list[int] = field(default_factory=list)
     dead: list[Outcome] = field(default_factory=list)
     cancelled: list[int] = field(default_factory=list)
-    #: Requests of ended runs that were never tried.
+    #: Requests of ended runs that were never attempted.
     untried: list[int] = field(default_factory=list)
     delayed: list[tuple[int, float]] = field(default_factory=list)
-    #: Requests whose host cools: again at that time, and no failure is counted.
+    #: Requests whose host is paused: due at that time, without counting a failure.
     deferred: list[tuple[int, float]] = field(default_factory=list)
     attempts: list[Row] = field(default_factory=list)
     committed: dict[str, int] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class _Writes:
 def settle_all(
     tx: Tx, settlements: Sequence[Settlement], now: float, politeness: Politeness
 ) -> list[SettleResult]:
-    """Work in every report; one verdict each, in order."""
+    """Apply every report; one result each, in order."""
     found = _lock_blocks(tx, {item.report.block for item in settlements}, now)
     writes = _Writes()
     using = [block.id for block in found.values() if block.state == BlockState.USING]
@@ -146,8 +146,8 @@ def _settle(
     if not block.holds(item):
         return SettleResult(block.id, "stale")
     if block.state != BlockState.USING:
-        # The same hands under the same token, after the end: an answer of ours was lost
-        # and this is the echo. (Who took a block back has wiped the agent's name out.)
+        # Same agent and token, after the end: the answer was lost and this is a duplicate.
+        # (Taking a block back removes the agent's name.)
         return SettleResult(block.id, "duplicate")
     outcomes = _unseen(tx, block, report.outcomes)
     _sort_out(tx, block, item, outcomes, writes)
@@ -173,7 +173,7 @@ def _take_notes(
     writes: _Writes,
     book: HostReports,
 ) -> bool:
-    """What the report says about hosts. False when it brought nothing new: an echo."""
+    """Apply the notes about hosts. False when nothing was new: a duplicate report."""
     report, notes = item.report, item.report.sites
     put_off = _still_open(tx, block, {number for note in notes for number in note.deferred})
     if not (outcomes or put_off or report.final or book.lets_go(block.id, notes)):
@@ -193,7 +193,7 @@ def _take_notes(
 
 
 def _still_open(tx: Tx, block: _Block, ids: set[int]) -> set[int]:
-    """Requests that an agent puts off: of this block, and open when the report came."""
+    """Requests that an agent defers: of this block, and open when the report arrived."""
     if foreign := ids - block.members:
         raise _not_in(block.id, len(foreign))
     fresh = ids - block.seen
@@ -204,7 +204,7 @@ def _still_open(tx: Tx, block: _Block, ids: set[int]) -> set[int]:
 
 
 def _defer(tx: Tx, block: _Block, ids: set[int], when: float, writes: _Writes) -> None:
-    """They leave the block untried; in a run that has ended they end."""
+    """They leave the block without an attempt; in an ended run they end."""
     block.open -= len(ids)
     if block.ended:
         block.failed += len(ids)
@@ -219,7 +219,7 @@ def _defer(tx: Tx, block: _Block, ids: set[int], when: float, writes: _Writes) -
 def _unseen(tx: Tx, block: _Block, outcomes: list[Outcome]) -> list[Outcome]:
     """Outcomes of requests that are still open in this block, each request once."""
     by_id = {outcome.id: outcome for outcome in outcomes}
-    if len(by_id) < len(outcomes):  # the first word on a request counts
+    if len(by_id) < len(outcomes):  # the first outcome of a request counts
         by_id = {outcome.id: outcome for outcome in reversed(outcomes)}
     foreign = by_id.keys() - block.members
     if foreign:
@@ -295,13 +295,13 @@ def _advance(tx: Tx, block: _Block, writes: _Writes, *, final: bool) -> None:
     if block.open == 0:
         block.state = BlockState.FAILED if block.failed else BlockState.SUCCESS
     elif final:
-        # The agent is through with it although some are open: they go to somebody else.
+        # The agent is done with it although some are open: they go to another agent.
         block.state = BlockState.RETRY
         tx.move(block.run, RequestState.LEASED, RequestState.QUEUED, block.open)
 
 
 def _give_up_rest(tx: Tx, block: _Block, writes: _Writes) -> None:
-    """Nobody takes a block of an ended run again: what is open ends with it."""
+    """No agent takes a block of an ended run again: its open requests end with it."""
     rest = open_members(tx.connection, block.id) - block.seen
     writes.untried += rest
     block.open -= len(rest)
@@ -331,8 +331,8 @@ def _write_requests(tx: Tx, writes: _Writes, touched: list[_Block], now: float) 
 
 
 def _delay(tx: Tx, delayed: list[tuple[int, float]], of_blocks: str, change: str = "") -> None:
-    """Many rows with a time of their own each, by few statements: a site that is down
-    fails by the thousand."""
+    """Updates many rows, each with its own time, with few statements: a host that is down fails
+    thousands of requests."""
     for start in range(0, len(delayed), DELAY_CHUNK):
         chunk = delayed[start : start + DELAY_CHUNK]
         times = " ".join(f"WHEN {number:d} THEN {float(when)!r}" for number, when in chunk)
@@ -346,7 +346,7 @@ def _delay(tx: Tx, delayed: list[tuple[int, float]], of_blocks: str, change: str
 
 
 def _expect(changed: int, wanted: int) -> None:
-    # `_unseen` has made sure of it under the block's lock; this is the second look.
+    # `_unseen` ensured it under the block's lock; this is a second check.
     if changed != wanted:
         raise RuntimeError(f"{wanted} outcomes changed {changed} requests; nothing was stored")
 
@@ -361,7 +361,7 @@ def _not_in(block: int, count: int) -> InvalidInput:
 def _write_blocks(tx: Tx, touched: list[_Block], now: float) -> None:
     by_change: dict[tuple[int, int, int, float | None], list[int]] = {}
     for block in touched:
-        # An answer gives the agent time for the next; a block that has ended needs none.
+        # An answer extends the deadline for the next one; an ended block needs none.
         by = block.answer_by if block.open and block.state == BlockState.USING else None
         by_change.setdefault((block.state, block.open, block.failed, by), []).append(block.id)
     for (state, still_open, failed, by), ids in by_change.items():
@@ -375,18 +375,18 @@ def _write_blocks(tx: Tx, touched: list[_Block], now: float) -> None:
         whole = [block.id for block in here if not block.deferred]
         note_history(tx, whole, state, now, _HISTORY[state])
         rest = [block.id for block in here if block.deferred]
-        note_history(tx, rest, state, now, f"{_HISTORY[state]}; some wait for their hosts")
+        note_history(tx, rest, state, now, f"{_HISTORY[state]}; some requests wait for their hosts")
 
 
 _HISTORY = {
     BlockState.SUCCESS: "every request was downloaded",
     BlockState.FAILED: "reported, with failed requests",
-    BlockState.RETRY: "reported in part, the rest is to be done again",
+    BlockState.RETRY: "reported in part; the rest will be leased again",
 }
 
 
 def lost_attempts(row: Any, members: Iterable[int], now: float, detail: str) -> list[Row]:
-    """Attempt rows for requests that vanished with their agent once too often."""
+    """Attempt rows for requests that were lost with their agent too often."""
     return [
         (n, row.id, row.token, row.agent, now, "lost", 0, detail, 0, 0, 0, "", "", "", 0, 0)
         for n in members

@@ -1,7 +1,7 @@
-"""Blocks that nobody can lease, taken apart: their requests wait again. Centers only.
+"""Unpacks blocks that no agent can lease: their requests wait again. Centers only.
 
-A paused run may rest for weeks; a block of it must not keep a host from the other runs for
-so long. And an agent may be gone for good; a block for it alone must not fill a lane.
+A run can be paused for weeks; its blocks must not keep a host from other runs for so long. An
+agent can be gone for good; a block for it alone must not fill a lane.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from skep.store.sql.schema.blocks import blocks
 from skep.store.sql.schema.hosts import site_holds
 from skep.store.sql.schema.runs import runs
 
-#: These go on, or their requests end with them; all others rest.
+#: Runs in these states continue, or end their requests; all others are at rest.
 _NOT_RESTING = (str(RunState.RUNNING), str(RunState.FINISHED), str(RunState.CANCELLED))
 
 
 def unpack_resting(tx: Tx, now: float, limit: int) -> int:
-    """Claimable blocks that hold hosts for runs that rest; returns how many there were."""
+    """Unpack claimable blocks that hold hosts for runs at rest; returns how many."""
     query = (
         sa.select(blocks.c.id)
         .join(site_holds, site_holds.c.block == blocks.c.id)
@@ -42,17 +42,17 @@ def unpack_resting(tx: Tx, now: float, limit: int) -> int:
     locked = sa.select(blocks).where(wanted, CLAIMABLE_BLOCKS).order_by(blocks.c.id)
     rows = list(tx.execute(locked.with_for_update(skip_locked=True)))
     for row in rows:
-        _unpack(tx, row, now, "its run rests, its hosts do not")
+        _unpack(tx, row, now, "its run is not running, and other runs need its hosts")
     return len(rows)
 
 
 def unpack_targets(tx: Tx, targets: Sequence[str], now: float, limit: int) -> list[int]:
-    """Claimable blocks for agents that cannot take them; returns the blocks."""
+    """Unpack claimable blocks for agents that cannot take them; returns the blocks."""
     locked = sa.select(blocks).where(CLAIMABLE_BLOCKS, blocks.c.target.in_(targets))
     locked = locked.order_by(blocks.c.id).limit(limit).with_for_update(skip_locked=True)
     rows = list(tx.execute(locked))
     for row in rows:
-        _unpack(tx, row, now, f"nobody can take what is for {row.target}")
+        _unpack(tx, row, now, f"no agent can take work for {row.target}")
     return [row.id for row in rows]
 
 

@@ -1,1 +1,1 @@
-"""Databases: transactions, the writer, dialects, migration, conditions. It knows no table."""
+"""Databases: transactions, the writer, dialects, migration, conditions. It knows no tables."""

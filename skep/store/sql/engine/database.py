@@ -1,17 +1,17 @@
 """Transactions on one database, off the event loop. Run by centers only.
 
-Everything that waits to be written goes into one transaction, each caller with a savepoint of
-its own so that a failing one harms nobody. There are two writers where the engine lets two
-write: signs of life must not wait until another center lets go of a run. `inline` runs
-everything at once in the caller's thread, for simulations.
+All waiting writes go into one transaction, each caller with its own savepoint, so that one
+failing caller affects no other. Where the engine allows two writers there are two: heartbeats
+must not wait until another center releases a run. `inline` runs everything at once in the
+caller's thread, for simulations.
 
-What is done again by itself: a transaction that the engine has undone for certain, which
-is a deadlock, or a connection lost before COMMIT was sent. When the connection is lost
-while COMMIT is under way nobody knows, so the caller gets `StoreDown` and decides. Calling
-again is safe for every method of the store: rows are inserted once per key, a change of
-state finds nothing left to change, a lease or a report that did go through is refused by
-its token. What may differ is the answer ("known" instead of "new"), and blocks that were
-packed or leased for nobody come back by `claimable` and `reap`.
+Retried automatically: a transaction that the engine has certainly rolled back, because of a
+deadlock or because the connection was lost before COMMIT was sent. When the connection is lost
+during COMMIT the result is unknown, so the caller gets `StoreDown` and decides. A second call is
+safe for every method of the store: rows are inserted once per key, a change of state finds
+nothing left to change, and a lease or a report that did go through is refused by its token. The
+answer can differ ("known" instead of "new"), and blocks that were packed or leased without an
+answer come back by `claimable` and `reap`.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from skep.store.sql.schema.requests import tallies
 from skep.store.sql.schema.runs import figures
 
 T = TypeVar("T")
-#: Deadlocks in a row that one transaction is tried through, with a growing pause.
+#: Maximum consecutive deadlocks of one transaction, retried with a growing pause.
 COLLISION_TRIES = 8
 COLLISION_PAUSE = 0.003
-#: Seconds that a caller waits. A database that hangs (and does not break) ends here.
+#: Seconds that a caller waits for a database that hangs without an error.
 PATIENCE = 60.0
 ACCEPTED = -1
-#: Added to a state: its requests whose rows were deleted. They stay in the state's own count.
+#: Added to a state: its requests whose rows were deleted. The state's count includes them.
 FORGOTTEN = 16
 
 
@@ -60,11 +60,11 @@ class Tx:
         return self.connection.execute(statement, parameters)
 
     def sql(self, statement: str) -> sa.CursorResult[Any]:
-        """A statement without parameters, made of our own words and integers only."""
+        """Run a statement without parameters, built from constants and integers only."""
         return self.connection.exec_driver_sql(statement)
 
     def tally(self, run: int, state: int, delta: int) -> None:
-        """Move a running count; written with everybody else's at the end."""
+        """Change a running count; written with those of all callers at the end."""
         if delta:
             self.tallies[run, state] += delta
 
@@ -78,7 +78,7 @@ Work = Callable[[Tx], Any]
 
 
 class Database:
-    """Runs callables inside transactions and hands their results back."""
+    """Runs callables inside transactions and returns their results."""
 
     def __init__(
         self,
@@ -92,8 +92,8 @@ class Database:
     ) -> None:
         self.dialect = dialect
         self.engine = dialect.engine(url)
-        # Each statement sees what was committed before it, in a transaction or without: where
-        # that saves round trips to the server, reads do without.
+        # Each statement sees what was committed before it, with or without a transaction: reads do
+        # without where that saves round trips to the server.
         self._reading = self.engine.execution_options(**dialect.reading)
         self._group_limit = group_limit
         self._inline = inline
@@ -113,14 +113,14 @@ class Database:
         self._loop = asyncio.get_running_loop()
         self._pool = ThreadPoolExecutor(self._readers, thread_name_prefix="store-read")
         self._writer = self._quick = self._new_writer("store-write")
-        if self.dialect.name != "sqlite":  # which lets one write at a time
+        if self.dialect.name != "sqlite":  # SQLite allows one writer at a time
             self._quick = self._new_writer("store-quick")
 
     def _new_writer(self, name: str) -> Writer:
         return Writer(name, self._commit_together, self._group_limit)
 
     async def stop(self) -> None:
-        """Writes that were asked for are still done; later ones are refused."""
+        """Pending writes are still executed; later ones are refused."""
         writers = [writer for writer in {self._writer, self._quick} if writer is not None]
         pool, self._pool = self._pool, None
         self._writer = self._quick = None
@@ -131,8 +131,8 @@ class Database:
         self.engine.dispose()
 
     async def write(self, work: Callable[[Tx], T], *, quick: bool = False) -> T:
-        """Run `work` in a transaction; it is on disk when this returns. `quick`: it takes no
-        lock for long, and must not wait for others that do."""
+        """Run `work` in a transaction; it is on disk when this returns. `quick`: it holds no lock
+        for long, and must not wait for callers that do."""
         if self._inline:
             return self.blocking(work)
         writer = self._quick if quick else self._writer
@@ -169,15 +169,15 @@ class Database:
             if len(jobs) == 1:
                 jobs[0].error = collision.known
                 return
-            # Alone each takes its locks in one order, which a group of many cannot.
+            # Alone each takes its locks in a fixed order, which a large group cannot.
             for job in jobs:
                 self._commit_together([job])
-        except Exception as error:  # noqa: BLE001 - it belongs to the callers
+        except Exception as error:  # noqa: BLE001 - passed on to the callers
             for job in jobs:
                 job.error = _copy(error)
 
     def _through_faults(self, jobs: list[WriteJob]) -> None:
-        """One transaction, done again while the engine says for certain that it was undone."""
+        """One transaction, retried while the engine has certainly rolled it back."""
         collisions, losses = 0, 0
         while True:
             try:
@@ -199,14 +199,14 @@ class Database:
                 self.dialect.commit_with(connection, sums)
                 connection.commit()
         except DBAPIError as error:
-            # At COMMIT a lost connection is no proof of anything: it is not tried again.
+            # At COMMIT a lost connection proves nothing: no retry.
             known = self.dialect.explain(error)
             if known is not None and self.dialect.collided(error):
                 raise _Collision(known) from error
             raise (known or error) from error
 
     def _fill(self, connection: sa.Connection, jobs: list[WriteJob]) -> list[Sums]:
-        """Everything but the shared counts, which are added with COMMIT."""
+        """Runs all jobs; returns the shared counts, which are added with COMMIT."""
         try:
             self.dialect.begin(connection)
             total = Tx(connection, self.dialect)
@@ -235,7 +235,7 @@ class Database:
         try:
             job.result = job.work(tx)
         except Exception as error:
-            # The engine's own failure is everybody's, and may have taken the savepoint away.
+            # A failure of the engine affects all callers, and may have removed the savepoint.
             if isinstance(error, DBAPIError):
                 known = self.dialect.explain(error)
                 if isinstance(known, Unavailable):
@@ -257,8 +257,8 @@ class Database:
         return result
 
     def _read(self, work: Callable[[sa.Connection], T]) -> T:
-        """Again when the line was lost, which may have been long ago: nobody asks a
-        connection whether it still lives before each use."""
+        """Retries when the connection was lost, which may have been long ago: connections are not
+        checked before each use."""
         try:
             return self._read_once(work)
         except DBAPIError as error:
@@ -275,7 +275,7 @@ class Database:
 
 
 class _Undone(Exception):
-    """The engine rolled everything back; `known` is what a caller would be told."""
+    """The engine rolled everything back; `known` is the error for the caller."""
 
     def __init__(self, known: SkepError) -> None:
         super().__init__(known.detail)

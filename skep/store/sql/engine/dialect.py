@@ -31,7 +31,7 @@ Row = tuple[Any, ...]
 
 
 class Dialect(ABC):
-    """What the rest of the store asks when engines differ."""
+    """The operations that differ between engines."""
 
     name: ClassVar[str]
     #: DDL inside a transaction: a crash while creating tables leaves nothing behind.
@@ -44,31 +44,31 @@ class Dialect(ABC):
 
     @abstractmethod
     def engine(self, url: sa.URL) -> sa.Engine:
-        """Connections to this database, prepared as the store needs them."""
+        """An engine whose connections are configured for the store."""
 
     def one_connection(self, _url: sa.URL) -> bool:
-        """The whole database is one connection (SQLite in memory)."""
+        """Whether the whole database is one connection (SQLite in memory)."""
         return False
 
-    def begin(self, connection: sa.Connection) -> None:  # noqa: B027 - most need nothing
+    def begin(self, connection: sa.Connection) -> None:  # noqa: B027 - optional
         """Called first in every writing transaction."""
 
     def insert_many(
         self, connection: sa.Connection, table: sa.Table, columns: Sequence[str], rows: list[Row]
     ) -> None:
-        """Plain rows; a conflict is an error."""
+        """Insert rows; a conflict is an error."""
         if rows:
             connection.exec_driver_sql(self._insert(table, columns), rows)
 
     def insert_numbered(
         self, connection: sa.Connection, table: sa.Table, rows: list[dict[str, Any]]
     ) -> list[int]:
-        """Rows whose id the database chooses; the ids, in the order of the rows."""
+        """Insert rows whose id the database chooses; returns the ids, in the order of the rows."""
         statement = sa.insert(table).returning(table.c.id, sort_by_parameter_order=True)
         return [int(number) for number in connection.execute(statement, rows).scalars()]
 
     def assign(self, connection: sa.Connection, members: dict[int, list[int]]) -> None:
-        """Requests go into blocks: block id -> ids of its requests."""
+        """Put requests into blocks: block id -> ids of its requests."""
         for block, ids in members.items():
             connection.exec_driver_sql(
                 f"UPDATE requests SET state = {RequestState.QUEUED:d}, block = {block:d}"  # noqa: S608
@@ -78,7 +78,7 @@ class Dialect(ABC):
     def insert_new(
         self, connection: sa.Connection, table: sa.Table, columns: Sequence[str], rows: list[Row]
     ) -> int:
-        """Rows whose unique key is not there yet; returns how many went in.
+        """Insert rows whose unique key is new; returns how many.
 
         Raises InvalidInput for a text that is longer than its column, before anything is
         written: SQLite would keep it, and MySQL would cut it under INSERT IGNORE.
@@ -88,20 +88,20 @@ class Dialect(ABC):
         for column, values in zip(columns, zip(*rows, strict=True), strict=True):
             limit = getattr(table.c[column].type, "length", None)
             if limit and max(map(len, values)) > limit:
-                raise InvalidInput(f"{table.name}.{column}: longer than {limit}")
+                raise InvalidInput(f"{table.name}.{column}: longer than {limit} characters")
         return self._insert_new(connection, table, columns, rows)
 
     @abstractmethod
     def _insert_new(
         self, connection: sa.Connection, table: sa.Table, columns: Sequence[str], rows: list[Row]
     ) -> int:
-        """`insert_new`, in the engine's own words."""
+        """`insert_new`, in the SQL of the engine."""
 
     @abstractmethod
     def add_up(
         self, connection: sa.Connection, table: sa.Table, columns: Sequence[str], rows: list[Row]
     ) -> None:
-        """Rows that end in a number, which is added to that of the row with the same key."""
+        """Upsert rows that end in a number, which is added to that of the row with the same key."""
 
     def commit_with(self, connection: sa.Connection, everything: Sequence[Sums]) -> None:
         """Add these counts, then commit: in one message where the engine can."""
@@ -111,12 +111,12 @@ class Dialect(ABC):
         connection.commit()
 
     def lock_for_migration(self, connection: sa.Connection) -> None:  # noqa: B027 - SQLite needs none
-        """Let one center at a time change the schema; freed with the connection."""
+        """Lock the schema for one center; released with the connection."""
 
     def collided(self, error: DBAPIError) -> bool:
-        """Two transactions stood in each other's way, and this one was undone.
+        """Whether a transaction was rolled back because of a conflict with another one.
 
-        Not on SQLite: there is one writer, and who waits too long has not begun.
+        Never on SQLite: it has one writer, and a writer that waits too long has not begun.
         """
         return self._code(error) in self.COLLISIONS
 
@@ -125,7 +125,7 @@ class Dialect(ABC):
         """The engine's own name or number for an error."""
 
     def explain(self, error: DBAPIError) -> SkepError | None:
-        """The error as one of ours; None when our own SQL is to blame."""
+        """The error as a SkepError; None when Skep's own SQL is wrong."""
         return explain(self.name, error, self._code(error))
 
     def _insert(self, table: sa.Table, columns: Sequence[str]) -> str:
@@ -138,7 +138,7 @@ class Dialect(ABC):
 
 
 class SqliteDialect(Dialect):
-    """One writer at a time, which is why `Database` shares commits between callers."""
+    """SQLite has one writer at a time, which is why `Database` groups commits."""
 
     name = "sqlite"
     placeholder = "?"
@@ -157,7 +157,7 @@ class SqliteDialect(Dialect):
         return engine
 
     def begin(self, connection: sa.Connection) -> None:
-        # IMMEDIATE takes the write lock now: a read that later wants to write would fail.
+        # IMMEDIATE takes the write lock now: upgrading a read lock later would fail.
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     def _insert_new(
@@ -183,14 +183,14 @@ class PostgresDialect(Dialect):
     name = "postgresql"
     reading: ClassVar[dict[str, str]] = {"isolation_level": "AUTOCOMMIT"}
     COLLISIONS = frozenset({"40P01", "40001", "55P03"})
-    #: Any number: it names our migration lock among the database's advisory locks.
+    #: Key of the migration lock among the database's advisory locks; any number works.
     MIGRATION_LOCK: ClassVar[int] = 5_143_657
 
     def engine(self, url: sa.URL) -> sa.Engine:
         _need("psycopg", "postgres")
         engine = sa.create_engine(
             url.set(drivername="postgresql+psycopg"),
-            # A peer that vanished without a word is noticed after these times.
+            # Timeouts that detect a server which vanished.
             connect_args={
                 "connect_timeout": 5,
                 "keepalives_idle": 10,
@@ -258,7 +258,7 @@ class PostgresDialect(Dialect):
         )
 
     def lock_for_migration(self, connection: sa.Connection) -> None:
-        connection.detach()  # the lock is the connection's and must end with it
+        connection.detach()  # the lock belongs to the connection and must end with it
         connection.exec_driver_sql(server_sessions.without_limits())
         connection.exec_driver_sql(f"SELECT pg_advisory_lock({self.MIGRATION_LOCK})")
 
@@ -308,14 +308,14 @@ class MysqlDialect(Dialect):
     def _insert_new(
         self, connection: sa.Connection, table: sa.Table, columns: Sequence[str], rows: list[Row]
     ) -> int:
-        # IGNORE would hide other faults of a row too; rows are checked before they get here.
+        # IGNORE would hide other errors of a row too; rows are validated before.
         statement = self._insert(table, columns).replace("INSERT", "INSERT IGNORE", 1)
         return int(connection.exec_driver_sql(statement, rows).rowcount)
 
     def insert_numbered(
         self, connection: sa.Connection, table: sa.Table, rows: list[dict[str, Any]]
     ) -> list[int]:
-        # MySQL (not MariaDB) has no RETURNING; one by one is right in both.
+        # MySQL (not MariaDB) has no RETURNING; single inserts are correct in both.
         statement = sa.insert(table)
         made = (connection.execute(statement, row).inserted_primary_key for row in rows)
         return [int(key[0]) for key in made if key is not None]
@@ -328,15 +328,15 @@ class MysqlDialect(Dialect):
         connection.exec_driver_sql(self._insert(table, columns) + adds, rows)
 
     def lock_for_migration(self, connection: sa.Connection) -> None:
-        connection.detach()  # the lock is the connection's and must end with it
-        # Locks of this kind belong to the server, so the database's name is part of it.
+        connection.detach()  # the lock belongs to the connection and must end with it
+        # These locks are global to the server, so the name includes the database.
         lock = "SELECT GET_LOCK(CONCAT('skep-migration-', MD5(DATABASE())), 120)"
         if connection.exec_driver_sql(lock).scalar() != 1:
             raise StoreDown("another center has been migrating the store for two minutes")
 
     def explain(self, error: DBAPIError) -> SkepError | None:
         if self._code(error) == self.PACKET_TOO_LARGE:
-            return TooLarge("one row is larger than the database takes; raise max_allowed_packet")
+            return TooLarge("one row exceeds the database's limit; raise max_allowed_packet")
         return super().explain(error)
 
     def _code(self, error: DBAPIError) -> object:
@@ -348,7 +348,7 @@ class MysqlDialect(Dialect):
 
 
 def dialect_for(url: sa.URL) -> Dialect:
-    """By the URL's scheme; raises ConfigurationError for one that we do not speak."""
+    """The dialect for the URL's scheme; raises ConfigurationError for an unknown scheme."""
     known: dict[str, Dialect] = {
         "sqlite": SqliteDialect(),
         "postgresql": PostgresDialect(),
@@ -359,14 +359,14 @@ def dialect_for(url: sa.URL) -> Dialect:
     scheme = url.drivername.partition("+")[0]
     if scheme not in known:
         raise ConfigurationError(
-            f"store.url: {scheme!r} is not known; use sqlite, postgresql, mysql or mariadb"
+            f"store.url: {scheme!r} is not a known scheme; use sqlite, postgresql, mysql or mariadb"
         )
     return known[scheme]
 
 
 def id_list(ids: Iterable[int]) -> str:
-    """`1,2,3` for an IN clause. Integers only, so nothing can be smuggled in; thousands of
-    bound parameters would cost more than the statement."""
+    """`1,2,3` for an IN clause. Integers only, so SQL injection is impossible; thousands of bound
+    parameters would cost more than the statement."""
     return ",".join(str(int(number)) for number in ids)
 
 

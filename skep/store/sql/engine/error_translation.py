@@ -1,7 +1,7 @@
-"""What an error of a database means to callers: one of our errors, with the engine's words.
+"""Translates an error of a database into a SkepError with the message of the engine.
 
-Pure, used by every dialect. A disk that takes no more, a disk that cannot be written at all
-and a damaged file are three errors, because each needs another remedy.
+Pure, used by every dialect. A full disk, a disk that cannot be written to and a damaged file
+are three errors, because each needs another remedy.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from skep.errors import (
     StoreDown,
 )
 
-#: The engines' codes for a disk that is full, one that cannot be written, and damaged files.
+#: The engines' codes for a full disk, a disk that cannot be written to, and damaged files.
 FULL: frozenset[object] = frozenset({"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE", "53100", 1021, 1114})
 UNWRITABLE: frozenset[object] = frozenset(
     {"SQLITE_READONLY", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_FSYNC", "25006", 3, 28, 1036, 1290}
@@ -28,7 +28,7 @@ _NO_SPACE = "No space left on device"
 
 
 def explain(name: str, error: DBAPIError, code: object) -> SkepError | None:
-    """The error as one of ours; None when our own SQL is to blame."""
+    """The error as a SkepError; None when Skep's own SQL is wrong."""
     what = str(error.orig).strip().partition("\n")[0]
     if code in FULL or (code in UNWRITABLE and _NO_SPACE in what):
         return DiskFull(f"the {name} store cannot write: {what}; free some space")
@@ -41,7 +41,7 @@ def explain(name: str, error: DBAPIError, code: object) -> SkepError | None:
             f"the {name} store is damaged: {what}; restore a backup (`skep restore`)"
         )
     if isinstance(error, sa.exc.DataError):
-        return InvalidInput(f"the {name} store cannot keep this: {what}")
+        return InvalidInput(f"the {name} store cannot store this value: {what}")
     if error.connection_invalidated or isinstance(error, sa.exc.OperationalError):
         return StoreDown(f"the {name} store does not answer: {what}")
     return None

@@ -1,9 +1,9 @@
-"""Bringing a database to this version's schema, at the start of a center.
+"""Migrates a database to the schema of this version, at the start of a center.
 
-One center at a time, under a lock of the engine. An empty database on an engine whose DDL
-is transactional gets all tables at once; everything else goes through the Alembic scripts
-in `migrations/`, each of which may be run again after a crash. Alembic is imported only
-when there is something to do, because that takes longer than the rest of the start.
+One center at a time, under a lock of the engine. An empty database on an engine with
+transactional DDL gets all tables at once; all others run the Alembic scripts in `migrations/`,
+each of which can be run again after a crash. Alembic is imported only when there is something
+to do, because the import takes longer than the rest of the start.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _version = sa.table("alembic_version", sa.column("version_num"))
 
 
 def bring_up_to_date(database: Database) -> None:
-    """Returns when the schema is this version's; raises StoreDown or ConfigurationError."""
+    """Returns when the schema is up to date; raises StoreDown or ConfigurationError."""
     try:
         with database.engine.connect() as connection:
             if _current(connection) == HEAD:
@@ -47,11 +47,11 @@ def _current(connection: sa.Connection) -> str | None:
 
 def _migrate(database: Database, connection: sa.Connection) -> None:
     current = _current(connection)
-    if current == HEAD:  # another center did it while we waited for the lock
+    if current == HEAD:  # another center migrated while this one waited for the lock
         return
     if current is not None and current not in known_versions():
         raise ConfigurationError(
-            f"the store's schema is {current}, newer than this Skep knows ({HEAD}); upgrade Skep"
+            f"the store has schema {current}, newer than this version knows ({HEAD}); upgrade Skep"
         )
     empty = current is None and not sa.inspect(connection).has_table("requests")
     connection.commit()
@@ -62,7 +62,7 @@ def _migrate(database: Database, connection: sa.Connection) -> None:
 
 
 def known_versions() -> set[str]:
-    """The order of scripts is in the scripts; their numbers only name them."""
+    """The scripts define their order; their numbers are only names."""
     return {script.name.partition("_")[0] for script in SCRIPTS.glob("versions/[0-9]*.py")}
 
 
@@ -79,7 +79,7 @@ def _create(database: Database, connection: sa.Connection) -> None:
 
 
 def upgrade(database: Database, connection: sa.Connection, to: str = "head") -> None:
-    """Run the scripts on an open connection, in one transaction where the engine can."""
+    """Run the scripts on an open connection, in one transaction if the engine supports it."""
     from alembic import command
     from alembic.config import Config
 

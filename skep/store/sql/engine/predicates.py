@@ -28,7 +28,7 @@ FEW = 50
 
 
 def stored(state: RequestState) -> sa.ColumnElement[bool]:
-    """The request row says `state`."""
+    """Requests whose row has this state."""
     return requests.c.state == sa.literal_column(str(int(state)))
 
 

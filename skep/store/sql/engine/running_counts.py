@@ -1,8 +1,8 @@
-"""Running counts that many centers add to: tallies, figures, counts of hosts.
+"""Running counts that many centers increment: tallies, figures, counts of hosts.
 
-A transaction gathers its counts and writes them at its very end. On PostgreSQL and MariaDB
-they travel with COMMIT in one message: the server locks these shared rows, adds and commits
-without waiting for the center, so a center that freezes never holds them. Run by centers only.
+A transaction collects its counts and writes them at its very end. On PostgreSQL and MariaDB
+they are sent with COMMIT in one message: the server locks these shared rows, adds and commits
+without waiting for the center, so a frozen center never holds them. Run by centers only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Sums(NamedTuple):
 
 
 def statement(sums: Sums, rows: int, mark: str, *, mysql: bool = False) -> str:
-    """INSERT that adds to rows which exist; for `rows` rows in one statement."""
+    """An INSERT of `rows` rows that adds to existing rows."""
     name, columns = sums.table.name, sums.columns
     new = "VALUES({})" if mysql else "excluded.{}"
     adds = [f"{column} = {name}.{column} + {new.format(column)}" for column in sums.adds]

@@ -1,8 +1,8 @@
-"""Sessions on a database server: when the server ends one, and how its errors reach us.
+"""Sessions on a database server: their timeouts, and the translation of driver errors.
 
 A center that freezes or vanishes must not hold locks: the server ends a transaction that has
-been idle for `IDLE_SECONDS`, and notices a client that does not acknowledge. A transaction that
-the server ended is undone; `Database` runs it again or reports it. Run by centers only.
+been idle for `IDLE_SECONDS`, and detects a client that does not acknowledge. A transaction that
+the server ended is rolled back; `Database` retries or reports it. Run by centers only.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
-#: A transaction may wait this long for its center's next statement.
+#: Maximum seconds that a transaction waits for its center's next statement.
 IDLE_SECONDS = 10
-#: A statement may wait this long for a lock. Longer than `IDLE_SECONDS`, so that the holder is
-#: ended first; MariaDB counts whole seconds.
+#: Maximum seconds that a statement waits for a lock. Longer than `IDLE_SECONDS`, so that the
+#: holder is ended first; MariaDB counts whole seconds.
 LOCK_SECONDS = 15
 _SQLITE_PRAGMAS = (
     "PRAGMA journal_mode=WAL",
@@ -39,7 +39,7 @@ _POSTGRES = {
 
 def prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
     """Called with each new connection."""
-    # We say BEGIN ourselves; the module's own guesses about transactions are switched off.
+    # The store sends BEGIN itself; the module's automatic transactions are switched off.
     connection.isolation_level = None
     for pragma in _SQLITE_PRAGMAS:
         connection.execute(pragma)
@@ -58,12 +58,12 @@ def prepare_postgres(driver: Any, _record: object) -> None:
 
 
 def without_limits() -> str:
-    """For a session of PostgreSQL that migrates: it may wait as long as it must."""
+    """For a PostgreSQL session that migrates: without timeouts."""
     return "SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0"
 
 
 def mysql_session() -> str:
-    """The first statement of each connection. MySQL, which knows no limit for an idle
+    """The first statement of each connection. MySQL, which has no timeout for an idle
     transaction, reads the rest as a comment."""
     return (
         f"SET SESSION innodb_lock_wait_timeout = {LOCK_SECONDS}, SESSION net_write_timeout = 20"
@@ -74,7 +74,7 @@ def mysql_session() -> str:
 
 @contextmanager
 def translated(connection: sa.Connection, statement: str) -> Iterator[None]:
-    """For what bypasses SQLAlchemy: the driver's errors as SQLAlchemy would raise them."""
+    """For calls that bypass SQLAlchemy: raises the driver's errors as SQLAlchemy would."""
     driver: Any = connection.connection.driver_connection
     errors: Any = connection.dialect.dbapi
     try:

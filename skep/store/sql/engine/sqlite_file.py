@@ -1,6 +1,6 @@
-"""The file of an SQLite store, before it is opened: it exists, is writable, and is private.
+"""Prepares the file of an SQLite store: it exists, is writable, and is private.
 
-Run by centers only. SQLite gives its `-wal` and `-shm` files the rights of this one.
+Run by centers only. SQLite gives its `-wal` and `-shm` files the mode of this one.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ def make_ready(path: Path) -> None:
         for suffix in _BESIDE:
             _make_private(Path(f"{path}{suffix}"))
     except OSError as error:
-        said = f"the store {path} cannot be opened: {error.strerror}"
+        said = f"cannot open the store {path}: {error.strerror}"
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
             raise DiskFull(f"{said}; free some space") from error
         if error.errno in {errno.EROFS, errno.EIO}:
             raise DiskFailed(said) from error
-        raise ConfigurationError(f"{said}; see store.url and the rights of its folder") from error
+        raise ConfigurationError(f"{said}; check store.url and its folder's mode") from error
 
 
 def _make_private(path: Path) -> None:

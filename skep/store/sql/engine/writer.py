@@ -1,4 +1,4 @@
-"""A thread that writes: everything that waits goes into one transaction. Run by centers only.
+"""A writing thread: all waiting jobs go into one transaction. Run by centers only.
 
 Many callers share one sync to disk (group commit). A caller's future resolves after the
 commit, never before, and on the event loop.
@@ -16,7 +16,7 @@ from typing import Any
 
 @dataclass(slots=True)
 class WriteJob:
-    """What one caller wants to have written, and what became of it."""
+    """One caller's write, and its result."""
 
     work: Callable[..., Any]
     future: asyncio.Future[Any] | None
@@ -25,7 +25,7 @@ class WriteJob:
 
     @property
     def given_up(self) -> bool:
-        """Its caller does not wait any more; it was not begun and need not be."""
+        """Whether its caller no longer waits, and the job has not started and need not."""
         return self.future is not None and self.future.cancelled()
 
     def settle(self) -> None:
@@ -41,7 +41,7 @@ class Writer:
     """`commit` writes jobs together: each has a result or an error afterwards."""
 
     def __init__(self, name: str, commit: Callable[[list[WriteJob]], None], limit: int) -> None:
-        """`limit`: callers in one transaction, at most."""
+        """`limit`: maximum callers in one transaction."""
         self._commit = commit
         self._limit = limit
         self._jobs: queue.SimpleQueue[WriteJob | None] = queue.SimpleQueue()
@@ -57,7 +57,7 @@ class Writer:
         return future
 
     async def stop(self) -> None:
-        """What was asked for is still done."""
+        """Pending jobs are still executed."""
         self._jobs.put(None)
         await self._loop.run_in_executor(None, self._thread.join)
 
@@ -84,7 +84,7 @@ class Writer:
     def _tell(self, jobs: list[WriteJob]) -> None:
         try:
             self._loop.call_soon_threadsafe(_settle_all, jobs)
-        except RuntimeError:  # the loop is closed: nobody waits any more
+        except RuntimeError:  # the loop is closed: no caller waits any more
             return
 
 

@@ -1,8 +1,8 @@
-"""Holds: which open block has which host. Run by centers only, inside a transaction.
+"""Holds: which open block holds which host. Run by centers only, inside a transaction.
 
-A host with a pace is in one open block at a time; the row in `site_holds` says in which. A
-row without a block was let go: the dispatcher looks at it, wakes what waits for the host and
-forgets it when nothing does. So whatever is parked for a host has a row that will wake it.
+A rate-limited host is in one open block at a time; the row in `site_holds` names the block. A row
+without a block was released: the dispatcher checks it, wakes requests that wait for the host and
+deletes it when there are none. So every parked request has a row that will wake it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from skep.store.sql.engine.dialect import id_list
 from skep.store.sql.hosts.rows import in_chunks
 from skep.store.sql.schema.hosts import site_holds, sites
 
-#: Stands for a block that is about to be made; nobody else ever sees it.
+#: Stands for a block that is about to be created; never visible outside the transaction.
 COMING = -1
 _COLUMNS = ("host", "block", "until", "spacing")
 _SETTLE = (
@@ -38,18 +38,18 @@ _NEXT_START = (
 
 
 class Claim(NamedTuple):
-    """A host that a block wants."""
+    """A host that a block needs."""
 
     host: str
-    #: When the block should be through with it.
+    #: When the block should be done with it.
     until: float
     spacing: float
 
 
 def claim(tx: Tx, wanted: Iterable[Claim]) -> dict[str, float]:
-    """Take hosts for blocks that are coming; returns those that others have, until when.
+    """Claim hosts for blocks that follow; returns those that other blocks hold, until when.
 
-    In the order of the hosts, so that two centers wait for each other in one direction.
+    In the order of the hosts, so that two centers do not deadlock.
     """
     claims = {one.host: one for one in sorted(wanted)}
     if not claims:
@@ -61,7 +61,7 @@ def claim(tx: Tx, wanted: Iterable[Claim]) -> dict[str, float]:
     made = _take_loose(tx, loose) if loose else 0
     rows = [(one.host, COMING, one.until, one.spacing) for one in fresh]
     made += tx.dialect.insert_new(tx.connection, site_holds, _COLUMNS, rows)
-    if made != len(loose) + len(fresh):  # another center was quicker with some
+    if made != len(loose) + len(fresh):  # another center was faster with some
         found = _holds(tx, claims)
         taken = {host: until for host, (block, until) in found.items() if block != COMING}
     return taken
@@ -82,14 +82,14 @@ def _holds(tx: Tx, hosts: Collection[str]) -> dict[str, tuple[int | None, float]
 
 
 def give_to(tx: Tx, hosts_of: Mapping[int, Iterable[str]]) -> None:
-    """The blocks are there: block -> hosts that were claimed for it."""
+    """Assign claimed hosts to the created blocks: block -> hosts."""
     rows = [{"site": host, "of": block} for block, hosts in hosts_of.items() for host in hosts]
     if rows:
         tx.execute(_SETTLE, sorted(rows, key=lambda row: str(row["site"])))
 
 
 def watch(tx: Tx, until: Mapping[str, float]) -> None:
-    """Let the dispatcher look at hosts, each at its time; who has a row keeps it."""
+    """Let the dispatcher check hosts, each at its time; existing rows stay."""
     rows = [(host, when, 0.0) for host, when in sorted(until.items())]
     tx.dialect.insert_new(tx.connection, site_holds, ("host", "until", "spacing"), rows)
 
@@ -108,7 +108,7 @@ def held_by(connection: sa.Connection, block_ids: Collection[int]) -> dict[int, 
 
 
 def let_go(tx: Tx, block_ids: Collection[int], now: float) -> None:
-    """These blocks have ended: their hosts are free after their usual distance."""
+    """These blocks have ended: their hosts are free after their usual spacing."""
     waits = {
         host: spacing
         for hosts in held_by(tx.connection, block_ids).values()
@@ -118,7 +118,7 @@ def let_go(tx: Tx, block_ids: Collection[int], now: float) -> None:
 
 
 def free_hosts(tx: Tx, waits: Mapping[str, float], now: float) -> None:
-    """Hosts that are held and no longer needed: host -> seconds before the next start."""
+    """Release hosts that are no longer needed: host -> seconds before the next start."""
     if not waits:
         return
     hosts = sorted(waits)

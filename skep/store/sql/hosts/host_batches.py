@@ -1,9 +1,9 @@
-"""Which waiting requests may go into a block now, for hosts that have a pace. Centers only.
+"""Selects the requests of rate-limited hosts that may go into a block now. Centers only.
 
-A host is in one open block at a time, with a window of its requests. What does not fit, or
-waits for a host that others have or that cools, is *parked*: delayed without a failure, so
-that a slow host never stands in front of the others. A parked request is woken when its
-host is free, and by its own time in any case.
+A host is in one open block at a time, with a window of its requests. Other requests, and those
+for hosts that are held or paused, are *parked*: delayed without a failure, so that a slow host
+never blocks the others. A parked request is woken when its host is free, and at its own time in
+any case.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from skep.store.sql.hosts.robots_probes import Probes, probes_of
 from skep.store.sql.hosts.rows import hosts_of, make_hosts
 from skep.store.sql.runs.runs import HeldRun
 
-#: A block is closed when its requests are larger than this together.
+#: Maximum total bytes of the requests of a block.
 BLOCK_BYTES = 2 * 2**20
-#: Nothing is parked for longer without another look, nor for less, in seconds.
+#: Maximum and minimum seconds for which a request is parked.
 PARKED_MOST, PARKED_LEAST = 3600.0, 1.0
 #: Rows of one statement; each row costs a comparison with every other one.
 PARK_CHUNK = 250
-#: Schemes that our own downloaders fetch; only a rule limits the hosts of others.
+#: Schemes of the built-in downloaders; only a rule limits the hosts of others.
 _FETCHED = ("http://", "https://")
 
 
@@ -40,9 +40,9 @@ class HostBatch(NamedTuple):
 
 
 class HostBatches(NamedTuple):
-    """The rows of a plan, sorted out."""
+    """The rows of a plan, by how they are packed."""
 
-    #: Of hosts without a pace: packed as they come.
+    #: Of hosts without a rate limit: packed in their order.
     free: list[Any]
     tables: list[HostBatch]
     parked: int
@@ -100,20 +100,20 @@ def take_host_batches(
 
 
 def _first_try(site: HostPoliteness, probes: Mapping[str, Probes]) -> bool:
-    """A run that has not tried the host, or its robots.txt, does not wait for the tries of
-    others."""
+    """A run that has not tried the host, or its robots.txt, does not wait for the attempts of
+    other runs."""
     return site.reason.startswith((ROBOTS, f"{FAILING}:")) and site.host not in probes
 
 
 def _window(politeness: Politeness, pace: Pace, probes: Probes | None, size: int) -> int:
-    """Requests that fail without being sent need no distance."""
+    """Requests that fail without being sent need no spacing."""
     if probes is not None and probes.given_up:
         return size
     return politeness.window(pace, size)
 
 
 def _first(queue: list[Any], window: int) -> list[Any]:
-    """The first rows of a host, few enough and small enough for one block; one at least."""
+    """The first rows of a host, few and small enough for one block; at least one."""
     picked: list[Any] = []
     total = 0
     for row in queue[:window]:
@@ -129,16 +129,16 @@ def _claim_of(pace: Pace, count: int, now: float) -> Claim:
 
 
 def _places(rows: list[Any], until: float, pace: Pace, now: float) -> Iterator[tuple[int, float]]:
-    """(id, when) for rows that wait behind a hold: one after the other, at the host's pace."""
+    """(id, when) for rows that wait for a hold: one after the other, at the host's rate."""
     start, end = max(until, now + PARKED_LEAST), now + PARKED_MOST
     for place, row in enumerate(rows):
-        # One that has failed before is woken by its own time alone: it does not queue up.
+        # A request that failed before is woken only at its own time: it does not queue up.
         when = start if row.failures else start + place * pace.spacing
         yield row.id, min(when, end)
 
 
 def park(tx: Tx, places: list[tuple[int, float]]) -> None:
-    """(id, when): waiting requests are delayed until then, without a failure."""
+    """Delay waiting requests until a time, without a failure: (id, when)."""
     for start in range(0, len(places), PARK_CHUNK):
         chunk = places[start : start + PARK_CHUNK]
         times = " ".join(f"WHEN {number:d} THEN {float(when)!r}" for number, when in chunk)
@@ -150,7 +150,7 @@ def park(tx: Tx, places: list[tuple[int, float]]) -> None:
 
 
 def _tables(given: Mapping[str, list[Any]], size: int) -> Iterator[HostBatch]:
-    """Blocks that several hosts share, each host whole in one of them."""
+    """Blocks with several hosts each; all rows of a host are in the same block."""
     table = HostBatch([], [])
     for host, picked in given.items():
         if table.rows and not _fits(table.rows, picked, size):

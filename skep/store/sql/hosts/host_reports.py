@@ -1,7 +1,7 @@
-"""What reports say about hosts, worked into their rows. Run by centers, inside `settle`.
+"""Applies what reports say about hosts to their rows. Run by centers, inside `settle`.
 
-Only a block that holds a host is believed about it; counts are taken from everybody. A
-note counts once, with the report that brings it: an echo of that report changes nothing.
+Only the block that holds a host can change its state; counts are taken from all blocks. A note
+counts once, with its report: a duplicate of that report changes nothing.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from skep.store.sql.hosts.robots_probes import Probes, forget_probes, note_probe
 from skep.store.sql.hosts.rows import hosts_of
 from skep.store.sql.schema.hosts import sites
 
-#: Answers by which a host asks to be left alone.
+#: Statuses by which a host asks for a pause.
 REFUSALS = frozenset({429, 503})
-#: A request that was put off waits for so long at least, in seconds.
+#: Minimum delay of a deferred request, in seconds.
 DEFERRED_LEAST = 1.0
-#: Characters of the reason for which a host rests.
+#: Maximum characters of the reason of a pause.
 REASON_LIMIT = 200
 
 _LEARN = (
@@ -57,12 +57,12 @@ class HostReports:
         self._waits: dict[str, float] = {}
 
     def lets_go(self, block: int, notes: Iterable[SiteNote]) -> bool:
-        """Does one of these notes free a host that the block holds?"""
+        """Whether one of these notes releases a host that the block holds."""
         held = self._held.get(block, {})
         return any(note.left and note.host in held for note in notes)
 
     def hear(self, block: int, run: int, note: SiteNote) -> float:
-        """Learn from a note; returns when its deferred requests may come again."""
+        """Learn from a note; returns when its deferred requests are due again."""
         held = self._held.get(block, {})
         if note.host not in held:
             rest = self._politeness.rest(1, note.cool) if note.trouble else 0.0
@@ -76,14 +76,14 @@ class HostReports:
         return max(site.cooling_until, self._now + DEFERRED_LEAST)
 
     def count(self, notes: Sequence[SiteNote], deferred: Sequence[int]) -> None:
-        """Every outcome of the report is new: its notes are right."""
+        """Count the notes of a report whose outcomes are all new."""
         for note, put_off in zip(notes, deferred, strict=True):
             self._tx.sites.add(note, put_off, self._now)
 
     def count_some(
         self, notes: Sequence[SiteNote], deferred: Sequence[int], outcomes: Sequence[Outcome]
     ) -> None:
-        """Some outcomes were known before: count those that are new, one by one."""
+        """Count new outcomes one by one, because some were known before."""
         for note, put_off in zip(notes, deferred, strict=True):
             if put_off:
                 self._tx.sites.add(SiteNote(note.host), put_off, self._now)
@@ -96,7 +96,7 @@ class HostReports:
             self._tx.sites.add(_note_of(hosts[outcome.id], outcome), 0, self._now)
 
     def write(self, ended: Iterable[int]) -> None:
-        """Free what notes and ended blocks let go, and keep what was learnt."""
+        """Release hosts of notes and ended blocks, and store what was learnt."""
         for block in ended:
             for host, spacing in self._held.get(block, {}).items():
                 self._free[host] = max(self._waits.get(host, 0.0), spacing)
@@ -107,13 +107,13 @@ class HostReports:
 
     def _site(self, host: str) -> HostPoliteness:
         if self._sites is None:
-            # All at once and in the order of hosts: two centers lock in one direction.
+            # All at once and in the order of hosts, so that two centers do not deadlock.
             hosts = [host for held in self._held.values() for host in held]
             self._sites = hosts_of(self._tx.connection, hosts, lock=True)
         return self._sites.get(host) or HostPoliteness(host)
 
     def _probes(self, run: int, note: SiteNote) -> Probes | None:
-        """The tries of a run for a host or its robots.txt, when another one has failed."""
+        """The attempts of a run for a host or its robots.txt, after another failure."""
         if note.failure:
             return note_probe(self._tx, run, note, self._politeness, self._now)
         if note.requests > note.failed:
@@ -144,7 +144,7 @@ class HostReports:
         return learnt
 
     def _after_probe(self, site: HostPoliteness, note: SiteNote, probes: Probes) -> dict[str, Any]:
-        """The run waits for its next try; one that has had enough leaves nothing behind."""
+        """The run waits for its next attempt; when it has given up, the host is not paused."""
         if probes.given_up:
             return {"strikes": 0, "cooling_until": 0.0, "reason": ""}
         rest = self._politeness.probe_rest(probes.tries, note.cool, gone=note.gone)

@@ -1,6 +1,6 @@
-"""Sites: rules, what people see, and waking what waits for a host. Answers `Sites`.
+"""Hosts: rules, views, and waking requests that wait for a host. Implements `Hosts`.
 
-Run by centers only. Rows are never deleted: what was done on a host stays counted.
+Run by centers only. Rows are never deleted: the counts of a host stay.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from skep.store.sql.schema.blocks import blocks
 from skep.store.sql.schema.hosts import host_probes, site_holds, sites
 from skep.store.sql.schema.runs import runs
 
-#: Nothing is known of the host but its rule and its counts.
+#: Values of a host of which only the rule and the counts are known.
 _FORGOTTEN = {"delay": 0.0, "crawl_delay": 0.0, "cooling_until": 0.0, "reason": "", "strikes": 0}
 
 
@@ -44,7 +44,7 @@ class SqlHosts:
             lambda c: c.execute(_SEEN.where(sites.c.host == host)).first()
         )
         if row is None:
-            raise NotFound(f"nothing is known of {host}; nobody has asked for it or set a rule")
+            raise NotFound(f"host {host} is not known: it has no requests and no rule")
         return _row(row)
 
     async def set_rule(self, host: str, rule: SiteRule, now: float) -> None:
@@ -64,7 +64,7 @@ class SqlHosts:
 
         def work(tx: Tx) -> None:
             if tx.execute(sa.select(sites.c.host).where(sites.c.host == host)).first() is None:
-                raise NotFound(f"nothing is known of {host}, so there is nothing to clear")
+                raise NotFound(f"host {host} is not known, so there is nothing to clear")
             tx.execute(change)
             forget_host_probes(tx, host)
             free = sa.update(site_holds).where(site_holds.c.host == host)
@@ -94,7 +94,7 @@ class SqlHosts:
         due = sa.select(site_holds.c.host).where(
             site_holds.c.block.is_(None), site_holds.c.until <= now
         )
-        # Mostly there is none, and a look costs less than a transaction.
+        # Usually there is none, and a read costs less than a transaction.
         if await self._database.read(lambda c: c.execute(due.limit(1)).first()) is None:
             return 0
         return await self._database.write(lambda tx: wake_hosts(tx, now, politeness, limit))

@@ -1,9 +1,9 @@
-"""Tries for robots.txt that failed, by run and host. Run by centers, inside a transaction.
+"""Failed attempts to fetch robots.txt, by run and host. Run by centers, inside a transaction.
 
-While a row counts, the requests of its run wait for the host between two tries. With enough
-tries the row says so: the requests are packed as they come, and the agent that gets them ends
-them together with the failure that stands here. A row that was not used for some seconds
-after that is void, so that requests that are sent again begin with a try.
+While a row counts, the requests of its run wait for the host between two attempts. After enough
+attempts the row is marked: the requests are packed in their order, and the agent that gets them
+fails them together with the stored failure. A marked row that was not used for some seconds is
+void, so that requests that are sent again start with an attempt.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from skep.store.sql.engine.database import Tx
 from skep.store.sql.hosts.rows import in_chunks
 from skep.store.sql.schema.hosts import host_probes
 
-#: Seconds for which a run is done with a host after the last request that failed so.
+#: Seconds for which a run has given up on a host after the last request that failed so.
 GIVEN_UP_SECONDS = 10.0
-#: A row is void after this many seconds in any case: nothing of its run waits any more.
+#: Seconds after which a row is void in any case: no request of its run waits any more.
 OLD_SECONDS = 7 * 86_400.0
 _COLUMNS = ("run", "host", "probes", "at", "failure", "detail", "given_up")
 
 
 class Probes(NamedTuple):
-    """What became of the tries of a run at a host."""
+    """The attempts of a run for a host, and their result."""
 
     tries: int
     failure: str
@@ -36,7 +36,7 @@ class Probes(NamedTuple):
 
 
 def probes_of(tx: Tx, run: int, hosts: Collection[str], now: float) -> dict[str, Probes]:
-    """host -> tries of this run; hosts without any are absent. Void rows are deleted."""
+    """host -> attempts of this run; hosts without any are absent. Void rows are deleted."""
     found: dict[str, Probes] = {}
     for chunk in in_chunks(sorted(hosts)):
         query = sa.select(host_probes).where(host_probes.c.run == run)
@@ -49,7 +49,7 @@ def probes_of(tx: Tx, run: int, hosts: Collection[str], now: float) -> dict[str,
 
 
 def note_probe(tx: Tx, run: int, note: SiteNote, politeness: Politeness, now: float) -> Probes:
-    """One more try has failed."""
+    """Count one more failed attempt."""
     before = probes_of(tx, run, [note.host], now).get(note.host)
     count = before.tries + 1 if before is not None else 1
     given_up = politeness.enough_probes(count, gone=note.gone)
@@ -61,31 +61,31 @@ def note_probe(tx: Tx, run: int, note: SiteNote, politeness: Politeness, now: fl
 
 
 def still_given_up(tx: Tx, run: int, host: str, now: float) -> None:
-    """More requests have failed for this reason: the others of the run follow them."""
+    """More requests have failed for this reason: the others of the run will fail too."""
     mine = sa.and_(host_probes.c.run == run, host_probes.c.host == host)
     change = sa.update(host_probes).where(mine, host_probes.c.given_up == 1)
     tx.execute(change.values(at=now))
 
 
 def forget_probes(tx: Tx, run: int, host: str) -> None:
-    """The host answers, or the count begins anew."""
+    """Delete the count: the host answers, or counting starts anew."""
     mine = sa.and_(host_probes.c.run == run, host_probes.c.host == host)
     tx.execute(sa.delete(host_probes).where(mine))
 
 
 def forget_run_probes(tx: Tx, runs: Collection[int]) -> None:
-    """A person sends requests again: each host begins with one try."""
+    """A user retries requests: each host starts with one attempt."""
     if runs:
         tx.execute(sa.delete(host_probes).where(host_probes.c.run.in_(sorted(runs))))
 
 
 def is_given_up(connection: sa.Connection, host: str, now: float) -> bool:
-    """Whether some run is done with a host now."""
+    """Whether any run has given up on a host now."""
     fresh = sa.and_(host_probes.c.given_up == 1, host_probes.c.at >= now - GIVEN_UP_SECONDS)
     query = sa.select(host_probes.c.run).where(host_probes.c.host == host, fresh)
     return connection.execute(query.limit(1)).first() is not None
 
 
 def forget_host_probes(tx: Tx, host: str) -> None:
-    """A person says that the host may be asked again."""
+    """A user allows the host to be contacted again."""
     tx.execute(sa.delete(host_probes).where(host_probes.c.host == host))

@@ -1,6 +1,6 @@
-"""Rows of `sites`: read for decisions, made when missing, counted up. Run by centers only.
+"""Rows of `sites`: read for decisions, created when missing, counted. Run by centers only.
 
-Counts of one transaction are gathered and written at its very end, sorted by host: a busy
+Counts of one transaction are collected and written at its very end, sorted by host: a busy
 host's row is locked for a moment only, and two centers lock in the same order.
 """
 
@@ -17,7 +17,7 @@ from skep.store.sql.engine.dialect import Dialect
 from skep.store.sql.engine.running_counts import Sums
 from skep.store.sql.schema.hosts import sites
 
-#: Hosts that one statement names.
+#: Maximum hosts in one statement.
 HOST_CHUNK = 500
 _COUNTS = ("requests", "failed", "refused", "barred", "deferred", "received", "elapsed_us")
 _COLUMNS = (
@@ -40,7 +40,7 @@ _FACTS = sa.select(
 
 
 class HostCounts:
-    """What was done on hosts, added up until the transaction ends."""
+    """Counts of hosts, summed up until the transaction ends."""
 
     __slots__ = ("_by_host",)
 
@@ -51,12 +51,12 @@ class HostCounts:
         return bool(self._by_host)
 
     def add(self, note: SiteNote, deferred: int, now: float) -> None:
-        """One note of a report that is stored."""
+        """Add one note of a report that is stored."""
         counts = (note.requests, note.failed, note.refused, note.barred, deferred)
         self._add(note.host, (*counts, note.received, note.elapsed_us, now))
 
     def update(self, other: HostCounts) -> None:
-        """Everything of another caller's."""
+        """Add the counts of another caller."""
         for host, counts in other._by_host.items():
             self._add(host, counts)
 
@@ -70,7 +70,7 @@ class HostCounts:
         known[-1] = max(known[-1], counts[-1])
 
     def sums(self) -> Sums:
-        """For their rows, in the order of the hosts; a host without one gets it."""
+        """The sums, sorted by host; a host without a row gets one."""
         rows = [
             (*_new(host)[: -1 - len(_COUNTS)], *counts)
             for host, counts in sorted(self._by_host.items())
@@ -79,7 +79,7 @@ class HostCounts:
 
 
 def make_hosts(connection: sa.Connection, dialect: Dialect, hosts: Collection[str]) -> None:
-    """A row for every host that has none."""
+    """Create a row for every host that has none."""
     known: set[str] = set()
     for chunk in in_chunks(sorted(hosts)):
         query = sa.select(sites.c.host).where(sites.c.host.in_(chunk))
@@ -93,7 +93,7 @@ def _new(host: str) -> tuple[Any, ...]:
 
 
 def in_chunks(hosts: Sequence[str]) -> Iterator[Sequence[str]]:
-    """A statement takes only so many parameters."""
+    """Splits hosts, because the number of parameters of a statement is limited."""
     for start in range(0, len(hosts), HOST_CHUNK):
         yield hosts[start : start + HOST_CHUNK]
 
@@ -101,7 +101,7 @@ def in_chunks(hosts: Sequence[str]) -> Iterator[Sequence[str]]:
 def hosts_of(
     connection: sa.Connection, hosts: Collection[str], *, lock: bool = False
 ) -> dict[str, HostPoliteness]:
-    """What is known of these hosts; the unknown are absent."""
+    """The facts about these hosts; unknown hosts are absent."""
     found: dict[str, HostPoliteness] = {}
     for chunk in in_chunks(sorted(hosts)):
         query = _FACTS.where(sites.c.host.in_(chunk))
@@ -113,7 +113,7 @@ def hosts_of(
 
 
 def host_in_row(row: Any) -> HostPoliteness:
-    """A row's facts."""
+    """The facts in a row."""
     return HostPoliteness(
         row.host,
         rule_in(row),
@@ -127,6 +127,6 @@ def host_in_row(row: Any) -> HostPoliteness:
 
 
 def rule_in(row: Any) -> SiteRule:
-    """A row's rule."""
+    """The rule in a row."""
     robots = None if row.robots is None else bool(row.robots)
     return SiteRule(row.rate, row.concurrency, robots)

@@ -1,7 +1,7 @@
-"""Blocks that were cut out for one request take their host when they are leased.
+"""Blocks that were split off for one request claim their host when they are leased.
 
-Run by centers only, inside the transaction of a lease. Such a block may wait beside others
-of the same host; the one that has the hold is given out, the others stay claimable.
+Run by centers only, inside the transaction of a lease. Several such blocks of one host can wait
+at the same time; the one that has the hold is leased, the others stay claimable.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def must_wait(
     now: float,
     politeness: Politeness,
 ) -> set[int]:
-    """Blocks among these whose host is in another block; the others have theirs now."""
+    """Those of these blocks whose host another block holds; the others hold theirs now."""
     single = {
         ids_in(bodies[block])[0]: block
         for block, row in rows.items()

@@ -1,7 +1,7 @@
-"""Waking what waits for hosts that are free. Run by centers only, inside a transaction.
+"""Wakes requests that wait for free hosts. Run by centers only, inside a transaction.
 
-A host that is free is looked at until nothing waits for it any more: about one window of
-its parked requests is woken, and when nobody has packed them after a while, the next.
+A free host is checked until no request waits for it: about one window of its parked requests is
+woken, and the next one when these have not been packed after a while.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from skep.store.sql.schema.hosts import site_holds
 from skep.store.sql.schema.requests import requests
 from skep.store.sql.schema.runs import runs
 
-#: Hosts that one call sees to.
+#: Maximum hosts of one call.
 HOSTS_AT_ONCE = 200
-#: Seconds after which a host is looked at again when nobody has packed what was woken.
+#: Seconds after which a host is checked again when its woken requests were not packed.
 AGAIN_AFTER = 5.0
-#: Parked requests of runs that rest are passed by so many at a time.
+#: Parked requests of runs that are not running, skipped at a time.
 REST_CHUNK = 500
 _USUAL = RunSettings()
 
 
 def wake_hosts(tx: Tx, now: float, politeness: Politeness, limit: int) -> int:
-    """Parked requests of hosts that are free become WAITING; returns how many."""
+    """Parked requests of free hosts become WAITING; returns how many."""
     hosts = _free_hosts(tx, now)
     if not hosts:
         return 0
@@ -63,7 +63,7 @@ def _free_hosts(tx: Tx, now: float) -> list[str]:
 
 
 def _single_blocks(tx: Tx, hosts: Collection[str]) -> dict[str, int]:
-    """host -> the first block that was cut out for one request of it and waits for it."""
+    """host -> the first block that was split off for one of its requests and waits for it."""
     query = (
         sa.select(blocks.c.id)
         .join(runs, runs.c.no == blocks.c.run)
@@ -89,13 +89,13 @@ def _look_again(tx: Tx, host: str, when: float) -> None:
 
 
 def _wake(tx: Tx, site: HostPoliteness, now: float, politeness: Politeness, limit: int) -> int:
-    """About a window of a host's parked requests; its hold goes when there are none."""
+    """Wake about a window of a host's parked requests; delete its hold when there are none."""
     pace = politeness.pace(site, _USUAL, now)
     wanted = limit if pace is None else min(limit, politeness.window(pace, _USUAL.block_size))
     if is_given_up(tx.connection, site.host, now):
         wanted = limit
     useful, woken, size = 0, 0, wanted
-    # What is woken of runs that rest is not packed: it does not count.
+    # Woken requests of runs that are not running are not packed: they do not count.
     while useful < wanted and woken < limit:
         found = parked_of(tx, site.host, min(size, limit - woken))
         useful += _let_wait(tx, found)
@@ -111,7 +111,7 @@ def _wake(tx: Tx, site: HostPoliteness, now: float, politeness: Politeness, limi
 
 
 def parked_of(tx: Tx, host: str, limit: int) -> list[Any]:
-    """The next of what waits for a host: best first, and in turn."""
+    """The next requests that wait for a host: best priority first, then in order."""
     query = (
         sa.select(requests.c.id, requests.c.run)
         .where(stored(RequestState.DELAYED), requests.c.host == host, requests.c.failures == 0)
@@ -123,7 +123,7 @@ def parked_of(tx: Tx, host: str, limit: int) -> list[Any]:
 
 
 def _let_wait(tx: Tx, found: list[Any]) -> int:
-    """They become WAITING; returns how many of them are of runs that go on."""
+    """They become WAITING; returns how many of them belong to running runs."""
     if not found:
         return 0
     ids = id_list(row.id for row in found)

@@ -1,7 +1,7 @@
-"""Generators of runs, and URIs that jobs took not long ago. Answers `Generations`.
+"""Generators of runs, and URIs that jobs took recently. Implements `Generations`.
 
-Run by centers only. A job that has no window costs nothing here. With one, a URI belongs to
-the run that put it in first: the unique key decides, also between runs on two centers.
+Run by centers only. A job without a window costs nothing here. With one, a URI belongs to the run
+that inserted it first: the unique key decides, also between runs on two centers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from skep.store.sql.runs.runs import hold_run
 from skep.store.sql.runs.supervisor_lease import check_lease
 from skep.store.sql.schema.generators import generations, taken_uris
 
-#: Fingerprints in one statement.
+#: Maximum fingerprints in one statement.
 CHUNK = 500
 DETAIL_LIMIT = 2000
 _COLUMNS = tuple(column.name for column in generations.columns)
@@ -63,7 +63,7 @@ class SqlGenerations:
             }
             change = sa.update(generations).where(*_mine(begun)).values(**adding)
             if not tx.execute(change).rowcount:
-                raise StaleToken(f"generator {begun.name} of run {begun.run} was begun again")
+                raise StaleToken(f"generator {begun.name} of run {begun.run} was restarted")
             return Taken(new, recent)
 
         return await self._database.write(work)
@@ -88,7 +88,7 @@ class SqlGenerations:
             found = tx.execute(oldest).scalars().all()
             if not found:
                 return 0
-            # Those of one batch have one time, so it may be some more than `limit`.
+            # Rows of one batch have the same time, so it can be more than `limit`.
             gone = sa.delete(taken_uris).where(taken_uris.c.until <= found[-1])
             return int(tx.execute(gone).rowcount)
 
@@ -103,7 +103,7 @@ def _begin(tx: Tx, new: Generation) -> Generation:
     kept = _generation(tx.execute(query).one())
     if kept.state is GenerationState.DONE:
         return kept
-    # `recent` is counted anew with everything else; what was taken stays taken.
+    # `recent` is counted anew like the other counts; taken requests stay taken.
     again = msgspec.structs.replace(
         kept, state=GenerationState.RUNNING, starts=kept.starts + 1, recent=0, detail=""
     )
@@ -115,7 +115,7 @@ def _begin(tx: Tx, new: Generation) -> Generation:
 def _claimed(
     tx: Tx, run: int, rows: Sequence[RequestRow], window: Window, now: float
 ) -> list[RequestRow]:
-    """Those that are this run's to take. In one order everywhere, so that none deadlock."""
+    """Those that this run may take. Always in the same order, so that callers do not deadlock."""
     job = _number(window.job)
     keys = sorted({row.fingerprint for row in rows})
     for part in _chunks(keys):
@@ -146,13 +146,13 @@ def _figures(counts: Counts) -> dict[str, Any]:
 
 
 def _kept(text: str) -> str:
-    """PostgreSQL has no NUL, and a lone half of a character is none anywhere."""
+    """Removes NUL, which PostgreSQL cannot store, and lone surrogates, which no database can."""
     clean = text.replace("\0", "\ufffd").encode(errors="replace").decode()
     return clean[:DETAIL_LIMIT]
 
 
 def _number(job: str) -> int:
-    """A short name for a job: millions of rows carry it."""
+    """A short key for a job: millions of rows store it."""
     digest = blake2b(job.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
 

@@ -1,4 +1,4 @@
-"""Job definitions and their history. Answers `Jobs` of `ports/jobs.py`; centers only.
+"""Job definitions and their history. Implements `Jobs` of `ports/jobs.py`; centers only.
 
 A revision is written with its change, in one transaction; deleted jobs keep their history.
 """
@@ -92,7 +92,7 @@ class SqlJobs:
 
 
 def _held(tx: Tx, name: str) -> Any:
-    """The job's row, which nobody else changes before the end of the transaction."""
+    """The job's row, locked until the end of the transaction."""
     query = sa.select(jobs).where(jobs.c.name == name).with_for_update()
     return _found(tx.execute(query).first(), name)
 
@@ -100,8 +100,8 @@ def _held(tx: Tx, name: str) -> Any:
 def _check_revision(row: Any, expected: int | None) -> None:
     if expected is not None and expected != row.revision:
         raise Conflict(
-            f"job {row.name} is at revision {row.revision}, by {row.author}, and not at "
-            f"{expected} any more; read it again and repeat the change"
+            f"job {row.name} is at revision {row.revision}, by {row.author}, not at {expected}; "
+            "read it again and repeat the change"
         )
 
 
@@ -150,5 +150,5 @@ def _found(row: Any, name: str) -> Any:
 
 def _unknown(name: str) -> UnknownJob:
     return UnknownJob(
-        f"there is no job {name!r}; `skep job ls` lists jobs, `skep job apply FILE` makes one"
+        f"there is no job {name!r}; `skep job ls` lists jobs, `skep job apply FILE` creates one"
     )

@@ -1,7 +1,7 @@
-"""Schedules and the ledger of fires. Answers `Fires` of `ports/schedules.py`; run by centers only.
+"""Schedules and the ledger of fires. Implements `Fires` of `ports/schedules.py`; centers only.
 
-A due time enters the ledger in the transaction that moves its job's `decided` on, under the
-lock of the schedule's row: two centers cannot both do it, and neither can do half of it.
+A due time enters the ledger in the transaction that advances its job's `decided`, under the lock
+of the schedule's row: two centers cannot both do it, and neither can do half of it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from skep.model.jobs.schedule import Schedule
 from skep.store.sql.engine.database import Database, Tx
 from skep.store.sql.schema.schedules import OPEN, fires, followers, schedules
 
-#: Rows of one statement with two parameters each; SQLite takes 32,766 of them.
+#: Maximum rows of one statement, with two parameters each; SQLite allows 32,766.
 CHUNK = 500
 REASON_LIMIT = 500
 FIRE_COLUMNS = tuple(column.name for column in fires.columns)
@@ -31,7 +31,7 @@ def _is(state: FireState) -> sa.ColumnElement[bool]:
     return fires.c.state == str(state)
 
 
-# Asked every second by every center: made once, because making them costs more than asking.
+# Every center runs them every second: built once, because building costs more than running.
 _DUE = (
     sa.select(schedules)
     .where(schedules.c.next_at <= sa.bindparam("now", type_=sa.Float))
@@ -47,7 +47,7 @@ _IN_GOOD_HANDS = sa.and_(
 _UNATTENDED = (
     sa.select(fires)
     .where(OPEN, ~_IN_GOOD_HANDS)
-    # By name claimed comes before due, and due before queued.
+    # Sorted by name, claimed comes before due, and due before queued.
     .order_by(fires.c.state, fires.c.due_at, fires.c.job)
     .limit(sa.bindparam("n", type_=sa.Integer))
 )
@@ -141,14 +141,14 @@ class SqlFires:
 
 
 def plan(tx: Tx, planned: Planned) -> bool:
-    """`Fires.plan`, inside a transaction that also keeps the job."""
+    """`Fires.plan`, inside a transaction that also stores the job."""
     document = msgspec.json.encode(planned.schedule, order="deterministic").decode()
     row = tx.execute(_lock([planned.job])).first()
     if row is not None and row.document == document:
         return False
     values = {"document": document, "decided": planned.decided, "next_at": planned.next_at}
     if row is None:
-        # Somebody may be planning the same new job: then theirs stands, and ours follows.
+        # Another center may be planning the same new job: then its plan comes first.
         columns = ("job", *values, "version")
         tx.dialect.insert_new(
             tx.connection, schedules, columns, [(planned.job, *values.values(), 0)]
@@ -165,14 +165,14 @@ def unplan(tx: Tx, job: str, now: float) -> bool:
     """`Fires.unplan`, inside a transaction that also removes the job."""
     tx.execute(sa.delete(followers).where(followers.c.job == job))
     waiting = sa.and_(fires.c.job == job, _is(FireState.QUEUED))
-    skipped = {"state": str(FireState.SKIPPED), "reason": "its schedule was taken away"}
+    skipped = {"state": str(FireState.SKIPPED), "reason": "its schedule was deleted"}
     tx.execute(sa.update(fires).where(waiting).values(**skipped, ended_at=now))
     return tx.execute(sa.delete(schedules).where(schedules.c.job == job)).rowcount > 0
 
 
 def follow(tx: Tx, job: str, run: str, now: float) -> int:
-    """`Fires.succeeded`, inside the transaction that ends the run: a crash cannot come
-    between the success and its consequences."""
+    """`Fires.succeeded`, inside the transaction that ends the run: a crash cannot come between
+    the success and the jobs that follow it."""
     query = sa.select(followers.c.job).where(followers.c.upstream == job)
     key, why = key_of_chain(run), f"run {run} of {job} succeeded"
     new = [
@@ -206,7 +206,7 @@ def _claim(tx: Tx, steps: Sequence[Step]) -> list[Fire]:
     offered = [fire for step in valid for fire in step.fires]
     if _insert(tx, offered) == len(offered):
         return offered
-    # Some were there: after a clock went back and the schedule was changed, for one.
+    # Some exist already: for example after a clock went back and the schedule changed.
     mine = {(fire.job, fire.key): fire for fire in offered}
     return [fire for fire in _stored(tx, mine) if mine[fire.job, fire.key] == fire]
 
@@ -241,11 +241,11 @@ def _change(tx: Tx, changes: Sequence[tuple[Fire, Fire]]) -> list[Fire]:
 
 
 def _stored(tx: Tx, keys: Iterable[tuple[str, str]]) -> list[Fire]:
-    """Held until the end of the transaction; always in one order, so that none deadlock."""
+    """Locked until the end of the transaction; always in one order, to avoid deadlocks."""
     found: list[Fire] = []
     for part in _chunks(sorted(keys)):
-        # Not by pairs, for which SQLite would read the whole table; fires of many jobs
-        # that are seen to together mostly have the same few keys.
+        # Not by pairs, for which SQLite would read the whole table; fires of many jobs that are
+        # processed together usually have the same few keys.
         jobs, names = ({pair[place] for pair in part} for place in (0, 1))
         query = sa.select(fires).where(fires.c.job.in_(jobs), fires.c.fire_key.in_(names))
         query = query.order_by(fires.c.job, fires.c.fire_key).with_for_update()

@@ -1,4 +1,4 @@
-"""Alembic's entry: runs the scripts on the connection that `migrate` hands over."""
+"""Entry point of Alembic: runs the scripts on the connection that `migrate` passes."""
 
 from alembic import context
 

@@ -1,4 +1,4 @@
-"""Small tables around the work: alerts, segments. Run by centers only.
+"""Small tables: alerts, segments. Run by centers only.
 
 An alert is one row per kind and subject, however often it is raised.
 """
@@ -18,7 +18,7 @@ _ALERT_COLUMNS = ("kind", "subject", "detail", "times", "first_at", "last_at")
 
 
 class SqlAlerts:
-    """Answers `Alerts`."""
+    """Implements `Alerts`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -41,7 +41,7 @@ class SqlAlerts:
 
 
 class SqlSegments:
-    """Answers `Segments`."""
+    """Implements `Segments`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

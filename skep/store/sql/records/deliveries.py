@@ -1,6 +1,6 @@
-"""Delivery of items into sinks. Answers `Deliveries` of `store/ports/deliveries.py`.
+"""Delivery of items into sinks. Implements `Deliveries` of `store/ports/deliveries.py`.
 
-Run by centers only. The lease of a row fences: a center that lost it moves no position.
+Run by centers only. The lease of a row fences: a center that lost it cannot change the position.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class SqlDeliveries:
 
 
 def check(tx: Tx, lease: DeliveryLease) -> None:
-    """Raises LostLease. The row cannot change hands before the transaction ends."""
+    """Raises LostLease. No other center can take the row before the transaction ends."""
     held = sa.select(deliveries.c.run).where(_holds(lease)).with_for_update()
     if tx.execute(held).first() is None:
         raise _lost(lease)
@@ -213,7 +213,7 @@ def _of_run(run: str, sink: str) -> sa.Select[Any]:
 def _decision(row: Any, state: DeliveryState, now: float) -> sa.Update:
     values: dict[str, Any] = {"state": str(state), "again_at": 0.0, "tries": 0, "changed_at": now}
     if state is not DeliveryState.OPEN:
-        # A center that delivers just now is fenced out.
+        # A center that is delivering is fenced out.
         values |= {**_RELEASED, "lease": row.lease + 1}
     return sa.update(deliveries).where(_same(row.run, row.sink)).values(**values)
 
@@ -263,13 +263,13 @@ def _delivery(row: Any) -> Delivery:
 
 
 def _kept(text: str) -> str:
-    """PostgreSQL has no NUL, and a lone half of a character is none anywhere."""
+    """Removes NUL, which PostgreSQL cannot store, and lone surrogates, which no database can."""
     clean = text.replace("\0", "\ufffd").encode(errors="replace").decode()
     return clean[:ERROR_LIMIT]
 
 
 def _lost(lease: DeliveryLease) -> LostLease:
     return LostLease(
-        f"center {lease.holder} does not deliver the items of run {lease.run} to sink"
-        f" {lease.sink} any more"
+        f"center {lease.holder} no longer delivers the items of run {lease.run} to sink"
+        f" {lease.sink}"
     )

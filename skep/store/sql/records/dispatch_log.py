@@ -1,6 +1,6 @@
-"""The dispatch log in SQL. Answers `Dispatches`; run by centers only.
+"""The dispatch log in SQL. Implements `Dispatches`; run by centers only.
 
-Rows are written some at a time and go by age. Losing one loses no work.
+Rows are written in batches and deleted by age. Losing one loses no work.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from skep.store.sql.engine.database import Database, Tx
 from skep.store.sql.engine.dialect import id_list
 from skep.store.sql.schema.dispatch_log import dispatch_log
 
-#: Characters of a reason that are kept.
+#: Maximum characters of a reason.
 REASON_LIMIT = 1000
 _COLUMNS = (
     "at", "kind", "run", "job", "lane", "reason",
@@ -65,8 +65,8 @@ class SqlDispatches:
 
 
 def _beyond(tx: Tx, kept: int | None, limit: int) -> list[int]:
-    """The oldest rows when there are more than are kept; ids without gaps are assumed, so that
-    nothing is counted."""
+    """The oldest rows when there are more than are kept; assumes ids without gaps, so that nothing
+    is counted."""
     newest = tx.execute(sa.select(sa.func.max(dispatch_log.c.id))).scalar()
     if kept is None or newest is None:
         return []

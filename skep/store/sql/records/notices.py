@@ -1,7 +1,7 @@
-"""The outbox of notices, and the ends of runs that they are made from. Answers `Notices`.
+"""The outbox of notices, and the ends of runs that cause them. Implements `Notices`.
 
-Run by centers only. An ending is written by the transaction that ends the run, and taken
-away by the one that posts its notices: it is told once, whatever center dies in between.
+Run by centers only. An ending is written by the transaction that ends the run, and deleted by the
+one that posts its notices: it is handled once, whichever center dies in between.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from skep.model.states import RunState
 from skep.store.sql.engine.database import Database, Tx
 from skep.store.sql.schema.ended_work import endings, notices
 
-#: States that somebody may want to hear of.
+#: States that can cause a notice.
 TOLD = frozenset({RunState.FINISHED, RunState.FAILED, RunState.CANCELLED})
 ERROR_LIMIT = 500
 _COLUMNS = Notice.__struct_fields__
@@ -91,7 +91,7 @@ class SqlNotices:
 
 
 def note_ending(tx: Tx, run: str, state: RunState, reason: str, now: float) -> None:
-    """Called by whatever moves a run."""
+    """Called by every function that changes the state of a run."""
     if state in TOLD:
         row = {"run": run, "state": str(state), "reason": reason, "at": now}
         tx.execute(sa.insert(endings).values(**row))

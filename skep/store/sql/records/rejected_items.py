@@ -1,4 +1,4 @@
-"""Items that a sink refused: kept with the reason, sent again on demand.
+"""Items that a sink refused: stored with the reason, sent again on request.
 
 Run by centers only, in transactions of `deliveries.py`, which checks the lease first.
 """
@@ -40,8 +40,8 @@ def listed(connection: sa.Connection, run: str, after: int, limit: int) -> list[
 
 
 def give_tickets(tx: Tx, delivery: Any, numbers: Sequence[int]) -> int:
-    """Numbers in the order of the items, after the last ticket that was ever given: a sink
-    that keeps its position must never see a number again."""
+    """Numbers in the order of the items, after the last ticket ever given: a sink that stores its
+    position must never get a number twice."""
     query = sa.select(table.c.no).where(_of(delivery.run, delivery.sink), table.c.ticket == 0)
     if numbers:
         query = query.where(in_list(table.c.no, numbers))

@@ -1,8 +1,8 @@
-"""Deleting what is old, of ended runs only, in small batches. Answers `RetentionStore`.
+"""Deletes old records of ended runs only, in small batches. Implements `RetentionStore`.
 
-Run by centers only. A batch is one transaction; several centers may delete at once, and a
-center that dies leaves a batch done or not begun. A segment goes in three steps: no row
-points into it, it is marked so that no row ever will, its file is deleted.
+Run by centers only. A batch is one transaction; several centers can delete at once, and a center
+that dies leaves a batch either done or not begun. A segment is deleted in three steps: no row
+refers to it, it is marked so that no row ever will, its file is deleted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from skep.store.sql.schema.records import segments
 from skep.store.sql.schema.requests import requests, tallies
 from skep.store.sql.schema.runs import runs
 
-#: What a row of each kind takes with its indexes, measured on SQLite; others are near it.
+#: Bytes of a row of each kind with its indexes, measured on SQLite; others are similar.
 ROW_BYTES = {"logs": 300, "rows": 600}
 _ENDED = (str(RunState.FINISHED), str(RunState.CANCELLED))
 _OPEN = [int(s) for s in (RequestState.WAITING, RequestState.QUEUED, RequestState.LEASED)]
@@ -110,7 +110,7 @@ def _deleted(kind: KeepKind) -> sa.ColumnElement[bool]:
 
 
 def _delivered(kind: KeepKind) -> list[sa.ColumnElement[bool]]:
-    """Items that a sink does not have yet are not deleted, however old they are."""
+    """Items that a sink does not have yet are not deleted, whatever their age."""
     return [~open_delivery(runs.c.id).correlate(runs)] if kind == "rows" else []
 
 
@@ -129,13 +129,13 @@ def _volume(kind: KeepKind) -> Any:
 
 
 def _has_open(tx: Tx, run: int) -> bool:
-    """Something may still be in an agent's hands."""
+    """Whether an agent may still hold requests of the run."""
     query = sa.select(sa.func.sum(tallies.c.n)).where(tallies.c.run == run)
     return bool(tx.execute(query.where(tallies.c.state.in_(_OPEN))).scalar())
 
 
 def _bodies(tx: Tx, run: int, _limit: int) -> tuple[int, bool]:
-    """The run lets go of its bytes: few rows, whatever their number of bytes."""
+    """The run releases its bytes: few rows, whatever the number of bytes."""
     owned = segment_runs.c.run == run
     size = tx.execute(sa.select(sa.func.sum(segment_runs.c.n)).where(owned)).scalar()
     tx.execute(sa.delete(segment_runs).where(owned))
@@ -143,7 +143,7 @@ def _bodies(tx: Tx, run: int, _limit: int) -> tuple[int, bool]:
 
 
 def _logs(tx: Tx, run: int, limit: int) -> tuple[int, bool]:
-    """Attempts and histories. Without attempts nobody finds the bytes: they go as well."""
+    """Attempts and histories. Without attempts the bytes cannot be found: they are deleted too."""
     start = _upto(tx, run, "logs")
     query = sa.select(requests.c.id).where(requests.c.run == run, requests.c.id > start)
     ids = list(tx.execute(query.order_by(requests.c.id).limit(limit)).scalars())
@@ -208,7 +208,7 @@ def _row_of(run: int, kind: KeepKind) -> Any:
 
 
 def _mark_for_deletion(tx: Tx, name: str, now: float) -> bool:
-    """Under the lock of its row, which every report that uses the segment takes as well."""
+    """Under the lock of its row, which every report that uses the segment takes too."""
     locked = sa.select(segments.c.deleted_at).where(segments.c.name == name).with_for_update()
     if tx.execute(locked).scalar() is not None:
         return False

@@ -1,4 +1,4 @@
-"""Differences between tables that belong together. Answers `Checks`; run by centers only.
+"""Differences between tables that belong together. Implements `Checks`; run by centers only.
 
 Every kind is one condition over one table, walked by its key. The same condition decides again
 when a row is repaired, in the transaction that repairs it.
@@ -32,7 +32,7 @@ _DRIVER = "driver"
 
 
 class _Kind(NamedTuple):
-    """A table, the key by which it is walked, which rows belong to it, and what is wrong."""
+    """A table, the key by which it is scanned, its rows, and the condition of a difference."""
 
     key: sa.Column[Any]
     among: sa.ColumnElement[bool]
@@ -59,8 +59,8 @@ def _kind(kind: StoreCheck, now: float) -> _Kind:
             run = sa.select(runs.c.no).where(runs.c.id == tokens.c.subject)
             goes_on = sa.exists(run.where(runs.c.state.not_in(_OVER)))
             care = sa.select(job_runs.c.run).where(job_runs.c.run == tokens.c.subject)
-            # A failed run rests until a person continues it. Without a holder it has no driver:
-            # its token was issued by a center that died before it could withdraw it.
+            # A failed run waits until a user continues it. Without a holder it has no driver:
+            # its token was issued by a center that died before it could revoke it.
             failed = sa.exists(run.where(runs.c.state == str(RunState.FAILED)))
             driven = sa.or_(job_runs.c.holder != "", ~failed)
             kept = sa.exists(care.where(job_runs.c.open == 1, driven))
@@ -72,8 +72,8 @@ def _kind(kind: StoreCheck, now: float) -> _Kind:
 
 
 def _positions() -> _Kind:
-    """Repaired to what loses no item: those behind the position are delivered again, or for the
-    first time. The lease is raised, so that a center that delivers just now is fenced out."""
+    """Repaired so that no item is lost: those after the position are delivered again, or for the
+    first time. The lease is raised, so that a center that is delivering is fenced out."""
     c = deliveries.c
     number = sa.select(runs.c.no).where(runs.c.id == c.run).correlate(deliveries)
     mine = items.c.run == number.scalar_subquery()
@@ -104,7 +104,7 @@ class SqlChecks:
 
     async def find(self, kind: StoreCheck, after: str, limit: int) -> tuple[list[str], str]:
         of = _kind(kind, 0.0)
-        # The page is cut first, so that one step reads no more than `limit` rows.
+        # The page is limited first, so that one step reads at most `limit` rows.
         page = sa.select(of.key).distinct().where(of.among).order_by(of.key).limit(limit)
         if after:
             page = page.where(of.key > _read(kind, after))

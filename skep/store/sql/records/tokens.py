@@ -1,7 +1,7 @@
-"""Tokens, as digests. Answers `Tokens`; run by centers only.
+"""Tokens, as digests. Implements `Tokens`; run by centers only.
 
-A one-time token is used up in the transaction that lets the new credential in, so two
-centers cannot both take it, and a caller whose answer was lost may ask again.
+A one-time token is used up in the transaction that stores the new credential, so two centers
+cannot both accept it, and a caller that lost the answer can call again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class SqlTokens:
         return (await self.find_many([digest])).get(digest)
 
     async def find_many(self, digests: Sequence[bytes]) -> dict[bytes, FoundToken]:
-        # A used one is found too: its user may have lost the answer, and others hear why not.
+        # Finds used tokens too: their user may have lost the answer; others get the reason.
         used = sa.and_(tokens.c.role == JOIN, tokens.c.used_by.is_not(None))
         good = sa.or_(tokens.c.revoked == 0, used)
         query = sa.select(tokens).where(tokens.c.digest.in_(list(digests)), good)
@@ -109,13 +109,13 @@ class SqlTokens:
 
     async def forget(self, before: float) -> int:
         over = sa.and_(tokens.c.revoked == 1, tokens.c.created_at < before)
-        # A revoked token of the center's own folder is kept: forgotten, it would be let in again.
+        # A revoked token of the center's own folder is kept: deleted, it would be valid again.
         gone = sa.delete(tokens).where(over, tokens.c.role.in_((JOIN, DRIVER)))
         return await self._database.write(lambda tx: int(tx.execute(gone).rowcount))
 
 
 def _later_in_list(connection: sa.Connection, token: str) -> sa.ColumnElement[bool]:
-    """Behind this token, newest first; raises NotFound."""
+    """Tokens after this one, newest first; raises NotFound."""
     first, last = _range(token)
     query = sa.select(tokens.c.created_at, tokens.c.digest)
     row = connection.execute(query.where(tokens.c.digest.between(first, last))).first()
@@ -130,7 +130,7 @@ def _by(digest: bytes) -> sa.Select[Any]:
 
 
 def _insert(tx: Tx, row: tuple[Any, ...]) -> None:
-    # None has no length, which `insert_new` would ask for: such columns are left out.
+    # `insert_new` needs the length of values: columns with None are left out.
     pairs = [(c, v) for c, v in zip(_COLUMNS, row, strict=True) if v is not None]
     columns, values = zip(*pairs, strict=True)
     tx.dialect.insert_new(tx.connection, tokens, columns, [values])
@@ -143,15 +143,15 @@ def _revoke(tx: Tx, which: sa.ColumnElement[bool]) -> int:
 
 def _check(tx: Tx, row: Any, agent: str, now: float) -> Grant:
     if row is None or row.role != JOIN or row.revoked:
-        raise Unauthorized("the token is not one to join with, or it was revoked")
+        raise Unauthorized("the token is not a join token, or it was revoked")
     if row.expires_at is not None and row.expires_at <= now:
         raise Unauthorized("the token has expired; make a new one with `skep agent token`")
     if row.subject and row.subject != agent:
         raise Forbidden(f"this token is for agent {row.subject}, not for {agent}")
     if not row.subject and _is_taken(tx, agent):
         raise Conflict(
-            f"there is an agent {agent} already; to let this machine be it, make a token with"
-            f" `skep agent token --agent {agent}`"
+            f"there is an agent {agent} already; to join this machine as that agent, make a token"
+            f" with `skep agent token --agent {agent}`"
         )
     return _granted(row)
 
@@ -165,13 +165,13 @@ def _is_taken(tx: Tx, agent: str) -> bool:
 def _use(tx: Tx, row: Any, agent: str, credential: bytes, now: float) -> None:
     spent = sa.update(tokens).where(tokens.c.digest == row.digest)
     tx.execute(spent.values(revoked=1, used_by=agent, used_at=now))
-    # Whoever was this agent before is not any more.
+    # Earlier credentials of this agent are no longer valid.
     _revoke(tx, sa.and_(tokens.c.subject == agent, tokens.c.role == AGENT))
     _insert(tx, (credential, AGENT, agent, now, 0, row.note or "", None, row.grant_))
 
 
 def _joined_before(tx: Tx, row: Any, agent: str, credential: bytes) -> Grant:
-    """The same machine asks again: its answer was lost. Anybody else is refused."""
+    """The same machine calls again: its answer was lost. Others are refused."""
     mine = tx.execute(_by(credential)).first()
     if row.used_by != agent or mine is None or mine.subject != agent or mine.revoked:
         raise Conflict(f"the token was used already, by agent {row.used_by}; make a new one")
@@ -179,13 +179,13 @@ def _joined_before(tx: Tx, row: Any, agent: str, credential: bytes) -> Grant:
 
 
 def _range(token: str) -> tuple[bytes, bytes]:
-    """The digests that begin with what people call a token."""
+    """The range of digests that start with the id of a token."""
     try:
         first = bytes.fromhex(token)
     except ValueError:
         first = b""
     if len(first) != NAMED_BY:
-        raise NotFound(f"{token[:40]!r} names no token; `skep token ls` lists them")
+        raise NotFound(f"{token[:40]!r} is not a valid token id; `skep token ls` lists them")
     rest = _DIGEST - NAMED_BY
     return first + bytes(rest), first + b"\xff" * rest
 

@@ -1,7 +1,7 @@
-"""Which runs have something waiting, and at which priorities. Run by centers only.
+"""Finds runs with waiting requests, and their priorities. Run by centers only.
 
-The dispatcher asks at every round, so this must cost the same for ten requests and for ten
-million: only ends of indexes are looked at, never rows.
+The dispatcher calls it in every round, so it must cost the same for ten requests and for ten
+million: it reads only the ends of indexes, never rows.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from skep.store.sql.schema.columns import MYSQL
 from skep.store.sql.schema.requests import requests, tallies
 from skep.store.sql.schema.runs import runs
 
-#: Up to here the requests of one priority are counted when a run has several.
+#: Maximum count of requests of one priority when a run has several priorities.
 FEW = 1000
 _PRIORITIES = range(HIGHEST, LOWEST + 1)
 
 
 class _Share(msgspec.Struct):
-    """What the dispatcher needs of a run's settings; the others are skipped."""
+    """The settings of a run that the dispatcher needs; others are not decoded."""
 
     dispatch: int = 100
     order: DispatchOrder = "priority"
@@ -38,7 +38,7 @@ _share = msgspec.msgpack.Decoder(_Share)
 
 
 def read_backlog(connection: sa.Connection, *, failed_only: bool) -> list[Backlog]:
-    """By priority, then by the age of the runs; `failed_only` for every run."""
+    """Sorted by priority, then by the age of the runs; `failed_only` applies to every run."""
     found = {row.no: row for row in connection.execute(_BUSY_RUNS)}
     shares = {no: _share.decode(row.settings) for no, row in found.items()}
     again = {no for no, share in shares.items() if failed_only or share.failed_only}
@@ -57,8 +57,8 @@ def read_backlog(connection: sa.Connection, *, failed_only: bool) -> list[Backlo
 def _number(
     connection: sa.Connection, row: Any, priority: int, priorities: set[int], again: set[int]
 ) -> tuple[int, bool]:
-    """How many wait, and whether only those count that failed before. Exact when they are
-    few, else at most what the whole run has."""
+    """How many wait, and whether only requests that failed before count. Exact when there are
+    few, else at most the number of the whole run."""
     failed_only = row.no in again
     if len(priorities) == 1 and not failed_only:
         return row.n, False
@@ -88,7 +88,7 @@ _BUSY_RUNS = (
 
 
 def _waiting_at(connection: sa.Connection) -> dict[int, set[int]]:
-    """run -> priorities at which something waits."""
+    """run -> priorities of waiting requests."""
     query = _BY_GROUPS if connection.dialect.name in MYSQL else _BY_LOOKS
     found: dict[int, set[int]] = {}
     for run, priority in connection.exec_driver_sql(query):
@@ -96,11 +96,11 @@ def _waiting_at(connection: sa.Connection) -> dict[int, set[int]]:
     return found
 
 
-#: MySQL jumps from group to group in the index by itself, and is slow with many subqueries.
+#: MySQL skips from group to group in the index itself, and is slow with many subqueries.
 _BY_GROUPS = "SELECT run, priority FROM requests WHERE state = 0 GROUP BY run, priority"
-#: For each run a look at its first priority in the index, then at the next one, and so on. The
-#: order by priority AND id is what no other index has: without it PostgreSQL reads the whole
-#: table for a first row, and an EXISTS it would answer from a hash of all that waits.
+#: For each run it reads the first priority in the index, then the next one, and so on. Only one
+#: index has the order by priority AND id: without it PostgreSQL reads the whole table for the
+#: first row, and would answer an EXISTS from a hash of all waiting requests.
 _BY_LOOKS = f"""
 WITH RECURSIVE waits (run, priority) AS (
     SELECT runs.no, (
@@ -118,12 +118,12 @@ WITH RECURSIVE waits (run, priority) AS (
     FROM waits WHERE waits.priority IS NOT NULL
 )
 SELECT run, priority FROM waits WHERE priority IS NOT NULL
-"""  # noqa: S608 - our own words
+"""  # noqa: S608 - no user input
 
 
 def _failed_at(connection: sa.Connection, run: int) -> set[int]:
-    """Priorities at which something waits that has failed before. (The index of it is small
-    by nature; MySQL, which has none, reads the waiting rows of the run.)"""
+    """Priorities of waiting requests that failed before. (Its index is small; MySQL, which has
+    none, reads the waiting rows of the run.)"""
     query = (
         sa.select(requests.c.priority)
         .where(stored(RequestState.WAITING), FAILED_BEFORE, requests.c.run == run)

@@ -59,11 +59,11 @@ def change_all(tx: Tx, run: int, before: RequestState, to: RequestState, **value
 
 
 def cancel_some(tx: Tx, ids: Sequence[int], now: float) -> Acted:
-    """Those of `ids` that are open and that no agent holds."""
+    """Cancel those of `ids` that are open and not leased."""
     states = id_list(_OPEN)
     wanted = f"id IN ({id_list(ids)}) AND state IN ({states})"
     found = tx.sql(f"SELECT DISTINCT block FROM requests WHERE {wanted}")  # noqa: S608 - integers
-    # Blocks before requests, as every transaction does.
+    # Blocks before requests: the same lock order as everywhere.
     claimable = _locked(tx, [block for block in found.scalars() if block is not None])
     query = sa.select(requests.c.id, requests.c.run, requests.c.state, requests.c.block)
     rows = tx.execute(query.where(sa.text(wanted)).order_by(requests.c.id).with_for_update()).all()
@@ -82,7 +82,7 @@ def cancel_some(tx: Tx, ids: Sequence[int], now: float) -> Acted:
 
 
 def _locked(tx: Tx, block_ids: list[int]) -> dict[int, tuple[int, int]]:
-    """Blocks that no agent holds: id -> (open, failed)."""
+    """Blocks that are not leased: id -> (open, failed)."""
     if not block_ids:
         return {}
     wanted = in_list(blocks.c.id, block_ids)

@@ -1,7 +1,7 @@
-"""Chains: which agent a found request belongs to, and chains that begin again elsewhere.
+"""Chains: which agent a found request belongs to, and chains that restart on another agent.
 
 Run by centers only, inside a transaction. A request of a chain belongs to the agent that
-fetched the page on which it was found; `root` is the request that its chain began with.
+fetched the page on which it was found; `root` is the first request of its chain.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from skep.store.sql.runs.runs import HeldRun
 from skep.store.sql.schema.blocks import blocks
 from skep.store.sql.schema.requests import attempts, requests
 
-#: Before a place: it is not an agent, but whoever fetches this request.
+#: Prefix of a place that is not an agent, but a request: the agent that fetches it.
 AFTER = ">"
 _IDLE = id_list((RequestState.WAITING, RequestState.DELAYED))
 _OPEN_BLOCKS = (int(BlockState.READY), int(BlockState.USING), int(BlockState.RETRY))
-#: Rows of one statement.
+#: Maximum rows of one statement.
 CHUNK = 500
 
 
 class Origin(NamedTuple):
     """Where a request was found."""
 
-    #: "" when nobody has fetched it.
+    #: "" when no agent has fetched it.
     agent: str
     root: int | None
 
@@ -39,7 +39,7 @@ NOWHERE = Origin("", None)
 
 
 def origins(tx: Tx, run: int, parents: Iterable[int]) -> dict[int, Origin]:
-    """parent -> who fetched it, and its chain's first request; strangers are absent."""
+    """parent -> the agent that fetched it, and its chain's first request; others are absent."""
     wanted = id_list(set(parents))
     if not wanted:
         return {}
@@ -54,7 +54,7 @@ def origins(tx: Tx, run: int, parents: Iterable[int]) -> dict[int, Origin]:
 
 
 def belonging(connection: sa.Connection, run: int, agent: str) -> int:
-    """Open requests that can go to no other agent."""
+    """Number of open requests that can go to no other agent."""
     idle = (
         sa.select(sa.func.count())
         .select_from(requests)
@@ -73,8 +73,8 @@ def belonging(connection: sa.Connection, run: int, agent: str) -> int:
 
 
 def restart_chains(tx: Tx, run: HeldRun, gone: str, to: str, now: float) -> int:
-    """Copies of the first requests of an agent's chains wait for another agent, and what is
-    open of the chains waits for the copies. Returns how many."""
+    """Copies of the first requests of an agent's chains wait for another agent, and the open
+    requests of the chains wait for the copies. Returns how many."""
     idle = sa.and_(
         requests.c.run == run.no,
         requests.c.place == gone,
@@ -90,7 +90,7 @@ def restart_chains(tx: Tx, run: HeldRun, gone: str, to: str, now: float) -> int:
 
 
 def _copy(tx: Tx, run: int, root: int, gone: str, to: str, now: float) -> int:
-    """The first request of a chain again, for another agent; made once for each agent gone."""
+    """Copy the first request of a chain for another agent; once for each agent that is gone."""
     row: Any = tx.execute(sa.select(requests).where(requests.c.id == root)).one()
     again = f"restart {gone} {to}".encode()
     fingerprint = blake2b(bytes(row.fingerprint) + again, digest_size=16).digest()
@@ -115,7 +115,7 @@ def _copy(tx: Tx, run: int, root: int, gone: str, to: str, now: float) -> int:
 
 
 def rejoin(tx: Tx, run: HeldRun) -> list[int]:
-    """What waits for a first request that was fetched goes to whoever fetched it."""
+    """Requests that wait for a fetched first request go to the agent that fetched it."""
     waiting = sa.and_(
         requests.c.run == run.no,
         sa.literal_column(f"requests.state IN ({_IDLE})"),

@@ -1,4 +1,4 @@
-"""Requests die here, each with its fault; and the archive's bytes get their owners.
+"""Dead-letters requests with their failure fingerprint, and records owners of archive bytes.
 
 Run by centers only, inside the transaction that settles reports or takes blocks back.
 """
@@ -22,7 +22,7 @@ _COLUMNS = ("id", "failure", "status", "text")
 
 
 def sorted_by_fingerprint(outcomes: Iterable[Outcome]) -> dict[FailureFingerprint, list[int]]:
-    """Which of these failures have the same cause."""
+    """Groups failures by fingerprint."""
     seen: dict[tuple[str, int, str], FailureFingerprint] = {}
     found: dict[FailureFingerprint, list[int]] = {}
     for outcome in outcomes:
@@ -36,7 +36,7 @@ def sorted_by_fingerprint(outcomes: Iterable[Outcome]) -> dict[FailureFingerprin
 
 
 def dead_letter(tx: Tx, dead: Iterable[Outcome], of_blocks: str, now: float) -> int:
-    """Requests of these blocks are dead from now on; returns how many."""
+    """Make requests of these blocks dead; returns how many."""
     groups = sorted_by_fingerprint(dead)
     _keep_words(tx, groups)
     return sum(
@@ -51,7 +51,7 @@ def dead_letter(tx: Tx, dead: Iterable[Outcome], of_blocks: str, now: float) -> 
 
 
 def name_fingerprint(tx: Tx, ids: Iterable[int], failure: str, detail: str, now: float) -> None:
-    """The same for requests that were ended already, all for one reason."""
+    """Set the fingerprint of requests that are dead already, all for one reason."""
     numbers = id_list(ids)
     if not numbers:
         return
@@ -64,16 +64,16 @@ def name_fingerprint(tx: Tx, ids: Iterable[int], failure: str, detail: str, now:
 
 
 def _keep_words(tx: Tx, found: Iterable[FailureFingerprint]) -> None:
-    # Sorted, so that two centers that meet the same new faults do not wait in a circle.
+    # Sorted, so that two centers with the same new fingerprints do not deadlock.
     rows = sorted((fault.id, fault.failure, fault.status, fault.text) for fault in found)
     tx.dialect.insert_new(tx.connection, faults, _COLUMNS, rows)
 
 
 def own_bytes(tx: Tx, committed: Mapping[str, int], owned: Mapping[tuple[str, int], int]) -> None:
-    """Note how far segments are committed, and how much each run has in them.
+    """Record how far segments are committed, and how many bytes each run has in them.
 
-    The row of the segment is locked in any case: whoever deletes segments waits for us, or
-    has decided before, and then the report must be sent again, to go into another segment.
+    The row of the segment is locked in any case: a center that deletes segments waits for this
+    one, or has decided before; then the report must be sent again, for another segment.
     """
     for name, end in sorted(committed.items()):
         known = sa.update(segments).where(segments.c.name == name, segments.c.deleted_at.is_(None))
@@ -91,4 +91,4 @@ def own_bytes(tx: Tx, committed: Mapping[str, int], owned: Mapping[tuple[str, in
 def _still_there(tx: Tx, name: str) -> None:
     query = sa.select(segments.c.deleted_at).where(segments.c.name == name)
     if tx.execute(query.with_for_update()).scalar() is not None:
-        raise Unavailable(f"the archive segment {name} was deleted meanwhile; send it again")
+        raise Unavailable(f"the archive segment {name} was deleted; send the report again")

@@ -1,7 +1,7 @@
-"""Rows of ended requests are deleted here, and nowhere else. Run by centers only.
+"""Deletes rows of ended requests; no other module does. Run by centers only.
 
-The ledger goes on counting them: for each state a second running count says how many of
-its requests have no row any more, and the count row by row adds it to what it finds.
+The ledger keeps counting them: for each state a second running count holds the number of its
+requests without a row, and the count row by row adds it to what it finds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FINAL = id_list(sorted(FINAL_STATES))
 
 
 def forget_requests(tx: Tx, ids: Sequence[int]) -> int:
-    """Delete ended requests with their attempts and items; open ones are left."""
+    """Delete ended requests with their attempts and items; open ones stay."""
     numbers = id_list(ids)
     wanted = f"id IN ({numbers}) AND state IN ({_FINAL})"
     rows = tx.sql(f"SELECT id, run, state FROM requests WHERE {wanted}").all()  # noqa: S608

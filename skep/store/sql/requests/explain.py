@@ -1,7 +1,7 @@
-"""What keeps requests, blocks, runs and hosts waiting. Answers `Waits` of `ports/waits.py`.
+"""Facts why requests, blocks, runs and hosts wait. Implements `Waits` of `ports/waits.py`.
 
-Run by centers only. Everything that grows with the past of a store is counted up to a limit
-or looked at in a sample: a person who asks gets an answer in milliseconds.
+Run by centers only. Everything that grows with the history of a store is counted up to a limit or
+sampled: a user gets an answer in milliseconds.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from skep.store.sql.schema.blocks import blocks
 from skep.store.sql.schema.requests import attempts, requests, tallies
 from skep.store.sql.schema.runs import drivers
 
-#: Hosts of a block, and delayed requests of a run, that are shown.
+#: Maximum hosts of a block, and delayed requests of a run, that are shown.
 SHOWN = 20
-#: Delayed requests (of all runs, those due first) and requests of a run that are looked at.
+#: Maximum delayed requests (of all runs, those due first) and requests of a run that are read.
 SOONEST, SAMPLE = 1000, 500
 _PRIORITIES = range(HIGHEST, LOWEST + 1)
 
@@ -129,7 +129,7 @@ def _before(connection: sa.Connection, row: Any) -> int:
 
 
 def _some(connection: sa.Connection, *conditions: Any) -> int:
-    """How many rows fit, counted no further than the limit."""
+    """Number of matching rows, counted up to the limit."""
     one = sa.literal_column("1", sa.Integer).label("one")
     found = sa.select(one).select_from(requests).where(*conditions)
     query = sa.select(sa.func.count()).select_from(found.limit(COUNT_LIMIT).subquery())
@@ -154,7 +154,7 @@ def _hosts_of(connection: sa.Connection, facts: BlockFacts) -> list[str]:
     held = hosts_held(connection, facts.id, SHOWN)
     if held or facts.losses < SPLIT_AFTER or facts.size != 1:
         return held
-    # Cut out for one request: it takes its host when it is leased, and waits for it before.
+    # Split off for one request: it claims its host when it is leased, and waits for it before.
     members = members_of(connection, [facts.id]).get(facts.id, [])
     query = sa.select(requests.c.host).where(requests.c.id.in_(members))
     return list(connection.execute(query).scalars())
@@ -164,7 +164,7 @@ def _run(connection: sa.Connection, run_id: str) -> RunWait:
     row = row_of(connection, run_id)
     ledger = _ledger(connection, row.no)
     delayed = _delayed(connection, row.no) if ledger.delayed else []
-    # Arithmetic keeps the planner from the index of all blocks that the run ever had.
+    # The arithmetic keeps the planner from using the index of all blocks of the run.
     mine = blocks.c.run + sa.literal_column("0") == row.no
     return RunWait(
         run=run_in(row),
@@ -174,7 +174,7 @@ def _run(connection: sa.Connection, run_id: str) -> RunWait:
         delayed=delayed,
         hosts=host_facts(connection, {one.host for one in delayed}),
         driver=_driver(connection, row.no),
-        # Blocks count what was given back from them, too; those are pages of later ones.
+        # Blocks also count returned requests; those are pages of later blocks.
         unread=min(_unread(connection, row.no), ledger.done + ledger.dead),
         retried=_failed(connection, next((one.id for one in delayed if one.failures), None)),
         dead=_failed(connection, _typical_dead(connection, row.no)) if ledger.dead else None,
@@ -210,7 +210,7 @@ def _ledger(connection: sa.Connection, run: int) -> Ledger:
 
 
 def _priorities(connection: sa.Connection, run: int) -> tuple[int, ...]:
-    """One look into the index for each."""
+    """One index lookup for each priority."""
     row = connection.execute(sa.select(*(_waits_at(run, one) for one in _PRIORITIES))).one()
     return tuple(priority for priority, there in zip(_PRIORITIES, row, strict=True) if there)
 
@@ -222,7 +222,7 @@ def _waits_at(run: int, priority: int) -> sa.ColumnElement[bool]:
 
 
 def _delayed(connection: sa.Connection, run: int) -> list[Delayed]:
-    """Those due first, when they are among the first of all runs; else some, by chance."""
+    """Those due first, when they are among the first of all runs; else an arbitrary sample."""
     columns = (requests.c.run, requests.c.id, requests.c.host, requests.c.failures)
     query = sa.select(*columns, requests.c.not_before, requests.c.state)
     soonest = query.where(stored(RequestState.DELAYED)).order_by(requests.c.not_before)

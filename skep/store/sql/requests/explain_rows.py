@@ -1,6 +1,6 @@
-"""Rows that say what something waits for: runs, blocks, hosts. Run by centers only.
+"""Reads the rows for an explanation: runs, blocks, hosts. Run by centers only.
 
-Reading for `explain.py`; each function is one or two looks by a primary key or an index.
+Used by `explain.py`; each function makes one or two lookups by a primary key or an index.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _BLOCK = sa.select(blocks, runs.c.id.label("run_id")).join(runs, runs.c.no == bl
 
 
 def run_by_number(connection: sa.Connection, number: int) -> Run:
-    """A run that is known to be there."""
+    """A run that is known to exist."""
     return run_in(connection.execute(sa.select(runs).where(runs.c.no == number)).one())
 
 
 def block_facts(connection: sa.Connection, block_id: int) -> BlockFacts | None:
-    """A block as it stands, with the last line of its history."""
+    """The state of a block, with the last entry of its history."""
     row = connection.execute(_BLOCK.where(blocks.c.id == block_id)).first()
     if row is None:
         return None
@@ -88,16 +88,16 @@ def _hold(row: Any) -> Hold:
 
 
 def hosts_held(connection: sa.Connection, block_id: int, limit: int) -> list[str]:
-    """Hosts that a block has."""
+    """Hosts that a block holds."""
     query = sa.select(site_holds.c.host).where(site_holds.c.block == block_id)
     return list(connection.execute(query.order_by(site_holds.c.host).limit(limit)).scalars())
 
 
 def in_hands(connection: sa.Connection, *conditions: Any) -> list[InHand]:
-    """What agents have in their hands, among the blocks that fit the conditions.
+    """The leased blocks of agents that match the conditions.
 
-    As many blocks are looked at as are in hands at this moment, never the past of a run: a
-    condition must not lead the planner to another index than that of blocks in hands.
+    It reads as many blocks as are leased at this time, never the history of a run: a condition
+    must not lead the planner to another index than that of leased blocks.
     """
     sums = (sa.func.count().label("blocks"), sa.func.sum(blocks.c.open).label("requests"))
     query = sa.select(blocks.c.agent, *sums).where(USING_BLOCKS, *conditions)

@@ -1,8 +1,8 @@
-"""Dead requests by group and by filter, and what is done to many at once. Centers only.
+"""Dead requests by group and by filter, and actions on many of them. Centers only.
 
-Answers `Failures`. Groups are counted from one index that holds nothing but dead requests;
-nothing is counted twice, so nothing can drift. Looking for requests is done by readers:
-the writer only ever gets a bounded list of ids.
+Implements `Failures`. Groups are counted from one index that contains only dead requests; there
+are no separate counts that could drift. Readers search for requests: the writer only gets a
+bounded list of ids.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _of_run(run: str, job: str) -> list[sa.ColumnElement[bool]]:
 
 
 def _fitting(query: sa.Select[Any], wanted: FailureFilter) -> sa.Select[Any]:
-    # Who is dead has a fault; where an index holds every row, this keeps most of them out.
+    # Dead requests have a fingerprint; where an index has every row, this excludes most.
     died = (stored(RequestState.DEAD), requests.c.fault.is_not(None))
     conditions = [*died, *_of_run(wanted.run, wanted.job)]
     if wanted.group:
@@ -199,7 +199,7 @@ def _act(tx: Tx, act: Act, ids: Sequence[int], before: float) -> Acted:
         f"id IN ({id_list(ids)}) AND state = {RequestState.DEAD:d}"
         f" AND (died_at IS NULL OR died_at < {float(before)!r})"
     )
-    # Runs first, as everybody does who changes a run and its requests: no circle of locks.
+    # Runs before requests, the same lock order as everywhere, to avoid deadlocks.
     numbers = list(tx.sql(f"SELECT DISTINCT run FROM requests WHERE {wanted}").scalars())  # noqa: S608
     held = hold_runs(tx, numbers) if numbers else {}
     query = sa.select(requests.c.id, requests.c.run).where(sa.text(wanted))

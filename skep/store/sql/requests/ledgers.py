@@ -1,8 +1,8 @@
-"""The ledger, twice: from the running counts, and counted row by row. Answers `Ledgers`.
+"""The ledger from the running counts, and counted row by row. Implements `Ledgers`.
 
-The two are independent of each other on purpose: a change that forgot its tally, or a row
-that no state explains, shows as a difference. Rows that retention deleted are counted on
-the side when they go, and are in both. Run by centers only.
+The two are independent on purpose: a change without its tally, or a row that no state explains,
+shows as a difference. Rows that retention deletes are counted separately at their deletion, and
+are in both. Run by centers only.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class SqlLedgers:
 
 
 def _count(rows: Any, gone: Any) -> Ledger:
-    """From rows that are there, and from what was counted when rows were deleted."""
+    """From existing rows, and from the counts of deleted rows."""
     counts: Counter[int] = Counter({state: int(n) for state, n in gone})
     counts.update({state - FORGOTTEN: int(n) for state, n in gone})
     accepted = sum(int(n) for _, n in gone)
@@ -71,7 +71,7 @@ def _count(rows: Any, gone: Any) -> Ledger:
 
 
 def _really(state: int, block_state: int | None) -> int | None:
-    """Where a row is; None when its block says that it should have ended: a lost request."""
+    """The state of a row; None when its block has ended and the row has not: a lost request."""
     if state != RequestState.QUEUED:
         return state
     if block_state == BlockState.USING:

@@ -1,7 +1,7 @@
-"""Rows for archived pages that the store does not know. Used by `skep archive rebuild` only.
+"""Creates rows for archived pages that the store does not know, for `skep archive rebuild`.
 
-Each page becomes a request that is done, with one attempt that points at its bytes. Nothing
-that is known is changed, so it may be run again.
+Each page becomes a done request with one attempt that refers to its bytes. Existing rows do not
+change, so it can be run again.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from skep.store.sql.schema.requests import attempts, requests
 from skep.store.sql.schema.runs import runs
 
 _DONE = int(RequestState.DONE)
-#: Method, headers, body and meta of a request of which only the page is known.
+#: Method, headers, body and meta of a request that is known by its page only.
 _ARGUMENTS = msgspec.msgpack.encode(("GET", {}, b"", None))
 _DETAIL = "rebuilt from the archive"
 _COLUMNS = tuple(column.name for column in attempts.columns)
 
 
 def adopt_pages(tx: Tx, run: str, segment: str, pages: Sequence[ArchivedPage]) -> int:
-    """How many of them were not known. They belong to the run from now on."""
+    """Add the pages that are not known to the run; returns how many."""
     number = int(tx.execute(sa.select(runs.c.no).where(runs.c.id == run)).scalar_one())
     fresh = _unknown(tx, segment, pages)
     if not fresh:

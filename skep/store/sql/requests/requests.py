@@ -1,7 +1,7 @@
-"""Requests: accepted, packed, woken, expired. Answers `Requests`; run by centers only.
+"""Accepts, packs, wakes and expires requests. Implements `Requests`; run by centers only.
 
-Nothing here ever deletes a request row: a request ends by a change of state. What ended
-long ago is deleted in `forget`.
+This module never deletes a request row: a request ends by a change of state. `delete_ended`
+deletes rows of requests that ended long ago.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _COLUMNS = (
     "expires_at",
     "created_at",
 )
-#: Rows of a batch that are looked up first, and rows of one lookup.
+#: Rows of a batch that are looked up first, and maximum rows of one lookup.
 PROBES, LOOKUP = 8, 500
 _settings = msgspec.msgpack.Decoder(RunSettings)
 
@@ -87,7 +87,7 @@ class SqlRequests:
 
     async def wake(self, now: float, limit: int) -> int:
         due = sa.and_(stored(RequestState.DELAYED), requests.c.not_before <= now)
-        # Ordered, so that every planner takes the index that is made for this.
+        # Ordered, so that every planner uses the index for this query.
         oldest = requests.c.not_before
         return await self._database.write(
             lambda tx: _change(tx, due, limit, RequestState.WAITING, oldest)
@@ -151,9 +151,9 @@ def _retry_facts(failures: int, run: RunSettings) -> RetryFacts:
 
 
 def accept_rows(tx: Tx, run: HeldRun, rows: Sequence[RequestRow], now: float) -> Accepted:
-    """Keep requests as WAITING, each fingerprint once; raises Conflict for an ended run."""
+    """Store requests as WAITING, each fingerprint once; raises Conflict for an ended run."""
     if run.ended:
-        raise Conflict(f"run {run.id} is {run.state} and takes no more requests")
+        raise Conflict(f"run {run.id} is {run.state} and accepts no more requests")
     new = _insert(tx, run, rows, now)
     tx.tally(run.no, ACCEPTED, new)
     tx.tally(run.no, RequestState.WAITING, new)
@@ -161,8 +161,8 @@ def accept_rows(tx: Tx, run: HeldRun, rows: Sequence[RequestRow], now: float) ->
 
 
 def _without_known(tx: Tx, run: int, rows: Sequence[RequestRow]) -> Sequence[RequestRow]:
-    """Rows that are sent again would use up ids although nothing is kept. A few of them are
-    looked up; only when one of these is known, all are."""
+    """Leaves out known rows, which would use up ids although nothing is stored. A few are
+    looked up first; all are looked up only when one of these is known."""
     step = max(1, len(rows) // PROBES)
     if not _known(tx, run, rows[::step]):
         return rows
@@ -202,7 +202,7 @@ def _row(run: int, row: RequestRow, now: float) -> tuple[Any, ...]:
         row.host,
         row.priority,
         row.arguments,
-        0,  # RequestState.WAITING, spelled out: this runs once per accepted request
+        0,  # RequestState.WAITING as a literal: this runs once per accepted request
         0,
         0.0,
         row.expires_at,
@@ -211,7 +211,7 @@ def _row(run: int, row: RequestRow, now: float) -> tuple[Any, ...]:
 
 
 def _change(tx: Tx, condition: Any, limit: int, to: RequestState, order: Any = None) -> int:
-    """Move some rows that fit `condition` to another state, with their tallies."""
+    """Move some rows that match `condition` to another state, with their tallies."""
     query = sa.select(requests.c.id, requests.c.run, requests.c.state).where(condition)
     if order is not None:
         query = query.order_by(order)

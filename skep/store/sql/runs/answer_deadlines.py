@@ -1,4 +1,4 @@
-"""How long a run waits for the answer of an agent, and how often (R5). Pure arithmetic.
+"""How long and how often a run waits for the answer of an agent. Pure.
 
 Run by centers only, inside the transactions of leases, reports and reaping.
 """
@@ -9,7 +9,7 @@ from skep.store.sql.runs.runs import HeldRun
 
 
 def answer_by(run: HeldRun, now: float) -> float | None:
-    """When an agent that takes or has just answered something must have answered again."""
+    """Deadline for the next answer of an agent that leases a block or has just answered."""
     rules = run.rules
     if not rules.answer_seconds:
         return None
@@ -17,6 +17,6 @@ def answer_by(run: HeldRun, now: float) -> float | None:
 
 
 def lose_limit(run: HeldRun, lease_limit: int) -> int:
-    """So often requests of the run are lost before they are dead."""
+    """Number of losses after which requests of the run are dead."""
     retries = run.rules.answer_retries
     return lease_limit if retries is None else min(lease_limit, retries + 1)

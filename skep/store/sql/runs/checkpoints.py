@@ -1,7 +1,7 @@
-"""Turns of a run's driver: pages read, items kept, requests added. Answers `Turns`.
+"""Checkpoints of a run's driver: pages, items, requests. Implements `CheckpointStore`.
 
-Run by centers only. A turn is one transaction under the driver's token, which is locked
-for its length: turns of one run happen one after the other, whoever tells them.
+Run by centers only. A checkpoint is one transaction under the driver's token, which stays locked
+meanwhile: checkpoints of one run happen one after the other, over all centers.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class SqlCheckpoints:
 
     async def give_up_silent(self, now: float) -> list[str]:
         found = await self._database.read(lambda c: driving.silent(c, now))
-        # Most looks find none, and a look writes nothing.
+        # Most checks find none, so read before writing.
         return [run for run in found if await self._given_up(run, now)]
 
     async def _given_up(self, run_id: str, now: float) -> bool:
@@ -166,7 +166,7 @@ def _pages(connection: sa.Connection, block_ids: list[int]) -> list[UnreadBlock]
 def _ended(
     connection: sa.Connection, block_ids: list[int], request_ids: list[int]
 ) -> dict[int, tuple[Any, ...]]:
-    """How each request ended that ended in one of these blocks."""
+    """The outcomes of the requests that ended in these blocks."""
     rows = connection.exec_driver_sql(
         "SELECT r.id, r.state, a.status, a.failure, a.detail, a.final_uri, a.elapsed_us,"  # noqa: S608
         " a.segment, a.offset, a.length FROM requests r"

@@ -1,7 +1,7 @@
-"""The driver of a run: who speaks for it, when it was last heard, what is asked of it.
+"""The driver of a run: its token, its last call, and commands for it.
 
-Run by centers only. Part of `Turns`; the token decides who the driver is, and is locked for
-the length of every transaction that asks for it.
+Run by centers only. Part of `CheckpointStore`; the token decides which process is the driver, and
+is locked for the length of every transaction that checks it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from skep.store.sql.requests.cancel import cancel_open
 from skep.store.sql.runs.runs import move_run, number_of, row_of
 from skep.store.sql.schema.runs import drivers, runs
 
-#: A sign of life is written when the last one is older, in seconds.
+#: Age in seconds after which the time of the driver's last call is written again.
 HEARD_EVERY = 5.0
 
 
 def take_over(tx: Tx, run_id: str, patience: float, now: float) -> int:
-    """A new driver's token."""
+    """Returns the token of a new driver."""
     run = number_of(tx.connection, run_id)
     tx.dialect.insert_new(tx.connection, drivers, ("run", "token"), [(run, 0)])
     token = int(_driver(tx, run).token) + 1
@@ -33,7 +33,7 @@ def take_over(tx: Tx, run_id: str, patience: float, now: float) -> int:
 
 
 def check_driver(tx: Tx, run: int, driver: int, now: float) -> None:
-    """Raises StaleToken when another one took over; notes the sign of life otherwise."""
+    """Raises StaleToken when another driver took over; records the call otherwise."""
     row = _driver(tx, run)
     newest = row.token if row else 0
     if driver != newest:
@@ -45,7 +45,7 @@ def check_driver(tx: Tx, run: int, driver: int, now: float) -> None:
 
 
 def end(tx: Tx, run_id: str, driver: int, to: RunState, reason: str, now: float) -> None:
-    """The driver's last word. A finished run leaves nothing open, by the same transaction."""
+    """The driver ends its run. The same transaction ends all requests of a finished run."""
     run = number_of(tx.connection, run_id)
     check_driver(tx, run, driver, now)
     tx.execute(sa.update(drivers).where(drivers.c.run == run).values(patience=None, asked=None))
@@ -55,7 +55,7 @@ def end(tx: Tx, run_id: str, driver: int, to: RunState, reason: str, now: float)
 
 
 def ask(tx: Tx, run_id: str, what: str) -> None:
-    """Leave a word for the driver; raises Conflict when there is none that could hear it."""
+    """Store a command for the driver; raises Conflict when there is no driver."""
     run = row_of(tx.connection, run_id)
     wanted = sa.and_(drivers.c.run == run.no, drivers.c.patience.is_not(None))
     if not tx.execute(sa.update(drivers).where(wanted).values(asked=what)).rowcount:
@@ -63,7 +63,7 @@ def ask(tx: Tx, run_id: str, what: str) -> None:
 
 
 def orders(connection: sa.Connection, run_id: str) -> DriverRequests:
-    """What the driver of a run should know at once."""
+    """The state of a run and the command for its driver."""
     query = sa.select(runs.c.state, runs.c.reason, drivers.c.asked)
     query = query.outerjoin(drivers, drivers.c.run == runs.c.no).where(runs.c.id == run_id)
     row = connection.execute(query).first()
@@ -74,7 +74,7 @@ def orders(connection: sa.Connection, run_id: str) -> DriverRequests:
 
 
 def silent(connection: sa.Connection, now: float) -> list[str]:
-    """Running runs whose driver has not been heard of for longer than it said."""
+    """Running runs whose driver has timed out."""
     query = (
         sa.select(runs.c.id)
         .join(drivers, drivers.c.run == runs.c.no)
@@ -86,14 +86,16 @@ def silent(connection: sa.Connection, now: float) -> list[str]:
 
 
 def give_up(tx: Tx, run_id: str, now: float) -> bool:
-    """Fail a run whose driver is silent; False when it spoke meanwhile."""
+    """Fail a run whose driver has timed out; False when it called meanwhile."""
     run = row_of(tx.connection, run_id)
     row = _driver(tx, run.no)
     late = row and row.patience and row.heard_at is not None and row.heard_at + row.patience < now
     if not late or run.state != RunState.RUNNING:
         return False
-    reason = f"driver silent: its process was not heard of for {now - row.heard_at:.0f} s"
-    move_run(tx, run_id, RunState.FAILED, f"{reason}; it hangs, was killed or is cut off", now)
+    reason = f"driver silent: no call from its process for {now - row.heard_at:.0f} s"
+    move_run(
+        tx, run_id, RunState.FAILED, f"{reason}; it hangs, was killed or lost its connection", now
+    )
     tx.execute(sa.update(drivers).where(drivers.c.run == run.no).values(patience=None))
     return True
 

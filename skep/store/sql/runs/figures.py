@@ -1,8 +1,8 @@
-"""The figures of a run: counted with every report, read at any time. Answers `Figures`.
+"""The figures of a run: counted with every report, read at any time. Implements `Figures`.
 
 Run by centers only. Each figure is one row per run, so that reading them costs the same for
 ten requests and for ten million. The answers of the last minute are counted in slots of some
-seconds; housekeeping forgets old slots.
+seconds; housekeeping deletes old slots.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class SqlFigures:
 
 
 def count_outcomes(tx: Tx, run: int, agent: str, outcomes: Sequence[Outcome], now: float) -> None:
-    """Add what one report says; written with everybody else's at the end."""
+    """Add the outcomes of one report; written with those of all callers at the end."""
     if not outcomes:
         return
     counts = tx.figures
@@ -79,7 +79,7 @@ def _slot(now: float) -> int:
 
 
 def _rate_name(slot: int) -> str:
-    # As wide as it will ever be, so that names sort like numbers.
+    # Fixed width, so that names sort like numbers.
     return f"{RATE}{slot:012d}"
 
 

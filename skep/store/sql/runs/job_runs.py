@@ -1,6 +1,6 @@
-"""Runs of jobs, and which center sees to each. Answers `JobRuns` of `ports/jobs.py`.
+"""Runs of jobs, and the center that supervises each. Implements `JobRuns` of `ports/jobs.py`.
 
-Run by centers only. Two centers never see to one run: the row's lease decides.
+Run by centers only. Two centers never supervise one run: the row's lease decides.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from skep.store.sql.schema.runs import runs
 
 _COLUMNS = tuple(column.name for column in job_runs.columns)
 _BITS = ("open", "fed")
-#: In these states nothing is to be done for a run until a person speaks.
+#: In these states a run needs no supervision until a user continues it.
 RESTING = ("paused", "failed")
 
 
@@ -131,7 +131,7 @@ class SqlJobRuns:
 
 
 def _taken(tx: Tx, holder: str, now: float, until: float, limit: int) -> list[Any]:
-    """Open runs that nobody holds and that are not resting, oldest first."""
+    """Open runs that no center holds and that need supervision, oldest first."""
     if limit <= 0:
         return []
     resting = sa.exists().where(runs.c.id == job_runs.c.run, runs.c.state.in_(RESTING))

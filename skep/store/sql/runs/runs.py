@@ -1,4 +1,4 @@
-"""Runs. Answers `Runs` of `store/ports`; run by centers only.
+"""Runs. Implements `Runs` of `store/ports`; run by centers only.
 
 A change of state is legal by `model/states.py` or raises; `hold_run` keeps a run in its state for
 a transaction that depends on it.
@@ -23,10 +23,10 @@ from skep.store.sql.records.notices import note_ending
 from skep.store.sql.runs.supervisor_lease import check_lease
 from skep.store.sql.schema.runs import runs
 
-#: Characters of a reason that are kept.
+#: Maximum characters of a reason.
 REASON_LIMIT = 2000
 _ENDED = frozenset({RunState.FINISHED, RunState.CANCELLED})
-#: Runs that agents need not remember; one that is continued gets its agents again.
+#: States in which agents can forget a run; one that is continued gets its agents again.
 OVER = (RunState.FINISHED, RunState.CANCELLED, RunState.FAILED)
 _settings = msgspec.msgpack.Decoder(RunSettings)
 
@@ -62,7 +62,7 @@ class SqlRuns:
 
         def work(connection: sa.Connection) -> list[Run]:
             rows = list(connection.execute(query.limit(limit)))
-            if len(rows) == limit:  # the cursor is a time: runs of one moment stay together
+            if len(rows) == limit:  # the cursor is a time: runs of the same time stay together
                 rows += _of_same_moment(connection, rows)
             return [run_in(row) for row in rows]
 
@@ -107,7 +107,7 @@ class SqlRuns:
 
 
 def _of_same_moment(connection: sa.Connection, rows: Sequence[Any]) -> list[Any]:
-    """Runs made at the same time as the last of these that are not among them."""
+    """Further runs that were created at the same time as the last of these."""
     at = rows[-1].created_at
     known = [row.no for row in rows if row.created_at == at]
     query = sa.select(runs).where(runs.c.created_at == at, runs.c.no.not_in(known))
@@ -115,7 +115,7 @@ def _of_same_moment(connection: sa.Connection, rows: Sequence[Any]) -> list[Any]
 
 
 def move_run(tx: Tx, run_id: str, to: RunState, reason: str, now: float) -> Run:
-    """A run's change of state, and why; raises UnknownRun, and Conflict for an illegal one."""
+    """Change a run's state, with a reason; raises UnknownRun, and Conflict if illegal."""
     run = run_in(_row(tx.connection, _by_id(run_id).with_for_update(), run_id))
     if to == run.state:
         return run
@@ -129,7 +129,7 @@ def move_run(tx: Tx, run_id: str, to: RunState, reason: str, now: float) -> Run:
 
 
 class HeldRun(NamedTuple):
-    """A run whose state does not change before the end of the transaction."""
+    """A run whose state is locked until the end of the transaction."""
 
     no: int
     id: str
@@ -146,7 +146,7 @@ class HeldRun(NamedTuple):
 
     @property
     def ended(self) -> bool:
-        """Nobody will ever take a request of it again, unless somebody continues it."""
+        """Whether no agent takes its requests again, unless a user continues it."""
         return self.state in _ENDED
 
     @property
@@ -158,10 +158,10 @@ _HELD = sa.select(runs.c.no, runs.c.id, runs.c.state, runs.c.settings).order_by(
 
 
 def hold_run(tx: Tx, run_id: str) -> HeldRun:
-    """Keep a run in its state while this transaction lasts; raises UnknownRun.
+    """Lock the state of a run for this transaction; raises UnknownRun.
 
-    Without this a center could add to a run that another one is just cancelling, and what
-    it added would wait for ever. Holders do not hinder each other (FOR SHARE).
+    Without this a center could add requests to a run that another one is cancelling, and they
+    would never end. Holders do not block each other (FOR SHARE).
     """
     query = _HELD.where(runs.c.id == run_id).with_for_update(read=True)
     return HeldRun._make(_row(tx.connection, query, run_id))
@@ -176,8 +176,8 @@ def hold_runs(tx: Tx, numbers: Iterable[int]) -> dict[int, HeldRun]:
 def number_of(connection: sa.Connection, run_id: str) -> int:
     """The run's number in this store; raises UnknownRun.
 
-    Never remembered: a number that was read in a transaction that is undone later may
-    belong to another run afterwards.
+    Never cached: a number that was read in a transaction that is rolled back later may belong
+    to another run afterwards.
     """
     return int(_row(connection, sa.select(runs.c.no).where(runs.c.id == run_id), run_id).no)
 
@@ -203,7 +203,7 @@ def _get(connection: sa.Connection, run_id: str) -> Run:
 
 
 def run_in(row: Any) -> Run:
-    """A row of `runs`."""
+    """A run from its row."""
     return Run(
         row.id,
         row.job,
@@ -221,7 +221,7 @@ def _named(row: Any) -> tuple[str, ...]:
 
 
 def _with_places(row: Any) -> RunSettings:
-    """The settings as agents get them."""
+    """The settings for agents."""
     settings, named = _settings.decode(row.settings), _named(row)
     if not named:
         return settings

@@ -1,7 +1,7 @@
 """Checks the fencing token of the center that supervises a run. Run by centers only.
 
-A center that was frozen or cut off does not know that another one took its runs. Every write
-that it makes for a run names its lease, and is refused in the same transaction.
+A center that was frozen or disconnected does not know that another one took its runs. Every write
+that it makes for a run carries its lease, and is refused in the same transaction.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from skep.store.sql.schema.jobs import job_runs
 
 
 def check_lease(tx: Tx, lease: RunLease | None) -> None:
-    """Raises LostLease. The row cannot change hands before the transaction ends."""
+    """Raises LostLease. No other center can take the row before the transaction ends."""
     if lease is None:
         return
     held = sa.select(job_runs.c.run).where(holds(lease)).with_for_update(read=True)
     if tx.execute(held).first() is None:
-        raise LostLease(f"run {lease.run} is not held by center {lease.holder} any more")
+        raise LostLease(f"run {lease.run} is no longer held by center {lease.holder}")
 
 
 def holds(lease: RunLease) -> sa.ColumnElement[bool]:

@@ -1,9 +1,9 @@
-"""The tables, one file per domain; `migrations` brings a database to them. Run by centers only.
+"""The tables, one file per domain; `migrations` creates them. Run by centers only.
 
-The unit of the queue is the block row: narrow, with its body in a table apart, so that a
-change of state does not rewrite the body. A request row is written when it is accepted,
-when it is packed and when it ends. Times are seconds since the epoch, states the numbers
-of `model/states.py`.
+The unit of the queue is the block row: narrow, with its body in a separate table, so that a
+change of state does not rewrite the body. A request row is written when it is accepted, when it
+is packed and when it ends. Times are seconds since the epoch; states are the numbers of
+`model/states.py`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from skep.store.sql.schema.columns import metadata
 
 __all__ = ["DOMAINS", "metadata"]
 
-#: Whichever of them is imported first, `metadata` knows the tables of all.
+#: All of them are imported here, so that `metadata` has the tables of all.
 DOMAINS = (
     *(agents, allocations, apps, blocks, deliveries, dispatch_log, ended_work, generators),
     *(hosts, jobs, records, requests, runs, schedules),

@@ -1,6 +1,6 @@
-"""Tables of agents: heartbeats, tokens, orders, center keys.
+"""Tables of agents: heartbeats, tokens, commands, center keys.
 
-Run by centers only. Migrations make the tables; a column that is added here is added there too.
+Run by centers only. Migrations create the tables; add a new column in both places.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from skep.store.sql.schema.columns import (
     name_of,
 )
 
-# What an agent was told to do, until it has done it.
+# Commands to agents, until they are acknowledged.
 agent_orders = sa.Table(
     "agent_orders",
     metadata,
@@ -48,16 +48,16 @@ agents = sa.Table(
     sa.Column("registered_at", Seconds, nullable=False),
     sa.Column("seen_at", Seconds, nullable=False),
     sa.Column("vitals", Bytes, nullable=False),
-    # Raised by every process that registers, and the mark that its folder keeps.
+    # Rises with every process that registers; the mark is also stored in its folder.
     sa.Column("session", sa.BigInteger, nullable=True),
     sa.Column("mark", Exact, nullable=True),
-    # What people say about it: labels, why it gets no work, whether an order is open.
+    # Set by users: labels, why it gets no work, whether a command is open.
     sa.Column("labels", Bytes, nullable=True),
     sa.Column("aside", name_of(16), nullable=True),
     sa.Column("pending", sa.SmallInteger, nullable=True),
-    # It has come with a credential of its own, so the shared one is not enough any more.
+    # It has used its own credential, so the shared one is no longer accepted.
     sa.Column("bound", sa.SmallInteger, nullable=True),
-    # Anything but its beats: centers read what is new, and not everybody every second.
+    # Time of the last change other than a heartbeat: centers read changes only.
     sa.Column("changed_at", Seconds, nullable=True),
 )
 
@@ -84,7 +84,7 @@ tokens = sa.Table(
     sa.Column("revoked", sa.SmallInteger, nullable=False),
     sa.Column("note", name_of(200), nullable=True),
     sa.Column("expires_at", Seconds, nullable=True),
-    # What an agent that joins with it gets; and who that was.
+    # What an agent that joins with it gets; and the agent that used it.
     sa.Column("grant_", Bytes, nullable=True),
     sa.Column("used_by", Exact, nullable=True),
     sa.Column("used_at", Seconds, nullable=True),

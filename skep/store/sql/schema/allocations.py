@@ -1,6 +1,6 @@
 """Tables of allocations: which agents were chosen for which run. Run by centers only.
 
-A run without a rule of its own has no row here.
+A run without a placement rule has no row here.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from skep.store.sql.schema.columns import BigId, Exact, LongText, Seconds, metadata, name_of
 
-# A run that asked for agents by a rule; released when it has ended and they were told.
+# A run with a placement rule; released when it has ended and its agents were informed.
 allocations = sa.Table(
     "allocations",
     metadata,
@@ -20,7 +20,7 @@ allocations = sa.Table(
     sa.Index("allocations_open", "released_at"),
 )
 
-# The agents that were chosen, in their order; `until` is when one was given up, and why.
+# The chosen agents, in their order; `until` is when one was replaced, and why.
 allocation_agents = sa.Table(
     "allocation_agents",
     metadata,

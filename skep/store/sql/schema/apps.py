@@ -1,7 +1,7 @@
 """The tables of application jobs. Run by centers only.
 
-An instance's log is one stream of bytes over all its placings, kept in pieces that begin at
-`start`; its row says where the stream ends and what of it is still there.
+An instance's log is one stream of bytes over all its placements, stored in pieces that start at
+`start`; its row stores the end of the stream and the oldest byte that is kept.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ app_instances = sa.Table(
     sa.Column("token", sa.Integer, nullable=False),
     sa.Column("round", sa.Integer, nullable=False),
     sa.Column("halted", sa.SmallInteger, nullable=False),
-    # Starts over all placings, and those of the placings before this one.
+    # Starts over all placements, and those of earlier placements.
     sa.Column("starts", sa.BigInteger, nullable=False),
     sa.Column("begun", sa.BigInteger, nullable=False),
     sa.Column("exit_code", sa.Integer, nullable=True),
     sa.Column("reason", LongText, nullable=False),
     sa.Column("placed_at", Seconds, nullable=False),
     sa.Column("changed_at", Seconds, nullable=False),
-    # The agent's next offset under this token; the stream's end; its oldest byte that is
+    # The agent's next offset under this token; the end of the stream; the oldest byte that is
     # kept; bytes that an agent had to drop.
     sa.Column("log_next", sa.BigInteger, nullable=False),
     sa.Column("log_end", sa.BigInteger, nullable=False),

@@ -1,4 +1,4 @@
-"""Tables of blocks: narrow rows, with the body in a table apart. Run by centers only."""
+"""Tables of blocks: narrow rows, with the body in a separate table. Run by centers only."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ blocks = sa.Table(
     sa.Column("collected", sa.SmallInteger, nullable=False),
     sa.Column("created_at", Seconds, nullable=False),
     sa.Column("expires_at", Seconds, nullable=True),
-    # No lease is renewed beyond this; every answer moves it on. NULL = no bound.
+    # No lease is renewed beyond this time; every answer extends it. NULL = no limit.
     sa.Column("answer_by", Seconds, nullable=True),
     sa.Index("blocks_of_run", "run", "id"),
     sqlite_autoincrement=True,

@@ -13,14 +13,14 @@ metadata = sa.MetaData()
 MYSQL = ("mysql", "mariadb")
 
 
-#: Engines whose indexes can leave rows out.
+#: Engines with partial indexes.
 PARTIAL = ("sqlite", "postgresql")
 
 
 def name_of(length: int) -> sa.String:
-    """Short text in which every character and its case count, in every engine.
+    """Short text that is compared by every character and its case, in every engine.
 
-    MySQL would take both from the database's defaults, which may be Latin-1 and lenient.
+    MySQL would take both from the database's defaults, which can be Latin-1 and lenient.
     """
     exact = mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
     return sa.String(length).with_variant(exact, *MYSQL)
@@ -58,8 +58,8 @@ def is_whole(*_: Any, dialect: sa.Dialect, **__: Any) -> bool:
 
 
 def partial_index(name: str, predicate: sa.TextClause, *columns: sa.Column[Any]) -> sa.Index:
-    """An index of the rows that fit, on engines that can. PostgreSQL's part is added when the
-    index is made: as an argument it would import that engine into every center."""
+    """An index of the matching rows, on engines with partial indexes. PostgreSQL's predicate is
+    added when the index is created: as an argument it would import that engine everywhere."""
     index = sa.Index(name, *columns, sqlite_where=predicate)
 
     def add_predicate(_: sa.Index, connection: sa.Connection, **__: Any) -> None:

@@ -1,6 +1,6 @@
 """Tables of delivery into sinks. Run by centers only.
 
-Migrations make the tables; a column that is added here is added there too.
+Migrations create the tables; add a new column in both places.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from skep.store.sql.schema.columns import BigId, Exact, LongText, Seconds, metadata, name_of
 
-# How far a sink is with the items of a run, and which center delivers.
+# The position of a sink in the items of a run, and the center that delivers.
 deliveries = sa.Table(
     "deliveries",
     metadata,
@@ -32,7 +32,7 @@ deliveries = sa.Table(
     sa.Index("deliveries_open", "state", "again_at"),
 )
 
-# Items that a sink refused. A ticket says that it shall be sent again, and in which order.
+# Items that a sink refused. A ticket means that the item is sent again, in that order.
 rejected_items = sa.Table(
     "rejected_items",
     metadata,

@@ -1,6 +1,6 @@
-"""The dispatcher's own table: its log. Run by centers only.
+"""The table of the dispatch log.
 
-Run by centers only; migrations make the table.
+Run by centers only; migrations create the table.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from skep.store.sql.schema.columns import BigId, Exact, LongText, Seconds, metadata, name_of
 
-# One row for what a center dispatched of one run into one lane in a stretch of some seconds.
+# One row: what a center dispatched of one run into one lane within some seconds.
 dispatch_log = sa.Table(
     "dispatch_log",
     metadata,

@@ -1,4 +1,4 @@
-"""Tables of what is kept about work that ended: faults, segments, deletions, notices.
+"""Tables about ended work: failure fingerprints, segments, deletions, notices.
 
 Run by centers only.
 """
@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from skep.store.sql.schema.columns import BigId, Bytes, Exact, LongText, Seconds, metadata, name_of
 
-# A request that is dead names its fault; the words of a fault are kept once.
+# A dead request refers to its failure fingerprint; the text is stored once.
 faults = sa.Table(
     "faults",
     metadata,
@@ -19,7 +19,7 @@ faults = sa.Table(
     sa.Column("text", name_of(300), nullable=False),
 )
 
-# Bytes that a run has in an archive segment. A segment without any may be deleted.
+# Bytes that a run has in an archive segment. A segment without any can be deleted.
 segment_runs = sa.Table(
     "segment_runs",
     metadata,
@@ -28,7 +28,7 @@ segment_runs = sa.Table(
     sa.Column("n", sa.BigInteger, nullable=False),
 )
 
-# What was deleted of a run, by kind (bodies, logs, rows), and how far it went.
+# What was deleted of a run, by kind (bodies, logs, rows), and up to where.
 deletions = sa.Table(
     "deletions",
     metadata,
@@ -40,7 +40,7 @@ deletions = sa.Table(
     sa.Column("done", sa.SmallInteger, nullable=False),
 )
 
-# A run came to an end (or failed) and nobody has been told yet.
+# A run that ended (or failed) and has no notices yet.
 endings = sa.Table(
     "endings",
     metadata,
@@ -52,7 +52,7 @@ endings = sa.Table(
     sqlite_autoincrement=True,
 )
 
-# The outbox: each row is one message to one place, tried until it is taken or given up.
+# The outbox: each row is one message to one recipient, sent until accepted or given up.
 notices = sa.Table(
     "notices",
     metadata,

@@ -1,6 +1,6 @@
 """The tables of generators. Run by centers only.
 
-Migrations make the tables; a column that is added here is added there too.
+Migrations create the tables; add a new column in both places.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ generations = sa.Table(
     sa.Column("detail", LongText, nullable=False),
 )
 
-# Which run of a job took a URI, and until when no other run of it does. `job` is a digest.
+# The run of a job that took a URI, and until when no other run does. `job` is a digest.
 taken_uris = sa.Table(
     "taken_uris",
     metadata,

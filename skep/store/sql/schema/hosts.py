@@ -15,18 +15,18 @@ sites = sa.Table(
     "sites",
     metadata,
     sa.Column("host", name_of(255), primary_key=True),
-    # The operator's rule; NULL leaves it to the defaults.
+    # The operator's rule; NULL = the default.
     sa.Column("rate", sa.Float(53), nullable=True),
     sa.Column("concurrency", sa.Integer, nullable=True),
     sa.Column("robots", sa.SmallInteger, nullable=True),
-    # What was learnt.
+    # Values learnt from answers.
     sa.Column("delay", sa.Float(53), nullable=False),
     sa.Column("crawl_delay", sa.Float(53), nullable=False),
     sa.Column("not_before", Seconds, nullable=False),
     sa.Column("cooling_until", Seconds, nullable=False),
     sa.Column("reason", name_of(200), nullable=False),
     sa.Column("strikes", sa.Integer, nullable=False),
-    # What was done.
+    # Counts.
     sa.Column("requests", sa.BigInteger, nullable=False),
     sa.Column("failed", sa.BigInteger, nullable=False),
     sa.Column("refused", sa.BigInteger, nullable=False),
@@ -38,28 +38,28 @@ sites = sa.Table(
 )
 
 
-# A host with a pace is in one open block at a time. A hold without a block was let go: the
-# dispatcher wakes what waits for the host and forgets it.
+# A rate-limited host is in one open block at a time. A hold without a block was released: the
+# dispatcher wakes requests that wait for the host and deletes the hold.
 site_holds = sa.Table(
     "site_holds",
     metadata,
     sa.Column("host", name_of(255), primary_key=True),
     sa.Column("block", BigId, nullable=True, index=True),
-    # With a block: when it should be through. Without: when the dispatcher looks at it.
+    # With a block: when it should be done. Without: when the dispatcher checks the host.
     sa.Column("until", Seconds, nullable=False),
-    # Seconds between two starts, for when nobody says when the next is in order.
+    # Seconds between two starts, used when no report gives the time of the next one.
     sa.Column("spacing", sa.Float(53), nullable=False),
 )
 
 
-# Tries for robots.txt that failed: a run fails its requests to a host after some of them.
+# Failed attempts to fetch robots.txt: after some, a run fails its requests to the host.
 host_probes = sa.Table(
     "host_probes",
     metadata,
     sa.Column("run", BigId, primary_key=True, autoincrement=False),
     sa.Column("host", name_of(255), primary_key=True),
     sa.Column("probes", sa.Integer, nullable=False),
-    # Of the last try; with `given_up`, of the last request that failed for it.
+    # Time of the last attempt; with `given_up`, of the last request that failed for it.
     sa.Column("at", Seconds, nullable=False),
     sa.Column("failure", name_of(16), nullable=False),
     sa.Column("detail", name_of(500), nullable=False),

@@ -1,6 +1,6 @@
 """The tables of jobs. Run by centers only.
 
-Migrations make the tables; a column that is added here is added there too.
+Migrations create the tables; add a new column in both places.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ job_revisions = sa.Table(
     sa.Column("at", Seconds, nullable=False),
 )
 
-# A run of a job, and who sees to it: a holder whose time is over has lost it.
+# A run of a job, and its supervisor: a holder whose lease has expired has lost it.
 job_runs = sa.Table(
     "job_runs",
     metadata,

@@ -16,7 +16,7 @@ segments = sa.Table(
     metadata,
     sa.Column("name", name_of(128), primary_key=True),
     sa.Column("committed", sa.BigInteger, nullable=False),
-    # Decided upon: nothing may point into it any more. Gone: its file is deleted, too.
+    # Marked: no row may refer to it any more. Gone: its file is deleted, too.
     sa.Column("deleted_at", Seconds, nullable=True),
     sa.Column("gone", sa.SmallInteger, nullable=True),
 )

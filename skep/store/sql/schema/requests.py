@@ -1,6 +1,6 @@
 """Tables of requests: their rows, attempts and running counts. Run by centers only.
 
-An index of some rows only is made where the engine can; MySQL gets one of all rows.
+Indexes are partial where the engine supports it; MySQL indexes all rows.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ requests = sa.Table(
     sa.Column("not_before", Seconds, nullable=False),
     sa.Column("expires_at", Seconds, nullable=True),
     sa.Column("created_at", Seconds, nullable=False),
-    # Of a dead request: what failed, and when it was given up.
+    # Of a dead request: its failure fingerprint, and when it died.
     sa.Column("fault", sa.BigInteger, nullable=True),
     sa.Column("died_at", Seconds, nullable=True),
-    # In a chain: the agent that it belongs to (or `>N`: whoever fetches request N), and the
-    # request that the chain began with.
+    # In a chain: the agent that it belongs to (or `>N`: the agent that fetches request N), and
+    # the first request of the chain.
     sa.Column("place", Exact, nullable=True),
     sa.Column("root", sa.BigInteger, nullable=True),
     sa.UniqueConstraint("run", "fingerprint", name="requests_once"),
@@ -59,9 +59,9 @@ _AGAIN = sa.text("state = 0 AND failures > 0")
 
 
 def _where(name: str, predicate: sa.TextClause, *columns: sa.Column[Any]) -> None:
-    """An index of the requests that fit, without the state: PostgreSQL takes what a predicate
-    says out of the search, and would then read an index that begins with it from end to end.
-    MySQL has no partial indexes: there it begins with the state and holds every row."""
+    """An index of the matching requests, without the state: PostgreSQL removes the terms of a
+    predicate from the search, and would then read an index that starts with the state from end
+    to end. MySQL has no partial indexes: there it starts with the state and has every row."""
     partial_index(name, predicate, *columns).ddl_if(callable_=can_be_partial)
     sa.Index(name, requests.c.state, *columns).ddl_if(callable_=is_whole)
 
@@ -70,14 +70,14 @@ _where("requests_waiting", _WAITING, requests.c.run, requests.c.priority, reques
 _where("requests_delayed", _DELAYED, requests.c.not_before)
 _where("requests_mortal", _MORTAL, requests.c.expires_at)
 _where("requests_parked", _DELAYED, requests.c.host, requests.c.priority, requests.c.not_before)
-# What waits and has failed before, for dispatches of those alone; MySQL goes without, because
-# there it would hold every row once more.
+# Waiting requests that failed before, for dispatches of those alone; not on MySQL, where it
+# would contain every row once more.
 partial_index("requests_again", _AGAIN, requests.c.run, requests.c.priority, requests.c.id).ddl_if(
     callable_=can_be_partial
 )
 
-# Everything that a list of failures needs, so that it never touches the rows. The state comes
-# last: PostgreSQL drops what the predicate says anyway, and could not begin with it.
+# Every column that a list of failures needs, so that it never reads the rows. The state comes
+# last: PostgreSQL drops the terms of the predicate, and could not use an index that starts so.
 partial_index(
     "requests_dead",
     _DEAD,

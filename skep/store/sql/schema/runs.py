@@ -17,7 +17,7 @@ runs = sa.Table(
     sa.Column("created_at", Seconds, nullable=False),
     sa.Column("reason", LongText, nullable=True),
     sa.Column("changed_at", Seconds, nullable=True),
-    # Places that a person named, as msgpack; empty for most runs.
+    # Places that a user named, as msgpack; empty for most runs.
     sa.Column("named", Bytes, nullable=True),
     sa.Index("runs_ended", "state", "changed_at"),
     sqlite_autoincrement=True,
@@ -29,10 +29,10 @@ drivers = sa.Table(
     metadata,
     sa.Column("run", BigId, primary_key=True, autoincrement=False),
     sa.Column("token", sa.Integer, nullable=False),
-    # Last sign of life, and how long the driver may be silent; NULL = it has not said.
+    # Time of the driver's last call, and its timeout; NULL = not set.
     sa.Column("heard_at", Seconds, nullable=True),
     sa.Column("patience", Seconds, nullable=True),
-    # What somebody asks of the driver's process; NULL = nothing.
+    # A command for the driver's process; NULL = none.
     sa.Column("asked", name_of(16), nullable=True),
 )
 

@@ -1,6 +1,6 @@
-"""The scheduler's tables: what is planned, who follows whom, and the ledger of fires.
+"""Tables of the scheduler: plans, jobs that follow other jobs, and the ledger of fires.
 
-Apart because no other room's rows refer to them.
+Separate, because no rows of other domains refer to them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from skep.store.sql.schema.columns import Exact, LongText, Seconds, metadata, name_of, partial_index
 
-#: One row per job with a schedule, so that a center looks at few rows to know what is due.
+#: One row per job with a schedule, so that a center reads few rows to find due ones.
 schedules = sa.Table(
     "schedules",
     metadata,
@@ -30,7 +30,7 @@ followers = sa.Table(
     sa.Index("followers_by_job", "job"),
 )
 
-#: The primary key is what lets several centers fire without a leader.
+#: The primary key allows several centers to fire without a leader.
 fires = sa.Table(
     "fires",
     metadata,
@@ -48,6 +48,6 @@ fires = sa.Table(
     sa.Index("fires_by_time", "due_at"),
 )
 
-#: Questions must use these very words: engines do not see that a bound value would fit.
+#: Queries must use exactly this text: engines do not match a bound value with the index.
 OPEN = sa.text("state IN ('due', 'claimed', 'queued')")
 partial_index("fires_open", OPEN, fires.c.state, fires.c.job)

@@ -139,7 +139,7 @@ class AgentCommandPromises:
         await store.agents.register(ONE, NOW + 1, Arrival(mark="m2", known=("m1",)))
         assert not (await store.agents.get("a1")).pending
         (order,) = await store.agents.commands("a1")
-        assert (order.ended_at, order.outcome) == (NOW + 1, "a new process came")
+        assert (order.ended_at, order.outcome) == (NOW + 1, "a new process registered")
 
     async def test_an_agent_that_gets_work_again_need_not_drain(self, store: Store) -> None:
         await store.agents.register(ONE, NOW)

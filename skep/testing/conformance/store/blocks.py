@@ -107,11 +107,11 @@ class LeasePromises:
         assert await history(store, block.id) == [
             ("READY", "packed"),
             ("USING", "leased to agent"),
-            ("RETRY", "the lease of agent ran out"),
+            ("RETRY", "the lease of agent agent expired"),
             ("USING", "leased to second"),
             ("RETRY", "given back by second: stop"),
             ("USING", "leased to third"),
-            ("RETRY", "reported in part, the rest is to be done again"),
+            ("RETRY", "reported in part; the rest will be leased again"),
             ("USING", "leased to fourth"),
             ("SUCCESS", "every request was downloaded"),
         ]
@@ -277,7 +277,7 @@ class ReapPromises:
         (freed,) = await store.blocks.reap(LATER + 1, [], LEASE_LIMIT, 10)
         assert (freed.block, freed.agent) == (one.id, "agent")
         assert freed.ref == BlockRef(one.id, "run", 5, 10)
-        assert "ran out" in freed.reason
+        assert "expired" in freed.reason
         assert await ledger(store) == Ledger(accepted=20, queued=10, leased=10)
         assert (await store.requests.get(ids(one)[0])).failures == 0, "a loss is no failure"
 
@@ -316,7 +316,7 @@ class ReapPromises:
         assert await ledger(store) == Ledger(accepted=4, done=1, queued=3)
         singles = await lease(store, refs)
         assert [ids(single) for single in singles] == [[number] for number in ids(block)[1:]]
-        assert (await history(store, singles[0].id))[0] == ("READY", f"cut out of block {block.id}")
+        assert (await history(store, singles[0].id))[0] == ("READY", f"split off block {block.id}")
         assert (
             await settle(store, *(settlement(s, done(ids(s))) for s in singles)) == ["stored"] * 3
         )

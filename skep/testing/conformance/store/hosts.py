@@ -287,7 +287,7 @@ class NotePromises:
         assert await tell(store, block, refused, note) == "duplicate"
         assert await ledger(store) == Ledger(accepted=5, dead=1, delayed=4)
         assert (await store.blocks.get(block.id)).open == 0
-        assert "some wait for their hosts" in (await history(store, block.id))[-1][1]
+        assert "some requests wait for their hosts" in (await history(store, block.id))[-1][1]
         view = await store.requests.get(rest[0])
         assert (view.failures, view.block, view.not_before) == (0, None, NOW + 40)
         assert await store.requests.attempts(rest[0]) == []

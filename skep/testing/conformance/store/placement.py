@@ -166,7 +166,7 @@ class TargetPromises:
         assert sorted(await store.allocations.targets()) == ["a", "b"]
         (block,) = await store.allocations.unpack(["a", "nobody"], NOW, 10)
         assert (await store.blocks.get(block)).state is BlockState.FAILED
-        assert "nobody can take what is for a" in (await history(store, block))[-1][1]
+        assert "no agent can take work for a" in (await history(store, block))[-1][1]
         found = await ledger(store)
         assert (found.delayed, found.queued) == (10, 10)
         assert await store.allocations.targets() == ["b"]

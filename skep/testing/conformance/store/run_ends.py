@@ -100,7 +100,7 @@ class DriverPromises:
         run = await store.runs.get("dead")
         assert (run.state, run.reason[:37]) == (
             RunState.FAILED,
-            "driver silent: its process was not he",
+            "driver silent: no call from its proce",
         )
         assert await store.checkpoints.give_up_silent(NOW + 1000) == ["alive"]
 

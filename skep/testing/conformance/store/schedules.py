@@ -77,7 +77,7 @@ class SchedulePromises:
         open_one, ended = await store.fires.of_job("job", 10)
         assert open_one == fire(), "a run may be on its way already"
         assert (ended.state, ended.ended_at) == (FireState.SKIPPED, NOW + 70)
-        assert "taken away" in ended.reason
+        assert "deleted" in ended.reason
 
     async def test_many_plan_at_once(self, store: Store, other_store: Store) -> None:
         calls = [

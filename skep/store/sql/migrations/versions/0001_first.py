@@ -1,7 +1,7 @@
-"""The first schema, frozen: later changes of `tables.py` are scripts of their own.
+"""The first schema, frozen: later changes of the schema are separate scripts.
 
-Every step asks whether it is done already: MariaDB and MySQL commit each CREATE by itself,
-so a crash in the middle leaves a part behind and the script starts again from the top.
+Every step checks whether it is done already: MariaDB and MySQL commit each CREATE separately, so
+a crash in the middle leaves a part behind and the script starts again from the top.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def _table(name: str, *parts: Any, **options: Any) -> None:
 
 
 def _index(name: str, table: str, *columns: str, where: str | None = None) -> None:
-    # Asked and not `IF NOT EXISTS`, which MySQL does not know for an index.
+    # Checked here, because MySQL does not support `IF NOT EXISTS` for an index.
     there = {index["name"] for index in sa.inspect(op.get_bind()).get_indexes(table)}
     if name not in there:
         only = sa.text(where) if where else None
@@ -193,7 +193,7 @@ def _column(name: str, kind: Any, **options: Any) -> sa.Column[Any]:
 
 
 def _key(name: str) -> sa.Column[Any]:
-    """A number that the database gives."""
+    """A number that the database assigns."""
     return sa.Column(name, BIG, primary_key=True, autoincrement=True)
 
 

@@ -42,5 +42,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Going back would throw items away."""
+    """A downgrade would lose items."""
     raise NotImplementedError("restore a backup instead")

@@ -1,4 +1,4 @@
-"""Sites: how hosts are treated, who has them in hand, and what waits for them.
+"""Hosts: their limits, the blocks that hold them, and the requests that wait for them.
 
 Idempotent like every script here: each step asks whether it is done already.
 """
@@ -61,7 +61,7 @@ def upgrade() -> None:
         if_not_exists=True,
     )
     op.create_index("ix_site_holds_block", "site_holds", ["block"], if_not_exists=True)
-    # From now on `www.example.org` is kept as `example.org`; what is open follows.
+    # From now on `www.example.org` is stored as `example.org`; open requests are changed.
     op.execute(
         "UPDATE requests SET host = SUBSTR(host, 5)"
         " WHERE state IN (0, 1, 3) AND host LIKE 'www.%.%'"
@@ -69,5 +69,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Going back would forget what hosts asked for."""
+    """A downgrade would lose the limits of hosts."""
     raise NotImplementedError("restore a backup instead")

@@ -68,5 +68,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Going back would throw jobs away."""
+    """A downgrade would lose jobs."""
     raise NotImplementedError("restore a backup instead")

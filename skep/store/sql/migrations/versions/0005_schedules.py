@@ -1,4 +1,4 @@
-"""Schedules, who follows whom, and the ledger of fires.
+"""Schedules, jobs that follow other jobs, and the ledger of fires.
 
 Idempotent like every script here: each step asks whether it is done already.
 """
@@ -68,5 +68,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Going back would forget what has fired."""
+    """A downgrade would lose the ledger of fires."""
     raise NotImplementedError("restore a backup instead")

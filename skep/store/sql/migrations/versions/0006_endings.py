@@ -1,4 +1,4 @@
-"""Why a run ended, the figures of runs, signs of life of drivers, bounds on answers.
+"""Why a run ended, figures of runs, last calls of drivers, answer deadlines.
 
 Idempotent like every script here: each step asks whether it is done already.
 """
@@ -54,5 +54,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Going back would forget why runs ended."""
+    """A downgrade would lose why runs ended."""
     raise NotImplementedError("restore a backup instead")

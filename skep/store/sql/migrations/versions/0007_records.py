@@ -1,4 +1,4 @@
-"""Faults of dead requests, owners of archive segments, deletions, notices.
+"""Failure fingerprints of dead requests, owners of archive segments, deletions, notices.
 
 Idempotent like every script here: each step asks whether it is done already.
 """
@@ -107,7 +107,7 @@ def _tables() -> None:
 
 
 def _old_rows() -> None:
-    """Dead requests of before have no fault; segments of before belong to their runs."""
+    """Earlier dead requests have no fingerprint; earlier segments belong to their runs."""
     op.execute("UPDATE requests SET fault = 0, died_at = created_at WHERE state = 5")
     op.execute("DELETE FROM segment_runs")
     op.execute(
@@ -118,5 +118,5 @@ def _old_rows() -> None:
 
 
 def downgrade() -> None:
-    """Going back would leave segments without owners."""
+    """A downgrade would leave segments without owners."""
     raise NotImplementedError("restore a backup instead")

@@ -1,4 +1,4 @@
-"""The dispatcher's log, and an index of what has failed before and waits.
+"""The dispatch log, and an index of waiting requests that failed before.
 
 Idempotent like every script here: each step asks whether it is done already.
 """
@@ -57,5 +57,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Going back would forget what was dispatched."""
+    """A downgrade would lose the dispatch log."""
     raise NotImplementedError("restore a backup instead")

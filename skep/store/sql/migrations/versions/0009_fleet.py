@@ -1,4 +1,4 @@
-"""Sessions and orders of agents; names, ends and uses of tokens.
+"""Sessions and commands of agents; names, expiry and uses of tokens.
 
 Idempotent like every script here: each step asks whether it is done already.
 """
@@ -55,5 +55,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Going back would let revoked and used tokens in again."""
+    """A downgrade would make revoked and used tokens valid again."""
     raise NotImplementedError("restore a backup instead")

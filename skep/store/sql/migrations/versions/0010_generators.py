@@ -1,4 +1,4 @@
-"""Generators of runs, and URIs that jobs took not long ago.
+"""Generators of runs, and URIs that jobs took recently.
 
 Idempotent like every script here: each step asks whether it is done already.
 """
@@ -53,5 +53,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Going back would forget what was taken."""
+    """A downgrade would lose which URIs were taken."""
     raise NotImplementedError("restore a backup instead")

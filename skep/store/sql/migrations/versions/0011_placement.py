@@ -59,5 +59,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Going back would forget who works for whom."""
+    """A downgrade would lose the allocations."""
     raise NotImplementedError("restore a backup instead")

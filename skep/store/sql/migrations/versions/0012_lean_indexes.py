@@ -1,7 +1,7 @@
-"""Partial indexes of requests no longer begin with the state that their predicate names.
+"""Partial indexes of requests no longer start with the state in their predicate.
 
 PostgreSQL leaves such a state out of the search and read these indexes from end to end.
-Idempotent like every script here: an index is dropped and made in any case.
+Idempotent like every script here: an index is dropped and created in any case.
 """
 
 from __future__ import annotations
@@ -32,5 +32,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """The indexes of before would be slow."""
+    """The earlier indexes would be slow."""
     raise NotImplementedError("restore a backup instead")

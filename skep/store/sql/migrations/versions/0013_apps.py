@@ -91,5 +91,5 @@ def _bytes() -> None:
 
 
 def downgrade() -> None:
-    """Going back would forget what runs where."""
+    """A downgrade would lose which instance runs on which agent."""
     raise NotImplementedError("restore a backup instead")

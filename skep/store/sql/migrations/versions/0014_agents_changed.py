@@ -1,4 +1,4 @@
-"""When anything but its beats has changed about an agent, so that centers read what is new.
+"""When an agent changed in anything but heartbeats, so that centers read only changes.
 
 Idempotent like every script here: each step asks whether it is done already.
 """
@@ -19,5 +19,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Nothing would be lost, but earlier versions do not mind the column either."""
+    """Nothing would be lost, but earlier versions ignore the column."""
     raise NotImplementedError("restore a backup instead")

@@ -1,4 +1,4 @@
-"""Loopback and private places that a person named for a run.
+"""Loopback and private places that a user named for a run.
 
 Idempotent like every script here: each step asks whether it is done already.
 """

@@ -62,5 +62,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Positions would be lost."""
+    """A downgrade would lose positions."""
     raise NotImplementedError("restore a backup instead")

@@ -1,4 +1,4 @@
-"""Tries for robots.txt that failed, by run and host.
+"""Failed attempts to fetch robots.txt, by run and host.
 
 Idempotent like every script here: each step asks whether it is done already.
 """

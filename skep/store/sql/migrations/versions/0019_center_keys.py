@@ -1,4 +1,4 @@
-"""Secrets that all centers of a store share, such as the one of agents' files.
+"""Secrets that all centers of a store share, such as the one for agents' files.
 
 Idempotent like every script here: each step asks whether it is done already.
 """
@@ -18,5 +18,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Agents could not read their files any more."""
+    """A downgrade would make agents' files unreadable."""
     raise NotImplementedError("restore a backup instead")

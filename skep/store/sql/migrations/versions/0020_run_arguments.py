@@ -1,4 +1,4 @@
-"""Arguments of one run of a job, over those of its document.
+"""Arguments of one run of a job, which override those of its document.
 
 Idempotent like every script here: each step asks whether it is done already.
 """
