@@ -1,9 +1,9 @@
-"""Agents that wait for work in a long poll: a line in the order in which they came.
+"""The queue of agents that wait for work in a long poll, in the order of their arrival.
 
-Centers only. When work may be there, the lanes are asked once, and as many of the line are
-woken as there are blocks for them: were all of them woken, a thousand would ask for one
-block. Nobody is ever forgotten: who was woken and leaves without having looked passes the
-call on, and when the lanes cannot be asked everybody looks for himself.
+Centers only. When there may be work, the lanes are asked once and as many waiting agents are
+woken as there are blocks for them: if all were woken, a thousand agents would ask for one block.
+No wake-up is lost: an agent that leaves without having looked passes its wake-up on, and when the
+lanes cannot be asked all agents are woken.
 """
 
 from __future__ import annotations
@@ -24,35 +24,36 @@ Targets = Callable[[], Iterable[str]]
 
 
 class WaitingAgent:
-    """One caller's place in the line, kept while it looks and waits by turns."""
+    """The place of one caller in the queue, kept while the caller alternates between a look at the
+    lanes and a wait."""
 
     def __init__(self, room: LongPolls, targets: Targets) -> None:
         self._room = room
-        #: Of the blocks that it may take now; asked for when there is something.
+        #: Returns the targets whose blocks it may take now; called when there may be work.
         self.targets = targets
         self._called = asyncio.Event()
-        #: It was called and has not looked yet.
+        #: It was woken and has not looked at the lanes yet.
         self._looking = False
 
     @property
     def is_called(self) -> bool:
-        """It will look, or looks already, because it was called."""
+        """Whether it was woken and will look at the lanes, or is looking."""
         return self._looking or self._called.is_set()
 
     def call(self) -> None:
         self._called.set()
 
     def look(self) -> None:
-        """Before every look: a call that comes from now on means another one."""
+        """Call this before every look: a wake-up after it requires another look."""
         self._looking = self._called.is_set()
         self._called.clear()
 
     def looked(self) -> None:
-        """Whatever was there then, was seen."""
+        """Call this after a look: the blocks of that moment were seen."""
         self._looking = False
 
     async def wait(self, seconds: float) -> None:
-        """For a call, or until the time is over."""
+        """Wait for a wake-up, at most `seconds`."""
         await within(self._called, seconds)
 
     def __enter__(self) -> Self:
@@ -69,7 +70,7 @@ class WaitingAgent:
 
 
 class LongPolls:
-    """`there` tells how many blocks the lanes have for each target."""
+    """`there` returns the number of blocks in the lanes for each target."""
 
     def __init__(self, there: Callable[[], Awaitable[Mapping[str, int]]]) -> None:
         self._there = there
@@ -78,12 +79,12 @@ class LongPolls:
         self._calling: asyncio.Task[None] | None = None
 
     def place(self, targets: Targets) -> WaitingAgent:
-        """To be entered with `with`."""
+        """A place in the queue; enter it with `with`."""
         return WaitingAgent(self, targets)
 
     @property
     def waiting(self) -> int:
-        """Callers in the line who have not been called."""
+        """Number of callers in the queue that were not woken."""
         return sum(not place.is_called for place in self._line)
 
     def enter(self, place: WaitingAgent) -> None:
@@ -95,13 +96,13 @@ class LongPolls:
             self.notify()
 
     def notify(self) -> None:
-        """There may be something for somebody."""
+        """There may be work: wake as many agents as there are blocks for."""
         self._rang = True
         if self._line and (self._calling is None or self._calling.done()):
             self._calling = asyncio.create_task(self._go_through())
 
     def wake_all(self) -> None:
-        """Everybody, whatever there is."""
+        """Wake all agents in the queue, without a look at the lanes."""
         for place in self._line:
             place.call()
 
@@ -113,11 +114,13 @@ class LongPolls:
             except Unavailable:
                 self.wake_all()
             except Exception:
-                log.exception("the lanes were not understood; everybody looks for himself")
+                log.exception(
+                    "unexpected error while counting blocks in the lanes; waking all agents"
+                )
                 self.wake_all()
 
     def _call(self, blocks: Counter[str]) -> None:
-        """One for each block. Those who are awake already take theirs, too."""
+        """Wake one agent for each block. Agents that are awake already count for theirs."""
         for place in self._line:
             if not blocks:
                 return
