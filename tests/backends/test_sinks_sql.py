@@ -157,7 +157,7 @@ async def test_a_key_of_another_type_is_refused(database: Database) -> None:
     refused = await database.store(
         table, records({"k": 1}), records({"k": "x"}, first=2), options="&key=k"
     )
-    assert [(one.position, "key 'k' is no int" in one.reason) for one in refused] == [(2, True)]
+    assert [(one.position, "key 'k' is not int" in one.reason) for one in refused] == [(2, True)]
 
 
 async def test_two_sources_write_into_one_table(database: Database) -> None:

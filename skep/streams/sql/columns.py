@@ -123,7 +123,7 @@ class _Planner:
             if value is None or kind is None or (need := wider(kind, value)) is kind:
                 continue
             if folded in self._keys:
-                raise InvalidInput(f"its key {name!r} is not {kind}, as those before it")
+                raise InvalidInput(f"its key {name!r} is not {kind}, the kind of those before it")
             changed[folded] = Kind.TEXT if folded in self._exact else need
         return changed
 
