@@ -97,7 +97,7 @@ def test_no_command_calls_a_path(check: Check) -> None:
 
 
 def test_no_answer_is_subscripted_with_a_text() -> None:
-    """Issue 11, 3: answers are structs; what is no answer is listed, with the reason."""
+    """Issue 11, 3: answers are structs; other values are listed, with the reason."""
     assert found_in(COMMANDS, text_subscripts) - set(NO_ANSWERS) == set()
 
 

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
 
-from skep.errors import Malformed, SkepError, TooLarge
+from skep.errors import Malformed, TooLarge
 from skep.runtime.backoff import Backoff
 from skep.runtime.clock import Clock
 from skep.runtime.lazy_certificates import aiohttp
 from skep.runtime.retry import Pauses
 from skep.wire import codec, messages
 from skep.wire.api.caller import Download
-from skep.wire.api.health import GET_VERSION, Version
 from skep.wire.api.route import CALL_SECONDS
 from skep.wire.client.addresses import NETWORK_ERRORS, words
 from skep.wire.client.http import CONNECT_SECONDS, HttpTransport
@@ -213,14 +212,6 @@ class CenterClient:
             sent["Content-Type"] = codec.JSON
         request = Request(method, path, data, sent, seconds)
         return await self.transport.send(request, lambda answer: answer.decoded(reply_type))
-
-    async def start_seconds(self) -> float:
-        """For a call that starts a run: the center may wait for agents before it answers."""
-        try:
-            told = await self.call(GET_VERSION.method, GET_VERSION.path, None, Version)
-        except SkepError:  # the call itself will say so
-            return CALL_SECONDS
-        return CALL_SECONDS + told.start_wait
 
     def _aged(
         self,

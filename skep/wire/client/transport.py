@@ -52,7 +52,7 @@ class Answer:
 
     def decoded(self, kind: type[T]) -> T:
         """As a message, or `bytes` as they are; unknown fields are left out. Raises
-        CenterUnreachable for anything that is no answer of a center."""
+        CenterUnreachable for anything that is not the answer of a center."""
         if kind is bytes:
             return cast("T", self.content)
         try:

@@ -28,8 +28,13 @@ from skep.testing.doubles.manual_agents import (
 )
 from skep.testing.grounds.centers import RunningCenter, running_center
 from skep.testing.polling import until
+from skep.wire.api.driver import START_DRIVER, NewDriver
+from skep.wire.api.health import GET_VERSION
+from skep.wire.api.jobs import CHANGE_JOB, RUN_JOB
+from skep.wire.api.runs import OPEN_RUN, OpenRun
 from skep.wire.client import CALL_SECONDS, CenterClient
 from skep.wire.client.api import CenterApi
+from skep.wire.client.transport import Answer, Request, Transport
 from skep.wire.messages import Command
 
 
@@ -125,12 +130,37 @@ async def test_a_key_is_not_used_up_by_a_start_without_agents(center: RunningCen
     await hand.die()
 
 
+class Timed:
+    """Asks the center for its version and notes how long any other call may take."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self.seconds: list[float] = []
+
+    async def send(self, request: Request, read: Callable[[Answer], Any]) -> Any:
+        if request.path == GET_VERSION.path:
+            return await self._transport.send(request, read)
+        return self.seconds.append(request.seconds)
+
+    def stream(self, request: Request) -> Any:
+        raise AssertionError(request)
+
+
 async def test_calls_that_start_a_run_last_as_long_as_the_center_waits(tmp_path: Path) -> None:
     """E8: `not_enough_agents` with the number needed, not a client that gave up first."""
     async with running_center(tmp_path, center_allocate_wait=20.0) as center:
         urls, rng = [center.url], Random(1)
         async with CenterClient(urls, center.admin.token, SystemClock(), rng) as client:
-            assert await client.start_seconds() >= CALL_SECONDS + 20.0
+            timed = Timed(client.transport)
+            api = CenterApi(timed)
+            await api.runs.open("r", OpenRun())
+            await api.driver.start("r", NewDriver())
+            await api.jobs.run("j")
+            await api.jobs.change("j", "restart")
+            wait = (await api.health.version()).start_wait
+            assert wait >= 20.0
+            starting = (OPEN_RUN, START_DRIVER, RUN_JOB, CHANGE_JOB)
+            assert timed.seconds == [route.seconds + wait for route in starting]
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """`skep failures`: dead requests by what went wrong, and what can be done about them.
 
-Asks a center; acts on many go by `bulk`, which shows what would happen first.
+Asks a center; acts on many go by `bulk_requests`, which shows what would happen first.
 """
 
 from __future__ import annotations

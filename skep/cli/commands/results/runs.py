@@ -1,6 +1,6 @@
 """`skep runs`: the list of runs, and what can be done to one.
 
-It asks and tells; what becomes of a word to a run is said by `steering`.
+It asks and tells; what became of a command is said by `command_outcome`.
 """
 
 from __future__ import annotations
