@@ -221,7 +221,7 @@ def check_content(rules: ContentRules, downloader: str = PLAIN) -> None:
     from skep.downloaders.content_rules import BadRules, Cutting
 
     if not downloader_kind(downloader).cuts_content:
-        known = " and ".join(names_with("cuts_content"))
+        known = names_with("cuts_content")
         raise InvalidInput(f"content rules are for {known}, not for {downloader}")
     try:
         Cutting(rules)

@@ -73,9 +73,10 @@ def kind_names() -> tuple[str, ...]:
     return (*_BUILT_IN, *added)
 
 
-def names_with(trait: str) -> tuple[str, ...]:
-    """The kinds that have a trait, for messages."""
-    return tuple(name for name in kind_names() if getattr(downloader_kind(name), trait))
+def names_with(trait: str) -> str:
+    """The kinds that have a trait, for messages: `curl, http and messages`."""
+    names = sorted(name for name in kind_names() if getattr(downloader_kind(name), trait))
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 def traits_of(found: Any, name: str) -> DownloaderKind:

@@ -27,7 +27,7 @@ def check_code(settings: RunSettings) -> None:
     if kind.takes_code and code is None:
         raise InvalidInput(f"the downloader {kind.name!r} needs `code` with its `source`")
     if not kind.takes_code and code is not None:
-        takers = " and ".join(names_with("takes_code"))
+        takers = names_with("takes_code")
         raise InvalidInput(f"the downloader {kind.name!r} takes no `code`; {takers} do")
     if settings.curl and not kind.takes_options:
         raise InvalidInput(f"the downloader {kind.name!r} takes no `curl` options")

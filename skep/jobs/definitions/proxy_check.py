@@ -24,7 +24,7 @@ def check_proxies(settings: RunSettings, check_header: CheckHeader) -> None:
     if exits is None and sessions is None:
         return
     if not downloader_kind(settings.downloader).uses_proxies:
-        known = " and ".join(sorted(names_with("uses_proxies")))
+        known = names_with("uses_proxies")
         raise InvalidInput(f"exits and sessions are for the downloaders {known}")
     if exits is not None:
         _check_proxies(exits)
