@@ -1,4 +1,4 @@
-"""Why something does not run: what it waits for and what will free it. Run by centers only.
+"""Explains why something does not run: what it waits for and what ends the wait. Centers only.
 
-Each module decides about one noun, from facts alone; `explainer` gathers the facts.
+Each module explains one kind of thing, from facts alone; `explainer` collects the facts.
 """

@@ -1,4 +1,4 @@
-"""Why an application's run does not go on: one sentence for each instance that waits. Pure."""
+"""Why the run of an application waits: one sentence for each waiting instance. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from skep.placement.eligibility import Moment, Need, explain, shortfall
 from skep.why.blocks import View
 from skep.why.wording import counted, duration
 
-#: Instances that are told about one by one.
+#: Maximum instances that are listed one by one.
 SHOWN = 10
 
 
 def why_app(run: Run, instances: Sequence[Instance], view: View) -> Why:
-    """A run that is running; what has ended or rests is told like any other run."""
+    """For a running run; ended and paused runs are explained like any other run."""
     live = [one for one in instances if not one.ended]
     stuck = [reason for one in live for reason in _stuck(run, one, instances, view)]
     running = sum(one.state is InstanceState.RUNNING for one in live)
@@ -28,7 +28,7 @@ def why_app(run: Run, instances: Sequence[Instance], view: View) -> Why:
 
 
 def _going(run: Run, running: int) -> Reason:
-    text = f"{counted(running, 'instance')} of it running" if running else "it is about to end"
+    text = f"{counted(running, 'instance')} running" if running else "it is about to end"
     return Reason("instances_run", text, do=(f"skep app ls {run.id}",), facts={"running": running})
 
 
@@ -37,21 +37,21 @@ def _stuck(run: Run, one: Instance, others: Sequence[Instance], view: View) -> I
     since = duration(view.now - one.changed_at)
     if not one.agent:
         text = f"instance {one.no} waits: {_no_agent(run, one, others, view)}"
-        frees = "an agent that fits and has no instance of this run"
+        frees = "wait for, or start, an agent that fits and has no instance of this run"
         do = (f"skep placement show {run.id}", "skep agent --center URL")
         yield Reason("instance_waits", text, frees, do=do, facts=facts)
     elif (silent := _silent(one.agent, view)) is not None:
-        text = f"instance {one.no} is on agent {one.agent}, which was last heard {silent} ago"
-        frees = "the agent's return; or another takes it after the job's lost_seconds"
+        text = f"instance {one.no} is on agent {one.agent}, whose last heartbeat was {silent} ago"
+        frees = "wait for the agent; another takes it after the job's lost_seconds"
         yield Reason("instance_agent_silent", text, frees, facts=facts)
     elif one.state is InstanceState.WAITING:
         text = f"instance {one.no} waits for agent {one.agent} to take it, for {since}"
-        yield Reason("instance_untaken", text, "the agent asks within seconds", facts=facts)
+        yield Reason("instance_untaken", text, "the agent takes it within seconds", facts=facts)
     elif one.state is InstanceState.STARTING:
         because = f": {one.reason}" if one.reason else ""
         text = f"instance {one.no} is starting on agent {one.agent}, for {since}{because}"
         read = f"skep app logs {run.id} --instance {one.no}"
-        yield Reason("instance_starts", text, "its agent", do=(read,), facts=facts)
+        yield Reason("instance_starts", text, "wait for its agent", do=(read,), facts=facts)
 
 
 def _no_agent(run: Run, one: Instance, others: Sequence[Instance], view: View) -> str:
@@ -62,7 +62,7 @@ def _no_agent(run: Run, one: Instance, others: Sequence[Instance], view: View) -
     verdicts = explain(agents, need, Moment(fleet.now, fleet.alive_after))
     if any(verdict.fits for verdict in verdicts):
         return "it is about to be placed"
-    return f"no agent is free for it: {shortfall(1, verdicts)}"
+    return f"no agent is available for it: {shortfall(1, verdicts)}"
 
 
 def _silent(agent: str, view: View) -> str | None:

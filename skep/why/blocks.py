@@ -1,4 +1,4 @@
-"""Why a block is not done yet: it waits for an agent, for a host, or an agent has it. Pure."""
+"""Why a block is not done: it waits for an agent or a host, or it is leased. Pure."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _RESTS = {
 
 
 class View(msgspec.Struct, frozen=True):
-    """Everything around the thing that is asked about."""
+    """The facts around the thing that is explained."""
 
     fleet: Fleet
     politeness: Politeness
-    #: Blocks in the lanes; None when nobody looked.
+    #: Blocks in the lanes; None when they were not read.
     in_lanes: frozenset[int] | None = None
-    #: Agents that were chosen for the run; None = nobody was, all may.
+    #: Agents that were chosen for the run; None = any agent may take it.
     chosen: frozenset[str] | None = None
-    #: Of a chained run: requests that only this agent may take, for agents that are not there.
+    #: Of a chained run: by agent that is not available, the requests that only it may take.
     belonging: Mapping[str, int] = msgspec.field(default_factory=dict)
 
     @property
@@ -42,7 +42,7 @@ class View(msgspec.Struct, frozen=True):
 
 
 def why_block(wait: BlockWait, view: View) -> Why:
-    """A block as a whole."""
+    """Explains a block."""
     block = wait.block
     state = block.state.name.lower()
     if block.state not in {*CLAIMABLE, BlockState.USING}:
@@ -53,7 +53,7 @@ def why_block(wait: BlockWait, view: View) -> Why:
 
 
 def block_reasons(wait: BlockWait, view: View) -> list[Reason]:
-    """What an open block, and every request in it, waits for."""
+    """Reasons why an open block, and every request in it, waits."""
     if wait.block.state is BlockState.USING:
         held = leased(wait.block, wait.ahead, view)
         rests = run_rests(wait.run, view.now)
@@ -64,7 +64,7 @@ def block_reasons(wait: BlockWait, view: View) -> list[Reason]:
 
 
 def run_rests(run: Run, now: float) -> list[Reason]:
-    """A run that is not running hands nothing out."""
+    """The reason of a run that is not running: it dispatches nothing."""
     if run.state is RunState.RUNNING:
         return []
     code, words = _RESTS[run.state]
@@ -75,7 +75,7 @@ def run_rests(run: Run, now: float) -> list[Reason]:
         Reason(
             code,
             f"run {run.id} {words} since {moment(since, now)}{because}",
-            "it goes on when a person says so" if goes_on else "nothing: it has ended",
+            "continue the run" if goes_on else "none; it has ended",
             do=(f"skep runs continue {run.id}",) if goes_on else (),
             facts={"run": run.id, "since": since, "reason": run.reason},
         )
@@ -83,10 +83,12 @@ def run_rests(run: Run, now: float) -> list[Reason]:
 
 
 def leased(block: BlockFacts, ahead: InHand | None, view: View) -> list[Reason]:
-    """An agent has it."""
+    """The reasons of a leased block."""
     agent, now = view.fleet.find(block.agent), view.now
     seen = agent.seen_at if agent else 0.0
-    heard = f"it was last heard {duration(now - seen)} ago" if agent else "nobody knows it"
+    heard = (
+        f"its last heartbeat was {duration(now - seen)} ago" if agent else "it is not registered"
+    )
     facts = {
         "agent": block.agent,
         "since": block.changed_at,
@@ -100,9 +102,9 @@ def leased(block: BlockFacts, ahead: InHand | None, view: View) -> list[Reason]:
         f" {moment(block.changed_at, now)}, lease until {moment(block.lease_until, now)}; {heard}"
     )
     if agent is None or not agent.alive(now, view.fleet.alive_after):
-        frees = "the block is taken back within seconds and given to another agent"
+        frees = "none; within seconds the block is taken back and goes to another agent"
         return [Reason("agent_silent", told, frees, block.lease_until, ("skep agents",), facts)]
-    frees = f"{counted(block.open, 'answer')} of {block.size} to come from the agent"
+    frees = f"{counted(block.open, 'answer')} of {block.size} outstanding from the agent"
     if block.answer_by is not None:
         frees += f"; without any by {moment(block.answer_by, now)} another agent gets it"
     reasons = [Reason("leased", told, frees, facts=facts)]
@@ -115,8 +117,8 @@ def _busy(ahead: InHand) -> Reason:
     return Reason(
         "agent_busy",
         f"agent {ahead.agent} is busy: {counted(ahead.blocks, 'block')} with"
-        f" {counted(ahead.requests, 'open request')} came to it before",
-        "the agent works them off in their order",
+        f" {counted(ahead.requests, 'open request')} were leased to it before",
+        "none; the agent processes them in order",
         facts={"agent": ahead.agent, "blocks": ahead.blocks, "requests": ahead.requests},
     )
 
@@ -139,30 +141,30 @@ def _in_lane(block: BlockFacts, view: View, *, alone: bool) -> list[Reason]:
     if outside and filled + block.size > limit and filled:
         return [lane_full(lane, filled, limit)]
     if outside:
-        text = f"block {block.id} is on its way into lane {lane.label}"
-        return [Reason("to_be_offered", text, "it is put there within seconds", facts=facts)]
+        text = f"block {block.id} will be put into lane {lane.label}"
+        return [Reason("to_be_offered", text, "none; it is put there within seconds", facts=facts)]
     busy = len([one for one in view.fleet.alive() if one.enabled])
-    whom = f"; {counted(busy, 'live agent')} took nothing of it yet" if alone else ""
+    whom = f"; {counted(busy, 'live agent')} have not taken it yet" if alone else ""
     text = (
         f"block {block.id} is in lane {lane.label} with {counted(filled, 'request')}, and"
         f" {counted(better, 'request')} in better lanes{whom}"
     )
-    return [Reason("in_lane", text, "an agent takes it when it has room", facts=facts)]
+    return [Reason("in_lane", text, "an agent takes it when it has capacity", facts=facts)]
 
 
 def lane_full(lane: Lane, filled: int, limit: int) -> Reason:
-    """What waits for a lane that takes no more."""
+    """The reason of work that waits for a full lane."""
     return Reason(
         "lane_full",
-        f"lane {lane.label} full {filled}/{limit}",
-        "there is room when agents take blocks from it; more agents empty it sooner",
+        f"lane {lane.label} is full: {filled}/{limit}",
+        "wait until agents take blocks from it, or start more agents",
         do=("skep info", f"skep center --set lanes.{lane.label}_limit=N"),
         facts={"lane": lane.label, "requests": filled, "limit": limit},
     )
 
 
 def _ended(block: BlockFacts, now: float) -> Reason:
-    word = "was done" if block.state is BlockState.SUCCESS else "failed"
+    word = "succeeded" if block.state is BlockState.SUCCESS else "failed"
     because = f": {block.detail}" if block.detail else ""
     return Reason(
         "block_ended",

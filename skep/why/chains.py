@@ -1,5 +1,5 @@
-"""Requests of a chained run that only one agent may take, or that wait for their chain to
-begin again. Pure."""
+"""Explains requests of a chained run that only one agent may take, or whose chain restarts.
+Pure."""
 
 from __future__ import annotations
 
@@ -13,22 +13,21 @@ from skep.why.wording import counted, duration
 
 
 def chain_of_request(chain: ChainFacts, run: str, asked: Placement, fleet: Fleet) -> list[Reason]:
-    """Nothing while its agent can take it."""
+    """No reason while its agent can take it."""
     if chain.first is not None:
         return [_begins_again(chain, chain.first)]
     trouble = absence(fleet, chain.agent)
     if not trouble:
         return []
-    text = f"it belongs to agent {chain.agent}, which fetched the page it was found on; {trouble}"
+    text = f"it belongs to agent {chain.agent}, which fetched the page that links to it; {trouble}"
     return [_held(text, run, chain.agent, asked, 1)]
 
 
 def _begins_again(chain: ChainFacts, first: int) -> Reason:
     return Reason(
         "chain_restarts",
-        f"its chain begins again: it waits for request {first}, which agent {chain.agent} is to"
-        " fetch",
-        "it goes to that agent when the request is done; if that fails, the run stops",
+        f"its chain restarts: it waits for request {first}, which agent {chain.agent} is to fetch",
+        "none; it goes to that agent when the request is done; if the request fails, the run stops",
         do=(f"skep why request:{first}",),
         facts={"first": first, "agent": chain.agent},
     )
@@ -37,7 +36,7 @@ def _begins_again(chain: ChainFacts, first: int) -> Reason:
 def chains_of_run(
     belonging: Mapping[str, int], run: str, asked: Placement, fleet: Fleet
 ) -> list[Reason]:
-    """Of a run: agents that are not there, with how many requests belong to each."""
+    """Of a run: agents that are not available, with the number of requests of each."""
     reasons = []
     for agent, count in sorted(belonging.items()):
         trouble = absence(fleet, agent)
@@ -50,12 +49,12 @@ def chains_of_run(
 
 
 def absence(fleet: Fleet, agent: str) -> str:
-    """Why an agent cannot take what is its own; "" when it can."""
+    """Why an agent cannot take its requests; "" when it can."""
     view = fleet.find(agent)
     if view is None:
         return "no such agent is registered"
     if not view.alive(fleet.now, fleet.alive_after):
-        return f"it was last heard {duration(fleet.now - view.seen_at)} ago"
+        return f"its last heartbeat was {duration(fleet.now - view.seen_at)} ago"
     if not view.enabled and not view.cordoned:
         return f"it is {view.aside or 'disabled'}"
     return ""
@@ -63,9 +62,9 @@ def absence(fleet: Fleet, agent: str) -> str:
 
 def _held(text: str, run: str, agent: str, asked: Placement, count: int) -> Reason:
     then = {
-        "stop": "the run stops, as it was told to, unless the agent is back at once",
-        "wait": f"the agent's return; after {asked.patience:g} s the run stops",
-        "restart": "its chain begins again on another agent; when none can be had for"
+        "stop": "the run stops unless the agent returns at once",
+        "wait": f"it continues when the agent returns; after {asked.patience:g} s the run stops",
+        "restart": "its chain restarts on another agent; when none is available for"
         f" {asked.patience:g} s, the run stops",
     }
     return Reason(

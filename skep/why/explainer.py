@@ -1,7 +1,7 @@
-"""Gathers the facts behind a question and answers it. Run by centers only.
+"""Collects the facts for an explanation and creates it. Run by centers only.
 
-A handful of short reads for each question, never a scan; it writes nothing. A bus that is
-away is a reason among others, not an error: that is when people ask.
+A few short reads for each question, never a scan; it writes nothing. A bus that is down is a
+reason among others, not an error: that is when users ask.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from skep.why.requests import why_request
 from skep.why.runs import why_run
 from skep.why.supervision import SupervisionFacts
 
-#: Due times of a job that are looked at for the last one with an outcome.
+#: Due times of a job that are read to find the last one with an outcome.
 FIRES = 20
 
 
 class Explainer:
-    """One center's answers. `restart_at` knows when the spider of a run starts again, `full`
-    why the disk takes no more ("" = there is room)."""
+    """The explanations of one center. `restart_at` returns when the spider of a run restarts,
+    `full` why the disk is full ("" = it is not)."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Explainer:
         return why_run(wait, view, care)
 
     async def site(self, host: str) -> Why:
-        """Also for a host that nobody knows, which says so."""
+        """Explains unknown hosts too."""
         facts = await self._store.waits.site(host)
         fleet = await self._fleet()
         asker = Asker(fleet.now, self._politeness)
@@ -115,14 +115,14 @@ class Explainer:
         return why_job(wait, self._clock.now())
 
     async def _view(self, run: Run, block: BlockFacts | None = None) -> View:
-        """Around a run, and with a block that should be in a lane: which blocks are."""
+        """The facts around a run; for a block that should be in a lane also the blocks in lanes."""
         view = View(await self._fleet(), self._politeness, chosen=await self._chosen(run))
         if block is None or block.state not in CLAIMABLE or view.fleet.lanes is None:
             return view
         return replace(view, in_lanes=frozenset(await self._bus.lanes.ids()))
 
     async def _belonging(self, run: Run, view: View) -> dict[str, int]:
-        """What waits for agents of a chain that are not there."""
+        """Requests that wait for agents of a chain that are not available."""
         if not run.settings.placement.traits.chains:
             return {}
         away = [agent for agent in view.chosen or () if absence(view.fleet, agent)]
@@ -149,7 +149,7 @@ class Explainer:
 
 
 def _parts(job: Job) -> list[str]:
-    """Generators that are planned by themselves."""
+    """Schedules of generators with their own cron line."""
     return [part_of(job.name, one.name) for one in job.generators if one.cron]
 
 

@@ -1,7 +1,7 @@
-"""Is there anybody who could do the work? Pure: from the roster as it stands, to reasons.
+"""Explains whether any agent can do the work, from the current list of agents. Pure.
 
-What keeps everything waiting (no live agent, a full disk, a bus that is away) is said here,
-and comes before whatever a single request waits for.
+Reasons that stop everything (no live agent, a full disk, a bus that is down) are given here, and
+come before the reasons of a single request.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from skep.placement.eligibility import Moment, Need, judge
 from skep.why.wording import counted, duration
 
 _START = "skep agent --center URL"
-#: Agents that are named in a sentence.
+#: Maximum agents that are named in a sentence.
 SHOWN = 3
 
 
 class Needs(msgspec.Struct, frozen=True):
-    """What an agent must be to take the work."""
+    """The requirements for an agent to take the work."""
 
     need: Need = Need(Placement(), HTTP.name)
     #: The one agent that may take it; "" = any that fits.
@@ -35,8 +35,8 @@ class Needs(msgspec.Struct, frozen=True):
 def needs_of(
     settings: RunSettings, target: str = "", chosen: frozenset[str] | None = None
 ) -> Needs:
-    """What the work of a run, in a block with this target, asks of an agent; `chosen` are the
-    agents of its allocation, None when it has none."""
+    """The requirements of the work of a run, in a block with this target; `chosen` are the agents
+    of its allocation, None when it has none."""
     one = "" if target.startswith((KIND, RUN)) else target
     return Needs(Need(settings.placement, settings.downloader, chosen), one)
 
@@ -47,11 +47,11 @@ class Fleet(msgspec.Struct, frozen=True):
     now: float
     alive_after: float
     agents: Sequence[AgentView]
-    #: Requests in each lane and its bound; None when the bus does not answer.
+    #: Requests in each lane and its limit; None when the bus does not answer.
     lanes: Mapping[Lane, tuple[int, int]] | None
     #: Why the bus does not answer.
     trouble: str = ""
-    #: Why the center's disk takes no more; "" = there is room.
+    #: Why the center's disk is full; "" = it is not.
     full: str = ""
 
     def alive(self) -> list[AgentView]:
@@ -62,12 +62,12 @@ class Fleet(msgspec.Struct, frozen=True):
 
 
 def obstacles(fleet: Fleet, needs: Needs) -> list[Reason]:
-    """Everything that keeps any such work from being done."""
+    """All reasons that stop such work."""
     return [*no_agent(fleet, needs), *surroundings(fleet)]
 
 
 def surroundings(fleet: Fleet) -> list[Reason]:
-    """A disk that is full, a bus that is away."""
+    """A full disk, a bus that is down."""
     reasons = []
     if fleet.full:
         reasons.append(_disk(fleet.full))
@@ -76,7 +76,7 @@ def surroundings(fleet: Fleet) -> list[Reason]:
             Reason(
                 "bus_down",
                 f"the lanes cannot be reached: {fleet.trouble}",
-                "blocks are handed out again when the bus answers; none is lost",
+                "none; blocks are leased again when the bus answers, and none is lost",
                 do=("skep doctor",),
                 facts={"detail": fleet.trouble},
             )
@@ -87,15 +87,15 @@ def surroundings(fleet: Fleet) -> list[Reason]:
 def _disk(trouble: str) -> Reason:
     return Reason(
         "disk_full",
-        f"nothing is taken or leased: {trouble}",
-        "work continues by itself when the disk or the archive can be written again",
+        f"no requests are accepted or leased: {trouble}",
+        "free space or fix the archive; work then continues automatically",
         do=("skep doctor",),
         facts={"detail": trouble},
     )
 
 
 def no_agent(fleet: Fleet, needs: Needs) -> list[Reason]:
-    """Why no agent can take it; nothing when one can."""
+    """Why no agent can take it; no reason when one can."""
     if needs.target:
         return _target(fleet, needs.target)
     if not fleet.agents:
@@ -103,7 +103,7 @@ def no_agent(fleet: Fleet, needs: Needs) -> list[Reason]:
             Reason(
                 "no_agent",
                 "no agent has ever registered with this center",
-                "it goes on when an agent comes",
+                "start an agent",
                 do=(_START,),
                 facts={"agents": 0},
             )
@@ -114,7 +114,7 @@ def no_agent(fleet: Fleet, needs: Needs) -> list[Reason]:
 
 
 def _chosen_away(fleet: Fleet, need: Need, chosen: frozenset[str]) -> list[Reason]:
-    """Of a run that has chosen its agents nobody else is asked, but where chains begin again."""
+    """Only the chosen agents of a run may work for it, except when chains restart."""
     known = [view for view in fleet.alive() if view.id in chosen]
     if any(view.enabled or view.cordoned for view in known):
         return []
@@ -125,8 +125,8 @@ def _chosen_away(fleet: Fleet, need: Need, chosen: frozenset[str]) -> list[Reaso
     return [
         Reason(
             "no_agent_fits",
-            f"nobody works that was chosen for this run: {shown or 'nobody was'}{more}",
-            "it goes on when one of them does; nobody else is asked",
+            f"none of the agents chosen for this run is available: {shown or 'none'}{more}",
+            "it continues when one of them returns; other agents do not get its work",
             do=(*(f"skep agents enable {view.id}" for view in known[:SHOWN]), "skep agents"),
             facts={"placement": need.placement.in_words(), "chosen": sorted(chosen)},
         )
@@ -158,9 +158,9 @@ def _all_silent(fleet: Fleet) -> Reason:
     ago = fleet.now - last.seen_at
     return Reason(
         "no_live_agent",
-        f"no live agent: {counted(len(fleet.agents), 'agent')} registered, the last sign of life"
+        f"no live agent: {counted(len(fleet.agents), 'agent')} registered, the last heartbeat"
         f" came {duration(ago)} ago from {last.id}",
-        "it goes on when an agent comes back",
+        "start an agent",
         do=("skep agents", _START),
         facts={"agents": len(fleet.agents), "last_agent": last.id, "last_seen_at": last.seen_at},
     )
@@ -173,7 +173,7 @@ def _all_disabled(alive: Sequence[AgentView]) -> Reason:
     return Reason(
         "agents_disabled",
         f"{which} {' or '.join(asides)}",
-        "it goes on when one is enabled",
+        "enable an agent",
         do=tuple(f"skep agents enable {name}" for name in names[:3]),
         facts={"agents": names},
     )
@@ -187,7 +187,7 @@ def _none_fits(verdicts: Sequence[Verdict], need: Need) -> Reason:
     return Reason(
         "no_agent_fits",
         f"no live agent {' and '.join(wanted) or 'fits'} ({others}{more})",
-        "it goes on when a fitting agent comes",
+        "start an agent that fits",
         do=("skep agents", _START),
         facts={
             "placement": need.placement.in_words(),
@@ -197,7 +197,7 @@ def _none_fits(verdicts: Sequence[Verdict], need: Need) -> Reason:
 
 
 def _requirements(need: Need) -> Iterator[tuple[str, str]]:
-    """(rule, words) for everything that a run asks of an agent."""
+    """(rule, words) for every requirement of a run."""
     asked = need.placement
     yield "capability", f"with downloader {need.kind}"
     yield "group", f"in group {asked.group}"
@@ -212,18 +212,18 @@ def _chosen(fleet: Fleet, name: str) -> str:
     if view is None:
         return name
     off = "" if view.enabled else f", {view.aside or 'disabled'}"
-    return f"{name}, last heard {duration(fleet.now - view.seen_at)} ago{off}"
+    return f"{name}, last heartbeat {duration(fleet.now - view.seen_at)} ago{off}"
 
 
 def _none_offers(fleet: Fleet, enabled: Sequence[AgentView], kind: str) -> Reason:
     offered = sorted({name for view in enabled for name in view.registration.kinds})
     ever = any(kind in view.registration.kinds for view in fleet.agents)
-    never = "" if ever else "; none ever did, so whoever takes it will refuse it"
+    never = "" if ever else "; no agent ever did, so the agent that takes it will refuse it"
     return Reason(
         "no_agent_offers",
-        f"no live agent offers downloader {kind}: {counted(len(enabled), 'agent')} could work,"
+        f"no live agent offers downloader {kind}: {counted(len(enabled), 'agent')} available,"
         f" with {', '.join(offered) or 'none at all'}{never}",
-        f"it can be done when an agent that offers {kind} comes",
+        f"start an agent that offers {kind}",
         do=("skep agents", _START),
         facts={"downloader": kind, "offered": offered, "agents": len(enabled)},
     )
@@ -232,13 +232,13 @@ def _none_offers(fleet: Fleet, enabled: Sequence[AgentView], kind: str) -> Reaso
 def _target(fleet: Fleet, agent: str) -> list[Reason]:
     view = fleet.find(agent)
     facts = {"agent": agent}
-    frees = "it goes on when that agent does"
+    frees = "it continues when that agent returns"
     if view is None:
         text = f"only agent {agent} may take it, and no such agent is registered"
         return [Reason("target_agent", text, frees, do=(_START,), facts=facts)]
     if not view.alive(fleet.now, fleet.alive_after):
         ago = duration(fleet.now - view.seen_at)
-        text = f"only agent {agent} may take it, and it was last heard {ago} ago"
+        text = f"only agent {agent} may take it, and its last heartbeat was {ago} ago"
         return [Reason("target_agent", text, frees, do=("skep agents",), facts=facts)]
     if not view.enabled and not view.cordoned:
         text = f"only agent {agent} may take it, and it is {view.aside or 'disabled'}"

@@ -1,4 +1,4 @@
-"""What the generators of a run or of a job do: they run, have failed, or wait for their time.
+"""Explains the generators of a run or of a job: running, failed, or waiting for their time.
 Pure."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from skep.why.wording import counted, duration, moment
 
 
 def generator_reasons(found: Sequence[Generation], job: str) -> Iterable[Reason]:
-    """Of a run: whatever is not through."""
+    """Of a run: the generators that have not ended."""
     for one in found:
         if one.n == REQUESTS or one.state is GenerationState.DONE:
             continue
@@ -20,12 +20,12 @@ def generator_reasons(found: Sequence[Generation], job: str) -> Iterable[Reason]
 
 
 def _running(one: Generation) -> Reason:
-    again = f", begun {counted(one.starts, 'time')}" if one.starts > 1 else ""
+    again = f", started {counted(one.starts, 'time')}" if one.starts > 1 else ""
     return Reason(
         "generator_running",
-        f"generator {one.name} is running and yielded {counted(one.yielded, 'URI')} so far,"
+        f"generator {one.name} is running and has yielded {counted(one.yielded, 'URI')} so far,"
         f" of which {one.taken:,} were new{again}",
-        "it ends by itself, and the run does not end before it",
+        "none; the run does not end before the generator",
         do=(f"skep generator ls {one.run}",),
         facts=_facts(one),
     )
@@ -35,7 +35,7 @@ def _failed(one: Generation, job: str) -> Reason:
     return Reason(
         "generator_failed",
         f"generator {one.name} has failed after {counted(one.yielded, 'URI')}: {one.detail}",
-        "it is begun again when its run is continued",
+        "continue the run; the generator then restarts",
         do=(f"skep generator ls {one.run}", f"skep job resume {job}"),
         facts=_facts(one),
     )
@@ -53,16 +53,16 @@ def _facts(one: Generation) -> dict[str, object]:
 
 
 def due_reasons(planned: Sequence[Planned], now: float) -> Iterable[Reason]:
-    """Of a job: generators that have a cron line of their own."""
+    """Of a job: generators with their own cron line."""
     for one in planned:
         if one.next_at is None:
             continue
         job, name = split_part(one.job)
         yield Reason(
             "generator_due",
-            f"generator {name} runs by itself at {moment(one.next_at, now)}"
+            f"generator {name} runs at {moment(one.next_at, now)}"
             f" (cron {one.schedule.cron}, {one.schedule.zone})",
-            f"in {duration(one.next_at - now)} by itself",
+            f"none; it starts automatically in {duration(one.next_at - now)}",
             one.next_at,
             (f"skep job run {job} --generator {name}",),
             {"generator": name, "cron": one.schedule.cron},

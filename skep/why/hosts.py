@@ -1,4 +1,4 @@
-"""What a host makes others wait for: a rest, another block that has it, its pace. Pure."""
+"""Explains why requests wait for a host: a pause, another block that holds it, its rate. Pure."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from skep.store.ports.waits import Hold, HostFacts
 from skep.why.wording import duration, moment, rate, up_to
 
 _USUAL = RunSettings()
-#: Why a host rests, in words; it may also be something that a later agent says.
+#: Why a host is paused, in words; newer agents can send other reasons.
 _TROUBLES = {
     "429": "429, too many requests",
-    "503": "503, it has no time",
-    FAILING: "downloads failed in a row",
+    "503": "503, service unavailable",
+    FAILING: "consecutive downloads failed",
     ROBOTS: "its robots.txt could not be fetched",
 }
 
 
 class Asker(msgspec.Struct, frozen=True):
-    """Who asks about a host: a run's settings, and what stands before."""
+    """The request or block that waits for a host: its run's settings, and its queue."""
 
     now: float
     politeness: Politeness
     run: RunSettings = _USUAL
-    #: Requests that wait for the host and come first.
+    #: Requests to the host that come first.
     before: int = 0
-    #: The block that asks, which does not wait for itself.
+    #: The block itself, which does not wait for itself.
     block: int | None = None
 
 
 def host_reasons(host: HostFacts, asker: Asker) -> list[Reason]:
-    """What somebody waits for who wants to ask this host; nothing when it is free."""
+    """Reasons why requests to this host wait; none when it is free."""
     pace = asker.politeness.pace(host.site, asker.run, asker.now)
     if host.site.cooling_until > asker.now:
         return [cooling(host, asker.now)]
@@ -48,13 +48,13 @@ def host_reasons(host: HostFacts, asker: Asker) -> list[Reason]:
 
 
 def cooling(host: HostFacts, now: float) -> Reason:
-    """It refused or failed, and is left alone."""
+    """The reason of a paused host, which refused or failed."""
     site = host.site
     left = site.cooling_until - now
     return Reason(
         "host_cooling",
-        f"host {site.host} is cooling until {moment(site.cooling_until, now)} ({_trouble(site)})",
-        f"in {duration(left)} one request goes out as a probe; a good answer ends the trouble",
+        f"host {site.host} is paused until {moment(site.cooling_until, now)} ({_trouble(site)})",
+        f"none; a probe is sent in {duration(left)}, and its success ends the pause",
         site.cooling_until,
         (f"skep sites clear {site.host}",),
         {"host": site.host, "trouble": site.reason, "strikes": site.strikes},
@@ -65,7 +65,7 @@ def _trouble(site: HostPoliteness) -> str:
     kind, _, cause = site.reason.partition(": ")
     if kind in {ROBOTS, FAILING} and cause:
         return cause
-    return _TROUBLES.get(site.reason, site.reason or "it was in trouble")
+    return _TROUBLES.get(site.reason, site.reason or "it failed")
 
 
 def _held(host: HostFacts, hold: Hold, pace: Pace | None, asker: Asker) -> Reason:
@@ -73,13 +73,13 @@ def _held(host: HostFacts, hold: Hold, pace: Pace | None, asker: Asker) -> Reaso
     spacing = pace.spacing if pace is not None else hold.spacing
     wait = max(0.0, hold.until - asker.now) + asker.before * spacing
     taken = hold.state is BlockState.USING
-    where = f"in the hands of agent {hold.agent}" if taken else "which waits for an agent"
+    where = f"leased to agent {hold.agent}" if taken else "which waits for an agent"
     before = f"{up_to(asker.before, 'request')} before it, " if asker.before else ""
     return Reason(
         "host_held",
         f"host {name} is in block {hold.block}, {where} (run {hold.run});"
         f" {before}about {duration(wait)}",
-        "the host is free when that block is through with it",
+        "none; the host is free when that block is done with it",
         asker.now + wait,
         (f"skep why block:{hold.block}",),
         {
@@ -104,30 +104,30 @@ def _paced(host: HostFacts, pace: Pace, asker: Asker) -> list[Reason]:
         "before": asker.before,
     }
     if pace.strikes:
-        text = f"host {name} is asked by one probe at a time after {host.site.reason or 'trouble'}"
+        text = f"host {name} gets one probe at a time after {host.site.reason or 'failures'}"
         clear = (f"skep sites clear {name}",)
-        return [Reason("host_probe", text, "a good answer ends it", do=clear, facts=facts)]
+        return [Reason("host_probe", text, "none; a good answer ends it", do=clear, facts=facts)]
     if not pace.spacing:
         return []
     limits = f"{rate(pace.spacing)}, {pace.concurrency} at once"
-    text = f"host {name} has a pace of {limits}, over all agents and runs"
-    frees = "requests go out one after the other"
+    text = f"host {name} is limited to {limits}, over all agents and runs"
+    frees = "none; requests are sent one after the other"
     if pace.wait:
         frees += f", the next in {pace.wait:.1f} s"
     return [Reason("host_pace", text, frees, None, rule, facts)]
 
 
 def why_host(host: HostFacts, fleet_reasons: list[Reason], asker: Asker) -> Why:
-    """A host as a whole."""
+    """Explains a host."""
     name = host.site.host
     reasons = host_reasons(host, asker)
     cools = host.site.cooling_until > asker.now
     held = host.hold is not None and host.hold.block is not None
     state = "cooling" if cools else "probing" if host.site.strikes else "held" if held else "free"
     if not host.known:
-        text = f"nobody has asked host {name} or set a rule for it"
+        text = f"host {name} is not known: it has no requests and no rule"
         reasons.insert(0, Reason("host_unknown", text, facts={"host": name}))
     waiting = cools or (held and bool(fleet_reasons))
     if not reasons:
-        reasons = [Reason("host_free", f"host {name} may be asked at once", facts={"host": name})]
+        reasons = [Reason("host_free", f"host {name} is free", facts={"host": name})]
     return Why("site", name, state, waiting, [*(fleet_reasons if held else ()), *reasons])

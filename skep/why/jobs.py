@@ -14,16 +14,16 @@ from skep.why.generators import due_reasons
 from skep.why.wording import counted, duration, moment
 
 _OVERLAPS = {
-    Overlap.SKIP: "a due time that comes while a run is going is skipped",
-    Overlap.QUEUE: "a due time that comes while a run is going waits for its end",
-    Overlap.REPLACE: "a due time that comes while a run is going replaces it",
-    Overlap.PARALLEL: "runs may go on beside each other",
+    Overlap.SKIP: "a due time during a run is skipped",
+    Overlap.QUEUE: "a due time during a run waits for its end",
+    Overlap.REPLACE: "a due time during a run replaces the run",
+    Overlap.PARALLEL: "runs can run in parallel",
 }
 _NO_RUN = frozenset({FireState.SKIPPED, FireState.MISSED, FireState.COALESCED})
 
 
 class JobWait(msgspec.Struct, frozen=True):
-    """A job with everything that may keep it waiting."""
+    """A job with all facts that can keep it waiting."""
 
     kept: KeptJob
     planned: Planned | None
@@ -31,15 +31,15 @@ class JobWait(msgspec.Struct, frozen=True):
     pending: Sequence[Fire]
     #: The newest due time that has one.
     last: Fire | None
-    #: Its runs that have not ended, newest first, and why the newest does not go on.
+    #: Its runs that have not ended, newest first, and why the newest waits.
     going: Sequence[str]
     run: Why | None = None
-    #: Its generators that have a cron line of their own.
+    #: Its generators with their own cron line.
     generators: Sequence[Planned] = ()
 
 
 def why_job(wait: JobWait, now: float) -> Why:
-    """A job as a whole."""
+    """Explains a job."""
     job = wait.kept.job
     state = _state(wait)
     reasons = [*_off(wait), *_going(wait), *(wait.run.reasons if wait.run else ())]
@@ -63,13 +63,13 @@ def _state(wait: JobWait) -> str:
 def _off(wait: JobWait) -> Iterable[Reason]:
     job = wait.kept.job
     if wait.kept.deleted:
-        text = f"job {job.name} was deleted by {wait.kept.author or 'somebody'}"
+        text = f"job {job.name} was deleted{f' by {wait.kept.author}' if wait.kept.author else ''}"
         again = ("skep job apply FILE",)
-        yield Reason("job_deleted", text, "it runs again when it is applied again", do=again)
+        yield Reason("job_deleted", text, "apply the job again", do=again)
     elif not job.enabled:
-        text = f"job {job.name} is switched off (`enabled: false`)"
+        text = f"job {job.name} is disabled (`enabled: false`)"
         do = (f"skep job show {job.name}", "skep job apply FILE")
-        yield Reason("job_disabled", text, "it runs when its document switches it on", do=do)
+        yield Reason("job_disabled", text, "enable it in its document", do=do)
 
 
 def _going(wait: JobWait) -> Iterable[Reason]:
@@ -81,8 +81,8 @@ def _going(wait: JobWait) -> Iterable[Reason]:
     state = f" ({wait.run.state})" if wait.run else ""
     yield Reason(
         "job_running",
-        f"run {newest} of it has not ended{state}{others}",
-        _OVERLAPS[overlap] if overlap else "the end of the run",
+        f"its run {newest} has not ended{state}{others}",
+        _OVERLAPS[overlap] if overlap else "wait for the end of the run",
         do=(f"skep why run:{newest}",),
         facts={"runs": list(wait.going)[:10], "overlap": overlap or ""},
     )
@@ -94,14 +94,14 @@ def _pending(wait: JobWait, now: float) -> Iterable[Reason]:
         name = f"due time {fire.key}"
         if fire.state is FireState.QUEUED:
             text = f"{name} waits ({fire.reason}; overlap: queue)"
-            yield Reason("fire_queued", text, "the end of that run", facts=facts)
+            yield Reason("fire_queued", text, "wait for the end of that run", facts=facts)
         elif fire.state is FireState.CLAIMED:
             ago = duration(now - fire.claimed_at)
             text = f"center {fire.center} has been opening the run of {name} for {ago}"
             yield Reason("fire_opening", text, "another center takes over in time", facts=facts)
         else:
-            text = f"{name} is due, and a center is about to look at it"
-            yield Reason("fire_due", text, "within seconds", facts=facts)
+            text = f"{name} is due, and a center is about to process it"
+            yield Reason("fire_due", text, "none; it is processed within seconds", facts=facts)
 
 
 def _scheduled(wait: JobWait, now: float) -> Iterable[Reason]:
@@ -110,23 +110,23 @@ def _scheduled(wait: JobWait, now: float) -> Iterable[Reason]:
         return
     run_now = (f"skep job run {job.name}",)
     if wait.planned is None:
-        text = f"job {job.name} has no schedule: it runs when somebody starts it"
+        text = f"job {job.name} has no schedule: it runs when you start it"
         if not wait.going and not wait.generators:
-            yield Reason("no_schedule", text, "somebody who starts it", do=run_now)
+            yield Reason("no_schedule", text, "start it", do=run_now)
         return
     schedule, next_at = wait.planned.schedule, wait.planned.next_at
     facts = {"zone": schedule.zone, "overlap": str(schedule.overlap), "when": _when(schedule)}
     if schedule.after:
-        text = f"it runs when a run of {' or '.join(schedule.after)} has succeeded"
+        text = f"it runs after a successful run of {' or '.join(schedule.after)}"
         after = tuple(f"skep why job:{name}" for name in schedule.after)
-        yield Reason("follows", text, "a success of one of them", do=(*after, *run_now))
+        yield Reason("follows", text, "a successful run of one of them", do=(*after, *run_now))
     if next_at is not None:
         text = f"scheduled for {moment(next_at, now)} ({_when(schedule)})"
-        frees = f"in {duration(next_at - now)} by itself; {_OVERLAPS[schedule.overlap]}"
+        frees = f"none; it starts in {duration(next_at - now)}; {_OVERLAPS[schedule.overlap]}"
         yield Reason("scheduled", text, frees, next_at, run_now, facts)
     elif not schedule.after:
         text = f"its schedule ({_when(schedule)}) has no due time left"
-        yield Reason("never_due", text, "another schedule", do=run_now, facts=facts)
+        yield Reason("never_due", text, "change the schedule", do=run_now, facts=facts)
 
 
 def _when(schedule: Schedule) -> str:

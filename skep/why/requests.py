@@ -12,12 +12,12 @@ from skep.why.fleet import needs_of, obstacles
 from skep.why.hosts import Asker, host_reasons
 from skep.why.wording import counted, duration, moment, up_to
 
-#: The dispatcher looks that often, and a little more.
-_SOON = "it is packed into a block within a second"
+#: The dispatcher runs at least this often.
+_SOON = "none; it is packed into a block within a second"
 
 
 def why_request(wait: RequestWait, view: View, ahead: InHand | None = None) -> Why:
-    """A request as a whole; `ahead` is what the agent that has it took before."""
+    """Explains a request; `ahead` is what its agent took before it."""
     state = _state(wait)
     number, run = str(wait.id), wait.run.id
     if wait.state in FINAL_STATES:
@@ -29,7 +29,7 @@ def why_request(wait: RequestWait, view: View, ahead: InHand | None = None) -> W
 
 
 def _state(wait: RequestWait) -> str:
-    """As the ledger counts it: a request in a leased block is leased."""
+    """The state as the ledger counts it: a request in a leased block is leased."""
     taken = wait.block is not None and wait.block.state is BlockState.USING
     return "leased" if taken else wait.state.name.lower()
 
@@ -70,7 +70,7 @@ def _before(wait: RequestWait) -> list[Reason]:
 
 
 def _to_be_packed(wait: RequestWait) -> Reason:
-    text = f"it waits to be packed into a block, {up_to(wait.before, 'request')} of its run before"
+    text = f"it waits to be packed into a block, after {up_to(wait.before, 'request')} of its run"
     facts = {"run": wait.run.id, "priority": wait.priority, "before": wait.before}
     return Reason("to_be_packed", text, _SOON, facts=facts)
 
@@ -85,7 +85,7 @@ def _delayed(wait: RequestWait, view: View) -> list[Reason]:
     if not wait.failures:
         return hosts or [_parked(wait, view.now)]
     again = _retry(wait, view.now)
-    # A host that rests for longer decides; otherwise the retry's own time does.
+    # A host that is paused for longer decides; otherwise the time of the retry does.
     later = cools and (hosts[0].until or 0.0) >= wait.not_before
     return [*hosts, again] if later else [again, *hosts]
 
@@ -94,7 +94,7 @@ def _parked(wait: RequestWait, now: float) -> Reason:
     return Reason(
         "parked",
         f"it waits for host {wait.host.site.host} until {moment(wait.not_before, now)} at most",
-        "it is woken when its host is free",
+        "none; it continues when its host is free",
         wait.not_before,
         facts={"host": wait.host.site.host, "before": wait.before},
     )
@@ -106,17 +106,18 @@ def _retry(wait: RequestWait, now: float) -> Reason:
     after = f" after {outcome_of(last)}" if last is not None else ""
     due = wait.not_before <= now
     when = "now" if due else f"at {moment(wait.not_before, now)}"
+    later = "" if due else f" in {duration(wait.not_before - now)}"
     return Reason(
         "retry",
         f"retry {wait.failures} of {retries} {when}{after}",
-        "it is tried again by itself" if due else f"in {duration(wait.not_before - now)} by itself",
+        f"none; it retries automatically{later}",
         wait.not_before,
         facts={"retry": wait.failures, "retries": retries, **last_try(last)},
     )
 
 
 def outcome_of(last: LastTry) -> str:
-    """`timeout`, or `status 503`, with what the agent said."""
+    """`timeout`, or `status 503`, with the agent's detail."""
     kind = last.failure or "an answer"
     status = f" {last.status}" if last.status else ""
     detail = f" ({last.detail})" if last.detail else ""
@@ -138,8 +139,8 @@ def last_try(last: LastTry | None) -> dict[str, object]:
 def _expires(wait: RequestWait, now: float) -> list[Reason]:
     if wait.expires_at is None:
         return []
-    text = f"it expires at {moment(wait.expires_at, now)}: then nobody wants it any more"
-    return [Reason("expires", text, "nothing is to be done", wait.expires_at)]
+    text = f"it expires at {moment(wait.expires_at, now)}"
+    return [Reason("expires", text, "none", wait.expires_at)]
 
 
 def _ended(wait: RequestWait, now: float) -> Reason:
@@ -147,13 +148,13 @@ def _ended(wait: RequestWait, now: float) -> Reason:
     last, facts = wait.last, last_try(wait.last)
     if wait.state is RequestState.DONE and last is not None:
         ago, status = duration(now - last.at), f" with {last.status}" if last.status else ""
-        return Reason(code, f"it was done {ago} ago by agent {last.agent}{status}", facts=facts)
+        return Reason(code, f"agent {last.agent} completed it {ago} ago{status}", facts=facts)
     if wait.state is RequestState.DEAD:
         return _dead(wait, facts)
-    words = {"done": "it was done", "cancelled": "it was cancelled", "expired": "it expired"}
+    words = {"done": "it is done", "cancelled": "it was cancelled", "expired": "it expired"}
     text = words[code]
     if wait.state is RequestState.EXPIRED and wait.expires_at is not None:
-        text = f"it expired at {moment(wait.expires_at, now)}, before an agent had time for it"
+        text = f"it expired at {moment(wait.expires_at, now)}, before an agent took it"
     if wait.state is RequestState.CANCELLED:
         rests = f": {wait.run.reason}" if wait.run.reason else ""
         text = f"it was cancelled; its run is {wait.run.state}{rests}"
@@ -161,14 +162,12 @@ def _ended(wait: RequestWait, now: float) -> Reason:
 
 
 def _dead(wait: RequestWait, facts: dict[str, object]) -> Reason:
-    tries = (
-        f" after {counted(wait.failures, 'failed try', 'failed tries')}" if wait.failures else ""
-    )
+    tries = f" after {counted(wait.failures, 'failed attempt')}" if wait.failures else ""
     last = f": {outcome_of(wait.last)}" if wait.last is not None else ""
     return Reason(
         "dead",
         f"it is dead{tries}{last}",
-        "a person can send the dead requests of its run again",
+        "retry the dead requests of its run",
         do=(f"skep runs revive {wait.run.id}",),
         facts={"failures": wait.failures, "retries": wait.run.settings.retries, **facts},
     )

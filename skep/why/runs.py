@@ -1,4 +1,4 @@
-"""Why a run does not go on: its agents, its lanes, its hosts, its driver. Pure."""
+"""Explains why a run waits: its agents, its lanes, its hosts, its driver. Pure."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from skep.why.requests import last_try, outcome_of
 from skep.why.supervision import SupervisionFacts, supervision_reasons
 from skep.why.wording import being, counted, duration, moment
 
-#: Hosts of delayed requests that are told about.
+#: Maximum hosts of delayed requests that are listed.
 HOSTS_SHOWN = 3
-#: A driver without a bound of its own that is silent for so long has probably gone.
+#: Seconds of silence after which a driver without a timeout is probably gone.
 LONG_SILENCE = 60.0
 _ENDED = frozenset({RunState.FINISHED, RunState.CANCELLED})
 
 
 def why_run(wait: RunWait, view: View, care: SupervisionFacts | None = None) -> Why:
-    """A run as a whole; `care` when it is the run of a job."""
+    """Explains a run; `care` is given for the run of a job."""
     run = wait.run
     if run.state in _ENDED:
         reasons = [_ended(wait, view.now), *_dead(wait), *_left_open(wait)]
@@ -70,13 +70,13 @@ def _ended(wait: RunWait, now: float) -> Reason:
 
 
 def _dead(wait: RunWait) -> list[Reason]:
-    """Requests that failed for good, with the failure that most of them have."""
+    """Dead requests, with the most frequent failure."""
     count, example = wait.ledger.dead, wait.dead
     if not count:
         return []
     run = wait.run.id
     cause = f": {outcome_of(example.last)} at {example.uri}" if example is not None else ""
-    most = "" if count == 1 or example is None else ", most of them alike"
+    most = "" if count == 1 or example is None else ", most of them with the same failure"
     facts: dict[str, object] = {"dead": count}
     if example is not None:
         facts |= {"uri": example.uri, **last_try(example.last)}
@@ -84,7 +84,7 @@ def _dead(wait: RunWait) -> list[Reason]:
         Reason(
             "dead_requests",
             f"{being(count, 'request')} dead{most}{cause}",
-            "a person can send them again when the cause is gone",
+            "fix the cause, then retry them",
             do=(f"skep failures ls --run {run}", f"skep runs revive {run}"),
             facts=facts,
         )
@@ -92,7 +92,7 @@ def _dead(wait: RunWait) -> list[Reason]:
 
 
 def _left_open(wait: RunWait) -> list[Reason]:
-    """What a finished run did not do, because of a limit or a person."""
+    """Requests that a finished run left open, because of a limit or a user."""
     count = wait.ledger.open
     if not count:
         return []
@@ -100,8 +100,8 @@ def _left_open(wait: RunWait) -> list[Reason]:
     return [
         Reason(
             "left_open",
-            f"{counted(count, 'request')} of it did not end before the run did",
-            "the run does them when it is continued",
+            f"{counted(count, 'request')} did not end before the run did",
+            "continue the run to process them",
             do=(f"skep runs continue {run}",),
             facts={"open": count},
         )
@@ -109,7 +109,7 @@ def _left_open(wait: RunWait) -> list[Reason]:
 
 
 def _stuck(wait: RunWait, view: View, care: SupervisionFacts | None) -> Iterable[Reason]:
-    """Everything but what is in the hands of live agents."""
+    """All reasons except requests that live agents hold."""
     ledger = wait.ledger
     if care is not None:
         yield from supervision_reasons(care, view.now)
@@ -130,13 +130,13 @@ def _stuck(wait: RunWait, view: View, care: SupervisionFacts | None) -> Iterable
 def _in_hand(hand: InHand, view: View) -> Reason:
     agent = view.fleet.find(hand.agent)
     seen = agent.seen_at if agent else 0.0
-    heard = f"last heard {duration(view.now - seen)} ago" if agent else "which nobody knows"
+    heard = f"last heartbeat {duration(view.now - seen)} ago" if agent else "not registered"
     alive = agent is not None and agent.alive(view.now, view.fleet.alive_after)
     text = (
-        f"{being(hand.requests, 'request')} in the hands of agent {hand.agent}"
+        f"{being(hand.requests, 'request')} leased to agent {hand.agent}"
         f" ({counted(hand.blocks, 'block')}), {heard}"
     )
-    frees = "its answers" if alive else "they are taken back within seconds, for another agent"
+    frees = "wait for its answers" if alive else "none; they go to another agent within seconds"
     facts = {
         "agent": hand.agent,
         "blocks": hand.blocks,
@@ -147,7 +147,7 @@ def _in_hand(hand: InHand, view: View) -> Reason:
 
 
 def _waiting(wait: RunWait, view: View, *, packed: bool) -> Iterable[Reason]:
-    """`packed`: the dispatcher has somebody to pack them for, or need not know."""
+    """`packed`: the dispatcher has an agent to pack them for, or does not need one."""
     lanes = view.fleet.lanes
     if not wait.ledger.waiting or lanes is None:
         return
@@ -161,9 +161,9 @@ def _waiting(wait: RunWait, view: View, *, packed: bool) -> Iterable[Reason]:
         yield Reason(
             "to_be_packed",
             f"{being(wait.ledger.waiting, 'request')} waiting to be packed into blocks",
-            "the dispatcher takes them within a second, runs by turns"
+            "none; the dispatcher packs them within a second, runs take turns"
             if packed
-            else "the dispatcher takes them when an agent may have them",
+            else "none; the dispatcher packs them when an agent is available",
             facts={"requests": wait.ledger.waiting},
         )
 
@@ -172,13 +172,13 @@ def _queued(count: int) -> Reason:
     return Reason(
         "in_lane",
         f"{being(count, 'request')} in blocks that wait for an agent",
-        "agents take them when they have room",
+        "none; agents take them when they have capacity",
         facts={"requests": count},
     )
 
 
 def _delayed(wait: RunWait, view: View) -> Iterable[Reason]:
-    """Retries, and the hosts for which most of those that were looked at wait."""
+    """Retries, and the hosts for which most of the sampled requests wait."""
     if not wait.ledger.delayed:
         return
     parked = Counter(one.host for one in wait.delayed if not one.failures)
@@ -201,7 +201,7 @@ def _delayed(wait: RunWait, view: View) -> Iterable[Reason]:
         yield Reason(
             "parked",
             f"{being(wait.ledger.delayed, 'request')} delayed",
-            "they come again when their host is free, or by their own time",
+            "none; they continue when their host is free, or at their own time",
             facts={"requests": wait.ledger.delayed},
         )
 
@@ -213,8 +213,8 @@ def _retries(wait: RunWait, first: float, seen: int, now: float) -> Reason:
     some = f"{counted(seen, 'request')}" if seen >= delayed else f"some of {delayed:,} requests"
     return Reason(
         "retry",
-        f"{some} failed and will be tried again, the first {when}{cause}",
-        "nothing is to be done: they are tried again automatically",
+        f"{some} failed and will be retried, the first {when}{cause}",
+        "none; they retry automatically",
         first,
         facts={
             "looked_at": seen,
@@ -224,22 +224,22 @@ def _retries(wait: RunWait, first: float, seen: int, now: float) -> Reason:
     )
 
 
-# -- who reads its pages
+# -- the driver
 
 
 def _driver_works(wait: RunWait, now: float) -> bool:
-    """It has pages to read, and is there to read them."""
+    """Whether the driver is running and has pages to read."""
     driver = wait.driver
     return driver is not None and bool(wait.unread) and not _gone(driver, now)
 
 
 def _gone(driver: DriverFacts, now: float) -> str:
-    """Why the driver is not there; "" when it is."""
+    """Why the driver is gone; "" when it is not."""
     silent = now - driver.heard_at
     if driver.patience is None:
-        return "its driver said its last word, and nobody has taken over"
+        return "its driver has ended, and no other has taken over"
     if silent > (driver.patience or LONG_SILENCE):
-        return f"its driver was last heard {duration(silent)} ago"
+        return f"its driver made its last call {duration(silent)} ago"
     return ""
 
 
@@ -251,12 +251,12 @@ def _reader(wait: RunWait, now: float) -> Iterable[Reason]:
     if gone:
         yield _driver_gone(wait, driver, gone)
     elif wait.unread:
-        yield _unread(wait, "its driver reads them")
+        yield _unread(wait, "wait for its driver to read them")
     elif wait.ledger.open:
         yield Reason(
             "waits_for_answers",
             f"its driver has read every page and waits for {counted(wait.ledger.open, 'answer')}",
-            "the answers of agents",
+            "wait for the answers of agents",
             facts={"open": wait.ledger.open, "heard_at": driver.heard_at},
         )
 
@@ -266,8 +266,8 @@ def _driver_gone(wait: RunWait, driver: DriverFacts, gone: str) -> Reason:
     run = wait.run.id
     return Reason(
         "driver_gone",
-        f"{gone}{unread}: a spider that does not run finds nothing more",
-        "it goes on when its spider is started again",
+        f"{gone}{unread}: no new requests are found",
+        "start its spider again",
         do=(f"skep run SPIDER --resume {run}",),
         facts={"unread": wait.unread, "heard_at": driver.heard_at, "patience": driver.patience},
     )
@@ -285,16 +285,16 @@ def _nothing_open(wait: RunWait, now: float, care: SupervisionFacts | None) -> I
         return
     if wait.driver is not None:
         if not wait.unread and not _gone(wait.driver, now):
-            text = "nothing is open; its driver is about to add requests or to end the run"
-            yield Reason("driver_decides", text, "its driver")
+            text = "no request is open; its driver is about to add requests or to end the run"
+            yield Reason("driver_decides", text, "wait for its driver")
         return
     if not wait.ledger.accepted:
-        text = f"no requests were put into run {run} yet"
+        text = f"run {run} has no requests yet"
         submit = () if care is not None else (f"skep submit {run} FILE",)
-        yield Reason("no_requests", text, "it goes on with its first request", do=submit)
+        yield Reason("no_requests", text, "submit requests", do=submit)
         return
     if wait.unread:
-        yield _unread(wait, "whoever put the requests in reads and collects them")
-    text = f"every request of run {run} has ended, and nobody has ended the run"
+        yield _unread(wait, "read and collect them")
+    text = f"every request of run {run} has ended, and the run has not been ended"
     do = () if care is not None else (f"skep runs finish {run}", f"skep submit {run} FILE")
-    yield Reason("nothing_left", text, "more requests, or its end", do=do)
+    yield Reason("nothing_left", text, "submit more requests, or end the run", do=do)

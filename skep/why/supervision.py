@@ -1,4 +1,4 @@
-"""Who sees to the run of a job: a center, and a process of the spider. Pure."""
+"""Explains the supervision of a job run: its center, and the process of its spider. Pure."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from skep.why.wording import counted, duration, moment
 
 
 class SupervisionFacts(msgspec.Struct, frozen=True):
-    """A run of a job, and what the asked center knows about its process."""
+    """A run of a job, and what this center knows about its process."""
 
     job_run: JobRun
-    #: When its crashed spider is started again; None = it is not waiting for that, or another
-    #: center knows.
+    #: When its crashed spider restarts; None = it does not wait for that, or another center
+    #: knows.
     restart_at: float | None = None
     #: Its generators, in the order of its document.
     generations: Sequence[Generation] = ()
 
 
 def supervision_reasons(care: SupervisionFacts, now: float) -> Iterable[Reason]:
-    """What keeps the run from being seen to."""
+    """Reasons why the run is not supervised, or waits for its supervisor."""
     kept = care.job_run
     if not kept.open:
         return
@@ -36,15 +36,15 @@ def supervision_reasons(care: SupervisionFacts, now: float) -> Iterable[Reason]:
     if care.restart_at is not None:
         yield _restarting(kept, care.restart_at, now)
     if not kept.fed:
-        text = f"center {kept.holder} is about to put the requests of job {kept.job} into it"
-        yield Reason("to_be_fed", text, "within seconds", facts={"center": kept.holder})
+        text = f"center {kept.holder} is about to submit the requests of job {kept.job}"
+        yield Reason("to_be_fed", text, "none; within seconds", facts={"center": kept.holder})
 
 
 def _unattended(kept: JobRun) -> Reason:
     return Reason(
         "run_unattended",
-        f"no center sees to run {kept.run} of job {kept.job}",
-        "a center takes it when it sees to fewer than jobs.runs_limit runs",
+        f"no center supervises run {kept.run} of job {kept.job}",
+        "start a center, or raise jobs.runs_limit; a center then takes the run",
         do=("skep doctor", "skep center --set jobs.runs_limit=N"),
         facts={"job": kept.job, "held_until": kept.held_until},
     )
@@ -52,12 +52,12 @@ def _unattended(kept: JobRun) -> Reason:
 
 def _restarting(kept: JobRun, at: float, now: float) -> Reason:
     last = kept.log.strip().rpartition("\n")[2][:300]
-    said = f"; it said: {last}" if last else ""
+    said = f"; last output: {last}" if last else ""
     return Reason(
         "spider_restarting",
-        f"its spider crashed and starts again at {moment(at, now)}, after"
+        f"its spider crashed and restarts at {moment(at, now)}, after"
         f" {counted(kept.starts, 'start')}{said}",
-        f"in {duration(at - now)} by itself",
+        f"none; it restarts automatically in {duration(at - now)}",
         at,
         (f"skep job show {kept.job}",),
         {"job": kept.job, "starts": kept.starts, "center": kept.holder, "last_line": last},

@@ -1,4 +1,4 @@
-"""Moments, durations and counts as people read them. Pure."""
+"""Formats times, durations and counts for users. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def moment(at: float, now: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """In the unit that a person would use: `40 s`, `3 min`."""
+    """In a readable unit: `40 s`, `3 min`."""
     for size, unit in _UNITS:
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
@@ -36,7 +36,7 @@ def being(number: int, noun: str) -> str:
 
 
 def up_to(number: int, noun: str) -> str:
-    """The same for a count that went no further than its limit."""
+    """The same for a count that stopped at its limit."""
     more = "at least " if number >= COUNT_LIMIT else ""
     return f"{more}{counted(number, noun)}"
 

@@ -268,7 +268,7 @@ async def test_cordoned_agents_keep_and_drained_ones_hand_over(
     assert not a1.has
     why = (await center.admin.get(f"/api/v1/why/runs/{run}")).json()
     assert (why["waiting"], why["reasons"][0]["code"]) == (True, "instance_waits")
-    assert why["reasons"][0]["text"].startswith("instance 0 waits: no agent is free for it")
+    assert why["reasons"][0]["text"].startswith("instance 0 waits: no agent is available for it")
     await hands("a2")
     (one,) = await in_state(center, run, "running")
     assert one["agent"] == "a2"

@@ -54,7 +54,7 @@ async def test_nobody_is_there_then_somebody_disabled_then_the_lane_is_full(
     assert found["reasons"][0]["do"] == ["skep agents enable a1"]
     assert (await center.admin.post("/api/v1/agents/a1/enable")).status == 200
     found = await why(center, "requests", 50)
-    assert found["reasons"][0]["text"] == "lane low full 20/20"
+    assert found["reasons"][0]["text"] == "lane low is full: 20/20"
     assert found["reasons"][0]["facts"] == {"lane": "low", "requests": 20, "limit": 20}
     assert found["reasons"][1]["facts"]["before"] == 29
     assert codes(await why(center, "requests", 1)) == ["in_lane"]

@@ -65,7 +65,7 @@ async def test_a_request_whose_agent_is_not_there(
     reason = (await why(center, "request", request))["chain_held"]
     assert f"it belongs to agent {chosen}" in reason["text"]
     assert reason["text"].endswith("it is disabled")
-    assert reason["frees"] == "the agent's return; after 600 s the run stops"
+    assert reason["frees"] == "it continues when the agent returns; after 600 s the run stops"
     of_run = (await why(center, "run", "chain"))["chain_held"]
     assert of_run["text"] == f"1 open request belongs to agent {chosen}; it is disabled"
 
@@ -95,7 +95,7 @@ async def test_a_run_that_waits_for_its_generator(center: RunningCenter) -> None
     put = await center.admin.put("/api/v1/jobs/many", document)
     assert put.status == 200, put.content
     due = (await why(center, "job", "many"))["generator_due"]
-    assert due["text"].startswith("generator nightly runs by itself at ")
+    assert due["text"].startswith("generator nightly runs at ")
     run = (await center.admin.post("/api/v1/jobs/many/run")).json()["run"]
 
     async def yielding() -> bool:
@@ -104,7 +104,7 @@ async def test_a_run_that_waits_for_its_generator(center: RunningCenter) -> None
 
     await until(yielding, seconds=60.0)
     reason = (await why(center, "run", run))["generator_running"]
-    assert reason["text"].startswith("generator all is running and yielded ")
+    assert reason["text"].startswith("generator all is running and has yielded ")
     await center.admin.post("/api/v1/jobs/many/stop")
 
 

@@ -141,7 +141,7 @@ def test_the_agents_that_were_chosen_are_gone() -> None:
     needs = placed(frozenset({"mine"}), strategy="fixed")
     reason = only(no_agent(fleet(*found), needs))
     assert reason.code == "no_agent_fits"
-    assert "that was chosen for this run: mine, last heard 60 s ago" in reason.text
+    assert "chosen for this run is available: mine, last heartbeat 60 s ago" in reason.text
     assert no_agent(fleet(agent("mine"), agent("other")), needs) == []
 
 
@@ -150,7 +150,9 @@ def test_only_those_who_were_chosen_count() -> None:
     found = [agent("mine", enabled=False, aside="draining"), agent("other")]
     needs = placed(frozenset({"mine"}), strategy="fixed", labels={"zone": "eu"})
     reason = only(no_agent(fleet(*found), needs))
-    assert reason.text.endswith("chosen for this run: mine, last heard 2 s ago, draining")
+    assert reason.text.endswith(
+        "chosen for this run is available: mine, last heartbeat 2 s ago, draining"
+    )
     assert reason.do[0] == "skep agents enable mine"
     gone = [agent("mine", NOW - 60), agent("other", enabled=False)]
     assert "enable other" not in str(only(no_agent(fleet(*gone), needs)).do)
@@ -167,8 +169,8 @@ def test_no_live_agent_offers_the_downloader() -> None:
     shell = needs_of(RunSettings(downloader="shell"))
     reason = only(no_agent(fleet(*found), shell))
     assert reason.code == "no_agent_offers"
-    assert reason.text == "no live agent offers downloader shell: 1 agent could work, with http"
-    assert "none ever did" in only(no_agent(fleet(agent()), shell)).text
+    assert reason.text == "no live agent offers downloader shell: 1 agent available, with http"
+    assert "no agent ever did" in only(no_agent(fleet(agent()), shell)).text
     assert no_agent(fleet(agent(kinds=("http", "shell"))), shell) == []
 
 
@@ -176,7 +178,7 @@ def test_no_live_agent_offers_the_downloader() -> None:
     ("found", "words"),
     [
         ([], "no such agent"),
-        ([agent("t", NOW - 60)], "last heard 60 s ago"),
+        ([agent("t", NOW - 60)], "its last heartbeat was 60 s ago"),
         ([agent("t", enabled=False)], "it is disabled"),
     ],
 )
@@ -197,7 +199,7 @@ def test_a_full_disk_and_a_bus_that_is_away() -> None:
         fleet(agent(), lanes=None, trouble="Redis is away", full="12 MiB free"), Needs()
     )
     assert [reason.code for reason in found] == ["disk_full", "bus_down"]
-    assert found[0].text.endswith("nothing is taken or leased: 12 MiB free")
+    assert found[0].text.endswith("no requests are accepted or leased: 12 MiB free")
     assert obstacles(fleet(agent()), Needs()) == []
 
 
@@ -210,7 +212,7 @@ ASKER = Asker(NOW, Politeness())
 def test_a_host_that_cools() -> None:
     reason = only(host_reasons(host(cooling_until=NOW + 240, reason="429", strikes=2), ASKER))
     assert reason.code == "host_cooling"
-    assert reason.text.startswith("host example.org is cooling until 12:04:00 UTC (429")
+    assert reason.text.startswith("host example.org is paused until 12:04:00 UTC (429")
     assert (reason.until, reason.do) == (NOW + 240, ("skep sites clear example.org",))
     assert reason.facts["strikes"] == 2
 
@@ -221,7 +223,7 @@ def test_a_host_in_the_hands_of_another_block() -> None:
     asker = msgspec.structs.replace(ASKER, before=57)
     reason = host_reasons(host(hold), asker)[0]
     assert reason.code == "host_held"
-    assert "block 812, in the hands of agent a-1 (run other); 57 requests before it" in reason.text
+    assert "block 812, leased to agent a-1 (run other); 57 requests before it" in reason.text
     assert reason.text.endswith("about 40 s")
     assert reason.until == pytest.approx(NOW + 10 + 57 * 0.525)
     waits = msgspec.structs.replace(hold, state=BlockState.READY, agent="")
@@ -233,7 +235,7 @@ def test_a_host_in_the_hands_of_another_block() -> None:
 def test_a_host_with_a_pace_and_one_on_probation() -> None:
     reason = only(host_reasons(host(rule=SiteRule(rate=2)), ASKER))
     assert reason.code == "host_pace"
-    assert "a pace of 1.9/s, 4 at once" in reason.text
+    assert "limited to 1.9/s, 4 at once" in reason.text
     assert only(host_reasons(host(strikes=1, reason="503"), ASKER)).code == "host_probe"
     assert host_reasons(OWN, ASKER) == []
 
@@ -267,7 +269,7 @@ def test_a_block_outside_its_lane() -> None:
     outside = frozenset({1})
     full = {**FREE, Lane.MID: (1950, 2000)}
     why = why_block(BlockWait(block(), run(), []), view(lanes=full, in_lanes=outside))
-    assert (codes(why), why.reasons[0].text) == (["lane_full"], "lane mid full 1950/2000")
+    assert (codes(why), why.reasons[0].text) == (["lane_full"], "lane mid is full: 1950/2000")
     why = why_block(BlockWait(block(), run(), []), view(in_lanes=outside))
     assert codes(why) == ["to_be_offered"]
 
@@ -296,7 +298,7 @@ def test_a_leased_block_and_an_agent_that_is_busy() -> None:
     assert (why.waiting, codes(why)) == (False, ["leased", "agent_busy"])
     assert why.reasons[0].text == (
         "block 812 is leased to agent a1 since 11:59:30 UTC, lease until 12:00:28 UTC;"
-        " it was last heard 2 s ago"
+        " its last heartbeat was 2 s ago"
     )
     assert "without any by 12:10:00 UTC another agent gets it" in why.reasons[0].frees
     assert "3 blocks with 250 open requests" in why.reasons[1].text
@@ -305,9 +307,9 @@ def test_a_leased_block_and_an_agent_that_is_busy() -> None:
 def test_a_leased_block_of_a_silent_agent() -> None:
     why = why_block(BlockWait(USED, run(), []), view(agent(seen=NOW - 15)))
     assert (why.waiting, codes(why)) == (True, ["agent_silent"])
-    assert "last heard 15 s ago" in why.reasons[0].text
+    assert "its last heartbeat was 15 s ago" in why.reasons[0].text
     unknown = why_block(BlockWait(USED, run(), []), view(agent("other")))
-    assert "nobody knows it" in unknown.reasons[0].text
+    assert "it is not registered" in unknown.reasons[0].text
 
 
 def test_a_block_that_ended() -> None:
@@ -325,13 +327,13 @@ def test_a_request_that_waits_for_its_lane() -> None:
     why = why_request(request(before=4), view(lanes=lanes))
     assert (why.state, why.waiting) == ("waiting", True)
     assert codes(why) == ["lane_full", "to_be_packed"]
-    assert why.reasons[0].text == "lane mid full 2000/2000"
+    assert why.reasons[0].text == "lane mid is full: 2000/2000"
 
 
 def test_a_request_that_is_about_to_be_packed() -> None:
     why = why_request(request(before=1000, expires_at=NOW + 60), view())
     assert codes(why) == ["to_be_packed", "expires"]
-    assert "at least 1,000 requests of its run before" in why.reasons[0].text
+    assert "after at least 1,000 requests of its run" in why.reasons[0].text
     assert why.reasons[1].until == NOW + 60
 
 
@@ -349,7 +351,10 @@ def test_a_retry_says_which_and_after_what() -> None:
     why = why_request(request(RequestState.DELAYED, **fields), view())
     assert codes(why) == ["retry"]
     assert why.reasons[0].text == "retry 2 of 3 at 12:05:00 UTC after timeout (no answer for 120 s)"
-    assert (why.reasons[0].until, why.reasons[0].frees) == (NOW + 300, "in 5 min by itself")
+    assert (why.reasons[0].until, why.reasons[0].frees) == (
+        NOW + 300,
+        "none; it retries automatically in 5 min",
+    )
     longer = {**fields, "host": host(cooling_until=NOW + 900, reason="503")}
     assert codes(why_request(request(RequestState.DELAYED, **longer), view())) == [
         *("host_cooling", "retry"),
@@ -371,7 +376,7 @@ def test_a_parked_request_waits_for_its_host() -> None:
         (
             {"state": RequestState.DONE, "last": LastTry(NOW - 9, "a1", "", 200, "")},
             "done",
-            "it was done 9 s ago by agent a1 with 200",
+            "agent a1 completed it 9 s ago with 200",
         ),
         (
             {
@@ -380,13 +385,13 @@ def test_a_parked_request_waits_for_its_host() -> None:
                 "last": LastTry(NOW - 9, "a1", "status", 404, ""),
             },
             "dead",
-            "it is dead after 1 failed try: status 404",
+            "it is dead after 1 failed attempt: status 404",
         ),
         ({"state": RequestState.DEAD}, "dead", "it is dead"),
         (
             {"state": RequestState.EXPIRED, "expires_at": NOW - 60},
             "expired",
-            "it expired at 11:59:00 UTC, before an agent had time for it",
+            "it expired at 11:59:00 UTC, before an agent took it",
         ),
         (
             {"state": RequestState.CANCELLED, "run": run(RunState.CANCELLED, "by message")},

@@ -98,7 +98,7 @@ def test_a_run_that_ended_says_how(state: RunState) -> None:
 def test_a_run_whose_lane_is_full() -> None:
     lanes = {**FREE, Lane.MID: (2000, 2000)}
     why = why_run(wait(Ledger(9, waiting=9), priorities=(2, 3, 5)), view(lanes=lanes))
-    assert (why.waiting, why.reasons[0].text) == (True, "lane mid full 2000/2000")
+    assert (why.waiting, why.reasons[0].text) == (True, "lane mid is full: 2000/2000")
     assert codes(why) == ["lane_full"]
     packed = why_run(wait(Ledger(9, waiting=9), priorities=(5,)), view(lanes=lanes))
     assert codes(packed) == ["to_be_packed"]
@@ -115,7 +115,7 @@ def test_nobody_packs_for_agents_that_are_not_there() -> None:
     """C6: a run with wishes waits unpacked; one that anybody may do is packed at once."""
     placement = Placement(labels={"zone": "eu"})
     picky = msgspec.structs.replace(run(), settings=RunSettings(placement=placement))
-    for one, frees in ((picky, "when an agent may have them"), (run(), "within a second")):
+    for one, frees in ((picky, "when an agent is available"), (run(), "within a second")):
         why = why_run(wait(Ledger(9, waiting=9), run=one, priorities=(5,)), view(agent(NOW - 60)))
         assert codes(why) == ["no_live_agent", "to_be_packed"]
         assert frees in why.reasons[1].frees
@@ -128,7 +128,7 @@ def test_a_run_that_goes_on_says_in_whose_hands_it_is() -> None:
     )
     why = why_run(found, view(agent(), agent(NOW - 60, "dead")))
     assert (why.waiting, codes(why)) == (False, ["leased", "in_lane", "agent_silent"])
-    assert why.reasons[0].text.startswith("90 requests are in the hands of agent a1 (2 blocks)")
+    assert why.reasons[0].text.startswith("90 requests are leased to agent a1 (2 blocks)")
     dead = why_run(found, view(agent(NOW - 60), agent(NOW - 60, "dead")))
     assert (dead.waiting, codes(dead)[0]) == (True, "no_live_agent")
 
@@ -139,7 +139,7 @@ def test_the_failure_behind_dead_requests_and_retries() -> None:
     why = why_run(wait(Ledger(2, dead=2), dead=refused, unread=2), view())
     assert codes(why)[:2] == ["dead_requests", "pages_unread"]
     assert why.reasons[0].text == (
-        "2 requests are dead, most of them alike: network (refused) at http://a.example/x"
+        "2 requests are dead, most of them with the same failure: network (refused) at http://a.example/x"
     )
     assert why.reasons[0].do == ("skep failures ls --run web", "skep runs revive web")
     busy = Failed("http://a.example/y", LastTry(NOW - 5, "a1", "status", 503, ""))
@@ -192,9 +192,12 @@ def test_a_spider_waits_for_outstanding_answers() -> None:
 @pytest.mark.parametrize(
     ("driver", "words"),
     [
-        (DriverFacts(NOW - 90, 60.0), "last heard 90 s ago and has not read 120 finished pages"),
-        (DriverFacts(NOW - 1, None), "said its last word"),
-        (DriverFacts(NOW - 600, 0.0), "last heard 10 min ago"),
+        (
+            DriverFacts(NOW - 90, 60.0),
+            "made its last call 90 s ago and has not read 120 finished pages",
+        ),
+        (DriverFacts(NOW - 1, None), "its driver has ended"),
+        (DriverFacts(NOW - 600, 0.0), "made its last call 10 min ago"),
     ],
 )
 def test_a_spider_that_does_not_run(driver: DriverFacts, words: str) -> None:
@@ -228,7 +231,7 @@ def test_who_sees_to_the_run_of_a_job() -> None:
     found = wait(Ledger())
     restarts = why_run(found, view(), SupervisionFacts(kept(log="a\nboom!\n"), NOW + 8))
     assert codes(restarts)[0] == "spider_restarting"
-    assert "after 3 starts; it said: boom!" in restarts.reasons[0].text
+    assert "after 3 starts; last output: boom!" in restarts.reasons[0].text
     assert restarts.reasons[0].until == NOW + 8
     alone = why_run(found, view(), SupervisionFacts(kept(holder="", held_until=0.0)))
     assert codes(alone) == ["run_unattended", "no_requests"]
@@ -269,12 +272,12 @@ def test_a_job_that_is_scheduled() -> None:
     assert (why.state, codes(why)) == ("idle", ["scheduled"])
     assert why.reasons[0].text == "scheduled for 12:04:00 UTC (cron 0 12 * * *, UTC)"
     assert (why.reasons[0].until, why.reasons[0].do) == (NOW + 240, ("skep job run quotes",))
-    assert "in 4 min by itself; a due time that comes while" in why.reasons[0].frees
+    assert "none; it starts in 4 min; a due time during a run" in why.reasons[0].frees
     assert codes(why_job(job(), NOW)) == ["no_schedule"]
     assert codes(why_job(job(planned=planned(None)), NOW)) == ["never_due"]
     follows = why_job(job(planned=planned(None, after=("a", "b"))), NOW)
     assert codes(follows) == ["follows"]
-    assert "a run of a or b has succeeded" in follows.reasons[0].text
+    assert "after a successful run of a or b" in follows.reasons[0].text
 
 
 def test_a_job_whose_run_goes_on() -> None:
