@@ -110,7 +110,7 @@ def cron_fields(line: str) -> str:
     """The line with its macro expanded; raises ValueError with a message."""
     spelled = MACROS.get(line.strip().lower(), line)
     if spelled.strip().startswith("@"):
-        raise ValueError(f"{line.strip()!r} is not known; use one of {', '.join(MACROS)}")
+        raise ValueError(f"{line.strip()!r} is not a known macro; use one of {', '.join(MACROS)}")
     try:
         next(CronSim(spelled, _SOME_DAY))
     except (CronSimError, AssertionError) as error:
