@@ -38,8 +38,6 @@ NO_ANSWERS = {
 ALLOWED = {
     ("embed/demo_center.py", "send"): "asks the bundled site, which is not a center",
 }
-#: The session of a spider asks by path; it moves to `spiders/session` and is typed there.
-MOVING = {"cli/commands/crawl/spider_session.py": ("cli/terminal/center_options.py", "/api")}
 
 
 def calls_by_path(tree: ast.AST) -> Iterator[str]:
@@ -79,15 +77,12 @@ Check = Callable[[ast.AST], Iterator[str]]
 
 
 def found_in(files: list[Path], check: Check) -> set[tuple[str, str]]:
-    """(file, what), but for what moves."""
-    moving = {file for file in MOVING if (ROOT / file).exists()}
-    kept = {MOVING[file] for file in moving}
-    found = {
+    """(file, what)."""
+    return {
         (str(file.relative_to(ROOT)), what)
         for file in files
         for what in check(ast.parse(file.read_text()))
     }
-    return {one for one in found if one[0] not in moving and one not in kept}
 
 
 @pytest.mark.parametrize("check", [calls_by_path, api_paths])

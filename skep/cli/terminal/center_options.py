@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import update_wrapper
 from typing import Any
-from urllib.parse import quote
 
 import click
 
@@ -34,11 +33,6 @@ _IDS = {"run": "run", "run_or_job": "run", "thing": "run", "resume": "run", "age
 #: Commands that put something into a run: a job's name must not stand for a run there.
 _FILLS_RUNS = {"submit"}
 COMMANDLINE = click.core.ParameterSource.COMMANDLINE
-
-
-def run_path(run: str, verb: str = "") -> str:
-    """The API's path of a run, or of something that can be done to it."""
-    return f"/api/v1/runs/{quote(run, safe='')}" + (f"/{verb}" if verb else "")
 
 
 def calls_center(function: Function) -> Function:

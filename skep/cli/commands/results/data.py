@@ -97,10 +97,9 @@ async def _items(
     client: CenterClient, folder: Path, run: str, form: str, output: str
 ) -> SinkProgress:
     from skep.spiders.session.item_sinks import SinkWriters
-    from skep.wire.client.api import CenterApi
 
     rng = Random()  # noqa: S311 - jitter
-    output_sinks = SinkWriters(CenterApi(client.transport), run, folder, SystemClock(), rng)
+    output_sinks = SinkWriters(client.api, run, folder, SystemClock(), rng)
     async with _place(client, run, form, output) as (url, options):
         await output_sinks.open([url], options)
         await output_sinks.finish()
@@ -140,9 +139,8 @@ def _copy_to_stdout(file: Path) -> None:
 async def fields_of(client: CenterClient, run: str) -> list[str]:
     """Every field of any item, in the order of first appearance: a header needs them all."""
     from skep.wire.api.results import ItemPage
-    from skep.wire.client.api import CenterApi
 
-    results = CenterApi(client.transport).results
+    results = client.api.results
     fields: dict[str, None] = {}
     after = 0
     while (page := await results.items(run, ItemPage(after))).items:

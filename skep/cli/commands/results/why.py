@@ -115,12 +115,9 @@ def in_words(why: Why) -> str:
 
 async def waits_for(client: CenterClient, run: Run) -> str:
     """The first reason of a run that waits; "" for one that goes on or has ended."""
-    return "" if run.state in {"finished", "cancelled"} else await first_reason(client, run.id)
-
-
-async def first_reason(client: CenterClient, run: str) -> str:
-    """What a run waits for; "" for one that goes on."""
-    why = await _if_there(client, "run", run)
+    if run.state in {"finished", "cancelled"}:
+        return ""
+    why = await _if_there(client, "run", run.id)
     if not why or not why.waiting or not why.reasons:
         return ""
     return " ".join(why.reasons[0].text.split())
