@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from typing import NamedTuple
-from urllib.parse import quote, unquote, urljoin, urlsplit
+from urllib.parse import quote, unquote, urljoin
 
-#: The usual URI, recognised in one step. Everything else takes the careful way.
-_PLAIN = re.compile(r"(https?)://([a-z0-9.-]+)(?::([1-9][0-9]{0,4}))?(/[!-\"$-~]*)?")
-_HOST = re.compile(r"[a-z0-9._-]+|[0-9a-f:.]*:[0-9a-f:.]*")
-_PORTS = {"http": "80", "https": "443"}
+from skep.model.hosts.url import BadUrl, read_url
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+#: Browsers leave these out of a path.
+_LEFT_OUT = dict.fromkeys(map(ord, "\t\r\n"))
+_PORTS = {"http": 80, "https": 443}
 _KEPT_IN_PATH = "%/:=&?~+!$,;'@()*[]|^`{}\"<>\\"
 _SHOWN = 100
 
@@ -46,59 +48,46 @@ class Target(NamedTuple):
 
 def parse_target(uri: str) -> Target:
     """Raises BadTarget."""
-    plain = _PLAIN.fullmatch(uri)
-    if plain is None:
-        return _parse_carefully(uri)
-    scheme, host, port, path = plain.groups()
-    if path:
-        return Target(uri, host, f"{scheme}://{host}:{port or _PORTS[scheme]}")
-    return _assemble(scheme, host, port, "/", ())
+    try:
+        url = read_url(uri.strip())
+    except BadUrl as error:
+        raise BadTarget(f"not a URL: {error}") from error
+    if url.scheme not in _PORTS:
+        raise BadTarget(f"scheme {url.scheme[:_SHOWN]!r} is not allowed, only http and https are")
+    default = _PORTS[url.scheme]
+    base = f"{url.scheme}://{url.host}"
+    origin = f"{base}:{url.port or default}"
+    if url.plain:
+        return Target(uri.strip(), url.host, origin)
+    if url.port not in {0, default}:
+        base = origin
+    return Target(base + _path(url.rest), url.host.strip("[]"), origin, _login(url.credentials))
 
 
 def join_target(base: str, location: str) -> Target:
     """The destination of a redirect; raises BadTarget."""
+    location = location.strip()
+    if _CONTROL.search(location):
+        # Joining would leave some of them out, also of a host.
+        raise BadTarget(f"redirect to {location[:_SHOWN]!r}: it holds a control character")
     try:
-        joined = urljoin(base, location.strip())
+        joined = urljoin(base, location)
     except ValueError as error:
         raise BadTarget(f"redirect to {location[:_SHOWN]!r}: {error}") from error
     return parse_target(joined)
 
 
-def _parse_carefully(uri: str) -> Target:
+def _path(rest: str) -> str:
+    """Path and query in ASCII, the path never empty; raises BadTarget."""
     try:
-        parts = urlsplit(uri.strip())
-        scheme, port = parts.scheme, parts.port
-    except ValueError as error:
+        rest = quote(rest.translate(_LEFT_OUT), safe=_KEPT_IN_PATH)
+    except UnicodeError as error:
         raise BadTarget(f"not a URL: {error}") from error
-    if scheme not in _PORTS:
-        raise BadTarget(f"scheme {scheme[:_SHOWN]!r} is not allowed, only http and https are")
-    path = quote(parts.path or "/", safe=_KEPT_IN_PATH)
-    if parts.query:
-        path += "?" + quote(parts.query, safe=_KEPT_IN_PATH)
-    login: tuple[str, ...] = ()
-    if parts.username is not None:
-        login = (unquote(parts.username), unquote(parts.password or ""))
-    text = "" if port is None else str(port)
-    return _assemble(scheme, _host(parts.hostname or ""), text, path, login)
+    return rest if rest.startswith("/") else f"/{rest}"
 
 
-def _host(name: str) -> str:
-    """ASCII, as the name service knows it; digits of any script become plain ones."""
-    if not name.isascii():
-        try:
-            name = name.encode("idna").decode()
-        except UnicodeError as error:
-            raise BadTarget(f"host {name[:_SHOWN]!r} is not a name") from error
-    if _HOST.fullmatch(name) is None:
-        raise BadTarget(f"host {name[:_SHOWN]!r} is not a name")
-    return name
-
-
-def _assemble(
-    scheme: str, host: str, port: str | None, path: str, login: tuple[str, ...]
-) -> Target:
-    default = _PORTS[scheme]
-    shown = f"[{host}]" if ":" in host else host
-    origin = f"{scheme}://{shown}:{port or default}"
-    base = f"{scheme}://{shown}" if port in {None, "", default} else origin
-    return Target(base + path, host, origin, login)
+def _login(credentials: str) -> tuple[str, ...]:
+    if not credentials:
+        return ()
+    user, _, password = credentials.partition(":")
+    return unquote(user), unquote(password)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
-from ipaddress import IPv6Address
 from random import Random
 from urllib.parse import quote
 
@@ -24,6 +23,7 @@ from skep.model.downloader_kinds import HTTP, downloader_kind, kind_names, names
 from skep.model.fleet.placement import Placement
 from skep.model.fleet.strategies import strategy_names
 from skep.model.hosts.host import site_of
+from skep.model.hosts.url import BadUrl, Url, read_url
 from skep.model.lane import HIGHEST, LOWEST
 from skep.model.request import BODY_LIMIT, EXPIRY_LIMIT, URI_LIMIT, NewRequest, Offered
 from skep.model.run import RunSettings
@@ -33,11 +33,8 @@ FINGERPRINT_BYTES = 16
 #: Most requests in one call; a larger batch is sent in parts.
 BATCH_LIMIT = 50_000
 
-_URI = re.compile(
-    r"([a-z][a-z0-9+.-]*)://([^/?#\s\\\x00-\x1f\x7f]+)((?:[/?][^#\s\x00-\x1f\x7f]*)?)(?:#\S*)?",
-    re.IGNORECASE,
-)
-_PLACE = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]{1,253})(?::([0-9]{0,5}))?")
+#: No URL holds one of these; it would end it, or a line of a log.
+_SPACE = re.compile(r"[\s\x00-\x1f\x7f]")
 _METHOD = re.compile(r"[A-Z]{1,20}")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
 #: What may stand in a URI as it is; everything else is percent-encoded.
@@ -46,7 +43,6 @@ _UNSAFE = re.compile(r"[^!$%&'()*+,/:;=?@\[\]~\w.-]", re.ASCII)
 #: In user names and passwords `@`, `/` and brackets would say where the host begins.
 _KEEP_CREDENTIALS = "!$%&'()*+,:;=~"
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-_PORT_LIMIT = 65_535
 JOB_LIMIT = 200
 PLAIN = HTTP.name
 
@@ -117,23 +113,19 @@ class Validator:
         """(URI in ASCII without fragment, the site that its host belongs to)."""
         if len(text) > URI_LIMIT:
             raise TooLarge(f"the URL has {len(text)} characters; {URI_LIMIT} is the limit")
-        found = _URI.fullmatch(text)
-        if found is None:
-            raise NotAUrl(f"{text[:200]!r} is not a URL; write it as scheme://host/path")
-        scheme, authority, rest = found.groups()
-        scheme = scheme.lower()
-        if not anything and scheme not in self._schemes:
-            known = ", ".join(sorted(self._schemes))
-            raise UnknownScheme(f"no downloader takes {scheme}://; known are {known}")
         try:
-            host, where = _authority(authority, scheme)
-            rest = _rest(rest)
-        except UnicodeError as error:
-            raise NotAUrl(f"{text[:200]!r} is not a URL: {error}") from error
-        uri = f"{scheme}://{where}{rest}"
+            url = read_url(text)
+        except BadUrl as error:
+            raise NotAUrl(str(error)) from error
+        if not anything and url.scheme not in self._schemes:
+            known = ", ".join(sorted(self._schemes))
+            raise UnknownScheme(f"no downloader takes {url.scheme}://; known are {known}")
+        if url.plain and not url.port and not _UNSAFE.search(url.rest):
+            return text, site_of(url.host)
+        uri = _encoded(text, url)
         if len(uri) > URI_LIMIT:
             raise TooLarge(f"the URL has {len(uri)} characters encoded; {URI_LIMIT} is the limit")
-        return uri, site_of(host)
+        return uri, site_of(url.host)
 
     def _fingerprint(self, item: NewRequest, uri: str) -> bytes:
         if item.again:
@@ -158,6 +150,16 @@ def _digest(*parts: bytes) -> bytes:
     return blake2b(framed, digest_size=FINGERPRINT_BYTES).digest()
 
 
+def _encoded(text: str, url: Url) -> str:
+    """The URI as it is kept, in ASCII and without a fragment; raises NotAUrl."""
+    if _SPACE.search(text):
+        raise NotAUrl(f"{text[:200]!r} is not a URL; write it as scheme://host/path")
+    try:
+        return f"{url.scheme}://{_authority(url)}{_rest(url.rest)}"
+    except UnicodeError as error:
+        raise NotAUrl(f"{text[:200]!r} is not a URL: {error}") from error
+
+
 def _rest(rest: str) -> str:
     """Path and query, in ASCII, the path never empty."""
     if _UNSAFE.search(rest):
@@ -165,34 +167,12 @@ def _rest(rest: str) -> str:
     return rest if rest.startswith("/") else f"/{rest}"
 
 
-def _authority(authority: str, scheme: str) -> tuple[str, str]:
-    """(host, credentials with host and port) in ASCII; brackets of an IPv6 address stay."""
-    credentials, _, place = authority.rpartition("@")
-    if not place.isascii():
-        name, colon, port = place.partition(":")
-        place = f"{name.encode('idna').decode()}{colon}{port}"
-    # Looked at after the conversion: some letters become a `/` or an `@` by it.
-    found = _PLACE.fullmatch(place.lower())
-    if found is None or not _possible(found[1], found[2]):
-        raise NotAUrl(f"{place[:200]!r} is not a host with an optional port")
-    host, port = found[1], found[2]
-    kept = f":{int(port)}" if port and int(port) != _DEFAULT_PORTS.get(scheme) else ""
-    prefix = f"{quote(credentials, safe=_KEEP_CREDENTIALS)}@" if credentials else ""
-    return host, f"{prefix}{host}{kept}"
-
-
-def _possible(host: str, port: str | None) -> bool:
-    if port and not 0 < int(port) <= _PORT_LIMIT:
-        return False
-    return not host.startswith("[") or _is_ipv6(host[1:-1])
-
-
-def _is_ipv6(text: str) -> bool:
-    try:
-        IPv6Address(text)
-    except ValueError:
-        return False
-    return True
+def _authority(url: Url) -> str:
+    """Credentials, host and port in ASCII; a port that the scheme has anyway is left out."""
+    port = f":{url.port}" if url.port and url.port != _DEFAULT_PORTS.get(url.scheme) else ""
+    if not url.credentials:
+        return f"{url.host}{port}"
+    return f"{quote(url.credentials, safe=_KEEP_CREDENTIALS)}@{url.host}{port}"
 
 
 def _check(item: NewRequest) -> None:

@@ -6,11 +6,12 @@ settings of the run. A link, a redirect or a DNS answer never adds one.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from socket import inet_aton, inet_ntoa
+
+from skep.model.hosts.url import BadUrl, read_url
 
 #: Maximum places of one run; further ones are not added.
 PLACES_LIMIT = 256
@@ -30,10 +31,6 @@ NAMEABLE = tuple(
     )
 )  # fmt: skip
 
-_ORIGIN = re.compile(
-    r"(https?)://(?:[^/?#@]*@)*(\[[0-9a-f:.]+\]|[^/?#:@\[\]\s]+)(?::([0-9]{1,5}))?(?=[/?#]|$)",
-    re.IGNORECASE,
-)
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -110,8 +107,11 @@ def _end_of_origin(uri: str) -> int:
 
 @lru_cache(maxsize=4096)
 def _place(origin: str) -> str:
-    found = _ORIGIN.match(origin)
-    if found is None:
+    if not origin.isascii():  # spelled in two ways; centers name it by the URI that they keep
         return ""
-    scheme, host, port = found.groups()
-    return place_of(host, int(port) if port else _PORTS[scheme.lower()])
+    try:
+        url = read_url(origin)
+    except BadUrl:
+        return ""
+    port = url.port or _PORTS.get(url.scheme)
+    return place_of(url.host, port) if port and url.scheme in _PORTS else ""
