@@ -1,4 +1,4 @@
 """Messages between centers and agents, their encoding, and the typed client.
 
-Both sides import it, so it knows neither. Fields are added with defaults, never taken away.
+Both sides import it, so it knows neither. Fields are added with defaults, never removed.
 """

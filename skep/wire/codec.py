@@ -1,4 +1,4 @@
-"""Bytes to messages and back: msgpack or JSON, zstd or plain. Both sides use it.
+"""Encodes and decodes messages: msgpack or JSON, zstd or plain. Both sides use it.
 
 It never trusts a length: a compressed body is decompressed up to the limit and no further,
 and a body that does not fit its type is `Malformed`, with the path of the bad field.
@@ -17,15 +17,15 @@ from skep.runtime.value_errors import explained
 MSGPACK = "application/msgpack"
 JSON = "application/json"
 ZSTD = "zstd"
-#: Smaller messages are not worth the compressor's time.
+#: Minimum size of a message that is compressed.
 COMPRESS_FROM = 1024
-#: In larger bodies `5.0` is not taken for `5`: looking for such numbers takes its time.
+#: In larger bodies `5.0` is not accepted as `5`: searching for such numbers takes time.
 WHOLE_LIMIT = 2**20
-#: Every whole number up to here is the same as a float and as an integer.
+#: Up to here every whole number is the same as a float and as an integer.
 WHOLE_MAX = 2.0**53
-#: Windows of up to this size are always taken; every common compressor stays below it.
+#: Windows up to this size are always accepted; every common compressor stays below it.
 SMALLEST_WINDOW = 2**23
-#: Bytes of a message that is read again to say which value is wrong.
+#: Maximum bytes of a message that is decoded again to find the wrong value.
 EXPLAINED_UP_TO = 2**20
 
 T = TypeVar("T")
@@ -35,25 +35,25 @@ _jsoner = msgspec.json.Encoder()
 
 
 def encode(message: Any, content_type: str = MSGPACK) -> bytes:
-    """One message as bytes of that type."""
+    """Encode one message as bytes of that type."""
     return _jsoner.encode(message) if content_type == JSON else _packer.encode(message)
 
 
 def compress(data: bytes) -> tuple[bytes, str]:
-    """(bytes, content encoding): compressed where that pays, "" otherwise."""
+    """(bytes, content encoding): compressed if worthwhile, "" otherwise."""
     if len(data) < COMPRESS_FROM:
         return data, ""
     return zstandard.ZstdCompressor(level=1).compress(data), ZSTD
 
 
 def decompress(data: bytes, encoding: str, limit: int) -> bytes:
-    """Undo `compress`; raises TooLarge before more than `limit` bytes were made."""
+    """Undo `compress`; raises TooLarge before more than `limit` bytes are created."""
     if encoding == ZSTD:
         data = _unzstd(data, limit)
     elif encoding not in {"", "identity"}:
         raise Malformed(f"content encoding {encoding!r} is not known; send zstd or none")
     if len(data) > limit:
-        raise TooLarge(f"the body is over {limit} bytes; send it in smaller parts")
+        raise TooLarge(f"the body exceeds {limit} bytes; send it in smaller parts")
     return data
 
 
@@ -62,13 +62,13 @@ def _unzstd(data: bytes, limit: int) -> bytes:
         announced = zstandard.frame_content_size(data)
         if announced > limit:
             raise TooLarge(f"the body is {announced} bytes when unpacked; {limit} is the limit")
-        # A window is memory that the sender chooses: never more than the body may be.
+        # The sender chooses the window, which is memory: never more than the limit of the body.
         unpacker = zstandard.ZstdDecompressor(max_window_size=_power_of_two(limit))
         if announced >= 0:
             return unpacker.decompress(data, allow_extra_data=False)
         return unpacker.stream_reader(data).read(limit + 1)
     except zstandard.ZstdError as error:
-        raise Malformed(f"the body is not zstd: {error}") from error
+        raise Malformed(f"the body is not valid zstd: {error}") from error
 
 
 def _power_of_two(limit: int) -> int:
@@ -76,7 +76,7 @@ def _power_of_two(limit: int) -> int:
 
 
 def _from_json(data: bytes, kind: type[T]) -> T:
-    """In JSON `5.0` is an integer too, and some languages write it so."""
+    """In JSON `5.0` is an integer too, and some languages write integers so."""
     try:
         return msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError as error:
@@ -95,7 +95,7 @@ def _whole(part: Any) -> Any:
 
 
 def decode(data: bytes, kind: type[T], content_type: str = MSGPACK) -> T:
-    """Bytes as one message of type `kind`; raises Malformed with the field's path."""
+    """Decode one message of type `kind`; raises Malformed with the field's path."""
     try:
         if content_type.partition(";")[0].strip().lower() == JSON:
             return _from_json(data, kind)
@@ -108,7 +108,7 @@ def decode(data: bytes, kind: type[T], content_type: str = MSGPACK) -> T:
 
 
 def _as_sent(data: bytes, content_type: str) -> Any:
-    """What a message that does not fit its type holds, for the sentence that says so."""
+    """The content of a message that does not match its type, for the error message."""
     if len(data) > EXPLAINED_UP_TO:
         return None
     return decode(data, Any, content_type)

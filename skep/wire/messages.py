@@ -1,9 +1,8 @@
-"""Everything that center and agent say to each other. Used by both.
+"""All messages between center and agent. Used by both.
 
-Version rule: a center talks to agents of its own and of the previous protocol version;
-fields are only ever added, with defaults. `age` is how many seconds ago, by the sender's
-monotonic clock, a message was made: a message that waited is judged by it, and no agent's
-wall clock is ever believed.
+Version rule: a center talks to agents of its own and of the previous protocol version; fields are
+only added, with defaults. `age` is the age of a message in seconds, by the sender's monotonic
+clock: a center judges a delayed message by it, and never trusts an agent's wall clock.
 """
 
 from __future__ import annotations
@@ -37,20 +36,20 @@ from skep.model.run import RunSettings
 PROTOCOL = 1
 OLDEST_PROTOCOL = 1
 PROTOCOL_HEADER = "skep-protocol"
-#: Which process of an agent calls; an earlier one than the newest is refused.
+#: Session of the calling agent process; an older one than the newest is refused.
 SESSION_HEADER = "skep-session"
-#: Says that the caller decodes archived bodies itself; others get records with decoded bodies.
+#: The caller decodes archived bodies itself; others get records with decoded bodies.
 BODIES_HEADER = "skep-bodies"
 ENCODED = "encoded"
 
-#: Most blocks in one lease, and most seconds that a lease call may wait.
+#: Maximum blocks in one lease, and maximum seconds that a lease call may wait.
 LEASE_BLOCKS_MAX = 64
 LEASE_WAIT_MAX = 30.0
-#: Most runs that one heartbeat names.
+#: Maximum runs that one heartbeat names.
 HEARTBEAT_RUNS_MAX = 500
 
 
-#: The version that the sender speaks; another one is refused with a sentence.
+#: The protocol version of the sender; an unsupported one is refused with a message.
 Protocol = Annotated[
     int,
     Meta(
@@ -59,21 +58,21 @@ Protocol = Annotated[
         extra_json_schema=exact(minimum=OLDEST_PROTOCOL, maximum=PROTOCOL),
     ),
 ]
-#: Blocks in the hands of one agent.
+#: The blocks that one agent holds.
 Holding = Annotated[list[Held], Meta(max_length=HELD_LIMIT)]
 
 
 class Register(msgspec.Struct):
-    """POST /node/register. Always processed, however old."""
+    """POST /node/register. Always processed, whatever its age."""
 
     registration: Registration
-    #: Blocks that the agent still has; whatever else was leased to it is taken back.
+    #: Blocks that the agent still holds; all others that were leased to it are taken back.
     holding: Holding = msgspec.field(default_factory=list)
     protocol: Protocol = PROTOCOL
     age: Real = 0.0
-    #: The session that this process has already; 0 = it is new.
+    #: The current session of this process; 0 = it is new.
     session: Annotated[int, Meta(ge=0, le=2**62)] = 0
-    #: A mark of this process, and those that its folder keeps of earlier ones.
+    #: The mark of this process, and the marks of earlier ones in its folder.
     mark: Annotated[str, Meta(max_length=64)] = ""
     marks: Annotated[tuple[Annotated[str, Meta(max_length=64)], ...], Meta(max_length=8)] = ()
     #: Runs that the agent remembers.
@@ -81,7 +80,7 @@ class Register(msgspec.Struct):
 
 
 class SiteRules(msgspec.Struct, frozen=True):
-    """How hosts are treated, in what an agent decides by itself; a center's settings."""
+    """The center's settings for hosts, for the decisions of an agent."""
 
     adaptive: bool = True
     breaker_after: Number = 5
@@ -95,36 +94,36 @@ class Registered(msgspec.Struct):
     lease_seconds: Real
     center: Name
     version: Name
-    #: Seconds after its last beat at which the agent is taken for dead.
+    #: Seconds after its last heartbeat at which the agent counts as dead.
     alive_after: Real = 11.0
-    #: Which process of the agent this one is; 0 = the center does not count them.
+    #: The session of this process; 0 = the center does not count sessions.
     session: Number = 0
-    #: None leaves it to the agent's own settings.
+    #: None = the agent's own settings apply.
     sites: SiteRules | None = None
-    #: Of the runs that the agent remembers: those that it may forget.
+    #: Those of the agent's stored runs that it can delete.
     released: Annotated[list[Name], Meta(max_length=LIST_LIMIT)] = msgspec.field(
         default_factory=list
     )
-    #: For what the agent keeps on its disk; it is never written there. Empty = nothing secret
-    #: is kept.
+    #: Key for files on the agent's disk; it is never written there. Empty = no secrets are
+    #: stored.
     key: Annotated[bytes, Meta(max_length=64)] = b""
-    #: The center decodes bodies when it reads them: they may be stored as received.
+    #: The center decodes bodies when it reads them: they can be stored as received.
     encoded_bodies: bool = False
 
 
 class Join(msgspec.Struct):
-    """POST /node/join, with a one-time token. The agent has made a secret and tells its
-    SHA-256; the secret is its credential from then on."""
+    """POST /node/join, with a one-time token. The agent has created a secret and sends its SHA-256;
+    the secret is its credential from then on."""
 
     agent: AgentId
     digest: Annotated[bytes, Meta(min_length=32, max_length=32)]
     protocol: Protocol = PROTOCOL
-    #: Only look whether it would work.
+    #: Only check whether it would work.
     dry: bool = False
 
 
 class Joined(msgspec.Struct):
-    """What the center says about its new agent."""
+    """What the center assigns to its new agent."""
 
     agent: AgentId
     center: Name
@@ -133,21 +132,21 @@ class Joined(msgspec.Struct):
 
 
 class Command(msgspec.Struct):
-    """Pushed over the WebSocket and repeated in heartbeat answers: allocate, release,
-    pause, resume, drain, restart, exit. `wake` asks for a lease call now, `apps` for a call
-    about applications."""
+    """Pushed over the WebSocket and repeated in heartbeat answers: allocate, release, pause,
+    resume, drain, restart, exit. `wake` requests a lease call now, `apps` a call about
+    applications."""
 
     name: Name
     run: Name = ""
     detail: Annotated[str, Meta(max_length=2**26)] = ""
-    #: Over 0: an order that is told again until a heartbeat says that it was obeyed.
+    #: Over 0: the command is sent again until a heartbeat acknowledges it.
     order: Number = 0
-    #: Told back with the next heartbeat, at once, when it was obeyed; "" asks for nothing.
+    #: Sent back with an immediate heartbeat as acknowledgement; "" = none is needed.
     ticket: Annotated[str, Meta(max_length=64)] = ""
 
 
 class LeaseAsk(msgspec.Struct):
-    """POST /node/lease. The answer may take `wait` seconds when there is nothing."""
+    """POST /node/lease. The answer can take `wait` seconds when there is no work."""
 
     agent: AgentId
     want: Annotated[int, Meta(ge=1, le=LEASE_BLOCKS_MAX)] = 1
@@ -156,7 +155,7 @@ class LeaseAsk(msgspec.Struct):
 
 
 class LeaseReply(msgspec.Struct):
-    """Blocks in the order in which they should be done, and their runs' settings."""
+    """Blocks in the order of processing, and the settings of their runs."""
 
     blocks: Annotated[list[Leased], Meta(max_length=LIST_LIMIT)] = msgspec.field(
         default_factory=list
@@ -164,7 +163,7 @@ class LeaseReply(msgspec.Struct):
     runs: Annotated[dict[Name, RunSettings], Meta(max_length=LIST_LIMIT)] = msgspec.field(
         default_factory=dict
     )
-    #: Hosts that have a pace; what is not named here has none.
+    #: Limits of hosts; hosts that are not listed have none.
     sites: Annotated[list[Pace], Meta(max_length=LIST_LIMIT)] = msgspec.field(default_factory=list)
 
 
@@ -174,26 +173,26 @@ class Heartbeat(msgspec.Struct):
     agent: AgentId
     vitals: Vitals = Vitals()
     holding: Holding = msgspec.field(default_factory=list)
-    #: Ask for that many blocks with the answer.
+    #: Number of blocks to lease with the answer.
     want: Annotated[int, Meta(ge=0, le=LEASE_BLOCKS_MAX)] = 0
     age: Real = 0.0
-    #: Seconds since the agent last heard a center. One that can speak and not hear gets no
-    #: lease renewed: its work would rest with it for as long as that lasts.
+    #: Seconds since the agent last got an answer of a center. An agent that can send and not
+    #: receive gets no lease renewed: it could not finish its work.
     deaf: Real = 0.0
-    #: The newest order that this process has obeyed.
+    #: The newest command that this process has acknowledged.
     obeyed: Annotated[int, Meta(ge=0, le=2**62)] = 0
-    #: Tickets of commands that were obeyed since the last beat.
+    #: Tickets of commands that were executed since the last heartbeat.
     tickets: Annotated[list[Annotated[str, Meta(max_length=64)]], Meta(max_length=1000)] = (
         msgspec.field(default_factory=list)
     )
-    #: Some of the runs that the agent remembers; the next heartbeat names others.
+    #: Some of the agent's stored runs; the next heartbeat names others.
     runs: Annotated[list[Name], Meta(max_length=HEARTBEAT_RUNS_MAX)] = msgspec.field(
         default_factory=list
     )
 
 
 class HeartbeatReply(msgspec.Struct):
-    """Commands, and the blocks that are no longer the agent's."""
+    """Commands, and blocks that the agent no longer holds."""
 
     commands: Annotated[list[Command], Meta(max_length=LIST_LIMIT)] = msgspec.field(
         default_factory=list
@@ -202,29 +201,29 @@ class HeartbeatReply(msgspec.Struct):
     lease: LeaseReply | None = None
     #: False asks the agent to register again.
     known: bool = True
-    #: Of the runs that the heartbeat named: those that are over, so that the agent forgets them.
+    #: Those of the named runs that have ended, so that the agent deletes them.
     released: Annotated[list[Name], Meta(max_length=LIST_LIMIT)] = msgspec.field(
         default_factory=list
     )
 
 
 class Report(msgspec.Struct):
-    """POST /node/block. On disk when it is answered."""
+    """POST /node/block. Durable when it is answered."""
 
     agent: AgentId
     blocks: Annotated[list[BlockReport], Meta(max_length=HELD_LIMIT)]
 
 
 class BlockVerdict(msgspec.Struct):
-    """`stored`, `duplicate`, `stale` (fenced out) or `unknown`; all but `stored` mean that
-    the agent may forget the block."""
+    """`stored`, `duplicate`, `stale` (fenced out) or `unknown`; after all but `stored` the agent
+    can drop the block."""
 
     block: Number
     verdict: Name
 
 
 class ReportReply(msgspec.Struct):
-    """One verdict per reported block, in order."""
+    """One result per reported block, in order."""
 
     verdicts: Annotated[list[BlockVerdict], Meta(max_length=LIST_LIMIT)]
 
@@ -238,7 +237,7 @@ class GiveBack(msgspec.Struct):
 
 
 class GivenBack(msgspec.Struct):
-    """How many were taken back; the others were not this agent's any more."""
+    """Number of blocks taken back; the agent no longer held the others."""
 
     blocks: Number
 
@@ -248,22 +247,22 @@ Small = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
 class AppReport(msgspec.Struct, frozen=True):
-    """How an instance is, on the agent that has it."""
+    """The state of an instance on its agent."""
 
     run: Name
     no: Small
     token: Small
     state: InstanceState
     round: Small = 0
-    #: Processes of it that this agent began under this token.
+    #: Number of its processes that this agent started under this token.
     starts: Small = 0
     exit_code: Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)] | None = None
     reason: Annotated[str, Meta(max_length=2000)] = ""
 
 
 class AppsAsk(msgspec.Struct):
-    """POST /node/apps: all instances that the agent has; told after every change, with every
-    beat while it has any, and when it hears the command `apps`. On disk when answered."""
+    """POST /node/apps: all instances of the agent; sent after every change, with every heartbeat
+    while it has any, and after the command `apps`. Durable when it is answered."""
 
     agent: AgentId
     instances: Annotated[list[AppReport], Meta(max_length=1000)] = msgspec.field(
@@ -272,7 +271,7 @@ class AppsAsk(msgspec.Struct):
 
 
 class AppWish(msgspec.Struct, frozen=True):
-    """What an agent shall do about one instance."""
+    """The desired state of one instance."""
 
     run: Name
     no: Number
@@ -284,8 +283,8 @@ class AppWish(msgspec.Struct, frozen=True):
 
 
 class AppsReply(msgspec.Struct):
-    """Everything that is the agent's. An instance that is not here is not (or no more) its
-    own: it is ended and forgotten. One that has ended is here until its end was told."""
+    """All instances of the agent. It must end and delete an instance that is not listed. An ended
+    instance is listed until its end was reported."""
 
     wanted: Annotated[list[AppWish], Meta(max_length=LIST_LIMIT)] = msgspec.field(
         default_factory=list
@@ -293,10 +292,10 @@ class AppsReply(msgspec.Struct):
 
 
 class AppLog(msgspec.Struct):
-    """POST /node/app-log. A piece of what an instance wrote; on disk when it is answered.
+    """POST /node/app-log. A piece of the output of an instance; durable when it is answered.
 
     Offsets count bytes since the instance was placed under this token, so that a piece that is
-    sent twice is kept once. Pieces have at most APP_LOG_PIECE bytes.
+    sent twice is stored once. Pieces have at most APP_LOG_PIECE bytes.
     """
 
     agent: AgentId
@@ -305,15 +304,15 @@ class AppLog(msgspec.Struct):
     token: Small
     offset: Annotated[int, Meta(ge=0, le=2**62)]
     data: Blob
-    #: Bytes before `offset` that the agent had to drop: its own room for them is bounded.
+    #: Bytes before `offset` that the agent dropped, because its space is limited.
     dropped: Annotated[int, Meta(ge=0, le=2**62)] = 0
 
 
 class AppLogReply(msgspec.Struct):
-    """From where on the center wants to hear; everything before is on disk."""
+    """Offset of the next byte that the center needs; all before it is durable."""
 
     next: Number
 
 
-#: Most bytes of log in one call.
+#: Maximum bytes of log in one call.
 APP_LOG_PIECE = 256 * 1024

@@ -1,6 +1,6 @@
 """Errors on the wire: `application/problem+json`, and back to the error tree by `code`.
 
-Centers write it, agents and commands read it. A code keeps its meaning for ever.
+Centers write it, agents and commands read it. A code never changes its meaning.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PROBLEM = "application/problem+json"
 
 
 class Problem(msgspec.Struct):
-    """RFC 9457, with Skep's stable `code` and whether the same call may work later."""
+    """RFC 9457, with Skep's stable `code` and whether the same call can succeed later."""
 
     title: str = ""
     status: int = 500
@@ -24,18 +24,18 @@ class Problem(msgspec.Struct):
     code: str = ""
     retryable: bool = False
     type: str = "about:blank"
-    #: The name under which the center's log has this very case.
+    #: The id of this case in the center's log.
     instance: str | msgspec.UnsetType = msgspec.UNSET
 
 
 def problem_of(error: SkepError) -> Problem:
-    """An error as it is sent."""
+    """The problem of an error, as it is sent."""
     kind = f"urn:skep:problem:{error.code}"
     return Problem(error.title, error.status, error.detail, error.code, error.retryable, kind)
 
 
 def error_from(status: int, content_type: str, content: bytes) -> SkepError:
-    """The error that a center (or a proxy before it) answered, as its class."""
+    """The error that a center (or a proxy in front of it) answered, as its class."""
     problem = _problem(status, content_type, content)
     kind = _by_code().get(problem.code) or _by_status(status, retryable=problem.retryable)
     return kind(problem.detail or problem.title or _not_ours(status))
@@ -43,8 +43,8 @@ def error_from(status: int, content_type: str, content: bytes) -> SkepError:
 
 def _not_ours(status: int) -> str:
     return (
-        f"the answer was HTTP {status} and not one of a Skep center; check the address of the "
-        "center and any proxy before it"
+        f"the answer was HTTP {status} and not from a Skep center; check the address of the "
+        "center and any proxy in front of it"
     )
 
 
@@ -58,7 +58,7 @@ def _problem(status: int, content_type: str, content: bytes) -> Problem:
 
 
 def _by_code() -> dict[str, type[SkepError]]:
-    # Without the root: `internal` says no more than its status does.
+    # Without the root: `internal` adds nothing to its status.
     return {kind.code: kind for kind in _tree(SkepError) if kind is not SkepError}
 
 
@@ -82,6 +82,6 @@ _STATUSES: dict[int, type[SkepError]] = {
 
 def _by_status(status: int, *, retryable: bool) -> type[SkepError]:
     """For answers without a code, such as those of a proxy."""
-    if retryable or status >= 500:  # noqa: PLR2004  (the server's fault, by definition)
+    if retryable or status >= 500:  # noqa: PLR2004  (a server error, by definition)
         return errors.Unavailable
     return _STATUSES.get(status, SkepError)

@@ -60,7 +60,6 @@ ROOMS_TO_DO: set[str] = {
     "jobs",
     "placement",
     "testing",
-    "wire",
 }
 
 

@@ -1,6 +1,6 @@
-"""Agents, for people: types and routes.
+"""Agents: types and routes for users.
 
-What agents themselves say to a center is in `wire/messages.py`.
+The messages of agents to a center are in `wire/messages.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ AgentVerb = Literal["enable", "disable", "cordon", "drain", "restart", "exit", "
 
 
 class AgentLine(msgspec.Struct):
-    """An agent, and whether this center thinks that it lives."""
+    """An agent, and whether this center considers it alive."""
 
     agent: AgentView
     alive: bool
@@ -31,7 +31,7 @@ class AgentLine(msgspec.Struct):
 
 
 class AgentDetail(msgspec.Struct):
-    """One agent, with what it was told to do, newest first."""
+    """One agent with its commands, newest first."""
 
     agent: AgentView
     alive: bool
@@ -46,22 +46,22 @@ class Agents(msgspec.Struct):
 
 
 class Since(msgspec.Struct):
-    """How far back, in seconds, and in how many points."""
+    """The period in seconds, and the maximum number of points."""
 
-    #: How far back, in seconds.
+    #: Length of the period until now, in seconds.
     seconds: Annotated[float, Meta(gt=0, le=604800)] = 3600.0
-    #: Number of heartbeats at most, evenly thinned out.
+    #: Maximum number of heartbeats, evenly sampled.
     points: Annotated[int, Meta(ge=2, le=10000)] = 2000
 
 
 class Beats(msgspec.Struct):
-    """(moment, vitals), oldest first."""
+    """(time, vitals), oldest first."""
 
     items: list[tuple[float, Vitals]]
 
 
 class Labels(msgspec.Struct, forbid_unknown_fields=True):
-    """Labels to set; null takes one away, also one that the agent brings itself."""
+    """Labels to set; null removes one, also one of the agent's own."""
 
     labels: Annotated[dict[LabelName, LabelText | None], Meta(max_length=SHORT_LIST)]
 

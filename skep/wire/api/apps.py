@@ -15,43 +15,44 @@ WAIT_MAX = 30.0
 
 
 class InstanceLine(msgspec.Struct):
-    """An instance, and what it shall be."""
+    """An instance, and its desired state."""
 
     instance: Instance
     wanted: InstanceState
 
 
 class Instances(msgspec.Struct):
-    """By their numbers; none before the run's package is ready."""
+    """Sorted by number; empty before the run's package is ready."""
 
     items: list[InstanceLine]
 
 
 class LogAsk(msgspec.Struct):
-    """From which byte on, negative counted from the end; how many at most; and how many
-    seconds to wait for the first."""
+    """First byte, negative counted from the end; maximum bytes; and seconds to wait for the first
+    byte."""
 
     #: First byte to read; a negative number counts from the end.
     start: Annotated[int, Meta(ge=-(2**62), le=2**62)] = msgspec.field(default=0, name="from")
-    #: Number of bytes at most.
+    #: Maximum number of bytes.
     limit: Annotated[int, Meta(ge=1, le=4 * 2**20)] = 2**18
     #: Seconds to wait for the first byte; 0 = answer at once.
     wait: Annotated[float, Meta(ge=0, le=WAIT_MAX)] = 0.0
 
 
 class LogText(msgspec.Struct):
-    """A part of a log. Bytes that are no UTF-8 are shown as replacement characters."""
+    """A part of a log. Bytes that are not UTF-8 are shown as replacement characters."""
 
     text: str
-    #: Where it begins and ends in the whole; ask again with `from=next`.
+    #: Its start and end in the whole log; continue with `from=next`.
     start: int
     next: int
-    #: Where the whole ends now.
+    #: The current end of the whole log.
     end: int
-    #: The oldest byte that is kept: so many were deleted. And bytes that agents dropped.
+    #: Offset of the oldest byte that is kept, which is the number of deleted bytes; and bytes
+    #: that agents dropped.
     deleted: int
     lost: int
-    #: The instance has ended, and everything that is known of its log was given.
+    #: The instance has ended, and this is the end of its log.
     over: bool
 
 

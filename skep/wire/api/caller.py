@@ -1,4 +1,4 @@
-"""What the client classes of the resources need: something that calls a route.
+"""The contract that the client classes of the resources need: an object that calls a route.
 
 `wire/client/api.py` implements it over a transport. A resource class has one method for each
 of its routes, and nothing else.
@@ -21,12 +21,12 @@ class Download:
     """An answer that is read piece by piece, while its context is open."""
 
     content_type: str
-    #: By their names in small letters.
+    #: By lower-case name.
     headers: Mapping[str, str]
     pieces: AsyncIterator[bytes]
 
     async def read(self) -> bytes:
-        """All of it, for answers that fit into memory."""
+        """The whole answer, for answers that fit into memory."""
         return b"".join([piece async for piece in self.pieces])
 
 
@@ -46,7 +46,7 @@ class Caller(Protocol):
         """The decoded answer. `starts_run`: the center may wait for agents before it answers."""
 
     async def content(self, route: Route[Any], *names: object) -> bytes:
-        """An answer that is no message, as it came."""
+        """An answer that is not a message, as received."""
 
     def stream(self, route: Route[Any], *names: object) -> AbstractAsyncContextManager[Download]:
         """The same, piece by piece."""

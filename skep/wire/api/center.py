@@ -15,7 +15,7 @@ from skep.wire.api.route import Route
 
 
 class LaneLine(msgspec.Struct):
-    """Requests in a lane and its bound."""
+    """Requests in a lane and its limit."""
 
     lane: str
     requests: int
@@ -23,7 +23,7 @@ class LaneLine(msgspec.Struct):
 
 
 class LanesView(msgspec.Struct):
-    """All lanes, first drained first."""
+    """All lanes, in the order in which they are drained."""
 
     items: list[LaneLine]
 
@@ -55,15 +55,15 @@ class RepairLine(msgspec.Struct):
     kind: str
     #: Differences that were repaired since the center started.
     repaired: int
-    #: Differences at the latest look that are not repaired. Work in flight may be one of them
+    #: Differences at the latest check that are not repaired. Work in flight can be one of them
     #: for a moment.
     open: int
-    #: What was repaired last.
+    #: The latest repair.
     last: str = ""
 
 
 class RepairsView(msgspec.Struct):
-    """What the self-check of the center that answers has found."""
+    """The results of the self-check of the center that answers."""
 
     center: str
     items: list[RepairLine]

@@ -32,15 +32,15 @@ class DeliveryLine(msgspec.Struct):
     pending: int
     #: Items that the sink refused.
     rejected: int
-    #: Failed tries in a row, the last error and when it happened.
+    #: Consecutive failed attempts, the last error and its time.
     tries: int
     error: str
     error_at: float
-    #: When it is tried again.
+    #: Time of the next attempt.
     again_at: float
-    #: Id of the last item that the sink has.
+    #: Id of the last item that the sink has stored.
     position: int
-    #: The center that delivers now; empty when none does.
+    #: The center that delivers now; empty = none.
     center: str
 
 
@@ -53,7 +53,7 @@ class DeliveryLines(msgspec.Struct):
 class DeliveryPage(msgspec.Struct):
     """How many deliveries to list."""
 
-    #: Number of deliveries at most.
+    #: Maximum number of deliveries.
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 
@@ -68,14 +68,14 @@ class RejectedPage(msgspec.Struct):
 
     #: Number of the last refused item that was read; 0 = from the start.
     after: Annotated[int, Meta(ge=0, le=NUMBER_MAX)] = 0
-    #: Number of refused items at most.
+    #: Maximum number of refused items.
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 
 class RejectedLine(msgspec.Struct):
     """An item that a sink refused."""
 
-    #: For sending it again.
+    #: Its number, for sending it again.
     number: int
     sink: str
     #: Id of the item in the run.
@@ -88,7 +88,7 @@ class RejectedLine(msgspec.Struct):
 
 
 class RejectedLines(msgspec.Struct):
-    """By number; ask again with `after=next` for more, null at the end."""
+    """Sorted by number; continue with `after=next`, null at the end."""
 
     items: list[RejectedLine]
     next: int | None = None

@@ -15,14 +15,14 @@ from skep.wire.api.route import Route
 class DispatchOnce(msgspec.Struct, forbid_unknown_fields=True):
     """One round of the dispatcher."""
 
-    #: Say what it would do, and do nothing.
+    #: Report what it would do, and do nothing.
     dry_run: bool = False
     #: Only requests that have failed before.
     failed_only: bool = False
 
 
 class Dispatches(msgspec.Struct):
-    """Newest first; ask again with `before=next` until `next` is 0."""
+    """Newest first; continue with `before=next` until `next` is 0."""
 
     items: list[DispatchRow]
     next: int = 0
@@ -31,7 +31,7 @@ class Dispatches(msgspec.Struct):
 class DispatchPage(msgspec.Struct):
     """Which part of the log."""
 
-    #: Number of entries at most, newest first.
+    #: Maximum number of entries, newest first.
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
     #: Only entries with ids below this one; 0 = from the newest.
     before: Annotated[int, Meta(ge=0, le=2**62)] = 0

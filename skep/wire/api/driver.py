@@ -1,7 +1,7 @@
-"""What the driver of a run, a spider's process, calls: types and routes.
+"""Types and routes for the driver of a run, the process of a spider.
 
-One driver at a time: opening the queue gives a token, and a checkpoint under an older token is
-refused. A checkpoint is stored whole or not at all; sent twice, it counts once.
+One driver at a time: opening the queue returns a token, and a checkpoint under an older token is
+refused. A checkpoint is stored completely or not at all; sent twice, it counts once.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from skep.wire.api.route import Route
 
 READ_BLOCKS_MAX = 64
 READ_WAIT_MAX = 30.0
-#: Most items of one turn: a page may be a table of many rows.
+#: Maximum items of one checkpoint: a page can be a table of many rows.
 ITEMS_LIMIT = 1_000_000
 
 
 class NewDriver(NewRun):
-    """Who opens a run to drive it."""
+    """The call that opens a run to drive it."""
 
-    #: Seconds that it may be silent before its run fails; 0 = for ever.
+    #: Seconds without a call after which the driver times out and its run fails; 0 = never.
     patience: Annotated[float, Meta(ge=0, le=1e9)] = 0.0
 
 
 class Driving(msgspec.Struct):
-    """The run, and the token under which its driver speaks."""
+    """The run, and the token of its driver."""
 
     run: Run
     driver: int
 
 
 class Read(msgspec.Struct, forbid_unknown_fields=True):
-    """Which pages the driver wants next."""
+    """The pages that the driver requests next."""
 
     limit: Annotated[int, Meta(ge=1, le=READ_BLOCKS_MAX)] = 8
     wait: Annotated[float, Meta(ge=0, le=READ_WAIT_MAX)] = 0.0
@@ -47,7 +47,7 @@ class Read(msgspec.Struct, forbid_unknown_fields=True):
         msgspec.field(default_factory=list)
     )
     bodies: bool = True
-    #: The run's state as the driver knows it: the answer comes at once when it is another.
+    #: The run's state as the driver knows it; if it differs, the center answers at once.
     state: str = ""
 
 
@@ -82,28 +82,28 @@ class Page(msgspec.Struct):
 
 
 class PageBlock(msgspec.Struct):
-    """A block of ended requests; it is told again until a turn has taken it."""
+    """A block of ended requests; it is sent again until a checkpoint has taken it."""
 
     id: int
     pages: list[Page]
 
 
 class Reading(msgspec.Struct):
-    """What there was to read; `open` requests still have a way to go."""
+    """Pages to read; `open` requests have not ended."""
 
     blocks: list[PageBlock]
     open: int
     state: str
-    #: Those of the open ones that wait for a time that is known: a back-off, a host's pace.
+    #: Open requests that wait for a known time: a back-off, a rate limit.
     resting: int = 0
     #: Why the run is in its state.
     reason: str = ""
-    #: What somebody asks of this process: "" or `restart`.
+    #: A command for this process: "" or `restart`.
     asked: str = ""
 
 
 class FoundItem(msgspec.Struct, array_like=True):
-    """The `n`th item of the page of a request; told twice, it is kept once."""
+    """The `n`th item of the page of a request; sent twice, it is stored once."""
 
     request: Number
     n: Number
@@ -111,7 +111,7 @@ class FoundItem(msgspec.Struct, array_like=True):
 
 
 class Turn(msgspec.Struct):
-    """Everything that came of some blocks."""
+    """A checkpoint: the results of some blocks."""
 
     driver: Number
     blocks: Numbers = msgspec.field(default_factory=list)
@@ -128,7 +128,7 @@ class Turn(msgspec.Struct):
 
 
 class TurnDone(msgspec.Struct):
-    """What was new in it."""
+    """The number of new items and requests of a checkpoint."""
 
     requests: int
     known: int

@@ -1,4 +1,4 @@
-"""Dead requests by what went wrong, and what to do with them: types and routes."""
+"""Dead requests, grouped by failure, and actions on them: types and routes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ After = Annotated[int, Meta(ge=0, le=2**62)]
 
 
 class WhichFailures(FailureFilter, frozen=True):
-    """A filter, and how many groups."""
+    """A filter, and the maximum number of groups."""
 
-    #: Number of groups at most.
+    #: Maximum number of groups.
     limit: Annotated[int, Meta(ge=1, le=1000)] = 50
 
 
 class Groups(msgspec.Struct):
-    """The largest groups first; `requests` counts all that fit, in all groups."""
+    """The largest groups first; `requests` counts all that match, in all groups."""
 
     items: list[FailureGroup]
     requests: int
@@ -36,12 +36,12 @@ class WhichDead(msgspec.Struct, forbid_unknown_fields=True):
     run: Annotated[str, Meta(max_length=200)] = ""
     #: Id of the last request that was read; 0 = from the start.
     after: After = 0
-    #: Number of requests at most.
+    #: Maximum number of requests.
     limit: Annotated[int, Meta(ge=1, le=1000)] = 20
 
 
 class GroupView(msgspec.Struct):
-    """A group and some of its requests; ask again with `after=next` for more."""
+    """A group and some of its requests; continue with `after=next`."""
 
     group: FailureGroup
     items: list[DeadRequest]
@@ -49,39 +49,39 @@ class GroupView(msgspec.Struct):
 
 
 class BulkAct(msgspec.Struct, forbid_unknown_fields=True):
-    """What to act on. Without `"dry_run": false` nothing is changed."""
+    """The requests to change. Without `"dry_run": false` nothing changes."""
 
     filter: FailureFilter
     dry_run: bool = True
-    #: An empty filter is every dead request; it is taken only with this.
+    #: Allow an empty filter, which selects every dead request.
     all: bool = False
-    #: Requests that one call changes at most.
+    #: Maximum requests that one call changes.
     limit: Batch = 1000
     after: After = 0
-    #: Only what died before this moment; absent: now.
+    #: Only requests that died before this time; default: now.
     before: Moment | None = None
-    #: With `retry`: as the job was when the run began, and not as it is now.
+    #: With `retry`: use the job revision of the run's start, not the current one.
     old_revision: bool = False
 
 
 class BulkAnswer(msgspec.Struct):
-    """What was done, or would be."""
+    """The result, or the preview of a dry run."""
 
     dry_run: bool
-    #: Requests that fit. A call that acts counts those of its own batch.
+    #: Requests that match. A call that changes requests counts those of its batch.
     matched: int
     changed: int
-    #: Left as they are: their run is cancelled (retry) or goes on (forget).
+    #: Requests left unchanged: their run is cancelled (retry) or has not ended (forget).
     left: int
-    #: Runs that rest; what waits in them is handed out when they are continued.
+    #: Runs that are not running; their waiting requests are dispatched when they continue.
     resting: list[str]
-    #: Some of those that fit.
+    #: A sample of the requests that match.
     examples: list[DeadRequest]
-    #: Say it again with the next call.
+    #: Pass it unchanged with the next call.
     before: float
-    #: The next call's `after`; null when this was the last batch.
+    #: `after` of the next call; null after the last batch.
     next: int | None = None
-    #: Runs of jobs, and the revision of the job with which their requests are sent (retry).
+    #: Runs of jobs, and the job revision that their requests use (retry).
     revisions: dict[str, int] = msgspec.field(default_factory=dict)
 
 

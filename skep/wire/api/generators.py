@@ -1,4 +1,4 @@
-"""What the generators of a run did: types and routes."""
+"""The generators of a run: types and routes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class GeneratorView(msgspec.Struct):
     name: str
     kind: str
     state: GenerationState
-    #: How often it was begun.
+    #: Number of starts.
     starts: int
     yielded: int
-    #: New to the run, and to the window of its job.
+    #: Requests that were new to the run, and to the window of its job.
     taken: int
-    #: Had been there before.
+    #: Requests that were known before.
     known: int
-    #: Of those, how many an earlier run took inside the window.
+    #: Of those, requests that an earlier run took within the window.
     recent: int
     #: Not valid, and left out.
     bad: int

@@ -12,13 +12,13 @@ NOT_READY = Unavailable.status
 
 
 class Alive(msgspec.Struct):
-    """The process answers."""
+    """The process is alive."""
 
     status: str = "ok"
 
 
 class Check(msgspec.Struct):
-    """One thing that must work; the detail is for callers with a token."""
+    """One required component; the detail is for callers with a token."""
 
     name: str
     ok: bool
@@ -26,14 +26,14 @@ class Check(msgspec.Struct):
 
 
 class Ready(msgspec.Struct):
-    """Everything that must work."""
+    """All required components."""
 
     status: str
     checks: list[Check]
 
 
 class Version(msgspec.Struct):
-    """What runs here and what it speaks."""
+    """Versions of the program and its protocol."""
 
     version: str
     protocol: int
@@ -41,12 +41,12 @@ class Version(msgspec.Struct):
     center: str
     #: The center's clock, in seconds since the epoch.
     now: float = 0.0
-    #: Seconds that a call which starts a run may wait for agents.
+    #: Maximum seconds that a call which starts a run waits for agents.
     start_wait: float = 0.0
 
 
 class Verbose(msgspec.Struct):
-    """Present in the query, `verbose` lists the checks."""
+    """If `verbose` is in the query, the checks are listed."""
 
     #: With any value, even an empty one: list the single checks.
     verbose: str | None = None

@@ -14,7 +14,7 @@ from skep.wire.api.route import Route
 
 
 class Sites(msgspec.Struct):
-    """By name; ask again with `after=next` until `next` is empty."""
+    """Sorted by name; continue with `after=next` until `next` is empty."""
 
     items: list[SiteView]
     next: str = ""
@@ -23,7 +23,7 @@ class Sites(msgspec.Struct):
 class HostPage(msgspec.Struct):
     """Which part of the list."""
 
-    #: Number of hosts at most.
+    #: Maximum number of hosts.
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
     #: Name of the last host that was read; empty = from the start.
     after: Annotated[str, Meta(max_length=255, extra_json_schema=exact(pattern=PRINTABLE))] = ""

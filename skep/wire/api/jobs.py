@@ -20,7 +20,7 @@ JobVerb = Literal["pause", "resume", "stop", "restart"]
 class JobPage(msgspec.Struct):
     """Which jobs to list: `limit` of them after a name, with `deleted` the deleted too."""
 
-    #: Number of jobs at most.
+    #: Maximum number of jobs.
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
     #: Name of the last job that was read; empty = from the start.
     after: Annotated[str, Meta(max_length=100)] = ""
@@ -29,16 +29,16 @@ class JobPage(msgspec.Struct):
 
 
 class JobList(msgspec.Struct):
-    """By name; ask again with `after=next` while there is one."""
+    """Sorted by name; continue with `after=next` while there is one."""
 
     items: list[KeptJob]
     next: str | None = None
 
 
 class Putting(msgspec.Struct):
-    """`dry_run` only says what would happen; `author` is who changes it; without `test` the
-    code of generators is not tried out. `beside` names jobs, with commas, that are put with
-    this one: its schedule may name them although they are not there yet."""
+    """`dry_run` only reports what would happen; `author` is who changes the job; without `test` the
+    code of generators is not tested. `beside` lists jobs, separated by commas, that are stored with
+    this one: its schedule can name them although they do not exist yet."""
 
     #: Report what would change, and change nothing.
     dry_run: bool = False
@@ -46,18 +46,18 @@ class Putting(msgspec.Struct):
     test: bool = True
     #: Names of jobs that are stored with this one, separated by commas.
     beside: Annotated[str, Meta(max_length=8000)] = ""
-    #: A dry run that is refused leaves an alert, as storing the job would.
+    #: A refused dry run raises an alert, as storing the job would.
     alert: bool = False
     #: Name of the author, for the list of revisions.
     author: Annotated[str, Meta(max_length=AUTHOR_LIMIT)] = ""
 
 
 class JobPut(msgspec.Struct):
-    """What became of a document: created, changed or unchanged."""
+    """The result for a document: created, changed or unchanged."""
 
     what: str
     job: Job
-    #: Its revision; 0 for one that was only tried.
+    #: Its revision; 0 after a dry run.
     revision: int
     #: What a dry run would change, as a unified diff.
     diff: str = ""
@@ -68,7 +68,7 @@ class JobView(msgspec.Struct):
 
     kept: KeptJob
     runs: list[JobRun]
-    #: ISO 8601 in the zone of its schedule; none while it is off.
+    #: ISO 8601 in the zone of its schedule; empty while the job is disabled.
     next: list[str]
 
 
@@ -88,14 +88,14 @@ class Revisions(msgspec.Struct):
 
 
 class RevisionPage(msgspec.Struct):
-    """How many to show."""
+    """The maximum number of revisions."""
 
-    #: Number of revisions at most, newest first.
+    #: Maximum number of revisions, newest first.
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 
 class Between(msgspec.Struct):
-    """Two revisions; by default the newest and the one before it. 0 is the empty one."""
+    """Two revisions; by default the newest and the one before it. 0 = an empty document."""
 
     #: The older revision; 0 = an empty document; default: the one before `new`.
     old: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
@@ -110,8 +110,8 @@ class Diff(msgspec.Struct):
 
 
 class Starting(msgspec.Struct):
-    """With `generator` a run of that one generator; `arguments`, a JSON object, are for this run
-    alone, over those of the job."""
+    """With `generator` the run has only that generator; `arguments`, a JSON object, apply to this
+    run only and override those of the job."""
 
     #: Run only this generator; empty = the whole job.
     generator: Annotated[str, Meta(max_length=100)] = ""
@@ -131,7 +131,7 @@ class Moved(msgspec.Struct):
 
     runs: list[Run]
     started: str | None = None
-    #: Every process of these runs, and whether it has obeyed.
+    #: Every process of these runs, and whether it has acknowledged.
     reached: list[Reached] = msgspec.field(default_factory=list)
 
 

@@ -1,4 +1,4 @@
-"""Which agents work for a run, and what would move if agents left or came: types and routes."""
+"""The agents of a run, and what would move if agents left or joined: types and routes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class SeatLine(msgspec.Struct):
     """An agent that was chosen for a run."""
 
     agent: str
-    #: present, cordoned (it works on for this run), draining, disabled, revoked, away (not heard
-    #: of) or given up.
+    #: present, cordoned (it continues to work for this run), draining, disabled, revoked, away (no
+    #: heartbeat) or given up.
     state: str
     since: float
     until: float | None = None
@@ -25,32 +25,32 @@ class SeatLine(msgspec.Struct):
 
 
 class PlacementView(msgspec.Struct):
-    """A run's placement: its rule, who was chosen, and every agent with what it lacks."""
+    """A run's placement: its rule, the chosen agents, and what each agent lacks."""
 
     run: str
     placement: Placement
     words: str
     agents: list[SeatLine]
-    #: Each agent, with the first rule that it fails; `rule` is "" when it may take work.
+    #: Each agent, with the first rule that it does not meet; `rule` is "" when it may take work.
     verdicts: list[Verdict]
     allocated_at: float | None = None
     released_at: float | None = None
 
 
 class AgentChange(msgspec.Struct):
-    """Agents, by id or by name, separated by commas, that would leave or come; a run, or none
-    for all keys."""
+    """Agents, by id or by name, separated by commas, that would leave or join; a run, or none for
+    all keys."""
 
     #: Ids or names of agents that would leave, separated by commas.
     remove: Annotated[str, Meta(max_length=2000)] = ""
-    #: Ids or names of agents that would come, separated by commas.
+    #: Ids or names of agents that would join, separated by commas.
     add: Annotated[str, Meta(max_length=2000)] = ""
     #: Only keys of this run; empty = all runs.
     run: Annotated[str, Meta(max_length=64)] = ""
 
 
 class RunEffect(msgspec.Struct):
-    """What it would mean for a run that has chosen its agents."""
+    """The effect on a run that has chosen its agents."""
 
     run: str
     placement: str
@@ -58,13 +58,13 @@ class RunEffect(msgspec.Struct):
 
 
 class PreviewView(msgspec.Struct):
-    """Of hashed placement what would move; of the others what would happen."""
+    """What would move in hashed placement, and what would happen in the others."""
 
     hashed: Preview
     runs: list[RunEffect]
-    #: What the keys are: of a run, or made up.
+    #: The keys: of a run, or synthetic.
     of: str
-    #: Of those who would leave or come, who changes nothing for the keys, and why.
+    #: Agents among those that would leave or join that do not affect the keys, and why.
     notes: list[str]
 
 

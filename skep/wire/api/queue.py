@@ -1,4 +1,4 @@
-"""Requests into a run, and ended ones back by block: types and routes."""
+"""Submits requests to a run, and reads ended ones by block: types and routes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BlockId = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class FinishedPage(msgspec.Struct):
-    """How many blocks to read."""
+    """The number of blocks to read."""
 
     #: Number of blocks to read.
     limit: Annotated[int, Meta(ge=1, le=100)] = 10
@@ -29,13 +29,13 @@ class Finished(msgspec.Struct):
 
 
 class Collect(msgspec.Struct, forbid_unknown_fields=True):
-    """Blocks that the run has read and need not see again."""
+    """Blocks that the run has read and does not need again."""
 
     blocks: Annotated[list[BlockId], Meta(max_length=10_000)]
 
 
 class Collected(msgspec.Struct):
-    """How many were marked by this call."""
+    """Number of blocks that this call marked."""
 
     blocks: int
 

@@ -22,7 +22,7 @@ StateWord = Literal[
 
 
 class RequestLine(msgspec.Struct):
-    """A request as people see it."""
+    """A request in a list."""
 
     id: int
     run: str
@@ -30,10 +30,10 @@ class RequestLine(msgspec.Struct):
     priority: int
     state: StateWord
     failures: int
-    #: The block that it is, or ended, in.
+    #: The block that it is in, or ended in.
     block: int | None
     created_at: float
-    #: A delayed request waits for this moment.
+    #: A delayed request waits until this time.
     not_before: float
 
 
@@ -52,39 +52,39 @@ class BlockDetail(msgspec.Struct):
 
 
 class WhichRequests(RequestFilter, frozen=True):
-    """A filter, and a page of what fits."""
+    """A filter, and a page of the matching requests."""
 
     #: Id of the last request that was read; 0 = from the start.
     after: After = 0
-    #: Number of requests at most.
+    #: Maximum number of requests.
     limit: Annotated[int, Meta(ge=1, le=1000)] = 50
 
 
 class RequestPage(msgspec.Struct):
-    """In the order of their ids; ask again with `after=next` for more."""
+    """Sorted by id; continue with `after=next`."""
 
     items: list[RequestLine]
     next: int | None = None
 
 
 class CancelRequests(msgspec.Struct, forbid_unknown_fields=True):
-    """What to cancel. Without `"dry_run": false` nothing is changed."""
+    """The requests to cancel. Without `"dry_run": false` nothing changes."""
 
     filter: RequestFilter
     dry_run: bool = True
-    #: An empty filter is every open request; it is taken only with this.
+    #: Allow an empty filter, which selects every open request.
     all: bool = False
     limit: Batch = 1000
     after: After = 0
 
 
 class CancelAnswer(msgspec.Struct):
-    """What was done, or would be."""
+    """The result, or the preview of a dry run."""
 
     dry_run: bool
     matched: int
     changed: int
-    #: In an agent's hands, or ended.
+    #: Requests that are leased or have ended.
     left: int
     examples: list[RequestLine]
     next: int | None = None

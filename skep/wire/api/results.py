@@ -1,4 +1,4 @@
-"""Items and pages of a run, as often as wanted: types and routes. Reading changes nothing."""
+"""Items and pages of a run: types and routes. Reading changes nothing and can be repeated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ItemPage(msgspec.Struct):
 
     #: Id of the last item that was read; 0 = from the start.
     after: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
-    #: Number of items at most.
+    #: Maximum number of items.
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 1000
 
 
@@ -26,11 +26,11 @@ class BlockPage(msgspec.Struct):
 
     #: Id of the last block that was read; 0 = from the start.
     after: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
-    #: Number of blocks at most.
+    #: Maximum number of blocks.
     limit: Annotated[int, Meta(ge=1, le=READ_BLOCKS_MAX)] = 8
-    #: Those too that no driver has read yet.
+    #: Include blocks that no driver has read yet.
     unread: bool = False
-    #: The items of the pages too.
+    #: Include the items of the pages.
     items: bool = False
 
 
@@ -43,16 +43,16 @@ class Item(msgspec.Struct):
 
 
 class Pages(msgspec.Struct):
-    """In the order of their blocks; ask again with `after=next` until there are none."""
+    """Sorted by block; continue with `after=next` until there are none."""
 
     blocks: list[PageBlock]
     next: int
-    #: Asked for with `items`: those of these pages, in the order in which they were kept.
+    #: With `items`: the items of these pages, in the order in which they were stored.
     items: list[Item]
 
 
 class Items(msgspec.Struct):
-    """In the order in which the run found them; ask again with `after=next`."""
+    """In the order in which the run found them; continue with `after=next`."""
 
     items: list[Item]
     next: int

@@ -1,4 +1,4 @@
-"""One route of the API: method, path and the types that travel. Declared once, used by both sides.
+"""One route of the API: method, path and types. Declared once, used by both sides.
 
 Centers bind a handler and a role to it (`center/http/endpoint.py`), clients call it. It never opens
 a connection and never decides who may call.
@@ -26,7 +26,7 @@ class Route(Generic[G]):
     """`gives` is the type of the answer, None for bytes of the type `media`; `takes` is the type
     of the body and `asks` that of the query, None for none."""
 
-    #: The operation id of the API's description. Generated clients make method names of it, so
+    #: The operation id of the API's description. Generated clients derive method names from it, so
     #: it never changes.
     id: str
     method: str
@@ -35,12 +35,12 @@ class Route(Generic[G]):
     takes: Any = None
     asks: type | None = None
     status: int = 200
-    #: Other statuses that come with an answer of the type `gives`.
+    #: Other statuses that have an answer of the type `gives`.
     also: tuple[int, ...] = ()
     media: str = JSON
-    #: Clients call it in msgpack: it carries bytes, or records by the thousand.
+    #: Clients call it in msgpack: it carries bytes, or thousands of records.
     packed: bool = False
-    #: Seconds after which a client gives up, beyond the `wait` that it asks for.
+    #: Seconds after which a client gives up, in addition to the requested `wait`.
     seconds: float = CALL_SECONDS
 
     @property
@@ -57,5 +57,5 @@ class Route(Generic[G]):
 
 def _segment(value: str) -> str:
     if value in {".", ".."}:
-        raise InvalidInput(f"{value!r} is not a name")
+        raise InvalidInput(f"{value!r} is not a valid name")
     return quote(value, safe="")

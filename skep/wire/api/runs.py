@@ -15,42 +15,42 @@ from skep.wire.api.deliveries import DeliveryLine
 from skep.wire.api.placement import SeatLine
 from skep.wire.api.route import Route
 
-#: Seconds for which an answer may be waited for.
+#: Maximum seconds to wait for an answer.
 WAIT_MAX = 60.0
 RunVerb = Literal["pause", "continue", "finish", "cancel"]
 
 
 class Reached(msgspec.Struct):
-    """A process that belongs to a run, and whether it has obeyed."""
+    """A process that belongs to a run, and whether it has acknowledged."""
 
     run: str
     #: agent, spider, generators or instance (of an application).
     kind: str
-    #: The agent, the center that keeps it, or `elsewhere`; of an instance its number first.
+    #: The agent, the center that supervises it, or `elsewhere`; for an instance its number first.
     name: str
     obeyed: bool = False
-    #: Seconds that it took, None while it has not.
+    #: Seconds that it took; None = not acknowledged yet.
     seconds: float | None = None
 
 
 class RunPage(msgspec.Struct):
-    """Which runs to list: `limit` of them, made before a moment."""
+    """Which runs to list: `limit` of them, created before a time."""
 
-    #: Number of runs at most, newest first.
+    #: Maximum number of runs, newest first.
     limit: Annotated[int, Meta(ge=1, le=1000)] = 50
-    #: Only runs made before this time, in seconds since the epoch.
+    #: Only runs created before this time, in seconds since the epoch.
     before: Annotated[float, Meta(ge=0, le=1e15)] | None = None
 
 
 class Runs(msgspec.Struct):
-    """Newest first; ask again with `before=next` for older ones."""
+    """Newest first; continue with `before=next` for older ones."""
 
     items: list[Run]
     next: float | None = None
 
 
 class OpenRun(msgspec.Struct, forbid_unknown_fields=True):
-    """What a caller says about a run that it opens; `{}` takes every default."""
+    """The call that opens a run; `{}` takes every default."""
 
     job: str = ""
     settings: AskedSettings = AskedSettings()
@@ -63,27 +63,27 @@ class RunView(msgspec.Struct):
     ledger: Ledger
     unaccounted: int
     figures: RunFigures
-    #: The agents that were chosen for it; none when anybody may work for it.
+    #: The agents that were chosen for it; empty when any agent may work for it.
     chosen: list[SeatLine] = msgspec.field(default_factory=list)
-    #: How far the sinks of its job are with its items.
+    #: The progress of the deliveries of its items.
     deliveries: list[DeliveryLine] = msgspec.field(default_factory=list)
 
 
 class Waiting(msgspec.Struct):
-    """Seconds to wait until every process of the run has obeyed; 0 waits for nobody."""
+    """Seconds to wait until every process of the run has acknowledged; 0 = do not wait."""
 
     #: Seconds to wait until every process has acknowledged; 0 = answer at once.
     wait: Annotated[float, Meta(ge=0, le=WAIT_MAX)] = 0.0
 
 
 class Steered(RunView):
-    """A run that was told something, and the processes that it was told to."""
+    """A run after a command, and the processes that received it."""
 
     reached: list[Reached] = msgspec.field(default_factory=list)
 
 
 class Revived(msgspec.Struct):
-    """How many dead requests wait again."""
+    """Number of dead requests that wait again."""
 
     requests: int
 

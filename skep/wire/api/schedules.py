@@ -1,4 +1,4 @@
-"""Schedules of jobs, and what became of every due time: types and routes."""
+"""Schedules of jobs, and the outcome of every due time: types and routes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ NAME_LIMIT = 64
 
 
 class FirePage(msgspec.Struct):
-    """How much of the ledger; `before` is an instant in seconds, for the next page;
-    `generator` is one with a cron line of its own, instead of the job."""
+    """A page of the ledger; `before` is a time in seconds, for the next page; `generator` is one
+    with its own cron line, instead of the job."""
 
-    #: Number of due times at most, newest first.
+    #: Maximum number of due times, newest first.
     limit: Annotated[int, Meta(ge=1, le=1000)] = 50
-    #: Only due times before this moment, in seconds since the epoch.
+    #: Only due times before this time, in seconds since the epoch.
     before: Annotated[int, Meta(ge=0, le=2**62)] | None = None
-    #: A generator with a schedule of its own; empty = the job's schedule.
+    #: A generator with its own schedule; empty = the job's schedule.
     generator: Annotated[str, Meta(max_length=NAME_LIMIT)] = ""
 
 
@@ -43,13 +43,13 @@ class ScheduleLine(msgspec.Struct):
 
 
 class ScheduleLines(msgspec.Struct):
-    """By the name of the job; jobs that are off have no schedule."""
+    """Sorted by job; disabled jobs have no schedule."""
 
     items: list[ScheduleLine]
 
 
 class SchedulePage(msgspec.Struct):
-    """`job` narrows it to one job; `count` is how many due times are shown of each."""
+    """`job` selects one job; `count` is the number of due times for each."""
 
     #: Only schedules of this job; empty = all jobs.
     job: Annotated[str, Meta(max_length=NAME_LIMIT)] = ""

@@ -20,31 +20,31 @@ class Folder(msgspec.Struct):
 
 
 class Disk(msgspec.Struct):
-    """Room on the disks."""
+    """Free space on the disks."""
 
     disks: list[Folder]
     free_limit: int
-    #: Why nothing is accepted or leased just now; "" = all is well.
+    #: Why no requests are accepted or leased now; "" = they are.
     trouble: str
 
 
 class Kept(msgspec.Struct):
-    """Bytes of one kind that are kept; of logs and rows an estimate."""
+    """Stored bytes of one kind; for logs and rows an estimate."""
 
     kind: str
     bytes: int
-    #: The limits in force for jobs that say nothing; 0 = none.
+    #: The limits for jobs without their own; 0 = none.
     age_limit: float
     bytes_limit: int
     by_job: dict[str, int]
 
 
 class Storage(msgspec.Struct):
-    """Everything about room."""
+    """Disk space and its use."""
 
     disks: list[Folder]
     free_limit: int
-    #: Why nothing is accepted or leased just now; "" = all is well.
+    #: Why no requests are accepted or leased now; "" = they are.
     trouble: str
     archive: str
     segments: int
@@ -54,7 +54,7 @@ class Storage(msgspec.Struct):
 
 
 class Plan(msgspec.Struct):
-    """What the next step of retention would delete, and what that weighs."""
+    """What the next step of retention would delete, and its size."""
 
     items: list[Expired]
     runs: int
@@ -66,12 +66,12 @@ class WhichNotices(msgspec.Struct):
 
     #: Only notices of this run; empty = all runs.
     run: Annotated[str, Meta(max_length=64)] = ""
-    #: Number of notices at most, newest first.
+    #: Maximum number of notices, newest first.
     limit: Annotated[int, Meta(ge=1, le=1000)] = 50
 
 
 class NoticeLine(msgspec.Struct):
-    """A notice, without what it says and without anything secret."""
+    """A notice, without its content and without secrets."""
 
     id: str
     run: str

@@ -1,4 +1,4 @@
-"""Tokens of people, programs and agents: types and routes."""
+"""Tokens of users, programs and agents: types and routes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Lifetime = Annotated[float, Meta(gt=0, le=YEARS)]
 
 
 class NewToken(msgspec.Struct, forbid_unknown_fields=True):
-    """For a person or a program; `name` says whose it is. `seconds` null = until revoked."""
+    """A token for a user or a program; `name` is its owner. `seconds` null = until revoked."""
 
     role: Literal["viewer", "operator", "admin"]
     name: Text = ""
@@ -28,8 +28,8 @@ class NewToken(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class JoinToken(msgspec.Struct, forbid_unknown_fields=True):
-    """For one machine that shall be an agent. `agent` is the id that it must have, or the name
-    of an agent that it shall take over. Group and labels are the center's word."""
+    """A token for one machine that joins as an agent. `agent` is the id that it must have, or the
+    name of an agent that it takes over. The center assigns group and labels."""
 
     agent: str = ""
     group: Text = ""
@@ -41,42 +41,41 @@ class JoinToken(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class AgentToken(msgspec.Struct, forbid_unknown_fields=True):
-    """A token that lets one agent, by its id or its name, or with "" any agent, talk to the
-    centers."""
+    """A token that lets one agent (id or name), or with "" any agent, call the centers."""
 
     agent: str = ""
 
 
 class IssuedToken(msgspec.Struct):
-    """Shown once."""
+    """A new token, which is shown once."""
 
     token: str
     id: str = ""
-    #: The one agent that it is for, "" = whoever uses it.
+    #: The only agent that may use it; "" = any agent.
     agent: str = ""
 
 
 class TokenLine(msgspec.Struct):
-    """A token, and what it is good for now: live, used, revoked or expired."""
+    """A token, and its state: live, used, revoked or expired."""
 
     token: TokenView
     state: str
 
 
 class TokenPage(msgspec.Struct):
-    """Which tokens to list: `limit` of them, behind the one with the id `after`."""
+    """Which tokens to list: `limit` of them, after the one with the id `after`."""
 
-    #: Number of tokens at most, newest first.
+    #: Maximum number of tokens, newest first.
     limit: Annotated[int, Meta(ge=1, le=1000)] = 1000
-    #: Only tokens behind the one with this id; `next` of the answer before.
+    #: Only tokens after the one with this id; `next` of the previous answer.
     after: Annotated[str, Meta(max_length=100)] = ""
 
 
 class Tokens(msgspec.Struct):
-    """Newest first, without those of runs; ask again with `after=next` for older ones."""
+    """Newest first, without those of runs; continue with `after=next` for older ones."""
 
     items: list[TokenLine]
-    #: What to send as `after` for the next page; null on the last one.
+    #: `after` of the next page; null on the last one.
     next: str | None = None
 
 

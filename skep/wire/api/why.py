@@ -1,4 +1,4 @@
-"""Why something does not run: routes. The answer is `model.why.Why`."""
+"""Explanations why something does not run: routes. The answer is `model.wait_reasons.Why`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Clients of a center: `CenterClient` for agents, `api.CenterApi` for everything else.
 
-`CenterApi` has a method for every route of the people's API and works over any transport.
-The names here are loaded when they are used: a process that calls itself needs no HTTP.
+`CenterApi` has a method for every route of the public API and works over any transport. The
+names here are loaded on first use: a process that calls itself needs no HTTP.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The addresses of one cluster: which center is called next, and which calls are open where.
+"""The addresses of one cluster: which center is called next, and the open calls of each.
 
 Used by `HttpTransport`, on its event loop. A heartbeat that the current center does not answer
 in time is also sent to the next one. When that one answers first, the client moves there, and
-calls that are open at the silent center are broken off, so that they move too. It never moves
-because of a center that is merely slower than usual: the first answer decides.
+open calls to the silent center are aborted, so that they move too. It never moves away from a
+center that is merely slower than usual: the first answer decides.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Addresses:
     """`each` tries one address after the other, `hedged` two at the same time."""
 
     def __init__(self, urls: Sequence[str], moved: Callable[[], None]) -> None:
-        """`moved` is called when a silent center was left."""
+        """`moved` is called when the client has left a silent center."""
         self.urls = [url.rstrip("/") for url in urls]
         self.at = 0
         self._moved = moved
-        #: Per address: a scope for each open call, which ends it when it is rescheduled.
+        #: By address: a scope for each open call, which ends the call when it is rescheduled.
         self._open: list[set[asyncio.Timeout]] = [set() for _ in self.urls]
 
     @property
@@ -43,7 +43,7 @@ class Addresses:
         return self.urls[self.at]
 
     async def each(self, path: str, attempt: Attempt[T]) -> T:
-        """Try each address once, beginning with the one that worked last."""
+        """Try each address once, starting with the one that worked last."""
         failure: SkepError | None = None
         for at in self._in_turn():
             try:
@@ -55,8 +55,8 @@ class Addresses:
                 failure = failure or CenterUnreachable(told)
             except SkepError as error:
                 if isinstance(error, Unauthorized):
-                    # Perhaps another center stands behind this address: the next call goes
-                    # to the next one.
+                    # Another center may be behind this address: the next call goes to the next
+                    # one.
                     self.at = (self.at + 1) % len(self.urls)
                 if not error.retryable:
                     raise
@@ -65,8 +65,8 @@ class Addresses:
         raise failure or CenterUnreachable("no address of a center was given")
 
     async def hedged(self, path: str, attempt: Attempt[T]) -> T:
-        """As `each`; but when the current center is silent the next one is asked beside it, and
-        the first good answer counts."""
+        """As `each`; but when the current center is silent, the next one is called as well, and the
+        first good answer counts."""
         if len(self.urls) == 1:
             return await self.each(path, attempt)
         old = self.at
@@ -108,14 +108,14 @@ class Addresses:
         return [(self.at + step) % count for step in range(count)]
 
     def _leave(self, at: int) -> None:
-        """The next call begins elsewhere. Calls that failed side by side leave one address
-        once: two steps among two addresses would lead back to the dead one."""
+        """The next call starts at another address. Calls that failed in parallel leave one address
+        once: two steps with two addresses would lead back to the dead one."""
         if self.at == at:
             self.at = (at + 1) % len(self.urls)
 
 
 def _answered(call: asyncio.Future[T]) -> bool:
-    """A center has spoken, be it to refuse; not that it is out of order itself."""
+    """Whether a center has answered, also with a refusal, but not that it is unavailable."""
     error = call.exception()
     return error is None or (isinstance(error, SkepError) and not error.retryable)
 
@@ -128,11 +128,11 @@ async def _end(*calls: asyncio.Future[T] | None) -> None:
 
 
 def words(error: BaseException) -> str:
-    """For people: some of these errors have no text, others name parts of a program."""
+    """A readable text: some of these errors have no text, others name internals."""
     if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(error, ssl.SSLError):
         cause = error.os_error
         if isinstance(cause, socket.gaierror):
             return f"the name {error.host!r} has no address ({cause.strerror})"
         if cause.errno:
             return os.strerror(cause.errno)
-    return str(error) or ("it took too long" if isinstance(error, TimeoutError) else repr(error))
+    return str(error) or ("timed out" if isinstance(error, TimeoutError) else repr(error))

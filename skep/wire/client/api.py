@@ -1,7 +1,7 @@
-"""The typed client of the people's API: `api.runs.show("r1")` gives a `RunView`.
+"""The typed client of the public API: `api.runs.show("r1")` returns a `RunView`.
 
-One object for each resource of `wire/api`, with a method for each of its routes. Over any
-transport; how a call reaches a center and what happens when one fails is decided there.
+One object for each resource of `wire/api`, with a method for each of its routes. It works over
+any transport, which decides how a call reaches a center and what happens when one fails.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ G = TypeVar("G")
 
 
 class CenterApi:
-    """Every route of the people's API, by resource."""
+    """Every route of the public API, by resource."""
 
     def __init__(self, transport: Transport, seconds: float | None = None) -> None:
-        """`seconds`: how long each call may take, in place of what its route says; what a call
-        asks the center to wait comes on top."""
+        """`seconds`: time limit of each call, instead of that of its route; the wait that a call
+        requests is added."""
         caller = RouteCaller(transport, seconds)
         self.agents = AgentsClient(caller)
         self.apps = AppsClient(caller)
@@ -73,7 +73,7 @@ class CenterApi:
 
 
 class RouteCaller:
-    """Calls routes over a transport: encodes what goes, decodes what comes."""
+    """Calls routes over a transport: encodes requests, decodes answers."""
 
     def __init__(self, transport: Transport, seconds: float | None = None) -> None:
         self._transport = transport
@@ -115,7 +115,7 @@ class RouteCaller:
         """Seconds that the center may wait for agents before it answers."""
         try:
             return (await self.call(GET_VERSION)).start_wait
-        except SkepError:  # the call itself will say so
+        except SkepError:  # the call itself reports the error
             return 0.0
 
 
@@ -125,7 +125,7 @@ def _wait_of(asked: Any) -> float:
 
 
 def _encoded(route: Route[Any], body: Any) -> tuple[bytes | None, dict[str, str]]:
-    """The body of a call, and the headers that say what it is and what is wanted."""
+    """The body of a call, and the headers with its type and the accepted types."""
     kind = codec.MSGPACK if route.packed else codec.JSON
     headers = {"Accept": kind}
     if body is None:

@@ -1,7 +1,7 @@
-"""A session with a center: what agents call (msgpack), and calls by method and path (JSON).
+"""A session with a center: the calls of agents (msgpack), and calls by method and path (JSON).
 
-`api` is the typed client of the people's API, over the same transport. Calls move on to another
-center as `http.py` says; none is retried beyond that.
+`api` is the typed client of the public API, over the same transport. Calls move to another center
+as described in `http.py`; none is retried beyond that.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Seconds for a whole call; a report may be large.
+#: Seconds for a whole call; a report can be large.
 REPORT_SECONDS = 30.0
-#: Beyond what a long poll may wait.
+#: Seconds in addition to the wait of a long poll.
 LEASE_MARGIN = 10.0
-#: aiohttp pings after this many seconds of silence and gives up after half as many more,
-#: so a half-open connection is noticed after 24 s.
+#: aiohttp pings after this many seconds of silence and gives up after half as many more, so a
+#: half-open connection is detected after 24 s.
 PING_SECONDS = 16.0
-#: A command connection that lasted so long was a good one.
+#: Seconds after which a command connection counts as successful.
 STEADY_SECONDS = 30.0
 RECONNECT = Backoff(first=0.5, cap=30.0)
 
@@ -70,7 +70,7 @@ class CenterClient:
 
     @property
     def agent_session(self) -> int:
-        """Which process of an agent calls here; 0 = not known, or no agent."""
+        """The session of the calling agent process; 0 = not known, or not an agent."""
         return self.transport.agent_session
 
     @agent_session.setter
@@ -79,11 +79,11 @@ class CenterClient:
 
     @property
     def api(self) -> CenterApi:
-        """Every route of the people's API."""
+        """Every route of the public API."""
         return self.api_within(None)
 
     def api_within(self, seconds: float | None) -> CenterApi:
-        """The same; each call may take `seconds`, in place of what its route says."""
+        """The same; each call may take `seconds` instead of the time limit of its route."""
         from skep.wire.client.answers_as_sent import ListenedTransport
         from skep.wire.client.api import CenterApi  # agents need neither
 
@@ -93,7 +93,7 @@ class CenterClient:
 
     @property
     def token(self) -> str:
-        """For calls that are made by other means."""
+        """For calls that are made in another way."""
         return self.transport.token
 
     async def __aenter__(self) -> Self:
@@ -122,7 +122,7 @@ class CenterClient:
         return len(self.transport.addresses.urls) - 1
 
     async def register(self, message: messages.Register) -> messages.Registered:
-        """Raises Unauthorized, OldProtocol, and what every call may raise."""
+        """Raises Unauthorized, OldProtocol, and the errors of every call."""
         attempt = self._aged("/node/register", message, messages.Registered, CALL_SECONDS)
         return await self.transport.addresses.each("/node/register", attempt)
 
@@ -133,8 +133,8 @@ class CenterClient:
     async def heartbeat(
         self, message: messages.Heartbeat, seconds: float = CALL_SECONDS
     ) -> messages.HeartbeatReply:
-        """Raises UnknownAgent when the agent has to register again. Where the center is silent
-        another one is asked; when that one answers, open calls move there."""
+        """Raises UnknownAgent when the agent has to register again. If the center is silent,
+        another one is called; when that one answers, open calls move there."""
         attempt = self._aged("/node/heartbeat", message, messages.HeartbeatReply, seconds)
         return await self.transport.addresses.hedged("/node/heartbeat", attempt)
 
@@ -143,25 +143,25 @@ class CenterClient:
         return await self._node("lease", message, messages.LeaseReply, message.wait + LEASE_MARGIN)
 
     async def report(self, message: messages.Report) -> messages.ReportReply:
-        """On disk when it returns. Frames are compressed already and go as they are."""
+        """Durable when it returns. Frames are compressed already and sent as they are."""
         plain = any(block.frames for block in message.blocks)
         return await self._node("block", message, messages.ReportReply, REPORT_SECONDS, plain=plain)
 
     async def give_back(self, message: messages.GiveBack) -> messages.GivenBack:
-        """Unfinished blocks go to others at once."""
+        """Return unfinished blocks, which other agents get at once."""
         return await self._node("giveback", message, messages.GivenBack)
 
     async def apps(self, message: messages.AppsAsk) -> messages.AppsReply:
-        """What the agent's instances are, and what they shall be."""
+        """Report the agent's instances, and get their desired states."""
         return await self._node("apps", message, messages.AppsReply)
 
     async def app_log(self, message: messages.AppLog) -> messages.AppLogReply:
-        """On disk when it returns. Raises StaleToken when the instance is another agent's."""
+        """Durable when it returns. Raises StaleToken when the instance belongs to another agent."""
         return await self._node("app-log", message, messages.AppLogReply, REPORT_SECONDS)
 
     async def package(self, digest: str, file: Path, limit: int) -> None:
-        """The bytes of a package, into a file; raises TooLarge when they are over `limit`.
-        Whether they are the right ones is for the caller to see."""
+        """Download a package into a file; raises TooLarge over `limit` bytes. The caller checks the
+        digest."""
         request = Request("GET", f"/node/packages/{digest}", seconds=REPORT_SECONDS)
 
         async def attempt(url: str) -> None:
@@ -190,7 +190,7 @@ class CenterClient:
         *,
         plain: bool = False,
     ) -> T:
-        """One POST in msgpack both ways, compressed where it pays and is not `plain`."""
+        """One POST with msgpack in both directions, compressed if worthwhile and not `plain`."""
         request = _packed(path, message, seconds, plain=plain)
         return await self.transport.send(request, lambda answer: answer.decoded(reply))
 
@@ -204,7 +204,7 @@ class CenterClient:
         headers: Mapping[str, str] | None = None,
         seconds: float = CALL_SECONDS,
     ) -> T:
-        """One call of the public API, in JSON. `bytes` as reply type gives the raw answer."""
+        """One call of the public API, in JSON. Reply type `bytes` returns the raw answer."""
         sent = {"Accept": codec.JSON, **(headers or {})}
         data = None
         if body is not None:
@@ -220,7 +220,7 @@ class CenterClient:
         reply: type[T],
         seconds: float,
     ) -> Callable[[str], Awaitable[T]]:
-        """Each try says how old the message is by then: a center judges it by that (C10)."""
+        """Each attempt sends the current age of the message, by which a center judges it."""
         made = self._clock.monotonic() - message.age
 
         async def attempt(url: str) -> T:
@@ -231,17 +231,17 @@ class CenterClient:
         return attempt
 
     def _moved(self) -> None:
-        """A silent center was left: commands come by way of another one."""
-        log.info("the center does not answer; going on with %s", self.address)
+        """The client has left a silent center: commands come from another one."""
+        log.info("the center does not answer; continuing with %s", self.address)
         socket, self._socket = self._socket, None
         if socket is not None:
             self._closing = asyncio.ensure_future(socket.close())
 
     async def commands(self, agent: str) -> AsyncIterator[messages.Command]:
-        """Everything that a center pushes to this agent, for ever.
+        """All commands that a center pushes to this agent, without end.
 
-        It reconnects by itself, at another address if need be. While it is away commands
-        are not lost for good: heartbeat answers repeat what still matters.
+        It reconnects automatically, at another address if needed. Commands sent meanwhile are
+        not lost: heartbeat answers repeat those that still matter.
         """
         addresses = self.transport.addresses
         urls = addresses.urls
@@ -261,19 +261,19 @@ class CenterClient:
                     async for message in socket:
                         if command := _command(message):
                             yield command
-                    if self._socket is not socket:  # we left that center
+                    if self._socket is not socket:  # the client has left that center
                         at = addresses.at
             except NETWORK_ERRORS as error:
                 log.debug("commands: %s: %s", url, words(error))
                 at += 1
-            # A connection that is closed as soon as it is made counts as a failure too.
+            # A connection that is closed right after it was opened counts as a failure too.
             if self._clock.monotonic() - began >= STEADY_SECONDS:
                 pauses.succeeded()
             await self._clock.sleep(pauses.failed())
 
 
 def _packed(path: str, message: Any, seconds: float, *, plain: bool = False) -> Request:
-    """A message in msgpack, compressed where it pays and it is not `plain`."""
+    """A message in msgpack, compressed if worthwhile and not `plain`."""
     data = codec.encode(message)
     data, encoding = (data, "") if plain else codec.compress(data)
     headers = {"Content-Type": codec.MSGPACK, "Accept": codec.MSGPACK}
@@ -298,5 +298,5 @@ async def _save(download: Download, file: Path, limit: int) -> None:
         async for piece in download.pieces:
             size += len(piece)
             if size > limit:
-                raise TooLarge(f"the package is over {limit} bytes")
+                raise TooLarge(f"the package exceeds {limit} bytes")
             await asyncio.to_thread(target.write, piece)

@@ -1,8 +1,8 @@
 """Calls to centers over HTTP, for agents, commands and spiders.
 
-It knows several addresses of the same center or its siblings: a call that meets a dead or
-failing one moves on to the next, and raises only after each was tried once. It never retries
-beyond that: how often, and what to do meanwhile, is up to its caller.
+It knows several addresses of the same cluster: a call that meets a dead or failing center moves
+to the next one, and raises only after each was tried once. It never retries beyond that: the
+caller decides how often, and what to do meanwhile.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from skep.wire.problem import error_from
 T = TypeVar("T")
 
 CONNECT_SECONDS = 5.0
-#: Below the five seconds after which common servers close an idle connection.
+#: Less than the five seconds after which common servers close an idle connection.
 KEEPALIVE_SECONDS = 4.0
-#: Largest answer that is read as a whole.
+#: Maximum answer that is read as a whole.
 ANSWER_LIMIT = 256 * 2**20
-#: Of files and large bodies, which travel piece by piece.
+#: Piece size of files and large bodies.
 PIECE = 1024 * 1024
 
 
@@ -44,12 +44,12 @@ class HttpTransport:
     def __init__(
         self, urls: Sequence[str], token: str, moved: Callable[[], None] = lambda: None
     ) -> None:
-        """`moved` is called when a silent center was left."""
+        """`moved` is called when the client has left a silent center."""
         if not urls:
-            raise InvalidInput("no address of a center was given")
+            raise InvalidInput("no center address was given")
         self.addresses = Addresses(urls, moved)
         self.token = token
-        #: Which process of an agent calls here; 0 = not known, or no agent.
+        #: The session of the calling agent process; 0 = not known, or not an agent.
         self.agent_session = 0
         self._session: aiohttp.ClientSession | None = None
 
@@ -66,10 +66,10 @@ class HttpTransport:
         return await self.addresses.each(request.path, attempt)
 
     async def once(self, url: str, request: Request) -> Answer:
-        """One try, at this URL alone. Raises what aiohttp raises, too."""
+        """One attempt, at this URL only. Also raises the errors of aiohttp."""
         timeout = aiohttp.ClientTimeout(total=request.seconds, sock_connect=CONNECT_SECONDS)
         data = request.body
-        # aiohttp would write raw bytes in one go, and the event loop would wait for that.
+        # aiohttp would write raw bytes at once, which would block the event loop.
         body = BytesIO(data) if data and len(data) > PIECE else data
         async with self.session().request(
             request.method,
@@ -98,7 +98,7 @@ class HttpTransport:
 
     @asynccontextmanager
     async def opened(self, url: str, request: Request) -> AsyncIterator[Download]:
-        """An answer from this URL alone, as it comes. Raises what aiohttp raises, too."""
+        """An answer from this URL only, as it arrives. Also raises the errors of aiohttp."""
         timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=request.seconds)
         plain = {"Accept-Encoding": "identity"}
         async with self.session().request(
@@ -116,7 +116,7 @@ class HttpTransport:
             yield Download(kind, headers, response.content.iter_chunked(PIECE))
 
     def session(self) -> aiohttp.ClientSession:
-        """Made inside the running loop, at the first call."""
+        """Created inside the running loop, at the first call."""
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_SECONDS),
@@ -134,7 +134,7 @@ class HttpTransport:
         return headers
 
     def agent_headers(self) -> dict[str, str]:
-        """Which process of the agent calls."""
+        """The headers that identify the agent process."""
         return {SESSION_HEADER: str(self.agent_session)} if self.agent_session else {}
 
 
@@ -145,7 +145,7 @@ async def _content(response: aiohttp.ClientResponse) -> bytes:
 
 
 async def _told(pieces: AsyncIterator[bytes], url: str) -> AsyncIterator[bytes]:
-    """The same pieces; a connection that breaks between them is told as an error of ours."""
+    """The same pieces; raises CenterUnreachable when the connection breaks between them."""
     try:
         async for piece in pieces:
             yield piece

@@ -29,9 +29,9 @@ Application = Callable[
     Awaitable[None],
 ]
 
-#: Every center takes calls under this name.
+#: A host name that every center accepts.
 HOST = "localhost"
-#: Parts of an answer that wait for their reader.
+#: Maximum unread parts of an answer.
 BUFFERED = 4
 
 
@@ -58,7 +58,7 @@ class InProcessTransport:
 
     @asynccontextmanager
     async def _answering(self, request: Request) -> AsyncIterator[_Exchange]:
-        """Until the head of the answer has come, and while its body does."""
+        """Runs until the head of the answer has arrived, and while its body does."""
         exchange = _Exchange(request)
         task = asyncio.create_task(exchange.run(self._app, self._scope(request)))
         try:
@@ -95,13 +95,13 @@ class InProcessTransport:
 
 
 class _Exchange:
-    """One call of the application: what it is given, and what it says."""
+    """One call of the application: its input and its answer."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
         self._asked = False
         self._said: asyncio.Queue[Message | None] = asyncio.Queue(BUFFERED)
-        #: Nobody reads on.
+        #: The reader has stopped.
         self.gone = False
         self.status = 0
         self.headers: dict[str, str] = {}
@@ -111,7 +111,7 @@ class _Exchange:
         return self.headers.get("content-type", "")
 
     async def run(self, app: Application, scope: MutableMapping[str, Any]) -> None:
-        """Call the application, and say when it has ended, however it ends."""
+        """Call the application, and signal its end, however it ends."""
         try:
             await app(scope, self._receive, self._send)
         finally:
@@ -120,7 +120,7 @@ class _Exchange:
 
     async def _receive(self) -> Message:
         if self._asked:
-            await asyncio.Event().wait()  # the caller never hangs up by itself
+            await asyncio.Event().wait()  # the caller never disconnects
         self._asked = True
         return {"type": "http.request", "body": self._request.body or b"", "more_body": False}
 
@@ -135,7 +135,7 @@ class _Exchange:
         self.headers = {name.lower(): value for name, value in pairs}
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """The body, as it is made."""
+        """The body, as it is produced."""
         more = True
         while more:
             message = await self._next()
@@ -144,14 +144,14 @@ class _Exchange:
                 yield message["body"]
 
     async def _next(self) -> Message:
-        """Raises CenterUnreachable when nothing comes, or nothing will."""
+        """Raises CenterUnreachable when no message arrives in time, or none can."""
         try:
             async with asyncio.timeout(self._request.seconds):
                 message = await self._said.get()
         except TimeoutError as error:
             raise _silent(self._request) from error
         if message is None:
-            raise CenterUnreachable(f"the center broke off its answer to {self._request.path}")
+            raise CenterUnreachable(f"the center aborted its answer to {self._request.path}")
         return message
 
 

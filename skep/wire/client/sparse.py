@@ -1,7 +1,7 @@
-"""Messages without what equals a default. Pure.
+"""Messages without default values. Pure.
 
-So a newer client can call an older center, which refuses fields that it does not know: a field
-is sent when the caller gave it a value.
+A newer client can then call an older center, which refuses unknown fields: a field is sent only
+when the caller gave it a value.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a call reaches a center: the contract of a transport, and what goes in and comes out.
+"""The contract of a transport, which carries calls to a center, and its input and output.
 
 `http.py` calls centers over HTTP and moves on to the next one when one fails; `in_process.py`
 calls the application of the same process. A transport never retries beyond that.
@@ -18,48 +18,48 @@ from skep.wire.client.known_fields import decode_answer
 
 T = TypeVar("T")
 
-#: Statuses below are answers, the others errors.
+#: Statuses below this one are answers, the others errors.
 _FIRST_ERROR = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One call. `path` begins behind the address of the center and has the query, if any."""
+    """One call. `path` is relative to the address of the center and includes the query."""
 
     method: str
     path: str
     body: bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
-    #: For the whole call; of an answer that is streamed, for each piece.
+    #: Seconds for the whole call; for a streamed answer, for each piece.
     seconds: float = CALL_SECONDS
-    #: Statuses from 300 on that are answers all the same.
+    #: Statuses from 300 on that are still answers.
     also: tuple[int, ...] = ()
 
     def accepts(self, status: int) -> bool:
-        """Whether an answer with this status is no error."""
+        """Whether an answer with this status is not an error."""
         return status < _FIRST_ERROR or status in self.also
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A good answer, as a whole."""
+    """A complete successful answer."""
 
-    #: Where it comes from, for people.
+    #: Its URL, for messages.
     url: str
     status: int
     content_type: str
     content: bytes
 
     def decoded(self, kind: type[T]) -> T:
-        """As a message, or `bytes` as they are; unknown fields are left out. Raises
-        CenterUnreachable for anything that is not the answer of a center."""
+        """As a message without unknown fields, or `bytes` unchanged. Raises CenterUnreachable for
+        an answer that is not from a center."""
         if kind is bytes:
             return cast("T", self.content)
         try:
             return decode_answer(self.content, kind, self.content_type)
         except Malformed as error:
             raise CenterUnreachable(
-                f"{self.url} answered something that is not Skep's ({error.detail});"
+                f"{self.url} did not answer like a Skep center ({error.detail});"
                 " is the address right?"
             ) from error
 
@@ -69,8 +69,8 @@ class Transport(Protocol):
     when no center answers."""
 
     async def send(self, request: Request, read: Callable[[Answer], T]) -> T:
-        """The answer as `read` understands it. Where `read` raises CenterUnreachable, another
-        center may be asked."""
+        """The answer as `read` decodes it. If `read` raises CenterUnreachable, another center may
+        be called."""
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[Download]:
         """The answer piece by piece, while the context is open."""

@@ -183,4 +183,4 @@ def test_another_server_is_not_taken_for_a_center(tmp_path: Path) -> None:
         done = typed(tmp_path, "info", "--center", f"http://127.0.0.1:{server.server_port}")
         server.shutdown()
     assert done.returncode != 0
-    assert "not one of a Skep center; check the address" in said(done)
+    assert "not from a Skep center; check the address" in said(done)

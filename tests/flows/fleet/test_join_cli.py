@@ -223,7 +223,7 @@ def test_a_wrong_token_and_a_center_s_folder(center: CenterProcess, tmp_path: Pa
 @pytest.mark.parametrize(
     ("words", "meaning"),
     [
-        ("it took too long", "firewall"),
+        ("timed out", "firewall"),
         ("Server disconnected", "https"),
         ("[Errno -3] Temporary failure in name resolution", "DNS"),
         ("the moon is down", "check the address"),
