@@ -102,6 +102,6 @@ async def test_a_listener_hears_what_was_read_and_not_what_could_not_be() -> Non
     found = await good.send(Request("GET", "/a"), lambda answer: answer.decoded(Part))
     assert found == Part("a")
     bad = ListenedTransport(Canned(b"[1]"), listen)
-    with pytest.raises(Exception, match="not Skep's"):
+    with pytest.raises(Exception, match="did not answer like a Skep center"):
         await bad.send(Request("GET", "/a"), lambda answer: answer.decoded(Part))
     assert heard == [Part("a")]
