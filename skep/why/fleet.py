@@ -13,6 +13,7 @@ import msgspec
 from skep.model.downloader_kinds import HTTP
 from skep.model.fleet.agent import AgentView
 from skep.model.fleet.placement import KIND, RUN, Placement, Verdict
+from skep.model.fleet.strategies import strategy_names
 from skep.model.lane import Lane
 from skep.model.run import RunSettings
 from skep.model.wait_reasons import Reason
@@ -108,9 +109,21 @@ def no_agent(fleet: Fleet, needs: Needs) -> list[Reason]:
                 facts={"agents": 0},
             )
         ]
+    if needs.need.placement.strategy not in strategy_names():
+        return [_not_installed(needs.need.placement.strategy)]
     if needs.need.chosen is not None:
         return _chosen_away(fleet, needs.need, needs.need.chosen)
     return _none_of_all(fleet, needs.need)
+
+
+def _not_installed(strategy: str) -> Reason:
+    return Reason(
+        "no_agent_fits",
+        f"the placement strategy {strategy} is not installed at this center",
+        "it continues when a center has the package of the strategy",
+        do=("skep doctor",),
+        facts={"placement": strategy},
+    )
 
 
 def _chosen_away(fleet: Fleet, need: Need, chosen: frozenset[str]) -> list[Reason]:

@@ -6,7 +6,6 @@ It opens, connects and closes; each module documents its own tables.
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import sqlalchemy as sa
 
@@ -93,9 +92,8 @@ class SqlStore:
         self.database.start()
 
     def _prepare(self) -> None:
-        file = self._url.database
-        if self.database.dialect.name == "sqlite" and file not in {None, "", ":memory:"}:
-            make_ready(Path(str(file)))
+        if (file := self.database.dialect.file(self._url)) is not None:
+            make_ready(file)
         bring_up_to_date(self.database)
 
     async def close(self) -> None:

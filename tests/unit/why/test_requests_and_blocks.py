@@ -164,6 +164,12 @@ def test_only_those_who_were_chosen_count() -> None:
     assert only(no_agent(fleet(*gone), again)).code == "agents_disabled"
 
 
+def test_the_strategy_is_not_installed_any_more() -> None:
+    """No agent is given its requests, although one would fit."""
+    reason = only(no_agent(fleet(agent("a")), placed(strategy="gone")))
+    assert reason.text == "the placement strategy gone is not installed at this center"
+
+
 def test_no_live_agent_offers_the_downloader() -> None:
     found = [agent("a1"), agent("a2", NOW - 60, kinds=("shell",))]
     shell = needs_of(RunSettings(downloader="shell"))

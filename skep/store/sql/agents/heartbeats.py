@@ -39,7 +39,7 @@ def write_heartbeats(
     """Returns agents that are not known, or whose newest process is another one."""
     ordered = sorted(beats, key=lambda beat: beat[0])
     packed = {agent: msgspec.msgpack.encode(vitals) for agent, vitals in ordered}
-    if tx.dialect.name == "postgresql":
+    if tx.dialect.feeds_statements:
         known = _on_postgres(tx, packed, now, sessions)
     else:
         known = _by_hand(tx, packed, now, sessions)

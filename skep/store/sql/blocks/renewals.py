@@ -38,7 +38,7 @@ FROM mine WHERE blocks.id = mine.id RETURNING mine.id, mine.token, mine.agent
 def renew_all(tx: Tx, asks: Sequence[tuple[str, Sequence[Held]]], until: float) -> list[list[int]]:
     """For each agent, those of its blocks that it no longer holds."""
     said = {(item.block, item.token, agent) for agent, held in asks for item in held}
-    renew = _on_postgres if tx.dialect.name == "postgresql" else _in_two
+    renew = _on_postgres if tx.dialect.feeds_statements else _in_two
     mine = renew(tx, sorted(said), until)
     if said - mine:
         mine |= _in_hands(tx, said - mine)

@@ -113,7 +113,7 @@ class Database:
         self._loop = asyncio.get_running_loop()
         self._pool = ThreadPoolExecutor(self._readers, thread_name_prefix="store-read")
         self._writer = self._quick = self._new_writer("store-write")
-        if self.dialect.name != "sqlite":  # SQLite allows one writer at a time
+        if not self.dialect.one_writer:
             self._quick = self._new_writer("store-quick")
 
     def _new_writer(self, name: str) -> Writer:

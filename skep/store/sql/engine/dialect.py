@@ -1,8 +1,10 @@
 """Differences between SQLite, PostgreSQL and MariaDB/MySQL in connections, writes and errors.
 
-Column types and indexes differ in `schema/columns.py`, dumps in `store/dump.py`. Rows go in by
-the driver's own bulk path, because SQLAlchemy's parameter handling costs more than the insert
-itself. Run by centers only; it must never hold state.
+Only the types of columns and partial indexes differ elsewhere, in `schema/columns.py`. Other
+modules ask a trait of the dialect and never compare its name.
+
+Rows go in by the driver's own bulk path, because SQLAlchemy's parameter handling costs more than
+the insert itself. Run by centers only; it must never hold state.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import sqlalchemy as sa
@@ -39,6 +42,12 @@ class Dialect(ABC):
     placeholder: ClassVar[str] = "%s"
     #: Options of connections that only read.
     reading: ClassVar[dict[str, str]] = {}
+    #: One transaction writes at a time.
+    one_writer: ClassVar[bool] = False
+    #: A change can hand its rows to another statement, and a list is one parameter.
+    feeds_statements: ClassVar[bool] = False
+    #: GROUP BY jumps from group to group in an index; many subqueries are slow.
+    jumps_in_groups: ClassVar[bool] = False
     #: The engine's codes for a deadlock.
     COLLISIONS: ClassVar[frozenset[object]] = frozenset()
 
@@ -49,6 +58,10 @@ class Dialect(ABC):
     def one_connection(self, _url: sa.URL) -> bool:
         """Whether the whole database is one connection (SQLite in memory)."""
         return False
+
+    def file(self, _url: sa.URL) -> Path | None:
+        """The file that holds the database, if this machine has it as one."""
+        return None
 
     def begin(self, connection: sa.Connection) -> None:  # noqa: B027 - optional
         """Called first in every writing transaction."""
@@ -142,9 +155,13 @@ class SqliteDialect(Dialect):
 
     name = "sqlite"
     placeholder = "?"
+    one_writer = True
 
     def one_connection(self, url: sa.URL) -> bool:
         return url.database in {None, "", ":memory:"}
+
+    def file(self, url: sa.URL) -> Path | None:
+        return None if self.one_connection(url) else Path(str(url.database))
 
     def engine(self, url: sa.URL) -> sa.Engine:
         if self.one_connection(url):
@@ -181,6 +198,7 @@ class PostgresDialect(Dialect):
     """COPY and unnest: a thousand rows are one round trip."""
 
     name = "postgresql"
+    feeds_statements = True
     reading: ClassVar[dict[str, str]] = {"isolation_level": "AUTOCOMMIT"}
     COLLISIONS = frozenset({"40P01", "40001", "55P03"})
     #: Key of the migration lock among the database's advisory locks; any number works.
@@ -282,6 +300,7 @@ class MysqlDialect(Dialect):
 
     name = "mysql"
     transactional_ddl = False
+    jumps_in_groups = True
     COLLISIONS = frozenset({1020, 1205, 1213})
     PACKET_TOO_LARGE: ClassVar[int] = 1153
 

@@ -15,8 +15,8 @@ from skep.model.dispatch import DispatchOrder
 from skep.model.lane import HIGHEST, LOWEST
 from skep.model.states import RequestState, RunState
 from skep.store.ports.requests import Backlog
+from skep.store.sql.engine.dialect import Dialect
 from skep.store.sql.engine.predicates import FAILED_BEFORE, stored
-from skep.store.sql.schema.columns import MYSQL
 from skep.store.sql.schema.requests import requests, tallies
 from skep.store.sql.schema.runs import runs
 
@@ -37,12 +37,14 @@ class _Share(msgspec.Struct):
 _share = msgspec.msgpack.Decoder(_Share)
 
 
-def read_backlog(connection: sa.Connection, *, failed_only: bool) -> list[Backlog]:
+def read_backlog(
+    connection: sa.Connection, dialect: Dialect, *, failed_only: bool
+) -> list[Backlog]:
     """Sorted by priority, then by the age of the runs; `failed_only` applies to every run."""
     found = {row.no: row for row in connection.execute(_BUSY_RUNS)}
     shares = {no: _share.decode(row.settings) for no, row in found.items()}
     again = {no for no, share in shares.items() if failed_only or share.failed_only}
-    at = _waiting_at(connection) if len(again) < len(found) else {}
+    at = _waiting_at(connection, dialect) if len(again) < len(found) else {}
     at |= {no: _failed_at(connection, no) for no in again}
     return [
         _entry(
@@ -87,9 +89,9 @@ _BUSY_RUNS = (
 )
 
 
-def _waiting_at(connection: sa.Connection) -> dict[int, set[int]]:
+def _waiting_at(connection: sa.Connection, dialect: Dialect) -> dict[int, set[int]]:
     """run -> priorities of waiting requests."""
-    query = _BY_GROUPS if connection.dialect.name in MYSQL else _BY_LOOKS
+    query = _BY_GROUPS if dialect.jumps_in_groups else _BY_LOOKS
     found: dict[int, set[int]] = {}
     for run, priority in connection.exec_driver_sql(query):
         found.setdefault(run, set()).add(priority)

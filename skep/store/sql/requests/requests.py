@@ -67,7 +67,10 @@ class SqlRequests:
         return await self._database.write(work)
 
     async def backlog(self, *, failed_only: bool = False) -> list[Backlog]:
-        return await self._database.read(lambda c: read_backlog(c, failed_only=failed_only))
+        dialect = self._database.dialect
+        return await self._database.read(
+            lambda c: read_backlog(c, dialect, failed_only=failed_only)
+        )
 
     async def pack(
         self,
