@@ -67,7 +67,7 @@ MEANINGS: tuple[tuple[tuple[str, ...], str, str], ...] = (
         "write https:// when the center is behind TLS",
     ),
     (
-        ("not Skep's", "not part of the API", "Not Found"),
+        ("like a Skep center", "not part of the API", "Not Found"),
         "something answers that is no center",
         "check the address, and the path when the center is behind a proxy",
     ),
