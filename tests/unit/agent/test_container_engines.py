@@ -100,7 +100,7 @@ def test_rootless_docker_beside_a_broken_podman(programs: Path) -> None:
 def test_an_answer_that_nobody_understands(programs: Path, says: str) -> None:
     put(programs, "podman", says)
     (engine,) = installed(ON)
-    assert "not understood" in state_of(engine).trouble
+    assert "unexpected answer" in state_of(engine).trouble
 
 
 def test_a_kind_that_is_switched_off_needs_no_engine() -> None:
