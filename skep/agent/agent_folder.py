@@ -1,8 +1,8 @@
-"""What an agent remembers on disk: its id, and the runs that it works for.
+"""The files of an agent: its id, and the runs that it works for.
 
-Runs in the agent's process. The center is the truth; these files only let a restarted
-agent be the same agent and carry on (A4). A torn file is forgotten, never fatal. A file holds
-the name of its run and no settings, which may hold passwords: those come with every lease.
+Runs in the agent's process. The center decides; these files only let a restarted agent be the same
+agent and continue. A damaged file is ignored, never fatal. A file holds the name of its run and no
+settings, which may contain passwords: those come with every lease.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from skep.runtime.ids import new_id
 
 log = logging.getLogger(__name__)
 
-#: Runs remembered; beyond that the one that was used longest ago is forgotten.
+#: Maximum runs; beyond that the least recently used one is deleted.
 RUNS_KEPT = 1000
 _SUFFIX = ".run"
 _ID_LIMIT = 64
@@ -34,12 +34,12 @@ _NEW_AGENT = (
 
 class _Allocation(msgspec.Struct):
     run: str
-    #: Earlier versions wrote the settings, in clear.
+    #: Earlier versions wrote the settings, unencrypted.
     settings: object = None
 
 
 def agent_id(folder: Path, clock: Clock, rng: Random) -> str:
-    """The id in `folder/agent-id`, made at the first start."""
+    """The id in `folder/agent-id`, created at the first start."""
     file = folder / "agent-id"
     if file.exists() and file.stat().st_size:
         return read_agent_id(file)
@@ -50,14 +50,14 @@ def agent_id(folder: Path, clock: Clock, rng: Random) -> str:
 
 
 def read_agent_id(file: Path) -> str:
-    """Raises ConfigurationError that names the file. It is never made anew by itself: results
-    and credentials of this folder belong to the id that was there."""
+    """Raises ConfigurationError with the file name. The id is never recreated automatically:
+    results and credentials of this folder belong to the existing id."""
     try:
         known = read_line(file)
     except UnreadableFile as error:
         raise ConfigurationError(f"{error}; {_NEW_AGENT}") from error
     if len(known) > _ID_LIMIT or not (known.isascii() and known.isprintable()):
-        raise ConfigurationError(f"{file} does not hold an agent's id; {_NEW_AGENT}")
+        raise ConfigurationError(f"{file} does not contain a valid agent id; {_NEW_AGENT}")
     return known
 
 
@@ -66,38 +66,38 @@ class AgentFolder:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "runs"
-        #: None: remembered by an earlier process, and its settings did not come yet.
+        #: None: stored by an earlier process, and its settings have not arrived yet.
         self._runs: dict[str, RunSettings | None] = {}
-        #: Remembered in memory only.
+        #: Runs that are in memory only.
         self._hidden: set[str] = set()
         self._lock = RLock()
 
     def open(self) -> None:
-        """Load what an earlier life of the agent was allocated to."""
+        """Load the allocations of earlier processes of the agent."""
         self._folder.mkdir(parents=True, exist_ok=True)
         self._folder.chmod(0o700)
         for torn in self._folder.glob(f"*{_SUFFIX}.new"):
-            torn.unlink(missing_ok=True)  # of a process that died while it wrote
+            torn.unlink(missing_ok=True)  # left by a process that died while writing
         for path in sorted(self._folder.glob(f"*{_SUFFIX}"), key=lambda p: p.stat().st_mtime):
             if found := _read(path):
                 self._runs[found.run] = None
                 if found.settings is not None:
                     self._write(found.run)
             else:
-                log.warning("workspace: forgot %s, it cannot be read", path.name)
+                log.warning("workspace: ignored %s: it cannot be read", path.name)
                 path.unlink(missing_ok=True)
 
     def names(self) -> list[str]:
-        """Runs that are remembered, for a center to say which of them are over."""
+        """The stored runs, for a center to tell which of them have ended."""
         return list(self._runs)
 
     def remembers(self, run: str) -> bool:
-        """Whether it was allocated, in this process or in an earlier one, and not released."""
+        """Whether a run was allocated, in this or an earlier process, and not released."""
         return run in self._runs
 
     def settings_of(self, run: str) -> RunSettings | None:
-        """None for a run that was never allocated, or has been released, or whose settings
-        did not come since the start."""
+        """None for a run that was never allocated, or has been released, or whose settings have not
+        arrived since the start."""
         return self._runs.get(run)
 
     def knows(self, run: str, settings: RunSettings) -> bool:
@@ -105,7 +105,7 @@ class AgentFolder:
         return self._runs.get(run) == settings
 
     def allocate(self, run: str, settings: RunSettings) -> None:
-        """Remember a run; a disk that does not take it is logged, and the work goes on."""
+        """Store a run; a disk error is logged, and the work continues."""
         with self._lock:
             unwritten = run not in self._runs or run in self._hidden
             self._runs.pop(run, None)
@@ -120,7 +120,7 @@ class AgentFolder:
         try:
             write_durably(self._file(run), msgspec.msgpack.encode({"run": run}))
         except OSError as error:
-            log.warning("workspace: cannot remember run %s: %s", run, error.strerror)
+            log.warning("workspace: cannot store run %s: %s", run, error.strerror)
 
     def hide(self, run: str) -> None:
         """Remove the file of a run that has ended and still has downloads here."""
@@ -129,14 +129,14 @@ class AgentFolder:
             remove(self._file(run))
 
     def release(self, run: str) -> None:
-        """Forget a run for good."""
+        """Delete a run."""
         with self._lock:
             self._runs.pop(run, None)
             self._hidden.discard(run)
             remove(self._file(run))
 
     def _file(self, run: str) -> Path:
-        # Hex, because a run's id may differ from another only in case.
+        # Hex, because two run ids can differ only in case.
         return self._folder / f"{run.encode().hex()}{_SUFFIX}"
 
 

@@ -1,9 +1,9 @@
-"""Which life of the agent's folder this process is. Runs in the agent's process.
+"""The session of this process of the agent. Runs in the agent's process.
 
-A folder can be copied and the copy started: two processes with one identity. Centers let the
-newest in and refuse the older one. So that the older one, started again, is not taken for the
-newest, every process leaves a mark in its folder before it registers: a folder that does not
-know the mark of the process that the centers know is an old copy.
+A folder can be copied and the copy started: two processes with one identity. Centers accept the
+newest and refuse the older one. So that the older one, when restarted, is not taken for the
+newest, every process writes a mark into its folder before it registers: a folder that does not
+contain the mark that the centers know is an old copy.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from skep.runtime.ids import new_secret
 log = logging.getLogger(__name__)
 
 
-#: Processes that have tried to register and never heard that they were taken. With the one that
-#: was, as many as a registration may name.
+#: Maximum marks of processes that tried to register and never got an answer. With the accepted
+#: one, as many as a registration can contain.
 TRIES_KEPT = 7
 
 
 class _Marks(msgspec.Struct):
-    #: Of the last process that a center took.
+    #: Mark of the last process that a center accepted.
     mark: str = ""
-    #: Of those that have tried to register since; perhaps one was taken and never heard of it.
+    #: Marks of processes that tried to register since; one may have been accepted.
     tries: tuple[str, ...] = ()
-    #: The one of them that agents of before kept.
+    #: The one that earlier versions stored.
     next: str = ""
 
 
@@ -39,17 +39,17 @@ class AgentSession:
     def __init__(self, folder: Path) -> None:
         self._file = folder / "session"
         self._marks = _Marks()
-        #: The number that a center gave this process; 0 before.
+        #: The session number that a center assigned; 0 before.
         self.number = 0
         self.mark = ""
         #: Marks of earlier processes.
         self.known: tuple[str, ...] = ()
-        #: What was wrong with the file at `open`; "" = it was good, or there was none.
+        #: The problem of the file at `open`; "" = it was valid, or missing.
         self.damage = ""
 
     def open(self) -> None:
-        """A mark for this process. An absent file is a folder without a past; so is a damaged
-        one, but then a center may still take its last process for another machine's."""
+        """Create a mark for this process. A missing file means a new folder; so does a damaged one,
+        but then a center may take the last process of this folder for another machine."""
         found = self._read()
         self.mark = new_secret("life")
         tries = (found.next, *found.tries) if found.next else found.tries
@@ -57,7 +57,7 @@ class AgentSession:
         self._keep(_Marks(found.mark, (*tries, self.mark)[-TRIES_KEPT:]))
 
     def taken(self) -> None:
-        """A center knows this process under its mark."""
+        """A center has accepted this process with its mark."""
         if self._marks.mark != self.mark:
             self._keep(_Marks(self.mark))
 
@@ -67,7 +67,7 @@ class AgentSession:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             write_durably(self._file, msgspec.json.encode(marks))
         except OSError as error:
-            log.warning("cannot remember this session: %s", error.strerror)
+            log.warning("cannot store this session: %s", error.strerror)
 
     def _read(self) -> _Marks:
         data = read_or_none(self._file)
@@ -77,5 +77,5 @@ class AgentSession:
             return msgspec.json.decode(data, type=_Marks)
         except (msgspec.DecodeError, UnicodeDecodeError):
             self.damage = f"{self._file} is {'damaged' if data else 'empty'}"
-            log.warning("%s; the sessions before this one are not known", self.damage)
+            log.warning("%s; earlier sessions are not known", self.damage)
             return _Marks()

@@ -1,8 +1,8 @@
-"""An agent, assembled: heart, leaser, pump and reporter around the blocks it holds.
+"""Assembles an agent: heartbeats, leasing, downloads and reports around its held blocks.
 
-One process runs one agent (an embedded center may hold several). It only dials out. It
-ends by draining: no more leases, running downloads may finish, what ended is reported,
-what did not is given back.
+One process runs one agent (an embedded center may hold several). It only connects out. It ends by
+draining: no more leases, running downloads may finish, finished work is reported, unfinished work
+is given back.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from skep.wire.messages import Command, HeartbeatReply, Registered
 
 log = logging.getLogger(__name__)
 
-#: After the drain's time: for aborted downloads to say so, and for the last reports.
+#: Seconds after the drain: for aborted downloads to end, and for the last reports.
 ABORT_SECONDS = 2.0
 FLUSH_SECONDS = 5.0
 LEASE_GRACE = 0.25
-#: Seconds between two looks at the cookies of runs.
+#: Seconds between two checks of the cookies of runs.
 SESSION_FILES_EVERY = 5.0
 STEP = 0.02
 
@@ -73,9 +73,9 @@ class Agent:
         self._stop = asyncio.Event()
         self._ended = asyncio.Event()
         self._main: asyncio.Task[None] | None = None
-        #: Another process is this agent, or its token was revoked: nothing is its own any more.
+        #: Another process is this agent, or its token was revoked: it holds nothing any more.
         self._over: Fenced | Revoked | None = None
-        #: Whoever runs it shall run it again when it has ended.
+        #: The caller must run it again when it has ended.
         self.restarting = False
         self._gauge = MachineFigures(folder=folder)
         self.workspace = AgentFolder(folder)
@@ -130,8 +130,8 @@ class Agent:
             kind.redial = self.redialer.ask if self.redialer.able else None
 
     async def run(self) -> None:
-        """Until it is stopped. Raises Unauthorized, Forbidden or OldProtocol at the start, and
-        Fenced or Revoked whenever it is this agent no longer."""
+        """Runs until it is stopped. Raises Unauthorized, Forbidden or OldProtocol at the start, and
+        Fenced or Revoked when it is no longer this agent."""
         self._main = asyncio.current_task()
         try:
             await asyncio.to_thread(self._open)
@@ -154,12 +154,12 @@ class Agent:
         await self._ended.wait()
 
     def abort(self) -> None:
-        """End now: leases run out by themselves, what is on disk stays there."""
+        """End now: leases expire, files on disk stay."""
         if self._main is not None:
             self._main.cancel()
 
     def vitals(self) -> Vitals:
-        """How the agent is."""
+        """The health figures of the agent."""
         vitals = self._gauge.read(
             active=self.holding.active,
             rate=self.leaser.pace.rate,
@@ -187,7 +187,7 @@ class Agent:
         self.session.open()
 
     async def _registered(self) -> bool:
-        """False when the agent was stopped before a center took it."""
+        """False when the agent was stopped before a center accepted it."""
         register = asyncio.ensure_future(self.heartbeats.register())
         stopped = asyncio.ensure_future(self._stop.wait())
         try:
@@ -225,8 +225,8 @@ class Agent:
         try:
             await self.heartbeats.run()
         except FINAL as error:
-            # Nothing is given back or reported: by now all of it is the other one's, or
-            # nobody would listen.
+            # Nothing is given back or reported: all of it belongs to the other process, or no
+            # center would accept it.
             self._over = error
             self.stop()
 
@@ -237,7 +237,7 @@ class Agent:
             await self.heartbeats.sign_off()
 
     async def _let_go(self) -> None:
-        """The drain. Heartbeats go on meanwhile, so that no lease is lost in it."""
+        """The drain. Heartbeats continue meanwhile, so that no lease is lost."""
         log.info("draining: %d downloads are running", self.holding.active)
         self.apps.close()
         returned = self.reporter.returned
@@ -259,8 +259,8 @@ class Agent:
                     await self.reporter.flush()
 
     async def _hang_up(self) -> None:
-        """A lease call that waits at the center may be answered with the very blocks that
-        we have just given back: hear it out for a moment."""
+        """A lease call that waits at the center may be answered with the blocks that were just
+        given back: wait for its answer for a moment."""
         deadline = self._clock.monotonic() + LEASE_GRACE
         while self.leaser.asking and self._clock.monotonic() < deadline:
             await self._clock.sleep(STEP)
@@ -281,18 +281,18 @@ class Agent:
         self.leaser.consider()
 
     def _held(self) -> list[Held]:
-        """Leases to renew: what is being worked on, and what waits on disk."""
+        """Leases to renew: blocks in work, and reports on disk."""
         held = self.holding.held()
         return [*held, *self.outbox.held().difference(held)] if len(self.outbox) else held
 
     async def _answered(self, sent: list[Held], reply: HeartbeatReply) -> None:
         if reply.lost:
             lost = set(reply.lost)
-            # By the token that was sent: the block may have been leased anew meanwhile.
+            # By the token that was sent: the block may have been leased again meanwhile.
             gone = [held for held in sent if held.block in lost]
-            # None of them is ours when their last report crossed the beat on its way.
+            # They may be gone already when their last report crossed the heartbeat.
             if count := self.holding.lose(gone):
-                log.warning("the center took %d blocks from us", count)
+                log.warning("the center took %d blocks back", count)
             self.outbox.forget_leases(gone)
             self.pump.wake()
         self.apps.heartbeat()
@@ -303,7 +303,7 @@ class Agent:
             await self.leaser.take(reply.lease, self._clock.monotonic())
 
     async def _taken(self, rules: Registered) -> None:
-        """A center took us: its rules hold, and it knows which runs are over."""
+        """A center accepted the agent: apply its rules, and delete runs that have ended."""
         if rules.session:
             await asyncio.to_thread(self.session.taken)
         if rules.sites is not None:
@@ -325,7 +325,7 @@ class Agent:
             await self.execute(command)
 
     async def execute(self, command: Command) -> None:
-        """Do what a center says. Saying it twice changes nothing."""
+        """Execute a command. A repeated command changes nothing."""
         if command.order and not self.heartbeats.acknowledge(command.order):
             return
         match command.name:
@@ -340,19 +340,19 @@ class Agent:
             case "release":
                 await self._release(command.run)
             case "drain":
-                log.info("told to drain: what has not begun goes back")
+                log.info("draining by command: unstarted work goes back")
                 self._hand_over(None)
             case "exit" | "restart":
-                log.info("told to %s", command.name)
+                log.info("executing command %s", command.name)
                 self.restarting = command.name == "restart"
                 self.stop()
             case _:
-                log.warning("the center sent a command that is not known: %r", command.name)
+                log.warning("the center sent an unknown command: %r", command.name)
         if command.ticket:
             self.heartbeats.answer(command.ticket)
 
     async def _allocate(self, command: Command) -> None:
-        """With settings in `detail` they are remembered; without, they come with a block."""
+        """Settings in `detail` are stored; without, they come with a block."""
         if command.detail:
             try:
                 settings = msgspec.json.decode(command.detail, type=RunSettings)
@@ -363,8 +363,8 @@ class Agent:
         self.leaser.wake()
 
     def _hand_over(self, run: str | None) -> None:
-        """Unstarted work of a paused run, or of all (None), goes back to the center, which keeps
-        it: an agent that held it would need to hear of the end of the pause."""
+        """Unstarted work of a paused run, or of all runs (None), goes back to the center, which
+        stores it: an agent that held it would have to be informed of the end of the pause."""
         self.leaser.refuse(run)
         self.holding.withdraw(run)
         self.downloaders.recall(run)
@@ -372,7 +372,7 @@ class Agent:
         self.pump.wake()
 
     async def _forget(self, runs: Sequence[str]) -> None:
-        """These are over. Downloads that are under way may end well; the files go at once."""
+        """These runs have ended. Running downloads may finish; the files are deleted at once."""
         for run in runs:
             if self.holding.has(run):
                 await asyncio.to_thread(self.workspace.hide, run)
@@ -393,7 +393,7 @@ class Agent:
             await self.downloaders.close_idle(idle)
 
     async def _save_session_files(self) -> None:
-        """So that a killed agent comes back as who it was, some seconds ago."""
+        """Saves sessions, so that a killed agent continues with those of some seconds ago."""
         while True:
             await self._clock.sleep(SESSION_FILES_EVERY)
             await self.downloaders.note()

@@ -1,8 +1,8 @@
-"""Registers the agent and beats for ever, whatever happens to downloads and results.
+"""Registers the agent and sends heartbeats, independently of downloads and results.
 
-Runs on the agent's event loop. A beat is never queued: one that could not be sent is
-forgotten, and the next one tells how things are by then. A center that does not know the
-agent (any more) gets its registration again.
+Runs on the agent's event loop. A heartbeat is never queued: one that could not be sent is dropped,
+and the next one sends the current state. A center that does not know the agent (any more) gets its
+registration again.
 """
 
 from __future__ import annotations
@@ -42,48 +42,48 @@ from skep.wire.messages import (
 
 log = logging.getLogger(__name__)
 
-#: At the first start these mean a mistake of whoever started the agent; later on they may
-#: be a center's bad moment, and the agent waits for a better one.
+#: At the first start these mean a configuration error; later they may be a temporary problem of
+#: a center, and the agent retries.
 FATAL = (Unauthorized, Forbidden, OldProtocol)
-#: These are no bad moment of a center: it knows this agent, and that it is over. A center that
-#: merely does not know the token says so with another error.
+#: These are not temporary: the center knows this agent and has fenced or revoked it. A center
+#: that only does not know the token answers with another error.
 FINAL = (Fenced, Revoked)
-#: Seconds for the last beat of an agent that was told to end.
+#: Seconds for the last heartbeat of an agent that ends by command.
 LAST_WORD = 2.0
 REGISTER = Backoff(first=0.5, cap=30.0)
-#: Registrations of an agent whose session file was damaged, before it ends as fenced: about a
-#: minute, several times what a center takes to notice that a process is gone.
+#: Registrations of an agent with a damaged session file, before it ends as fenced: about a minute,
+#: several times the time after which a center declares a process dead.
 PAST_TRIES = 7
-#: Longest pause between tries while no center answers: below the time after which a center
-#: that comes back would take the agent for dead. It is a beat at most, since no more callers
-#: come back at once than a center hears anyway, and everything else waits for this.
+#: Maximum pause between retries while no center answers: less than the time after which a center
+#: that comes back would declare the agent dead. At most one heartbeat interval, since no more
+#: callers return at once than a center serves anyway, and everything else waits for this.
 HEARTBEAT_CAP = 10.0
-#: What a beat may take beyond its interval, at least, before a new connection is tried.
+#: Minimum seconds of a heartbeat beyond its interval before a new connection is tried.
 HEARTBEAT_MARGIN = 1.0
-#: Characters of a trouble that are told.
+#: Maximum characters of a reported problem.
 TROUBLE_LIMIT = 300
-#: Tickets that wait for a beat; older ones are nobody's concern any more.
+#: Maximum tickets that wait for a heartbeat; older ones are dropped.
 ACKNOWLEDGED_KEPT = 500
-#: So long before a center may call us dead, nothing is asked any more of hosts that another
-#: agent would get.
+#: Seconds before the agent counts as dead at which it stops sending requests to hosts that
+#: another agent would get.
 FENCE = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatHooks:
-    """What the heart asks of the rest of the agent, and tells it."""
+    """The calls of the heartbeat loop to the rest of the agent."""
 
     vitals: Callable[[], Vitals]
     held: Callable[[], list[Held]]
     answered: Callable[[list[Held], HeartbeatReply], Awaitable[None]]
     back: Callable[[], None]
-    #: Runs that are remembered, and what a center said when it took us.
+    #: The stored runs, and the center's answer to a registration.
     runs: Callable[[], list[str]] = list
     taken: Callable[[Registered], Awaitable[None]] | None = None
 
 
 class HeartbeatLoop:
-    """`register` first, then `run` beside everything else."""
+    """`register` first, then `run` as a task."""
 
     def __init__(
         self,
@@ -102,27 +102,27 @@ class HeartbeatLoop:
         self._rng = rng
         self._now = WakeUp(clock)
         self._known: Registered | None = None
-        #: What went wrong since a center last answered, by code.
+        #: Errors since a center last answered, by code.
         self._troubles: set[str] = set()
         self._trouble = ("", 0.0)
         self._heard = clock.monotonic()
-        #: When the last call was sent that a center took as a sign of life, and the first of
-        #: those without too long a silence between them.
+        #: When the last call was sent that a center accepted as a heartbeat, and the first of those
+        #: without too long a gap between them.
         self._sent = -inf
         self._alive_since = inf
         self.beats = 0
         #: Set with the first of them.
         self.beaten = asyncio.Event()
-        #: How many of the runs that we remember the last beats have named.
+        #: Number of stored runs that the last heartbeats have named.
         self._named = 0
-        #: The newest order that was obeyed, and the newest that a center knows of.
+        #: The newest executed command, and the newest acknowledged to a center.
         self._obeyed = 0
         self._told = 0
-        #: Of commands that were obeyed and that no center knows of.
+        #: Tickets of executed commands that are not acknowledged yet.
         self._tickets: list[str] = []
 
     def acknowledge(self, order: int) -> bool:
-        """An order was obeyed; False when that is no news. The next beat says so, at once."""
+        """A command was executed; False when it was known. Acknowledged at once by a heartbeat."""
         if order <= self._obeyed:
             return False
         self._obeyed = order
@@ -130,27 +130,27 @@ class HeartbeatLoop:
         return True
 
     def answer(self, ticket: str) -> None:
-        """A command was obeyed, and somebody waits to hear so."""
+        """A command was executed, and a caller waits for the acknowledgement."""
         self._tickets = [*self._tickets[-ACKNOWLEDGED_KEPT:], ticket]
         self.send_now()
 
     def send_now(self) -> None:
-        """Something happened that a center should hear before the next beat is due."""
+        """Send a heartbeat before the next one is due."""
         self._now.notify()
 
     def alive(self) -> bool:
-        """Whether every center takes us for alive at this moment. False means that it cannot
-        be known: what we hold may be in other hands by now."""
+        """Whether every center considers the agent alive now. False means that it is unknown: its
+        blocks may have been leased to other agents."""
         return self._clock.monotonic() < self._sent + self._grace()
 
     @property
     def center_decodes(self) -> bool:
-        """Whether the center decodes stored bodies: an older one hands them out as they are."""
+        """Whether the center decodes stored bodies: an older one returns them as they are."""
         return self._known is not None and self._known.encoded_bodies
 
     def alive_since(self, moment: float) -> bool:
-        """Alive, and without a silence since then in which what was ours could have gone to
-        others. An answer to a call that was sent before such a silence is out of date."""
+        """Alive, and without a gap since then in which its blocks could have gone to others. An
+        answer to a call that was sent before such a gap is outdated."""
         return self._alive_since <= moment and self.alive()
 
     def _grace(self) -> float:
@@ -164,7 +164,7 @@ class HeartbeatLoop:
         self._sent = max(self._sent, sent)
 
     async def register(self) -> Registered:
-        """For ever, until a center takes it; raises what is `FATAL` at first start, Fenced when
+        """Retry until a center accepts it; raises `FATAL` errors at the first start, Fenced when
         another process is this agent, and Revoked."""
 
         async def introduce() -> tuple[float, bool, Registered]:
@@ -175,7 +175,7 @@ class HeartbeatLoop:
             introduce, SkepError, self._after_refusal, self._clock.sleep
         )
         self._known = known
-        if not holds:  # else the next beat tells what of it is still ours
+        if not holds:  # else the answer to the next heartbeat says which leases are still valid
             self._lived(sent)
         self._in_touch()
         if self._pulse.taken is not None:
@@ -184,7 +184,7 @@ class HeartbeatLoop:
         return known
 
     def _after_refusal(self, error: SkepError, failures: int) -> float | None:
-        """The pause before the next registration; None when no other can succeed."""
+        """The pause before the next registration; None when none can succeed."""
         if isinstance(error, Fenced):
             final = not self._may_be_own_past(failures - 1)
         else:
@@ -195,17 +195,17 @@ class HeartbeatLoop:
         return REGISTER.delay(failures, self._rng)
 
     def _may_be_own_past(self, attempt: int) -> bool:
-        """Refused as an older copy, with a session file that was damaged: the other process may
-        be this folder's last one, which the center takes for alive for some seconds more."""
+        """Refused as an older copy, with a damaged session file: the other process may be the last
+        one of this folder, which the center considers alive for some seconds more."""
         damage = self._session.damage
         if not damage or self._known is not None or attempt >= PAST_TRIES:
             return False
         if attempt == 0:
-            log.warning("%s: waiting until the center has given up its last session", damage)
+            log.warning("%s: waiting until the center considers the last session dead", damage)
         return True
 
     async def _introduce(self, held: list[Held]) -> Registered:
-        """With what we hold: whatever else a center thinks we have goes to others at once."""
+        """Registers with the held blocks: its other leases go to other agents at once."""
         mine = self._session
         message = Register(
             self._registration,
@@ -220,20 +220,20 @@ class HeartbeatLoop:
         return answer
 
     async def sign_off(self) -> None:
-        """The last word of a draining agent that hung up on a lease call: a block may have
-        been on its way to us, and must not lie there until its lease runs out."""
+        """Last call of a draining agent that aborted a lease call: a block may have been on its
+        way, and must not wait until its lease expires."""
         try:
             await self._introduce(self._pulse.held())
         except SkepError as error:
             log.debug("leave: %s", error.detail)
 
     async def final_heartbeat(self) -> None:
-        """Of an agent that ends: an order that it has obeyed and no center knows of."""
+        """Last heartbeat of an agent that ends: acknowledges executed commands."""
         if self._obeyed > self._told:
             await self._send(LAST_WORD)
 
     async def run(self) -> None:
-        """Beat for ever."""
+        """Send heartbeats without end."""
         while True:
             rules = self._known or await self.register()
             began = self._clock.monotonic()
@@ -241,7 +241,7 @@ class HeartbeatLoop:
             if not await self._send(_answer_seconds(rules)):
                 longest = min(pause, HEARTBEAT_CAP)
                 pause = Backoff(longest, longest).delay(1, self._rng)
-            # A try that took long was pause enough, whatever became of it.
+            # A slow attempt was pause enough, whatever its result.
             pause -= self._clock.monotonic() - began
             await self._now.wait(max(pause, 0.0))
 
@@ -279,34 +279,34 @@ class HeartbeatLoop:
         if not reply.known:
             await self.register()
         await self._pulse.answered(held, reply)
-        # Not before: what was taken from us must have left the gate by now. A beat after a
-        # long silence renews nothing and tells of no loss; the next one does.
+        # Only now: blocks that were taken back must have left the queue. A heartbeat after a
+        # long silence renews nothing and reports no loss; the next one does.
         if deaf < self._grace():
             self._lived(sent)
         return True
 
     def _some_runs(self) -> list[str]:
-        """The runs that we remember, a bounded number at a time, in turn."""
+        """The stored runs, a bounded number at a time, in turn."""
         names = self._pulse.runs()
         start = self._named if self._named < len(names) else 0
         self._named = start + HEARTBEAT_RUNS_MAX
         return names[start : self._named]
 
     def _lost_touch(self, error: SkepError) -> None:
-        """Each kind is said once per outage: an agent at home must not fill its disk with log
-        lines."""
+        """Logs each kind of error once per outage: an agent without a center must not fill its disk
+        with log lines."""
         if error.code not in self._troubles:
             log.warning("heartbeat failed (%s); retrying", error.detail)
         self._troubles.add(error.code)
         self.note_trouble(f"heartbeat failed: {error.detail}")
 
     def note_trouble(self, text: str) -> None:
-        """For people, who look at the agent from the center's side."""
+        """Store a problem, which the center shows."""
         self._trouble = (text[:TROUBLE_LIMIT], self._clock.monotonic())
 
     @property
     def trouble(self) -> tuple[str, float]:
-        """The newest, and how many seconds ago; "" when there was none."""
+        """The latest problem, and its age in seconds; "" = none."""
         text, at = self._trouble
         return text, round(self._clock.monotonic() - at, 1) if text else 0.0
 
@@ -319,8 +319,8 @@ class HeartbeatLoop:
 
 
 def _answer_seconds(rules: Registered) -> float:
-    """Seconds for the answer to a beat. As many as leave time for another one on a new
-    connection before we are taken for dead, and no fewer: a line that is only slow would lose
-    its connection, and nobody can shake hands on it in a hurry."""
+    """Seconds for the answer to a heartbeat. It leaves time for another one on a new connection
+    before the agent counts as dead, and no less: a slow line would lose its connection, and a new
+    handshake on it takes long."""
     most = rules.alive_after - rules.heartbeat_every - FENCE
     return max(rules.heartbeat_every + HEARTBEAT_MARGIN, most)

@@ -1,5 +1,5 @@
-"""Puts an agent together from settings, for whoever runs one: a process or an embedded
-center. One folder is one agent, so a folder is held by one process at a time.
+"""Creates an agent from settings, for a process or an embedded center. One folder is one agent, so
+one process at a time holds a folder.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class LaunchedAgent:
-    """An agent with its client and the lock on its folder; `close` after it has ended."""
+    """An agent with its client and the lock on its folder; `close` it after it has ended."""
 
     def __init__(
         self,
@@ -45,13 +45,13 @@ class LaunchedAgent:
         rng: Random,
         isolation: Isolation | None = None,
     ) -> None:
-        """`isolation` is what `isolation_of` found, where the caller has looked already."""
+        """`isolation` is the result of `isolation_of`, if the caller has it already."""
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = _hold(folder)
         isolation, centers = isolation or isolation_of(settings.agent), local_ports(urls)
         if settings.agent.code == "always" and not isolation.boxed:
             log.warning(
-                "user code runs here without a box and can read what this user can: %s",
+                "user code runs here without a sandbox and can read all files of this user: %s",
                 isolation.why_not,
             )
         known = kinds(
@@ -75,7 +75,7 @@ class LaunchedAgent:
 
 
 def local_ports(urls: Sequence[str]) -> list[int]:
-    """Ports of centers that the agent reaches over loopback: no download may reach them."""
+    """Ports of centers on loopback: downloads must not reach them."""
     parts = [urlsplit(url) for url in urls]
     near = [part for part in parts if part.hostname and is_loopback(part.hostname)]
     return [part.port or (443 if part.scheme == "https" else 80) for part in near]

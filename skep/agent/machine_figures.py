@@ -1,7 +1,7 @@
-"""How the machine is, read from /proc for each heartbeat. Elsewhere the figures are 0.
+"""Figures of the machine, read from /proc for each heartbeat. Without /proc they are 0.
 
-Run by agents, a few small files each time. Only the newest reading counts; a figure that
-cannot be read must never keep a beat from going out.
+Run by agents; it reads a few small files each time. Only the newest figures count; a figure that
+cannot be read must never prevent a heartbeat.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PROC = Path("/proc")
 
 
 class MachineFigures:
-    """Remembers the last reading of the CPU's clock, since a load is a difference."""
+    """Stores the last CPU counters, since a load is a difference."""
 
     def __init__(self, proc: Path = _PROC, folder: Path | None = None) -> None:
         self._proc = proc
@@ -50,7 +50,7 @@ class MachineFigures:
 
 
 def describe(agent: str, settings: AgentSettings, kinds: tuple[str, ...]) -> Registration:
-    """How this process introduces itself to a center."""
+    """The registration of this process."""
     host = platform.node()
     return Registration(
         id=agent,
@@ -87,7 +87,7 @@ def _free(folder: Path | None) -> int:
 
 
 def _load(proc: Path) -> float:
-    """Of the last minute: processes that run or want to."""
+    """Load average of the last minute."""
     words = (read_or_none(proc / "loadavg") or b"").split()
     return float(words[0]) if words else 0.0
 

@@ -1,7 +1,7 @@
-"""An agent as a process: the first SIGTERM or SIGINT drains it, the second ends it at once.
+"""Signals of an agent process: the first SIGTERM or SIGINT drains it, the second ends it.
 
-Run by every process of `skep agent`. It only passes the word on: draining and giving back are
-the agent's own.
+Run by every process of `skep agent`. It only passes signals on: the agent itself drains and gives
+blocks back.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from skep.agent.app import Agent
 
 
 async def run_until_signalled(agent: Agent) -> int:
-    """Run it as a process does; returns the exit code."""
+    """Run an agent until it ends; returns the exit code."""
     loop = asyncio.get_running_loop()
     signals = (signal.SIGTERM, signal.SIGINT)
     seen = 0

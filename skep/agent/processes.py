@@ -1,8 +1,8 @@
-"""`--processes N`: a parent that does nothing but keep N agents running.
+"""`--processes N`: a parent process that keeps N agents running.
 
-Each child is an agent of its own. One that dies is started again, later each time it dies
-soon. The first SIGTERM or SIGINT is passed on and the parent waits; the second kills. No
-child outlives its parent, not even one that was killed with -9: the kernel sees to that.
+Each child is its own agent. A child that dies is restarted, with a growing delay if it dies soon.
+The first SIGTERM or SIGINT is passed on and the parent waits; the second kills. No child outlives
+its parent, not even one that was killed with -9: the kernel ensures that.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from skep.runtime.retry import Pauses
 log = logging.getLogger(__name__)
 
 RESTART = Backoff(first=0.5, cap=30.0)
-#: A child that lived so long did not die of its start.
+#: Seconds after which a child counts as started successfully.
 STEADY_SECONDS = 60.0
-#: Exit codes that a restart cannot mend: wrong usage, refused by the center, another process
-#: is this agent.
+#: Exit codes that a restart cannot fix: wrong usage, refused by the center, another process is
+#: this agent.
 HOPELESS = frozenset({2, 4, 5})
 
 Argv = Callable[[int], list[str]]
@@ -39,9 +39,9 @@ async def supervise(
     rng: Random,
     hopeless: frozenset[int] = HOPELESS,
 ) -> int:
-    """Keep children 1 to `count` running until a signal; returns the worst exit code.
+    """Keep children 1 to `count` running until a signal; returns the highest exit code.
 
-    A child that ends with 0, or with a code that a restart cannot mend, is left ended.
+    A child that ends with 0, or with a code that a restart cannot fix, is not restarted.
     """
     crew = _AgentProcesses(make_argv, clock, rng, hopeless)
     loop = asyncio.get_running_loop()
@@ -57,7 +57,7 @@ async def supervise(
 
 
 class _AgentProcesses:
-    """The children that run now, and whether they should."""
+    """The running children, and whether they should run."""
 
     def __init__(
         self, make_argv: Argv, clock: Clock, rng: Random, hopeless: frozenset[int]
@@ -71,7 +71,7 @@ class _AgentProcesses:
         self._die_with_parent = death_signal(os.getpid())
 
     def signalled(self) -> None:
-        """Pass it on; whoever signals twice does not want to wait."""
+        """Pass the first signal on; kill at the second."""
         if self._stopping.is_set():
             self.kill()
             return
@@ -84,7 +84,7 @@ class _AgentProcesses:
             child.kill()
 
     async def keep(self, number: int) -> int:
-        """Run one child again and again; returns its last exit code."""
+        """Run one child, with restarts; returns its last exit code."""
         pauses = Pauses(RESTART, self._rng)
         while True:
             began = self._clock.monotonic()
@@ -94,7 +94,7 @@ class _AgentProcesses:
             if self._clock.monotonic() - began >= STEADY_SECONDS:
                 pauses.succeeded()
             delay = pauses.failed()
-            log.warning("agent %d ended with %d; again in %.1f s", number, code, delay)
+            log.warning("agent %d ended with code %d; restarting in %.1f s", number, code, delay)
             if await self._stopped_within(delay):
                 return 0
 
@@ -102,11 +102,11 @@ class _AgentProcesses:
         child = await asyncio.create_subprocess_exec(
             *self._make_argv(number),
             preexec_fn=self._die_with_parent,
-            # Ctrl-C reaches the parent alone, or each child would hear of it twice.
+            # Only the parent gets Ctrl-C, or each child would get the signal twice.
             start_new_session=True,
         )
         self._running[number] = child
-        if self._stopping.is_set():  # the signal came while it was being started
+        if self._stopping.is_set():  # the signal arrived during the start
             child.terminate()
         try:
             return await child.wait()

@@ -1,8 +1,8 @@
-"""Dials the agent's line again, so that sites see another address (A6). Runs on its event loop.
+"""Reconnects the agent's line, so that hosts see another address. Runs on its event loop.
 
-The command is the operator's, from the agent's settings, started without a shell; a run can
-only ask for it. Downloads that use the line may end first, for a bounded time; heartbeats go
-on, so that no lease is lost. It never dials twice at the same time, nor too often.
+The command is the operator's, from the agent's settings, started without a shell; a run can only
+request it. Downloads that use the line may finish first, for a bounded time; heartbeats continue,
+so that no lease is lost. It never redials twice at the same time, nor too often.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ STEP = 0.02
 
 
 class RedialTargets(Protocol):
-    """What is needed of the agent's downloaders."""
+    """The contract with the agent's downloaders."""
 
     @property
     def open_connections(self) -> int:
-        """Downloads that use the line now."""
+        """Number of downloads that use the line now."""
 
     def hold(self) -> None:
-        """Start nothing."""
+        """Stop starting downloads."""
 
     def resume(self, trouble: str) -> None:
-        """The line is there again; or it is not, and `trouble` says why."""
+        """The line is connected again; or not, and `trouble` gives the reason."""
 
 
 class Redialer:
-    """`ask` it; whoever asks while it dials is served by the same call."""
+    """`ask` for a redial; requests during a redial are covered by it."""
 
     def __init__(
         self,
@@ -54,28 +54,28 @@ class Redialer:
         self._resumed = resumed
         self._task: asyncio.Task[None] | None = None
         self._next = 0.0
-        #: Calls that worked, ever.
+        #: Number of successful redials.
         self.count = 0
 
     @property
     def able(self) -> bool:
-        """Whether the operator has said how."""
+        """Whether the operator has set a command."""
         return bool(self._settings.redial)
 
     def ask(self) -> None:
-        """Dial soon; returns at once."""
+        """Redial soon; returns at once."""
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._redial())
 
     async def close(self) -> None:
-        """The agent ends: a command that is under way is ended too."""
+        """The agent ends: a running command is ended too."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _redial(self) -> None:
         await self._clock.sleep(max(self._next - self._clock.monotonic(), 0.0))
-        trouble = "the redial was broken off"
+        trouble = "the redial was aborted"
         self._lines.hold()
         try:
             await self._drained()
@@ -86,16 +86,16 @@ class Redialer:
             self._resumed()
 
     async def _drained(self) -> None:
-        """Until nothing runs, or it has been waited for long enough."""
+        """Wait until no download runs, or the time is over."""
         deadline = self._clock.monotonic() + self._settings.redial_drain
         while self._lines.open_connections and self._clock.monotonic() < deadline:
             await self._clock.sleep(STEP)
         if left := self._lines.open_connections:
-            log.warning("redial: %d downloads are cut off", left)
+            log.warning("redial: aborting %d downloads", left)
 
     async def _dial(self) -> str:
-        """What went wrong; "" = nothing."""
-        # No pipes: a command that leaves a daemon behind, as pppd is one, never closes them.
+        """The problem; "" = none."""
+        # No pipes: a command that leaves a daemon behind, such as pppd, never closes them.
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._settings.redial,
@@ -115,9 +115,9 @@ class Redialer:
         finally:
             await _end(process)
         if code:
-            return self._failed(f"ended with {code}")
+            return self._failed(f"ended with exit code {code}")
         self.count += 1
-        log.info("the line was dialled again")
+        log.info("the line was redialled")
         return ""
 
     @staticmethod

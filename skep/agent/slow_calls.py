@@ -1,7 +1,7 @@
-"""Notices calls to a center that take unusually long, so that the agent can look into it.
+"""Detects calls to a center that take unusually long, so that the agent can check it.
 
-Runs on the agent's event loop. It never ends a call: a heartbeat decides whether the center is
-silent, and then `wire/client/addresses.py` breaks its calls off.
+Runs on the agent's event loop. It never aborts a call: a heartbeat decides whether the center is
+silent, and then `wire/client/addresses.py` aborts its calls.
 """
 
 from __future__ import annotations

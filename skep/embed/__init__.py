@@ -1,8 +1,8 @@
 """Whole processes: a center, an agent, or both, over the same HTTP as anywhere else.
 
-Used by `skep up`, by the demo and by tests. There is no second implementation of anything
-here: only other drivers and fewer machines. Its public names are loaded when they are used,
-so that commands which only look for a center start fast.
+Used by `skep up`, by the demo and by tests. Nothing is implemented twice here: only the number of
+machines differs. Its public names are loaded on first use, so that commands which only look for a
+center start fast.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Which center is meant, and with which token.
+"""Finds the center, and the token for it.
 
-What was given first, then what a center left in its data folder. It never writes anything.
+Options come first, then the files of a center in its data folder. It never writes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CenterAddress:
-    """What the command line said about the center; the rest is found when it is needed."""
+    """The options about the center; the rest is found when it is needed."""
 
     center: str | None
     token_file: Path | None
@@ -38,11 +38,11 @@ class CenterAddress:
         return load(self.config, os.environ, given)
 
     def urls(self) -> list[str]:
-        """Raises CenterUnreachable when nothing says where the center is."""
+        """Raises CenterUnreachable when no address is known."""
         return addresses(self.center, Path(self.settings().data))
 
     def token(self, name: str = "admin.token") -> str:
-        """Raises ConfigurationError for a file that was named and cannot be read."""
+        """Raises ConfigurationError for a given file that cannot be read."""
         return find_token(self.token_file, Path(self.settings().data) / name)
 
     def client(self, listener: Listener | None = None) -> CenterClient:
@@ -60,7 +60,7 @@ def addresses(given: str | None, folder: Path) -> list[str]:
     kept = folder / "center.url"
     if not kept.exists():
         raise CenterUnreachable(
-            f"there is no center in {folder}; start one with `skep up`, or say where it is "
+            f"there is no center in {folder}; start one with `skep up`, or set its address "
             "with --center URL"
         )
     if original := copied_from(folder):
@@ -72,12 +72,12 @@ def addresses(given: str | None, folder: Path) -> list[str]:
         return read_line(kept).split(",")
     except UnreadableFile as error:
         raise ConfigurationError(
-            f"{error}; start the center again, or say where it is with --center URL"
+            f"{error}; start the center again, or set its address with --center URL"
         ) from error
 
 
 def _address(text: str) -> str:
-    """As a URL; raises ConfigurationError for what cannot be an address."""
+    """The address as a URL; raises ConfigurationError if it is not valid."""
     url = text if "://" in text else f"http://{text}"
     try:
         parts = urlsplit(url)
@@ -86,13 +86,13 @@ def _address(text: str) -> str:
     except ValueError:  # a port that is not a number, or over 65535
         pass
     raise ConfigurationError(
-        f"--center: {text!r} is not the address of a center; write it as http://HOST:PORT or "
+        f"--center: {text!r} is not a valid center address; write it as http://HOST:PORT or "
         "https://HOST, such as http://127.0.0.1:8420"
     )
 
 
 def find_token(named: Path | None, kept: Path) -> str:
-    """The token of the file that was named, else the kept one; "" when there is none."""
+    """The token in the given file, else the stored one; "" when there is none."""
     from skep.center.http.authentication import read_token
 
     if named is None and not kept.exists():

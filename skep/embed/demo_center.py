@@ -1,7 +1,7 @@
-"""What the demos play on: a center in this process, a site and agents as its children.
+"""The setup of the demos: a center in this process, a site and agents as its children.
 
-Nothing here outlives the process, not even when it is killed: the kernel ends the children
-and a temporary folder is all that may remain.
+Nothing outlives the process, not even when it is killed: the kernel ends the children, and only a
+temporary folder may remain.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BATCH = 5000
 
 
 class DemoCenter:
-    """`async with` it. Everything that was started ends in reverse."""
+    """Use it with `async with`. Everything that was started ends in reverse order."""
 
     def __init__(self, data: Path | None, clock: Clock, rng: Random) -> None:
         self._data = data
@@ -67,7 +67,7 @@ class DemoCenter:
         await self._stack.aclose()
 
     async def start_agent(self) -> None:
-        """An agent in this process."""
+        """Start an agent in this process."""
         from skep.embed.embedded import LocalAgent
 
         agent = LocalAgent(self.center, self._clock, self._rng)
@@ -75,19 +75,19 @@ class DemoCenter:
         await agent.start()
 
     async def start_site(self, pages: int, latency: float) -> str:
-        """The bundled site; returns its address."""
+        """Start the bundled site; returns its address."""
         arguments = ["--pages", str(pages), "--latency", str(latency)]
-        # A process of its own: the demo should measure Skep, not the site.
+        # In its own process: the demo should measure Skep, not the site.
         site = await self._spawn("skep.testing.site", *arguments, stdout=PIPE)
         if site.stdout is None:
             raise SkepError("the demo site has no output")
         url = (await site.stdout.readline()).decode().strip()
         if not url:
-            raise SkepError("the demo site did not start; its message stands above")
+            raise SkepError("the demo site did not start; see its message above")
         return url
 
     async def start_agent_process(self, name: str) -> Process:
-        """An agent as it would run on another machine."""
+        """Start an agent as it would run on another machine."""
         folder = self.center.folder / name
         token = self.center.folder / "agent.token"
         found = ["--center", self.center.url, "--token-file", str(token), "--data", str(folder)]
@@ -109,7 +109,7 @@ class DemoCenter:
         return child
 
     async def submit(self, run: str, urls: list[str], settings: AskedSettings) -> int:
-        """Open a run and put pages into it, over HTTP like everybody; how many were new."""
+        """Open a run and submit pages over HTTP, like any client; returns how many were new."""
         from skep.wire.api.runs import OpenRun
 
         await self.client.api.runs.open(run, OpenRun(settings=settings))
@@ -120,7 +120,7 @@ class DemoCenter:
         return new
 
     async def hits(self, site: str) -> dict[str, int]:
-        """How often each page of the bundled site was asked for, by its own count."""
+        """Requests for each page of the bundled site, as the site counts them."""
         from skep.wire.client.http import HttpTransport
         from skep.wire.client.transport import Request
 

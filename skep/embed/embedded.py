@@ -1,6 +1,6 @@
 """One process = a center and an agent, over the same HTTP as anywhere else.
 
-It opens what they need and closes it; what they do is decided in their own rooms.
+It opens and closes what they need; their own rooms decide what they do.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ ADMIN_TOKEN = "admin.token"  # noqa: S105 - a file's name
 AGENT_TOKEN = "agent.token"  # noqa: S105 - a file's name
 
 
-#: Set by a command that starts a center as its child: which command, for error messages.
+#: Set by a command that starts a center as its child: its name, for error messages.
 STARTED_BY = "STARTED_BY_SKEP"
 
 
@@ -51,8 +51,8 @@ LOCK_LIMIT = 300
 
 
 def with_loopback(settings: Settings) -> Settings:
-    """Let the embedded agent reach loopback and private places that a person names (never by a
-    link or a redirect), so that the demo works, unless the egress settings say anything."""
+    """Allow the embedded agent to reach loopback and private places that a user names (never by a
+    link or a redirect), so that the demo works, unless the egress settings are set."""
     if settings.egress.allow or settings.egress.deny:
         return settings
     egress = msgspec.structs.replace(settings.egress, named=True)
@@ -60,8 +60,8 @@ def with_loopback(settings: Settings) -> Settings:
 
 
 def with_local_code(settings: Settings) -> Settings:
-    """Let a center that only this machine can call run user code without a box where there is
-    none, so that a bare machine works. Where there is a box, it is used all the same."""
+    """Allow a center that only this machine can call to run user code without a sandbox if there is
+    none, so that a bare machine works. An available sandbox is always used."""
     if not is_loopback(settings.center.host):
         return settings
     jobs, agent = settings.jobs, settings.agent
@@ -73,13 +73,13 @@ def with_local_code(settings: Settings) -> Settings:
 
 
 class LocalCenter:
-    """A center with a data folder of its own: tokens, lock, server."""
+    """A center with its own data folder: tokens, lock, server."""
 
     def __init__(self, settings: Settings, clock: Clock, rng: Random) -> None:
         self.folder = Path(settings.data)
         self.settings = settings
         if make_private(self.folder):
-            log.warning("%s could be read by other users; it is private now", self.folder)
+            log.warning("other users could read %s; made it private", self.folder)
         check_finished(self.folder)
         tell_copy(self.folder)
         self._lock = _lock(self.folder)
@@ -98,7 +98,7 @@ class LocalCenter:
         return self.server.url
 
     async def start(self) -> None:
-        """After an error nothing stays open."""
+        """Start it; after an error nothing stays open."""
         try:
             await self.server.start(self._adopt_tokens)
             await asyncio.to_thread(self._leave_address)
@@ -107,19 +107,19 @@ class LocalCenter:
             raise
 
     async def _adopt_tokens(self) -> None:
-        """Before anybody is answered: to an agent "not known" means that it may go home."""
+        """Before any call is answered: an agent whose token is not known would end."""
         auth = self.center.services.auth
         name = self.center.services.name
         await auth.adopt(self.admin_token, Role.ADMIN, note=f"{ADMIN_TOKEN} of {name}")
         await auth.adopt(self.agent_token, Role.AGENT, note=f"{AGENT_TOKEN} of {name}")
 
     def _leave_address(self) -> None:
-        """Where the commands of this machine find the center."""
+        """Write the address of the center for commands on this machine."""
         leave_place(self.folder)
         write_durably(self.folder / "center.url", f"{self.url}\n".encode())
 
     async def stop(self) -> None:
-        """May be called twice."""
+        """Can be called twice."""
         await self.server.stop()
         lock, self._lock = self._lock, -1
         if lock >= 0:
@@ -127,7 +127,7 @@ class LocalCenter:
 
 
 class LocalAgent:
-    """An agent in the process of its center. It talks HTTP to it like any other."""
+    """An agent in the process of its center. It uses HTTP like any other agent."""
 
     def __init__(self, center: LocalCenter, clock: Clock, rng: Random) -> None:
         self._center = center
@@ -138,14 +138,14 @@ class LocalAgent:
         self._isolation: asyncio.Future[Isolation] | None = None
 
     def prepare(self) -> None:
-        """Begin what needs no center: to try out the box of user code takes a tenth of a second,
-        in which the center can start."""
+        """Start what needs no center: the test of the sandbox takes a tenth of a second, during
+        which the center can start."""
         if self._isolation is None:
             ask = partial(isolation_of, self._center.settings.agent)
             self._isolation = asyncio.get_running_loop().run_in_executor(None, ask)
 
     async def start(self) -> str:
-        """Returns the agent's name as soon as a center has taken it."""
+        """Returns the agent's name as soon as a center has accepted it."""
         self.prepare()
         launched = self._launched = await asyncio.to_thread(self._launch, await self._looked())
         task = self._task = asyncio.create_task(launched.agent.run())
@@ -157,7 +157,7 @@ class LocalAgent:
         return launched.registration.name
 
     async def _looked(self) -> Isolation:
-        """Meanwhile the agent is loaded, in a thread: the center answers all the time."""
+        """Loads the agent meanwhile, in a thread, so that the center keeps answering."""
         await asyncio.to_thread(import_module, "skep.agent.launch")
         assert self._isolation is not None  # noqa: S101 - `start` prepares
         found, self._isolation = await self._isolation, None
@@ -179,12 +179,12 @@ class LocalAgent:
         )
 
     async def ended(self) -> None:
-        """Returns when a person ended the agent; raises what made it fail. One that was told
-        to restart is started again."""
+        """Returns when a user ended the agent; raises the error that made it fail. An agent that
+        got the command to restart is started again."""
         while self._task is not None and self._launched is not None:
             try:
                 await asyncio.shield(self._task)
-            except Revoked as error:  # by a person, who wants the center to go on
+            except Revoked as error:  # by a user, who wants the center to continue
                 log.warning("the agent has ended: %s", error.detail)
                 return
             if not self._launched.agent.restarting:
@@ -193,12 +193,12 @@ class LocalAgent:
             await self.start()
 
     async def stop(self) -> None:
-        """Drain: what runs may end, what ended is reported, the rest is given back."""
+        """Drain: running downloads may end, finished work is reported, the rest is given back."""
         if self._launched is None:
             return
         if self._task is not None:
             self._launched.agent.stop()
-            # What made it fail was raised by `start` or `ended`; here it must not be in the way.
+            # Its error was raised by `start` or `ended`; it must not stop the shutdown.
             await asyncio.gather(self._task, return_exceptions=True)
         await self._launched.close()
 

@@ -1,9 +1,9 @@
-"""The center that `skep run` begins with: a fork of its process, while both are the same yet.
+"""The first center of `skep run`: a fork of its process, before the two differ.
 
-A fork has every module that is loaded, which a new Python would import again: that took a tenth
-of the whole run. It is made before the code of a spider is loaded, before any thread and any
-event loop. Where that is not possible there is none, and `nearby` starts a new Python, as it
-does for a center that has to be started again.
+A fork has every module that is loaded, which a new Python would import again: that took a tenth of
+the whole run. It is created before the code of a spider is loaded, before any thread and any event
+loop. Where that is not possible there is none, and `local_center` starts a new Python, as it does
+for a center that has to be restarted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CONNECT_SECONDS = 2.0
 
 def fork_center(folder: Path, log: Path, start: Callable[[], int]) -> ForkedProcess | None:
     """`start` runs in the fork, which ends with its exit code; None where there is a center
-    already, or no fork can be made."""
+    already, or where forking is not possible."""
     if not _can_fork() or _is_taken(folder):
         return None
     folder.mkdir(0o700, parents=True, exist_ok=True)
@@ -45,12 +45,12 @@ def fork_center(folder: Path, log: Path, start: Callable[[], int]) -> ForkedProc
 
 
 def _can_fork() -> bool:
-    """On Linux, and while there is no thread whose locks would stay taken."""
+    """Only on Linux, and without other threads, whose locks would stay locked."""
     return hasattr(os, "pidfd_open") and threading.active_count() == 1
 
 
 def _is_taken(folder: Path) -> bool:
-    """Whether anything listens at the address that the last center left here."""
+    """Whether anything listens at the address of the last center."""
     if not (folder / "center.url").exists() or copied_from(folder):
         return False
     try:
@@ -65,7 +65,7 @@ def _is_taken(folder: Path) -> bool:
 def _become(
     start: Callable[[], int], told: int, log: Path, ask_for_the_end: Callable[[], None] | None
 ) -> NoReturn:
-    """In the fork: nothing of the first process is used any more but its modules."""
+    """In the fork: only the modules of the parent process are used."""
     code = 1
     try:
         os.setsid()  # Ctrl-C is for the spider
@@ -76,7 +76,7 @@ def _become(
         _lay(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), 2)
         code = start()
         flush_output()
-    except BaseException:  # noqa: BLE001 - it must not return into the code of the first one
+    except BaseException:  # noqa: BLE001 - it must not return into the code of the parent
         traceback.print_exc()
     finally:
         os._exit(code)
@@ -88,7 +88,7 @@ def _lay(file: int, number: int) -> None:
 
 
 class ForkedProcess:
-    """What `asyncio.subprocess.Process` is to a new program. `attach` it to the loop first."""
+    """Like `asyncio.subprocess.Process`, for a fork. `attach` it to the loop first."""
 
     def __init__(self, pid: int, output: int) -> None:
         self.pid = pid
@@ -98,7 +98,7 @@ class ForkedProcess:
         self._ended: asyncio.Task[int] | None = None
 
     async def attach(self) -> None:
-        """From now on its output can be read and its end waited for."""
+        """Connect it to the loop: its output and its end can then be awaited."""
         loop = asyncio.get_running_loop()
         reader = self.stdout = asyncio.StreamReader()
         pipe = os.fdopen(self._output, "rb", 0)
@@ -117,7 +117,7 @@ class ForkedProcess:
         os.kill(self.pid, signal.SIGKILL)
 
     def drop(self) -> None:
-        """Without an event loop: it is not needed after all."""
+        """Kill it without an event loop, when it is not needed."""
         self.kill()
         os.waitpid(self.pid, 0)
         os.close(self._output)
@@ -137,12 +137,12 @@ class ForkedProcess:
 
 
 def clear_traces(paths: Sequence[Path]) -> None:
-    """Take away what is empty of these: a center that was not needed made nothing else."""
+    """Remove those of these paths that are empty: an unused center created nothing else."""
     for path in paths:
         try:
             if path.is_dir():
                 path.rmdir()
             elif path.exists() and not path.stat().st_size:
                 path.unlink()
-        except OSError:  # there is something in it
+        except OSError:  # it is not empty
             continue

@@ -1,9 +1,8 @@
-"""The center of a data folder for one command: the one that runs there, or a child.
+"""The center of a data folder for one command: the running one, or a child process.
 
-A child is `skep up` in a process of its own, so that the code of a spider and the code of a
-center never share one: a fork from before the spider was loaded, or a new Python. It ends with
-its parent, however that ends. A center that dies in the middle comes back on the same port, and
-its callers go on.
+A child is `skep up` in its own process, so that the code of a spider and the code of a center never
+share one: a fork from before the spider was loaded, or a new Python. It ends with its parent,
+however that ends. A center that dies comes back on the same port, and its callers continue.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ START_SECONDS = 60.0
 END_SECONDS = 20.0
 AGAIN = Backoff(first=0.2, cap=5.0)
 LOG = "center.log"
-#: What `skep up` says when its agent is ready for work.
+#: Output of `skep up` when its agent is ready.
 JOINED = b"agent "
 #: See `embedded.py`, which is too large to import here.
 STARTED_BY = "STARTED_BY_SKEP"
@@ -53,7 +52,7 @@ def started_by(pid: int) -> str:
 
 
 class DataFolderCenter:
-    """`start` it, use its `url`, `stop` it: a center that was there before stays."""
+    """`start` it, use its `url`, `stop` it: a center that ran before keeps running."""
 
     def __init__(
         self,
@@ -74,26 +73,26 @@ class DataFolderCenter:
 
     @property
     def pid(self) -> int:
-        """The child's; 0 when the center is somebody else's."""
+        """The id of the child process; 0 when another process runs the center."""
         return self._child.pid if self._child else 0
 
     def token(self) -> str:
-        """Of its administrator, or the one that was named."""
+        """The admin token of the center, or the given one."""
         return find_token(self._reach.token_file, self._folder / "admin.token")
 
     async def start(
         self, begun: ForkedProcess | None = None, meanwhile: Callable[[], None] | None = None
     ) -> None:
-        """Raises ConfigurationError when none could be started, with what it said. `begun` was
-        started before. A child takes a while to start: `meanwhile` is called once, when it is
-        under way."""
+        """Raises ConfigurationError with its output when it could not be started. `begun` is a
+        child that was started before. A child takes a while to start: `meanwhile` is
+        called once, when it is under way."""
         self._meanwhile = meanwhile
         self._folder.mkdir(0o700, parents=True, exist_ok=True)
         if begun is None or not await self._adopted(begun):
             await self._ensure(0)
 
     async def stop(self) -> None:
-        """End the child in order: what its agent downloads may end, the rest is given back."""
+        """Stop the child gracefully: running downloads may end, the rest is given back."""
         if self._child is None or self._child.returncode is not None:
             return
         self._child.terminate()
@@ -104,7 +103,7 @@ class DataFolderCenter:
             await self._child.wait()
 
     async def _ensure(self, port: int) -> None:
-        """A center answers when this returns, if need be one of ours on that port."""
+        """Return when a center answers, if needed a new child on that port."""
         deadline = self._clock.monotonic() + START_SECONDS
         attempt = 0
         while True:
@@ -113,13 +112,13 @@ class DataFolderCenter:
             attempt += 1
             if self._clock.monotonic() > deadline:
                 raise CenterUnreachable(
-                    f"the center in {self._folder} neither answers nor ends; stop it, or choose "
-                    "another folder with --data"
+                    f"the center in {self._folder} does not answer and does not end; stop it, or "
+                    "choose another folder with --data"
                 )
             await self._clock.sleep(AGAIN.delay(attempt, self._rng))
 
     async def _answers(self) -> bool:
-        """Whether the center that left its address here is there, and is this folder's."""
+        """Whether the center at the stored address answers, and belongs to this folder."""
         if copied_from(self._folder):
             return False
         try:
@@ -129,7 +128,7 @@ class DataFolderCenter:
             return False
         if not await _listens(url):
             return False
-        # Not at the top: while a child starts there is time to import it, and not before.
+        # Imported here: while a child starts there is time for it, and not before.
         from skep.wire.api.runs import RunPage
         from skep.wire.client import CenterClient
 
@@ -142,7 +141,7 @@ class DataFolderCenter:
         return True
 
     async def _adopted(self, begun: ForkedProcess) -> bool:
-        """Take over the child that was begun; False when another center has the folder."""
+        """Take over the started child; False when another center has the folder."""
         await begun.attach()
         return await self._taken(begun, 0)
 
@@ -158,13 +157,13 @@ class DataFolderCenter:
                 stderr=errors,
                 env={**os.environ, STARTED_BY: started_by(os.getpid())},
                 preexec_fn=_child_begins(os.getpid()),
-                # Ctrl-C is for the spider: it pauses first, and ends its center then.
+                # Ctrl-C is for the spider: it pauses first, then ends its center.
                 start_new_session=True,
             )
         return await self._taken(child, written)
 
     async def _taken(self, child: Child, written: int) -> bool:
-        """Wait until the child is ready. Its log had that many bytes before."""
+        """Wait until the child is ready. `written`: bytes of its log before the start."""
         if self._meanwhile is not None:
             self._meanwhile()
             self._meanwhile = None
@@ -174,11 +173,10 @@ class DataFolderCenter:
         said = (self._folder / LOG).read_bytes()[written:].decode(errors="replace").strip()
         if "another center works in" in said:
             return False
-        raise ConfigurationError(f"the center did not start: {said[-500:] or 'it said nothing'}")
+        raise ConfigurationError(f"the center did not start: {said[-500:] or 'no output'}")
 
     async def keep(self) -> None:
-        """Start it again whenever it is gone, at the same address. Runs until it is cancelled,
-        which comes before `stop`."""
+        """Restart it when it is gone, at the same address. Cancel this task before `stop`."""
         while True:
             if self._child is not None:
                 code = await self._child.wait()
@@ -195,13 +193,13 @@ class DataFolderCenter:
             try:
                 await self._ensure(urlsplit(self.url).port or 0)
             except (SkepError, OSError) as error:
-                self._note(f"the center could not be started: {error}")
+                self._note(f"could not start the center: {error}")
                 await self._clock.sleep(LOOK_EVERY)
 
 
 async def _listens(url: str) -> bool:
-    """Whether anything takes connections there: most often the last center has ended, and no
-    HTTP client is needed to learn that."""
+    """Whether anything accepts connections there: usually the last center has ended, and no HTTP
+    client is needed to detect that."""
     try:
         address = urlsplit(url)
         port = address.port or (443 if address.scheme == "https" else 80)
@@ -214,8 +212,8 @@ async def _listens(url: str) -> bool:
 
 
 def _child_begins(parent: int) -> Callable[[], None]:
-    """Called in the child before it becomes a center: it ends with its parent, and the limit
-    on the memory of a spider is not a center's."""
+    """Called in the child before it becomes a center: it ends with its parent, and it drops the
+    memory limit of the spider."""
     die_with_parent = death_signal(parent)
     _, most = resource.getrlimit(resource.RLIMIT_AS)
 
@@ -228,7 +226,7 @@ def _child_begins(parent: int) -> Callable[[], None]:
 
 
 async def _joined(child: Child) -> bool:
-    """Wait until its agent is there; False when it ended before."""
+    """Wait until its agent has joined; False when it ended before."""
     if child.stdout is None:
         return False
     async for line in child.stdout:

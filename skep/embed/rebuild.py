@@ -1,7 +1,7 @@
-"""Rows made again from the archive, after the store lost them. The center must be stopped.
+"""Rebuilds rows from the archive, after the store lost them. The center must be stopped.
 
-Restored: a run of its own with one finished request per archived page, so that every body can
-be read, exported and replayed. Lost: which run, job or spider asked for a page, failed attempts,
+Restored: a separate run with one finished request per archived page, so that every body can be
+read, exported and replayed. Lost: which run, job or spider requested a page, failed attempts,
 items, and everything that was still waiting.
 """
 
@@ -33,12 +33,12 @@ JOB = "rebuilt"
 
 
 class Rebuilt(msgspec.Struct):
-    """What was found, and what was made of it."""
+    """What was found, and what was added."""
 
     run: str
     segments: int = 0
     pages: int = 0
-    #: Pages that no row knew.
+    #: Pages without a row before.
     added: int = 0
 
 
@@ -46,8 +46,8 @@ async def rebuild(settings: Settings, clock: Clock, note: Callable[[str], None])
     """Raises ConfigurationError when the center runs or its archive is not a folder."""
     if is_s3(settings.archive_url):
         raise ConfigurationError(
-            "rebuild reads segments from a folder; copy the bucket's .warc.zst objects into one "
-            "and name it with --set archive.url=FOLDER"
+            "rebuild reads segments from a folder; copy the .warc.zst objects of the bucket into "
+            "one and set it with --set archive.url=FOLDER"
         )
     lock = hold_folder(Path(settings.data))
     try:
@@ -71,7 +71,7 @@ def hold_folder(folder: Path) -> int:
 
 
 def segment_files(folder: Path) -> list[Path]:
-    """Every segment of every writer, what was set aside included."""
+    """Every segment of every writer, including those set aside."""
     return sorted(path for path in folder.glob("*.warc.zst") if is_segment(path.name))
 
 

@@ -1,7 +1,7 @@
-"""A process that holds a center, and perhaps an agent, until it is told to stop.
+"""Runs a center, and optionally an agent, until a signal.
 
-`skep up` and `skep center` run it. The first SIGTERM or SIGINT drains; the second ends the
-process as if nothing had been set up: what was answered is on disk already.
+Used by `skep up` and `skep center`. The first SIGTERM or SIGINT drains; the second ends the process
+at once: everything that was acknowledged is on disk already.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ Show = Callable[[str], None]
 def start(
     settings: Settings, *, with_agent: bool, verbose: bool, show: Show, next_step: str = ""
 ) -> int:
-    """Run until a signal; returns the exit code. `show` prints a line; `next_step` is a command
-    to try first, in another terminal."""
+    """Run until a signal; returns the exit code. `show` prints a line; `next_step` is a command to
+    try next, in another terminal."""
     import sys
 
     import uvloop
@@ -66,7 +66,7 @@ async def _hold(settings: Settings, show: Show, next_step: str, *, with_agent: b
                 show(f"next     {next_step}")
                 await _first(stopping.wait(), agent.ended())
             if not stopping.is_set() and with_agent:
-                log.info("the agent was told to end; the center goes on")
+                log.info("the agent has ended by command; the center continues")
             await stopping.wait()
             log.info("draining")
         finally:
@@ -77,7 +77,7 @@ async def _hold(settings: Settings, show: Show, next_step: str, *, with_agent: b
 
 
 async def _started(center: LocalCenter, stopping: asyncio.Event) -> bool:
-    """Whether the center is open; False when a signal came while it waited for a server."""
+    """Whether the center is open; False when a signal arrived while it waited for a server."""
     start = asyncio.ensure_future(center.start())
     signal_task = asyncio.ensure_future(stopping.wait())
     await asyncio.wait({start, signal_task}, return_when=asyncio.FIRST_COMPLETED)
@@ -91,7 +91,7 @@ async def _started(center: LocalCenter, stopping: asyncio.Event) -> bool:
 
 
 async def _first(*waits: Coroutine[Any, Any, object]) -> None:
-    """Returns with the first that ends, or raises its error; the others are given up."""
+    """Returns with the first that ends, or raises its error; the others are cancelled."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -111,7 +111,7 @@ def _introduce(url: str, folder: Path, show: Show) -> None:
 
 @contextmanager
 def until_signalled() -> Iterator[asyncio.Event]:
-    """An event that the first signal sets; the second one finds no handler any more."""
+    """An event that the first signal sets; the second signal has its default effect."""
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
 

@@ -1,1 +1,1 @@
-"""Applications on an agent: what a center wants here runs here, in boxes or containers."""
+"""Applications on an agent: runs the desired instances in sandboxes or containers."""

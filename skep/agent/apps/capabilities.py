@@ -1,5 +1,5 @@
-"""What this agent can run: packages where user code is allowed, images where the operator
-said so. Looked at once, when an agent starts; what is not offered has its reason.
+"""Finds what this agent can run: packages where user code is allowed, images where the operator
+allows it. Checked once, when an agent starts; each kind that is not offered has a reason.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _OFF = "the kind {!r} is switched off on this agent (agent.kinds_off)"
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The ways to run an application, or why there is none."""
+    """How this agent runs applications, or why it does not."""
 
     isolation: Isolation
     no_packages: str
     engine: ContainerEngine | None
     no_images: str
-    #: Where images may be pulled from.
+    #: Registries from which images may be pulled.
     egress: EgressPolicy = field(default_factory=EgressPolicy)
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """As centers are told."""
+        """The kinds for the registration."""
         packages = () if self.no_packages else (APP_KIND,)
         return packages if self.no_images else (*packages, IMAGE_KIND)
 
@@ -48,14 +48,14 @@ class Offer:
         return Containers(self.engine, settings, self.egress)
 
 
-#: Of an agent that runs nothing but downloads.
+#: For an agent that only downloads.
 NOTHING = Offer(Isolation("", "not looked for", own_user=False), "not offered", None, "not offered")
 
 
 def look(
     settings: AgentSettings, agent: str, isolation: Isolation, egress: EgressPolicy | None = None
 ) -> Offer:
-    """Tries the engine, if it may; blocks for a moment."""
+    """Tests the engine, if allowed; blocks for a moment."""
     no_packages = code_refusal(settings, isolation)
     if APP_KIND in settings.kinds_off:
         no_packages = _OFF.format(APP_KIND)
@@ -66,6 +66,6 @@ def look(
     if IMAGE_KIND in settings.kinds_off:
         no_images = _OFF.format(IMAGE_KIND)
     elif settings.containers and no_images:
-        log.warning("images of applications are not run here: %s", no_images)
+        log.warning("this agent does not run application images: %s", no_images)
     found = None if isinstance(engine, str) else engine
     return Offer(isolation, no_packages, found, no_images, egress or EgressPolicy())

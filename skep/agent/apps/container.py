@@ -1,8 +1,8 @@
-"""Applications as containers of podman or docker, whichever this machine has.
+"""Runs applications as containers with podman or docker, whichever is installed.
 
-Runs on the agent's event loop. The engine is called by argument vectors, and secrets are
-never among them. A container is named for its agent and instance; one that its agent left
-behind is removed by a guard that waits for the agent's end, and at the next start.
+Runs on the agent's event loop. The engine is called with argument lists, which never contain
+secrets. A container is named after its agent and instance; a guard process that waits for the
+agent's end removes leftover containers, and so does the next start.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ log = logging.getLogger(__name__)
 LABEL = "skep.agent"
 ANSWER_SECONDS = 30.0
 PULL_SECONDS = 900.0
-#: Ends what is named behind it when its standard input ends, as it does with the agent.
+#: Runs its arguments when its standard input closes, which happens when the agent ends.
 GUARD = 'read -r _; exec "$@" >/dev/null 2>&1'
 _UNFIT = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerEngine:
-    """How to call it."""
+    """The program of a container engine, and how to call it."""
 
     program: str
     options: tuple[str, ...]
@@ -54,17 +54,17 @@ class ContainerEngine:
 
     @property
     def removal(self) -> tuple[str, ...]:
-        """Ends a container at once, running or not; names follow."""
+        """Arguments that remove a container at once, running or not; names follow."""
         return ("rm", "--force", "--time", "0") if self.podman else ("rm", "--force")
 
     def name(self, start: Start) -> str:
-        """Of the container of an instance."""
+        """The name of the container of an instance."""
         return _UNFIT.sub("_", f"skep-{self.agent}-{start.run}-{start.no}-{start.token}")
 
     def call(self, words: Sequence[str], seconds: float = ANSWER_SECONDS) -> tuple[int, str]:
-        """(exit code, what it said). Blocks."""
+        """(exit code, output). Blocks."""
         try:
-            done = subprocess.run(  # noqa: S603 - our own arguments
+            done = subprocess.run(  # noqa: S603 - no shell
                 self.command(*words),
                 env=tool_environment(),
                 stdin=subprocess.DEVNULL,
@@ -78,12 +78,12 @@ class ContainerEngine:
         return done.returncode, said.decode(errors="replace").strip()[-1000:]
 
     def sweep(self) -> None:
-        """Remove what an earlier life of this agent has left. Blocks."""
+        """Remove containers of earlier processes of this agent. Blocks."""
         label = f"label={LABEL}={self.agent}"
         code, said = self.call(["ps", "--all", "--filter", label, "--format", "{{.Names}}"])
         names = said.split() if code == 0 else []
         if names:
-            log.warning("removing %d containers that an earlier agent left", len(names))
+            log.warning("removing %d containers of an earlier agent process", len(names))
             self.call([*self.removal, *names], PULL_SECONDS)
 
 
@@ -98,9 +98,9 @@ class Containers:
         self._egress = egress
 
     async def have(self, image: str) -> None:
-        """Pull it when it is not here: that may take long, and is no part of its running."""
+        """Pull a missing image: that can take long, and is not part of its run time."""
         if not image or image.startswith("-"):
-            raise CannotRun(f"{image[:200]!r} is no name of an image")
+            raise CannotRun(f"{image[:200]!r} is not a valid image name")
         look = self._engine.command("image", "inspect", "--", image)
         if (await run_tool(look, ANSWER_SECONDS))[0] == 0:
             return
@@ -111,7 +111,7 @@ class Containers:
             raise CannotRun(f"cannot pull image {image[:200]!r}: {said}")
 
     async def start(self, start: Start) -> Container:
-        """An image that is here. Raises CannotRun and NotNow."""
+        """Start a local image. Raises CannotRun and NotNow."""
         file = start.folder / "environment"
         await asyncio.to_thread(_write_variables, file, start.variables)
         name = self._engine.name(start)
@@ -122,7 +122,7 @@ class Containers:
     def _spawn(self, words: list[str]) -> tuple[subprocess.Popen[bytes], int]:
         output, write = os.pipe()
         try:
-            process = subprocess.Popen(  # noqa: S603 - our own arguments
+            process = subprocess.Popen(  # noqa: S603 - no shell
                 self._engine.command(*words),
                 env=tool_environment(),
                 stdin=subprocess.DEVNULL,
@@ -143,7 +143,7 @@ class Containers:
         words += ["--env-file", str(file), "--log-driver", "none"]
         words += ["--security-opt", "no-new-privileges"]
         if self._engine.podman:
-            words += ["--http-proxy=false"]  # the agent's own way out is not the application's
+            words += ["--http-proxy=false"]  # the agent's proxy is not for applications
         if memory := lower_of(limits.memory, self._settings.app_memory):
             words += ["--memory", f"{memory}m"]
         if limits.cpus:
@@ -157,9 +157,9 @@ class Containers:
         return [*words, "--", spec.image, *spec.command]
 
     def _guard(self, name: str) -> subprocess.Popen[bytes]:
-        """The engine's containers do not end with us by themselves."""
+        """Containers do not end with the agent automatically."""
         remove = self._engine.command(*self._engine.removal, name)
-        return subprocess.Popen(  # noqa: S603 - our own script and arguments
+        return subprocess.Popen(  # noqa: S603 - no user input
             ["/bin/sh", "-c", GUARD, "guard", *remove],
             env=tool_environment(),
             stdin=subprocess.PIPE,
@@ -178,7 +178,7 @@ class Container:
     _process: subprocess.Popen[bytes]
     output: int
     _guard: subprocess.Popen[bytes]
-    #: Its variables.
+    #: File with its environment variables.
     _file: Path
     over: bool = False
     _paused: bool = False
@@ -192,7 +192,7 @@ class Container:
     async def _wait(self) -> ProcessExit:
         ending = await ended(self._process)
         self.over = True
-        # Its own end may have been the client's alone.
+        # Perhaps only the client has ended.
         await self._tell(*self._engine.removal)
         await asyncio.to_thread(self._dismiss_guard)
         self._file.unlink(missing_ok=True)
@@ -203,7 +203,7 @@ class Container:
         self._guard.communicate()
 
     async def terminate(self) -> None:
-        await self.resume()  # one that stands still would never hear of it
+        await self.resume()  # a paused process would not handle the signal
         await self._tell("kill", "--signal", "TERM")
 
     async def kill(self) -> None:
@@ -221,16 +221,16 @@ class Container:
         return await self._tell("unpause")
 
     async def _tell(self, *words: str) -> str:
-        """What was wrong, "" when nothing was."""
+        """The error; "" = none."""
         code, said = await asyncio.to_thread(self._engine.call, [*words, self._name])
         return said if code else ""
 
 
 def _write_variables(file: Path, variables: dict[str, str]) -> None:
-    """For no eyes but ours: secrets are among them."""
+    """Writes a private file: the variables include secrets."""
     for name, value in variables.items():
         if "\n" in value or "\r" in value:
-            raise CannotRun(f"variable {name} has a line break, which an image cannot be given")
+            raise CannotRun(f"variable {name} contains a line break, which images do not support")
     file.unlink(missing_ok=True)
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as stream:

@@ -1,7 +1,7 @@
-"""Which container engines this machine has, and how each of them is.
+"""Finds the container engines of this machine, and their state.
 
-An agent looks for the one that it uses; `skep doctor` asks all of them. No image is fetched or
-started here. Everything blocks for a moment.
+An agent looks for the one that it uses; `skep doctor` checks all of them. It fetches and starts no
+image. All functions block for a moment.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from skep.settings import AgentSettings
 
 #: In the order in which they are tried.
 ENGINES = ("podman", "docker")
-#: What is asked of each: whether it runs without root, its version, and of podman the users
+#: Queries for each engine: whether it runs without root, its version, and for podman the users
 #: that a container can have.
 _QUESTIONS = {
     "podman": "{{.Host.Security.Rootless}}\t{{.Version.Version}}\t{{json .Host.IDMappings}}",
@@ -28,14 +28,14 @@ _WITHOUT_ROOT = ("true", "name=rootless")
 
 @dataclass(frozen=True, slots=True)
 class EngineState:
-    """How an engine is, for the user that asked."""
+    """The state of an engine for this user."""
 
     name: str
     #: Why it cannot be used, "" when it can.
     trouble: str = ""
     version: str = ""
     rootless: bool = False
-    #: A container has one user only: many images cannot even be unpacked.
+    #: A container has one user only: many images cannot be unpacked.
     one_user: bool = False
 
     @property
@@ -52,14 +52,14 @@ class _Mappings(msgspec.Struct):
 
 
 def installed(settings: AgentSettings, agent: str = "") -> Iterator[ContainerEngine]:
-    """Whether or not they work."""
+    """The installed engines, working or not."""
     for name in ENGINES:
         if program := shutil.which(name):
             yield ContainerEngine(program, settings.container_options, agent)
 
 
 def find_engine(settings: AgentSettings, agent: str) -> ContainerEngine | str:
-    """The first that answers; or why there is none."""
+    """The first engine that works; or why there is none."""
     if not settings.containers:
         return "agent.containers is off"
     said = ""
@@ -72,13 +72,13 @@ def find_engine(settings: AgentSettings, agent: str) -> ContainerEngine | str:
 
 
 def state_of(engine: ContainerEngine) -> EngineState:
-    """By asking it what it is: that needs everything but an image."""
+    """Queries the engine: that needs everything but an image."""
     code, said = engine.call(["info", "--format", _QUESTIONS[engine.kind]])
     if code:
         return EngineState(engine.kind, " ".join(said.split())[-300:] or f"exit code {code}")
     answer = said.splitlines()[-1].split("\t") if said else []
     if len(answer) != len(_QUESTIONS[engine.kind].split("\t")):
-        return EngineState(engine.kind, f"its answer is not understood: {said[-200:]!r}")
+        return EngineState(engine.kind, f"unexpected answer: {said[-200:]!r}")
     return EngineState(
         engine.kind,
         version=answer[1],
@@ -88,7 +88,7 @@ def state_of(engine: ContainerEngine) -> EngineState:
 
 
 def _one_user(text: str) -> bool:
-    """Root has no mapping, and all users."""
+    """Root has no mapping, and can use all users."""
     try:
         ranges = msgspec.json.decode(text, type=_Mappings).uidmap
     except msgspec.DecodeError:

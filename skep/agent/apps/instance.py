@@ -1,8 +1,8 @@
-"""One instance on this agent, from the wish for it to its end. One task on the event loop.
+"""One instance on this agent, from its desired state to its end. One task on the event loop.
 
-Level-triggered: whatever was wished last holds, however often it was said. What it must
-remember is on disk before it acts: an instance that has ended is not begun again because
-its agent was killed.
+Level-triggered: the latest desired state applies, however often it is sent. Everything that it
+must remember is on disk before it acts: an ended instance is not restarted because its agent was
+killed.
 """
 
 from __future__ import annotations
@@ -35,30 +35,30 @@ from skep.wire.messages import AppReport, AppWish
 log = logging.getLogger(__name__)
 
 RESTART = Backoff(first=1.0, cap=60.0, floor=1.0)
-#: An instance that lived so long did not fail in a row.
+#: Seconds after which a failure does not count as consecutive.
 STEADY_SECONDS = 60.0
-#: The end of an instance is told when its log has arrived, or after so long.
+#: Maximum seconds that the report of an end waits for the log.
 FLUSH_SECONDS = 3.0
 LAST_FLUSH_SECONDS = 1.0
-#: So long what an ended program has left in its pipe is read.
+#: Seconds for which the output of an ended program is read.
 OUTPUT_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceContext:
-    """What every life on an agent stands on."""
+    """What all instances of an agent share."""
 
     starter: Starter
     records: InstanceRecords
     clock: Clock
     rng: Random
-    #: A center should hear of it.
+    #: Called when a center should be informed.
     changed: Callable[[], None]
 
 
 class InstanceTask:
-    """Of one instance under one token. `run` it; `wish`, `cut_off`, `drop` and `close` are
-    heard at any time."""
+    """One instance under one token. `run` it; `wish`, `cut_off`, `drop` and `close` can be called
+    at any time."""
 
     def __init__(self, record: InstanceRecord, logs: Logs, ground: InstanceContext) -> None:
         self.record = record
@@ -71,7 +71,7 @@ class InstanceTask:
         self._dropped = False
         self._closing = False
         self._wishes = DesiredState(self._news, self._wanted, self._shall_pause, self._goes_on)
-        #: Nothing of it runs, nor will.
+        #: No process of it runs or will run.
         self.quiet = asyncio.Event()
 
     @property
@@ -84,16 +84,16 @@ class InstanceTask:
 
     @property
     def lost_seconds(self) -> float:
-        """0 when nothing of it would have to end."""
+        """Seconds after which it must end without a center; 0 = no process runs."""
         return self._wish.spec.lost_seconds if self._wish is not None else 0.0
 
     def report(self) -> AppReport:
         return self.record.report()
 
-    # What it is told.
+    # Commands.
 
     def set_desired(self, wish: AppWish) -> None:
-        """The newest word of a center."""
+        """The latest desired state of a center."""
         self._cut = ""
         if wish != self._wish:
             self._wish = wish
@@ -102,12 +102,12 @@ class InstanceTask:
             self._news.notify()
 
     def cut_off(self, reason: str) -> None:
-        """No center was heard for so long that another agent may get it: end it, for now."""
+        """No center answered for so long that another agent may get it: end it for now."""
         self._cut = reason
         self._news.notify()
 
     def drop(self) -> None:
-        """It is not ours (any more): end it, and forget it when its log has gone."""
+        """It does not belong to this agent: end it, and delete it when its log was sent."""
         self._dropped = True
         self._news.notify()
 
@@ -116,10 +116,10 @@ class InstanceTask:
         self._closing = True
         self._news.notify()
 
-    # What it does.
+    # The task.
 
     async def run(self) -> None:
-        """Returns when it was dropped and its log has gone, or the agent ends."""
+        """Returns when it was dropped and its log was sent, or when the agent ends."""
         sending = asyncio.ensure_future(self.logs.run())
         try:
             try:
@@ -144,27 +144,27 @@ class InstanceTask:
                 await self._stand_by()
 
     async def _look_back(self) -> None:
-        """What an earlier agent began has ended with it. Nobody saw how."""
+        """Processes of an earlier agent process have ended with it, without an exit code."""
         if not self.record.begun:
             return
         while self._wish is None and not self._dropped and not self._closing:
             await self._news.wait()
         if self._wish is not None and self._wish.round == self.record.round:
-            await self._interrupted("its agent ended while it ran")
+            await self._interrupted("its agent ended while it was running")
 
     async def _interrupted(self, reason: str) -> None:
-        """It was ended, and by no wish: it is begun again, if it may be."""
+        """It ended without a command: it is restarted, if allowed."""
         if self._spec().restart == "never":
             await self._set(InstanceState.FAILED, f"{reason}; it is never restarted", begun=False)
         else:
             await self._set(InstanceState.STARTING, reason, begun=False)
 
     def _spec(self) -> AppSpec:
-        assert self._wish is not None  # noqa: S101 - nothing is begun without a wish
+        assert self._wish is not None  # noqa: S101 - starts need a desired state
         return self._wish.spec
 
     def _rests(self) -> bool:
-        """Whether nothing is to be done until somebody says something."""
+        """Whether it waits for a new desired state."""
         wish, record = self._wish, self.record
         if wish is None:
             return True
@@ -179,19 +179,19 @@ class InstanceTask:
         return wish is not None and wish.state is InstanceState.RUNNING and not self._cut
 
     async def _stand_by(self) -> None:
-        """Nothing runs and nothing shall."""
+        """No process runs, and none is desired."""
         wish = self._wish
         if wish is not None and wish.state is InstanceState.STOPPED:
-            await self._set(InstanceState.STOPPED, "told to stop", round=wish.round)
+            await self._set(InstanceState.STOPPED, "stopped by command", round=wish.round)
             return
         if self._cut:
             await self._set(InstanceState.STARTING, self._cut)
         elif wish is not None:
-            await self._set(InstanceState.PAUSED, "it has not begun", round=wish.round)
+            await self._set(InstanceState.PAUSED, "it has not started", round=wish.round)
         await self._news.wait()
 
     async def _attempt(self, spec: AppSpec) -> None:
-        """Start it once, and see to its end."""
+        """Start it once, and supervise it until it ends."""
         assert self._wish is not None  # noqa: S101 - it may run
         if self._wish.round > self.record.round:
             self.record.failures = self._soon = 0
@@ -211,10 +211,10 @@ class InstanceTask:
             await self._again(str(error))
         except Exception as error:
             log.exception("application %s/%d", *self.key)
-            await self._again(f"the agent stumbled over it: {error!r}")
+            await self._again(f"unexpected error in the agent: {error!r}")
 
     async def _prepare(self, spec: AppSpec) -> Start | None:
-        """None when it shall not run any more: packages and images may be long on their way."""
+        """None when it is no longer desired: packages and images can take long to arrive."""
         preparing = asyncio.ensure_future(self._ground.starter.ready(spec, self.record))
         try:
             while not preparing.done() and self._may_run() and self._wanted():
@@ -242,7 +242,7 @@ class InstanceTask:
             cause = await ProcessWatch(running, spec, self._wishes, self._ground.clock).run()
             ending = await running.wait()
         finally:
-            # However this task ends, nothing of the instance goes on behind its back.
+            # However this task ends, no process of the instance may continue.
             await asyncio.shield(end_by_force(running))
             await self._finish_reading(reading)
         await self._judge(spec, cause, ending, self._ground.clock.monotonic() - began)
@@ -272,7 +272,7 @@ class InstanceTask:
         self.record.exit_code = ending.code
         if cause is Cause.TIME:
             await self._end(
-                InstanceState.FAILED, f"over its time of {spec.limits.time:g} s; {ending.words}"
+                InstanceState.FAILED, f"over its limit of {spec.limits.time:g} s; {ending.words}"
             )
         elif cause is Cause.WISH:
             await self._told_to_end(ending)
@@ -284,18 +284,18 @@ class InstanceTask:
             await self._restart(spec, ending, lived)
 
     async def _told_to_end(self, ending: ProcessExit) -> None:
-        """By a wish, for a new round, because no center is heard, or because the agent ends."""
+        """Ended by a command, for a new round, without a center, or because the agent ends."""
         wish = self._wish
         if self._closing and not self._dropped:
-            await self._interrupted("its agent was ended")
+            await self._interrupted("its agent was stopped")
         elif wish is not None and wish.state is InstanceState.STOPPED:
-            await self._end(InstanceState.STOPPED, f"told to stop; {ending.words}")
+            await self._end(InstanceState.STOPPED, f"stopped by command; {ending.words}")
         elif self._cut:
             await self._interrupted(self._cut)
         elif wish is not None and wish.round > self.record.round:
-            await self._set(InstanceState.STARTING, "to be started anew")
+            await self._set(InstanceState.STARTING, "restarting")
         elif not self._dropped:
-            await self._interrupted("it was ended, and is wanted again")
+            await self._interrupted("it was stopped, and is desired again")
 
     async def _restart(self, spec: AppSpec, ending: ProcessExit, lived: float) -> None:
         if lived >= STEADY_SECONDS:
@@ -303,16 +303,16 @@ class InstanceTask:
         if ending.code:
             self.record.failures += 1
         if self.record.failures > spec.restarts:
-            words = f"{ending.words}, {self.record.failures} times in a row"
+            words = f"{ending.words}, {self.record.failures} consecutive times"
             await self._end(InstanceState.FAILED, words)
         else:
             await self._again(ending.words)
 
     async def _again(self, reason: str) -> None:
-        """After a while, unless something is said before."""
+        """Retry after a while, unless the desired state changes before."""
         self._soon += 1
         delay = RESTART.delay(self._soon, self._ground.rng)
-        await self._set(InstanceState.STARTING, f"{reason}; again in {delay:.0f} s", begun=False)
+        await self._set(InstanceState.STARTING, f"{reason}; retrying in {delay:.0f} s", begun=False)
         deadline = self._ground.clock.monotonic() + delay
         while self._may_run() and not self._over:
             left = deadline - self._ground.clock.monotonic()
@@ -321,12 +321,12 @@ class InstanceTask:
             await self._news.wait(left)
 
     async def _end(self, state: InstanceState, reason: str) -> None:
-        """Who hears of the end finds the log complete, if a center takes it soon."""
+        """Reports the end after the log, if a center accepts it soon."""
         await self.logs.flush(FLUSH_SECONDS)
         await self._set(state, reason, begun=False)
 
     async def _set(self, state: InstanceState, reason: str, **changes: Any) -> None:
-        """On disk, and then for a center."""
+        """Store the state on disk, then inform a center."""
         record = self.record
         before = (record.state, record.reason, record.starts, record.round, record.begun)
         record.state, record.reason = state, reason
@@ -338,7 +338,7 @@ class InstanceTask:
         self._ground.changed()
 
     async def _part(self) -> None:
-        """Its log goes first; one that no center wants goes nowhere."""
+        """Sends its log first; a log that no center accepts is dropped."""
         while not self.logs.all_sent and not self._closing:
             await self.logs.flush(FLUSH_SECONDS)
             if self.logs.refused:

@@ -1,7 +1,7 @@
-"""What an agent must not forget of an instance when it is killed: that it has ended, how
-often it was begun. One folder per instance and token, with its unsent log beside it.
+"""What an agent must remember of an instance when it is killed: that it has ended, and its number
+of starts. One folder per instance and token, which also contains the unsent log.
 
-Blocking: agents call it in a thread. A torn file is forgotten, never fatal.
+Blocking: agents call it in a thread. A damaged file is ignored, never fatal.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FILE = "record"
 
 
 class InstanceRecord(msgspec.Struct):
-    """Of one instance under one token."""
+    """The record of one instance under one token."""
 
     run: str
     no: int
@@ -31,11 +31,11 @@ class InstanceRecord(msgspec.Struct):
     round: int = 0
     state: InstanceState = InstanceState.STARTING
     starts: int = 0
-    #: Failures in a row.
+    #: Consecutive failures.
     failures: int = 0
     exit_code: int | None = None
     reason: str = ""
-    #: A process of it was begun, and nobody has seen its end.
+    #: A process was started, and its end was not seen.
     begun: bool = False
 
     @property
@@ -43,7 +43,7 @@ class InstanceRecord(msgspec.Struct):
         return self.run, self.no, self.token
 
     def report(self) -> AppReport:
-        """As a center is told."""
+        """The report for a center."""
         return AppReport(
             self.run,
             self.no,
@@ -63,8 +63,8 @@ class InstanceRecords:
         self._folder = folder
 
     def open(self) -> list[InstanceRecord]:
-        """What earlier lives of the agent have left."""
-        # Logs of applications are nobody else's business.
+        """The records of earlier processes of the agent."""
+        # Logs of applications are private.
         self._folder.mkdir(parents=True, exist_ok=True)
         self._folder.chmod(0o700)
         return list(self._read_all())
@@ -75,24 +75,24 @@ class InstanceRecords:
             try:
                 yield msgspec.msgpack.decode(data or b"", type=InstanceRecord)
             except (msgspec.DecodeError, UnicodeDecodeError):
-                log.warning("applications: forgot %s, it cannot be read", folder.name)
+                log.warning("applications: ignored %s: it cannot be read", folder.name)
                 shutil.rmtree(folder, ignore_errors=True)
 
     def folder(self, record: InstanceRecord) -> Path:
-        """Made when it is not there."""
-        # Hex, because a run's id may differ from another only in case.
+        """Created when it is missing."""
+        # Hex, because two run ids can differ only in case.
         name = f"{record.run.encode().hex()}-{record.no}-{record.token}"
         folder = self._folder / name
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
     def keep(self, record: InstanceRecord) -> None:
-        """On disk when it returns; a disk that does not take it is logged."""
+        """Durable when it returns; a disk error is logged."""
         try:
             write_durably(self.folder(record) / _FILE, msgspec.msgpack.encode(record))
         except OSError as error:
-            log.warning("applications: cannot remember %s/%d: %s", record.run, record.no, error)
+            log.warning("applications: cannot store %s/%d: %s", record.run, record.no, error)
 
     def forget(self, record: InstanceRecord) -> None:
-        """With its log."""
+        """Delete a record with its log."""
         shutil.rmtree(self.folder(record), ignore_errors=True)

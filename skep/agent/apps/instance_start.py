@@ -1,6 +1,6 @@
 """Chooses how an instance is started: a package as a process, an image as a container.
 
-Runs on the agent's event loop. What this agent does not run is refused with the reason.
+Runs on the agent's event loop. Kinds that this agent does not run are refused with a reason.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from skep.model.jobs.app import AppSpec
 
 
 class Starter:
-    """`ready` first, then `start`; `release` when it has ended. Where a way to run is not
-    offered, the reason stands in its place."""
+    """`ready` first, then `start`; `release` when it has ended. A kind that is not offered is
+    replaced by the reason."""
 
     def __init__(
         self,
@@ -34,23 +34,23 @@ class Starter:
         self._containers = containers
 
     async def ready(self, spec: AppSpec, record: InstanceRecord) -> Start:
-        """Bring what it needs to this machine. Raises CannotRun and NotNow."""
+        """Fetch its package or image. Raises CannotRun and NotNow."""
         folder = await asyncio.to_thread(self._records.folder, record)
         start = (spec, record.run, record.no, record.token, self._agent, folder)
         if spec.image:
             if isinstance(self._containers, str):
-                raise CannotRun(f"this agent runs no images: {self._containers}")
+                raise CannotRun(f"this agent does not run images: {self._containers}")
             await self._containers.have(spec.image)
             return Start(*start)
         if isinstance(self._processes, str):
-            raise CannotRun(f"this agent runs no applications: {self._processes}")
+            raise CannotRun(f"this agent does not run applications: {self._processes}")
         if not spec.package:
             raise CannotRun("the application has neither a package nor an image")
         unpacked = await self._packages.take(spec)
         return Start(*start, unpacked.folder, unpacked.paths)
 
     def release(self, spec: AppSpec) -> None:
-        """After `ready`: it needs its package no more."""
+        """After `ready`: it no longer needs its package."""
         if not spec.image:
             self._packages.give_back(spec)
 

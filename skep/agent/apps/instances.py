@@ -1,8 +1,8 @@
-"""The instances of an agent, and what its center wants of them. Runs on the event loop.
+"""The instances of an agent, and their desired states. Runs on the event loop.
 
-Level-triggered: every call tells how all instances are, and the answer is all that is
-wanted. What is new is begun, what is not wanted is ended. An agent that hears no center for
-too long ends what another agent may get by then.
+Level-triggered: every call reports all instances, and the answer contains all desired ones. New
+instances are started, others are ended. An agent that gets no answer of a center for too long
+ends instances that another agent may get by then.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from skep.wire.messages import AppsAsk, AppsReply
 
 log = logging.getLogger(__name__)
 
-#: Of `lost_seconds`: so long an instance goes on without a word from a center.
+#: Part of `lost_seconds` for which an instance continues without an answer of a center.
 PATIENCE = 0.8
-#: A change waits so long for company.
+#: Seconds for which a change waits for others.
 LINGER = 0.02
 
 Key = tuple[str, int]
@@ -48,7 +48,7 @@ class _RunningInstance:
 
 
 class AppRunner:
-    """`open` it, `run` it beside everything else, `close` it when the agent ends."""
+    """`open` it, `run` it as a task, `close` it when the agent ends."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class AppRunner:
         self._client = client
         self._clock = clock
         self._rng = rng
-        # Applications are started in another working directory than ours.
+        # Applications are started in another working directory.
         folder = folder.absolute()
         self._records = InstanceRecords(folder / "instances")
         place, installer = folder / "packages", Installer(offer.isolation)
@@ -80,11 +80,11 @@ class AppRunner:
         )
         self._news = WakeUp(clock)
         self._ground = InstanceContext(starter, self._records, clock, rng, self._news.notify)
-        #: The newest token of each.
+        #: The newest token of each instance.
         self._lives: dict[Key, _RunningInstance] = {}
-        #: Not wanted any more, and not gone yet.
+        #: No longer desired, and not ended yet.
         self._leaving: list[_RunningInstance] = []
-        #: When the last call was sent that a center answered; -inf before the first.
+        #: When the last answered call was sent; -inf before the first.
         self._heard = -inf
         self._closing: asyncio.Future[None] | None = None
 
@@ -92,22 +92,22 @@ class AppRunner:
         return len(self._lives)
 
     async def open(self) -> None:
-        """Take up what an earlier life of the agent has left, and end what it left running."""
+        """Load the records of earlier processes of the agent, and end their leftover processes."""
         await asyncio.to_thread(self._packages.open)
         await asyncio.to_thread(self._sweep)
         for record in await asyncio.to_thread(self._records.open):
             if record.begun:
-                record.state, record.reason = InstanceState.STARTING, "its agent was started again"
+                record.state, record.reason = InstanceState.STARTING, "its agent was restarted"
             await self._begin(record)
 
     def _sweep(self) -> None:
         if left := end_marked((f"SKEP_AGENT={self._agent}".encode(),)):
-            log.warning("ended %d processes of applications that an earlier agent left", left)
+            log.warning("ended %d application processes of an earlier agent process", left)
         if self._offer.engine is not None:
             self._offer.engine.sweep()
 
     async def run(self) -> None:
-        """For ever: tell and hear. An agent that runs no applications asks for none."""
+        """Report and apply, without end. An agent that runs no applications makes no calls."""
         if self._lives or self._offer.kinds:
             self._news.notify()
         while True:
@@ -117,12 +117,12 @@ class AppRunner:
             await self._ask()
 
     def heartbeat(self) -> None:
-        """A center answers: tell it how things are, if there is anything to tell."""
+        """A center answers: report the instances, if there are any."""
         if self._lives or (self._offer.kinds and self._heard == -inf):
             self._news.notify()
 
     def ask_now(self) -> None:
-        """A center says that something has changed, or it is back."""
+        """A center reports a change, or answers again."""
         self._news.notify()
         for lived in (*self._lives.values(), *self._leaving):
             lived.life.logs.send_now()
@@ -135,7 +135,7 @@ class AppRunner:
         except SkepError as error:
             log.debug("applications: %s", error.detail)
             if not self._lives and not error.retryable:
-                self._heard = sent  # a center that knows no applications; it will call us
+                self._heard = sent  # an older center; it sends a command when needed
             return False
         if self._closing is None:
             self._heard = sent
@@ -161,7 +161,7 @@ class AppRunner:
 
     async def _begin(self, record: InstanceRecord) -> None:
         key = (record.run, record.no)
-        if key in self._lives:  # left by an earlier agent, under another token
+        if key in self._lives:  # of an earlier agent process, under another token
             self._drop(key)
         folder = await asyncio.to_thread(self._records.folder, record)
         spool = Spool(folder / "log", self._settings.app_log_bytes)
@@ -173,7 +173,7 @@ class AppRunner:
         task.add_done_callback(_say_trouble)
         self._lives[key] = _RunningInstance(life, task)
 
-    # Nobody is heard.
+    # No center answers.
 
     def _deadlines(self) -> list[tuple[float, InstanceTask]]:
         lives = [lived.life for lived in self._lives.values()]
@@ -191,12 +191,12 @@ class AppRunner:
         now = self._clock.monotonic()
         for deadline, life in self._deadlines():
             if now >= deadline:
-                life.cut_off(f"ended for now: no center was heard for {now - self._heard:.0f} s")
+                life.cut_off(f"ended for now: no center answered for {now - self._heard:.0f} s")
 
-    # The end.
+    # Shutdown.
 
     def close(self) -> None:
-        """Begin to end all of them, each within its own time; then the center is told."""
+        """Start to end all of them, each within its own time; then inform the center."""
         self._closing = asyncio.ensure_future(self._close())
 
     async def closed(self) -> None:
@@ -227,7 +227,7 @@ class AppRunner:
 
 
 async def _after(before: list[asyncio.Event], life: InstanceTask) -> None:
-    """A new life of an instance begins when nothing of its old one runs any more."""
+    """Start the new task of an instance when no process of the old one runs any more."""
     for gone in before:
         await gone.wait()
     await life.run()

@@ -1,7 +1,7 @@
-"""What an instance wrote and no center has yet: pieces in a folder, named by their offset.
+"""Output of an instance that no center has yet: pieces in a folder, named by their offset.
 
-Bounded: the oldest piece goes when there is no room. Not synced: a killed agent loses
-nothing of it, a power cut may lose the last seconds. Blocking: agents call it in a thread.
+Bounded: the oldest piece is deleted when the limit is reached. Not synced: a killed agent loses
+nothing, a power cut can lose the last seconds. Blocking: agents call it in a thread.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from threading import Lock
 
-#: Bytes of one file; also what one call carries at most.
+#: Maximum bytes of one file, and of one call.
 PIECE = 256 * 1024
 
 
@@ -22,12 +22,12 @@ class Spool:
         self._lock = Lock()
         #: Offset -> size, oldest first; the last one is being written.
         self._pieces: dict[int, int] = {}
-        #: Everything before `first` is gone: sent, or dropped.
+        #: Everything before `first` was sent or dropped.
         self.first = 0
         self.end = 0
 
     def open(self) -> None:
-        """Go on where an earlier life of the agent stopped."""
+        """Continue where an earlier process of the agent stopped."""
         self._folder.mkdir(parents=True, exist_ok=True)
         found = sorted(int(path.name) for path in self._folder.iterdir() if path.name.isdigit())
         self._pieces = {offset: self._path(offset).stat().st_size for offset in found}
@@ -36,7 +36,7 @@ class Spool:
         self.first, self.end = found[0] if found else 0, self._size_up()
 
     def write(self, data: bytes) -> None:
-        """Raises OSError when the disk does not take it."""
+        """Raises OSError on a disk error."""
         with self._lock:
             for start in range(0, len(data), PIECE):
                 self._append(data[start : start + PIECE])
@@ -53,7 +53,7 @@ class Spool:
         self.end += len(data)
 
     def read(self, offset: int) -> tuple[int, bytes]:
-        """(where it begins, bytes of one piece), from `offset` or from the first that is left."""
+        """(start, bytes of one piece), from `offset` or from the first remaining byte."""
         with self._lock:
             offset = max(offset, self.first)
             piece = max(start for start in self._pieces if start <= offset)
@@ -66,7 +66,7 @@ class Spool:
         """A center has everything before this offset."""
         with self._lock:
             if offset > self.end or (offset == self.end and self._pieces[self._tail()]):
-                # Beyond the end: a power cut took what had been sent already.
+                # Beyond the end: a power cut lost bytes that had been sent already.
                 self._begin(offset)
             for start in list(self._pieces)[:-1]:
                 if start + self._pieces[start] <= offset:

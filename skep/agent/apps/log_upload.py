@@ -1,8 +1,8 @@
-"""Brings what an instance writes to a center, piece by piece, each until it is answered.
+"""Sends the output of an instance to a center, piece by piece, each until it is answered.
 
-Runs on the agent's event loop. Reading never waits for sending: between the two lies a
-bounded spool on disk. A program that writes without end is read at a bounded speed, so that
-it costs the agent no more than a part of a core.
+Runs on the agent's event loop. Reading never waits for sending: a bounded spool on disk is in
+between. A program that writes without end is read at a limited speed, so that it costs the agent
+no more than a part of a core.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from skep.wire.messages import AppLog
 
 log = logging.getLogger(__name__)
 
-#: So long a first byte waits for company.
+#: Seconds for which a first byte waits for more.
 LINGER = 0.2
-#: Bytes a second that are read of one instance.
+#: Maximum bytes per second that are read from one instance.
 SPEED = 16 * 2**20
 STEP = 0.01
 RESEND = Backoff(first=0.5, cap=30.0)
 
 
 class Logs:
-    """The log of one instance under one token. `open` first, `run` beside everything else."""
+    """The log of one instance under one token. `open` it first, then `run` it as a task."""
 
     def __init__(
         self,
@@ -52,13 +52,13 @@ class Logs:
         self._rng = rng
         self._more = WakeUp(clock)
         self._now = WakeUp(clock)
-        #: What the center has, as far as we know.
+        #: Offset up to which the center has the log, as far as known.
         self._acked = 0
-        #: No center wants it any more.
+        #: No center accepts it any more.
         self.refused = False
 
     async def open(self) -> None:
-        """Take up what an earlier life of the agent has left."""
+        """Load the spool of an earlier process of the agent."""
         await asyncio.to_thread(self._spool.open)
         self._acked = self._spool.first
 
@@ -93,11 +93,11 @@ class Logs:
             await self._clock.sleep(len(data) / SPEED - spent)
 
     async def say(self, words: str) -> None:
-        """A line of the agent's own, among those of the program."""
+        """Add a line of the agent to the program's log."""
         await self._keep(f"skep: {words}\n".encode())
 
     async def run(self) -> None:
-        """Send for ever."""
+        """Send without end."""
         pauses = Pauses(RESEND, self._rng)
         while True:
             if self.all_sent:
@@ -110,16 +110,16 @@ class Logs:
                 await self._now.wait(pauses.failed())
 
     def send_now(self) -> None:
-        """A center answers again, or there will be no more: do not wait any longer."""
+        """Send without delay: a center answers again, or the log is complete."""
         self._now.notify()
 
     async def _send(self) -> bool:
-        """Whether the center knows more than before."""
+        """Whether the center got more than before."""
         run, no, token = self._key
         try:
             offset, data = await asyncio.to_thread(self._spool.read, self._acked)
         except OSError as error:
-            log.warning("log of %s/%d cannot be read: %s", run, no, error)
+            log.warning("cannot read the log of %s/%d: %s", run, no, error)
             return False
         dropped = offset - self._acked
         message = AppLog(self._agent, run, no, token, offset, data, dropped)
@@ -136,7 +136,7 @@ class Logs:
         return moved
 
     async def flush(self, seconds: float) -> bool:
-        """Whether a center had everything within that time."""
+        """Whether a center got everything within that time."""
         self.send_now()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):

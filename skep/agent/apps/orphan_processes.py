@@ -1,7 +1,7 @@
-"""Finds processes of applications by what their environment says. Runs on agents; blocking.
+"""Finds processes of applications by their environment. Runs on agents; blocking.
 
-In a box the kernel ends everything with its first process. This is for machines without a
-box, and for what a killed agent may have left behind.
+In a sandbox the kernel ends everything with its first process. This is for machines without a
+sandbox, and for leftovers of a killed agent.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ROUNDS = 50
 
 
 def marks(start: Start) -> tuple[bytes, ...]:
-    """What every process of an instance has in its environment."""
+    """Variables that every process of an instance has in its environment."""
     return (
         f"SKEP_AGENT={start.agent}".encode(),
         f"SKEP_RUN={start.run}".encode(),
@@ -26,7 +26,7 @@ def marks(start: Start) -> tuple[bytes, ...]:
 
 
 def end_marked(marks: tuple[bytes, ...]) -> int:
-    """Kill all that have these marks, until none is left; returns how many there were."""
+    """Kill all processes with these marks, until none is left; returns how many."""
     ended: set[int] = set()
     for _ in range(ROUNDS):
         found = marked(marks)
@@ -40,7 +40,7 @@ def end_marked(marks: tuple[bytes, ...]) -> int:
 
 
 def marked(marks: tuple[bytes, ...]) -> list[int]:
-    """Living processes that have all of these marks; never ourselves."""
+    """Live processes with all of these marks, except this one."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():

@@ -1,8 +1,8 @@
-"""Packages of applications on this agent: fetched once, checked, unpacked, kept by digest.
+"""Packages of applications on this agent: fetched once, checked, unpacked, stored by digest.
 
-A zip becomes a folder, a wheel an environment of its own. What is unpacked is never changed
-again. Those that nobody uses go when there is no room, the one used longest ago first.
-Whatever is wrong with a package is a reason, never the end of the agent.
+A zip becomes a folder, a wheel its own environment. Unpacked packages are never changed. Unused
+ones are deleted when space is needed, the least recently used first. A problem of a package is
+reported as a reason and never ends the agent.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _READY = "ready"
 class Unpacked:
     """A package on this machine."""
 
-    #: Where its programs are started.
+    #: Working directory of its programs.
     folder: Path
-    #: Programs, before the system's.
+    #: Folders of its programs, before the system's.
     paths: tuple[Path, ...] = ()
 
 
@@ -55,17 +55,17 @@ class Packages:
         self._used: Counter[str] = Counter()
 
     def open(self) -> None:
-        """What a killed agent left unfinished goes. Blocks."""
+        """Delete unfinished packages of a killed agent. Blocks."""
         self._folder.mkdir(parents=True, exist_ok=True)
         for entry in self._folder.iterdir():
             if not (entry / _READY).is_file():
                 _delete(entry)
 
     async def take(self, spec: AppSpec) -> Unpacked:
-        """Kept until `give_back`. Raises CannotRun and NotNow."""
+        """Get a package and keep it until `give_back`. Raises CannotRun and NotNow."""
         digest = spec.package
         if not _DIGEST.match(digest):
-            raise CannotRun(f"{digest[:100]!r} is no digest of a package")
+            raise CannotRun(f"{digest[:100]!r} is not a valid package digest")
         self._used[digest] += 1
         try:
             async with self._locks.setdefault(digest, asyncio.Lock()):
@@ -75,7 +75,7 @@ class Packages:
             raise
 
     def give_back(self, spec: AppSpec) -> None:
-        """One use less."""
+        """Release one use."""
         self._used[spec.package] -= 1
 
     async def _have(self, spec: AppSpec) -> Unpacked:
@@ -86,7 +86,7 @@ class Packages:
             await self._bring(place, spec)
         except OSError as error:
             await asyncio.to_thread(_delete, place)
-            raise NotNow(f"no room for the package, or no disk: {error}") from error
+            raise NotNow(f"cannot store the package: {error}") from error
         except BaseException:
             await asyncio.to_thread(_delete, place)
             raise
@@ -103,7 +103,7 @@ class Packages:
         elif spec.package_kind == "zip":
             await asyncio.to_thread(unpack, file, place / "files", self._bound)
         else:
-            raise CannotRun(f"this agent does not know packages of kind {spec.package_kind!r}")
+            raise CannotRun(f"this agent does not support packages of kind {spec.package_kind!r}")
         file.unlink()
         size = await asyncio.to_thread(_size, place)
         await asyncio.to_thread(write_durably, place / _READY, str(size).encode())
@@ -112,14 +112,14 @@ class Packages:
         try:
             await self._client.package(digest, file, self._bound)
         except (NotFound, TooLarge) as error:
-            raise CannotRun(f"the center does not give the package: {error.detail}") from error
+            raise CannotRun(f"the center refused the package: {error.detail}") from error
         except SkepError as error:
             raise NotNow(f"cannot fetch the package: {error.detail}") from error
         if await asyncio.to_thread(_digest, file) != digest:
-            raise CannotRun("the package that came is not the one that was announced (SHA-256)")
+            raise CannotRun("the SHA-256 of the package differs from the announced one")
 
     def _make_room(self) -> None:
-        """Unused ones go, the one used longest ago first, until the rest fits."""
+        """Delete unused packages, the least recently used first, until the rest fits."""
         ready = [entry / _READY for entry in self._folder.iterdir() if (entry / _READY).is_file()]
         ready.sort(key=lambda path: path.stat().st_mtime)
         total = sum(int(path.read_text() or "0") for path in ready)
@@ -149,7 +149,7 @@ def _fresh(place: Path) -> None:
 
 
 def _delete(place: Path) -> None:
-    """The marker first: half of a package must never look whole."""
+    """Deletes the marker first: a partial package must never look complete."""
     (place / _READY).unlink(missing_ok=True)
     shutil.rmtree(place, ignore_errors=True)
 

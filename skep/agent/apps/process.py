@@ -1,8 +1,8 @@
-"""Applications as processes: boxed by bubblewrap where it works, with limits of the kernel.
+"""Runs applications as processes: in bubblewrap where it works, with kernel limits.
 
-Runs on the agent's event loop. Nothing of the agent's environment reaches an application,
-and nothing of an application's environment reaches the programs that start it. No process
-of an application outlives it, and none outlives the agent.
+Runs on the agent's event loop. Nothing of the agent's environment reaches an application, and
+nothing of an application's environment reaches the programs that start it. No process of an
+application outlives it, and none outlives the agent.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from skep.model.jobs.app import AppSpec
 from skep.settings import AgentSettings
 
 LAUNCHER = Path(__file__).parent / "inside" / "launch.py"
-#: Bytes of the folder in memory that is an application's home.
+#: Bytes of the in-memory home folder of an application.
 HOME_BYTES = 256 * 2**20
 START_SECONDS = 20.0
 STOP_ROUNDS = 20
-#: Bubblewrap itself and its first process count too, where they have the same user.
+#: Added processes: bubblewrap and its first process count too, where they have the same user.
 EXTRA_PROCESSES = 2
 
 
 class Processes:
-    """Starts applications as this machine can box them."""
+    """Starts applications with the isolation that this machine supports."""
 
     def __init__(self, isolation: Isolation, settings: AgentSettings) -> None:
         self._isolation = isolation
@@ -51,13 +51,13 @@ class Processes:
         """Raises CannotRun and NotNow."""
         spec = start.spec
         if spec.network and not self._settings.code_network:
-            raise CannotRun("it wants the network; this agent gives none (agent.code_network)")
-        # Another number for every one: two applications with one user could end each other.
+            raise CannotRun("it needs the network, which agent.code_network forbids here")
+        # A different user for each: two applications with one user could kill each other.
         uid = FIRST_UID + secrets.randbelow(UIDS) if self._isolation.own_user else 0
         home = None if self._isolation.boxed else await asyncio.to_thread(_home, uid)
         try:
             order = self._order(start, uid, SCRATCH if home is None else str(home))
-            # On the loop's own thread: a box ends with the thread that made it.
+            # On the thread of the loop: a sandbox ends with the thread that created it.
             program = self._spawn(start, order, home)
         except BaseException:
             await asyncio.to_thread(_remove, home)
@@ -74,7 +74,7 @@ class Processes:
     def _order(self, start: Start, uid: int, home: str) -> dict[str, Any]:
         spec, limits = start.spec, start.spec.limits
         folder = start.package or start.folder
-        # The kernel counts by user: the agent's own user has processes enough already.
+        # The kernel counts by user: the agent's own user already has many processes.
         countable = self._isolation.boxed or self._isolation.own_user
         processes = lower_of(limits.processes, self._settings.app_processes) if countable else 0
         return {
@@ -99,7 +99,7 @@ class Processes:
         seccomp = filter_file() if self._isolation.boxed else None
         extra = () if seccomp is None else (seccomp,)
         try:
-            process = subprocess.Popen(  # noqa: S603 - our own arguments
+            process = subprocess.Popen(  # noqa: S603 - no shell
                 self._command(start, ask, tell, info_write, seccomp),
                 env=ENVIRONMENT,
                 cwd="/",
@@ -139,7 +139,7 @@ class Processes:
 
 @dataclass(slots=True)
 class Program:
-    """A process that was started, boxed or not."""
+    """A started process, sandboxed or not."""
 
     process: subprocess.Popen[bytes]
     output: int
@@ -147,17 +147,17 @@ class Program:
     _info: int
     _boxed: bool
     _mark: tuple[bytes, ...]
-    #: Its own folder, where there is no box.
+    #: Its own folder, where there is no sandbox.
     _home: Path | None
     over: bool = False
-    #: The first process in the box, whose end is the end of all; the group of the application
-    #: goes by its number.
+    #: The first process in the sandbox, whose end is the end of all; the process group of the
+    #: application has its number.
     _inner: int = 0
     _inner_fd: int = -1
     _ended: asyncio.Future[ProcessExit] | None = None
 
     def hear(self) -> None:
-        """Wait until it is the application. Raises CannotRun. Blocks; called once."""
+        """Wait until the application runs. Raises CannotRun. Blocks; called once."""
         try:
             if self._boxed:
                 self._hold(_inner_of(_read_all(self._info)))
@@ -189,10 +189,10 @@ class Program:
 
     async def terminate(self) -> None:
         self._signal(signal.SIGTERM)
-        await self.resume()  # one that stands still would never hear of it
+        await self.resume()  # a paused process would not handle the signal
 
     async def kill(self) -> None:
-        if self.over:  # its numbers may be somebody else's by now
+        if self.over:  # its process ids may have been reused
             return
         if self._inner_fd >= 0:
             with suppress(ProcessLookupError):
@@ -204,7 +204,7 @@ class Program:
             self.process.kill()
 
     async def pause(self) -> str:
-        """Until no process of it runs: a busy one may have made others meanwhile."""
+        """Repeat until no process of it runs: it may have started others meanwhile."""
         self._signal(signal.SIGSTOP)
         stopped: set[int] = set()
         for _ in range(STOP_ROUNDS):
@@ -213,7 +213,7 @@ class Program:
                 return ""
             _signal_each(found, signal.SIGSTOP)
             stopped |= found
-        return "it makes processes faster than they can be stopped"
+        return "it starts processes faster than they can be stopped"
 
     async def resume(self) -> str:
         self._signal(signal.SIGCONT)
@@ -225,15 +225,15 @@ class Program:
         return self._inner or self.process.pid
 
     def _signal(self, number: signal.Signals) -> None:
-        """To its process group. In a box that is the group of the first process in it, which
-        hears nothing but SIGKILL and SIGSTOP."""
+        """Signal its process group. In a sandbox that is the group of the first process in it,
+        which handles only SIGKILL and SIGSTOP."""
         if not self.over:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._root, number)
 
 
 def find(spec: AppSpec, folder: Path, paths: tuple[Path, ...]) -> str:
-    """Where the program is: in the package, in its environment, or the system's."""
+    """The path of the program: in the package, in its environment, or in the system."""
     if not spec.command:
         raise CannotRun("the application has no command")
     name = spec.command[0]
@@ -245,13 +245,13 @@ def find(spec: AppSpec, folder: Path, paths: tuple[Path, ...]) -> str:
     found = shutil.which(name, path=search) if "/" not in name or name.startswith("/") else None
     if found is None:
         raise CannotRun(
-            f"program {name[:200]!r} is neither in the package nor among the system's programs"
+            f"program {name[:200]!r} is neither in the package nor installed on this machine"
         )
     return found
 
 
 def environment(start: Start, home: str) -> dict[str, str]:
-    """All that an application gets; what its job says comes last."""
+    """The whole environment of an application; the variables of its job come last."""
     path = os.pathsep.join([*map(str, start.paths), ENVIRONMENT["PATH"]])
     return {
         **ENVIRONMENT,
@@ -263,7 +263,7 @@ def environment(start: Start, home: str) -> dict[str, str]:
 
 
 def _home(uid: int) -> Path:
-    """Where there is no box: a folder that goes with the process."""
+    """Without a sandbox: a folder that is deleted with the process."""
     home = Path(tempfile.mkdtemp(prefix="skep-app-"))
     if uid:
         os.chown(home, uid, uid)
@@ -276,7 +276,7 @@ def _remove(home: Path | None) -> None:
 
 
 def _read_all(fd: int) -> bytes:
-    """To its end; raises NotNow when that takes too long."""
+    """Read to the end; raises NotNow when that takes too long."""
     data = b""
     poll = select.poll()
     poll.register(fd, select.POLLIN | select.POLLHUP)
@@ -289,15 +289,15 @@ def _read_all(fd: int) -> bytes:
 
 
 def _inner_of(info: bytes) -> int:
-    """bubblewrap tells the number of the first process in the box."""
+    """The id of the first process in the sandbox, from bubblewrap's output."""
     try:
         return int(json.loads(info)["child-pid"])
     except (ValueError, KeyError) as error:
-        raise NotNow("bubblewrap did not start it; its log says why") from error
+        raise NotNow("bubblewrap did not start it; see the log of the instance") from error
 
 
 def _wait_for(pidfd: int) -> None:
-    """Until a process that was killed has ended."""
+    """Wait until a killed process has ended."""
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     poll.poll(START_SECONDS * 1000)

@@ -1,7 +1,7 @@
 """Watches one process of an instance from its start to its end. Runs on the event loop.
 
-Stops it, pauses it and lets it go on, as is wished at the time, and ends it when its time is
-over. Time in which it is paused does not count. Why it ended is for others to judge.
+Stops, pauses and resumes it, as currently desired, and ends it when its time is over. Paused time
+does not count. The caller decides what its end means.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ log = logging.getLogger(__name__)
 class Cause(Enum):
     """Why a process of an instance ended."""
 
-    ITSELF = "by itself"
-    WISH = "told to"
-    TIME = "over its time"
+    ITSELF = "exited"
+    WISH = "stopped"
+    TIME = "time limit"
 
 
 @dataclass(frozen=True, slots=True)
 class DesiredState:
-    """What is wished of a process, at any time; `news` rings when that may have changed."""
+    """The desired state of a process; `news` is notified when it may have changed."""
 
     news: WakeUp
     wanted: Callable[[], bool]
     pause: Callable[[], bool]
-    #: It goes on, or stands still; or, with None, why it does not.
+    #: Called when it runs or is paused; or, with None, why that failed.
     told: Callable[[InstanceState | None, str], Awaitable[None]]
 
 
@@ -52,7 +52,7 @@ class ProcessWatch:
         self._left = spec.limits.time or None
 
     async def run(self) -> Cause:
-        """Ends it when it shall not run any more."""
+        """Ends it when it is no longer desired."""
         ended = asyncio.ensure_future(self._running.wait())
         while not ended.done():
             if not self._wishes.wanted():
@@ -65,7 +65,7 @@ class ProcessWatch:
         return Cause.ITSELF
 
     async def _wait(self, ended: asyncio.Future[Any]) -> bool:
-        """For its end, or for news; True when its time is over."""
+        """Wait for its end, or for news; True when its time is over."""
         began = self._clock.monotonic()
         await either(ended, self._wishes.news.wait(None if self._paused else self._left))
         if self._left is None or self._paused:
@@ -79,14 +79,14 @@ class ProcessWatch:
             return
         trouble = await (self._running.pause() if shall else self._running.resume())
         if trouble:
-            words = f"cannot be {'paused' if shall else 'resumed'}: {trouble}"
+            words = f"cannot {'pause' if shall else 'resume'} it: {trouble}"
             await self._wishes.told(None, words)
             return
         self._paused = shall
         await self._wishes.told(InstanceState.PAUSED if shall else InstanceState.RUNNING, "")
 
     async def _stop(self) -> None:
-        """Ask, wait, and end it by force."""
+        """Send SIGTERM, wait, then kill it."""
         await self._running.terminate()
         ended = asyncio.ensure_future(self._running.wait())
         await either(ended, self._clock.sleep(self._spec.stop_seconds))
@@ -96,7 +96,7 @@ class ProcessWatch:
 
 
 async def either(ended: asyncio.Future[Any], other: Awaitable[object]) -> None:
-    """Return when one of the two is over; the other one is given up if it is the second."""
+    """Return when one of the two is done; `other` is cancelled if it is not."""
     waiting = asyncio.ensure_future(other)
     try:
         await asyncio.wait((ended, waiting), return_when=asyncio.FIRST_COMPLETED)
@@ -105,15 +105,15 @@ async def either(ended: asyncio.Future[Any], other: Awaitable[object]) -> None:
 
 
 async def let_go(task: asyncio.Future[Any]) -> None:
-    """Whatever becomes of it: it is over when this returns."""
+    """Cancel a task; it has ended when this returns."""
     task.cancel()
     await asyncio.wait((task,))
     if not task.cancelled() and (error := task.exception()) is not None:
-        log.debug("let go: %r", error)
+        log.debug("cancelled task raised: %r", error)
 
 
 async def end_by_force(running: Running) -> None:
-    """Nothing when it has ended already."""
+    """Kill it; does nothing when it has ended already."""
     if not running.over:
         await running.kill()
         await running.wait()

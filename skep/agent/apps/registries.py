@@ -1,7 +1,7 @@
-"""Whether an image's registry may be asked. Run by agents, before their engine pulls.
+"""Checks whether an image's registry may be contacted. Run by agents, before a pull.
 
-A job names the image and with it a host, so the egress rules of the agent hold for it. The
-engine resolves the name again: what a name leads to afterwards is not seen here.
+A job names the image and with it a host, so the agent's egress rules apply. The engine resolves
+the name again: a later change of its address is not detected here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PORT = 443
 
 
 def registry_of(image: str) -> tuple[str, int] | None:
-    """Host and port that stand in the name; None where the engine's own settings choose them."""
+    """Host and port in the name; None where the settings of the engine choose them."""
     first, slash, _ = image.partition("/")
     if not slash or not ("." in first or ":" in first or first.lower() == "localhost"):
         return None
@@ -37,7 +37,7 @@ async def check_registry(image: str, egress: EgressPolicy) -> None:
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError, OverflowError) as error:
-        raise CannotRun(f"cannot pull image {image[:200]!r}: {host} is not found") from error
+        raise CannotRun(f"cannot pull image {image[:200]!r}: cannot resolve {host}") from error
     egress, place = egress.naming_host(host, port), place_of(host, port)
     for *_, address in found:
         if why := egress.check(str(address[0]), port, place):

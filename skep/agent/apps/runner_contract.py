@@ -1,6 +1,6 @@
-"""What every way to run an application looks like to the agent: a process or a container.
+"""The contract of every way to run an application: as a process or as a container.
 
-A part of the agent; whoever holds a `Running` sees to its end.
+Part of the agent; the owner of a `Running` must wait for its end.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Protocol
 
 from skep.model.jobs.app import AppSpec
 
-#: Added to a signal's number where a program's exit code has to tell of it.
+#: Added to a signal's number in an exit code.
 SIGNALLED = 128
 
 
 class CannotRun(Exception):
-    """It never will, as it is: the text says why."""
+    """It can never run as it is: the text gives the reason."""
 
 
 class NotNow(Exception):
-    """It may work later, without anybody changing anything: the text says why."""
+    """It may work later without changes: the text gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class ProcessExit:
 
     @property
     def words(self) -> str:
-        """For people."""
+        """A readable text."""
         with suppress(ValueError):
             if self.code > SIGNALLED:
                 return f"signal {signal.Signals(self.code - SIGNALLED).name}"
@@ -52,16 +52,16 @@ class Start:
     no: int
     token: int
     agent: str
-    #: A folder of the instance's own, for what belongs to this start.
+    #: A private folder of the instance, for files of this start.
     folder: Path
-    #: Where its package was unpacked; None for an image.
+    #: Folder of its unpacked package; None for an image.
     package: Path | None = None
     #: Folders with programs, before the system's.
     paths: tuple[Path, ...] = ()
 
     @property
     def variables(self) -> dict[str, str]:
-        """What an application hears from its job, and about itself."""
+        """The environment variables of its job, and about itself."""
         return {
             **self.spec.environment,
             "SKEP_RUN": self.run,
@@ -71,36 +71,36 @@ class Start:
 
 
 def lower_of(asked: int, allowed: int) -> int:
-    """What a job gets of what its agent allows; 0 = any."""
+    """The lower limit of job and agent; 0 = no limit."""
     return min(asked, allowed) if asked and allowed else asked or allowed
 
 
 class Running(Protocol):
-    """A program that was started."""
+    """A started program."""
 
-    #: Its output, both streams; the one who reads closes it.
+    #: Its output, both streams; the reader closes it.
     output: int
     #: It has ended.
     over: bool
 
     async def wait(self) -> ProcessExit:
-        """Return when it has ended, with all that it had started."""
+        """Return when it and all its processes have ended."""
 
     async def terminate(self) -> None:
-        """Ask it to end."""
+        """Send it SIGTERM."""
 
     async def kill(self) -> None:
-        """End it."""
+        """Kill it."""
 
     async def pause(self) -> str:
-        """Let it stand still; returns why it cannot, or nothing."""
+        """Pause it; returns why it failed, or ""."""
 
     async def resume(self) -> str:
-        """Let it go on; returns why it cannot, or nothing."""
+        """Resume it; returns why it failed, or ""."""
 
 
 async def ended(process: subprocess.Popen[bytes]) -> ProcessExit:
-    """Return when a child of ours has ended."""
+    """Return when a child process has ended."""
     if process.poll() is None:
         loop = asyncio.get_running_loop()
         over = asyncio.Event()

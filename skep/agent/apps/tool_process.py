@@ -1,8 +1,8 @@
 """Runs a program that helps to start an application: pip, or a container engine's pull.
 
-On the agent's event loop; whoever is cancelled takes the program with him. It sees the
-operator's environment, because the way to an index or a registry may be in it, and nothing
-that is Skep's own.
+Runs on the agent's event loop; cancelling it ends the program. The program gets the operator's
+environment, because it can contain the address of an index or a registry, without variables of
+Skep.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ async def run_tool(
     *,
     whole: bool = False,
 ) -> tuple[int, str]:
-    """(exit code, its last words, or the whole output); -1 when it took too long or could not
-    be started."""
+    """(exit code, last lines or the whole output); -1 when it timed out or could not be
+    started."""
     try:
         process = await asyncio.create_subprocess_exec(
             *command,
@@ -37,7 +37,7 @@ async def run_tool(
         async with asyncio.timeout(seconds):
             said, _ = await process.communicate()
     except TimeoutError:
-        return -1, f"it took over {seconds:.0f} s"
+        return -1, f"timed out after {seconds:.0f} s"
     finally:
         if process.returncode is None:
             process.kill()
@@ -47,11 +47,11 @@ async def run_tool(
 
 
 def tool_environment() -> dict[str, str]:
-    """The operator's own, without what is Skep's."""
+    """The operator's environment, without variables of Skep."""
     return {name: value for name, value in os.environ.items() if not name.startswith("SKEP_")}
 
 
 def last_words(said: bytes) -> str:
-    """The end of what a program said, as one line."""
+    """The end of a program's output, as one line."""
     lines = [line for line in said.decode(errors="replace").splitlines() if line.strip()]
     return " ".join(" ".join(lines[-4:]).split())[-1000:]

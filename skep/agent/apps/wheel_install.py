@@ -1,8 +1,8 @@
-"""Puts a wheel into an environment of its own, with what it needs. Runs on agents.
+"""Installs a wheel with its dependencies into its own environment. Runs on agents.
 
-Wheels are fetched by name, as binaries and without their dependencies, which this module
-follows itself; it refuses those with a URL. They are installed in the box of user code,
-without a network. So code of a package runs in its box and nowhere else.
+Wheels are fetched by name, as binaries and without their dependencies, which this module resolves
+itself; it refuses requirements with a URL. They are installed in the sandbox of user code, without
+a network. So code of a package runs only in its sandbox.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from skep.downloaders.code.isolation import ENVIRONMENT, Isolation, box_argument
 from skep.model.jobs.app import AppSpec
 
 SECONDS = 600.0
-#: Bytes that pip may need besides the environment.
+#: Bytes that pip may need in addition to the environment.
 SCRATCH_BYTES = 256 * 2**20
-#: Rounds of looking for what is missing, and wheels of one application.
+#: Maximum rounds of resolving dependencies, and maximum wheels of one application.
 ROUNDS, WHEELS = 30, 300
 NEEDS = Path(__file__).parent / "inside" / "needs.py"
 _NAME = re.compile(r"[A-Za-z0-9_.+!-]+\.whl\Z")
-#: A name and versions: nothing that pip could take for an option, a path or a URL.
+#: A name and versions: nothing that pip could read as an option, a path or a URL.
 _NEED = re.compile(r"[a-z0-9][a-z0-9._-]*(?:[<>=!~]=?=?[A-Za-z0-9.*+!_-]+(?:,|\Z))*\Z")
 _QUIETLY = ("--quiet", "--no-input", "--disable-pip-version-check", "--no-cache-dir")
 
 
 def wheel_name(spec: AppSpec) -> str:
-    """The file's name, which pip reads; raises CannotRun."""
+    """The file name, which pip reads; raises CannotRun."""
     if not _NAME.match(spec.package_name):
         raise CannotRun(f"{spec.package_name[:200]!r} is not a valid wheel name")
     return spec.package_name
 
 
 class Installer:
-    """Makes environments as this machine can box them."""
+    """Creates environments with the isolation that this machine supports."""
 
     def __init__(self, isolation: Isolation) -> None:
         self._isolation = isolation
 
     async def install(self, wheel: Path, environment: Path) -> None:
-        """Raises CannotRun, with pip's own last words."""
-        await _run([sys.executable, "-I", "-m", "venv", str(environment)], "cannot make a venv")
+        """Raises CannotRun, with the last output of pip."""
+        await _run([sys.executable, "-I", "-m", "venv", str(environment)], "cannot create a venv")
         wheels = environment.parent / "wheels"
         wheels.mkdir()
         shutil.copyfile(wheel, wheels / wheel.name)
@@ -69,7 +69,7 @@ class Installer:
             for name in said["stale"]:
                 (wheels / Path(name).name).unlink(missing_ok=True)
             await self._download(said["missing"], wheels, environment)
-        raise CannotRun(f"pip cannot install it: no set of wheels that fits in {ROUNDS} rounds")
+        raise CannotRun(f"pip cannot install it: no matching set of wheels after {ROUNDS} rounds")
 
     async def _look(self, wheels: Path, environment: Path) -> dict[str, Any]:
         command = [_python(environment), "-I", str(NEEDS), str(wheels)]
@@ -84,7 +84,7 @@ class Installer:
 
     async def _download(self, missing: list[str], wheels: Path, environment: Path) -> None:
         if bad := [need for need in missing if not _NEED.match(need)]:
-            raise CannotRun(f"pip cannot install it: {bad[0][:200]!r} is not a requirement")
+            raise CannotRun(f"pip cannot install it: {bad[0][:200]!r} is not a valid requirement")
         if len(missing) + len(os.listdir(wheels)) > WHEELS:  # noqa: PTH208 - names are enough
             raise CannotRun(f"pip cannot install it: it needs more than {WHEELS} wheels")
         only = ("--only-binary", ":all:", "--no-deps", "--dest", str(wheels), "--")
@@ -92,7 +92,7 @@ class Installer:
         await _run(pip, "pip cannot install it")
 
     def _boxed(self, command: list[str], wheels: Path, environment: Path, *more: Path) -> list[str]:
-        """The same in a box without a network, where the environment alone can be written."""
+        """The command in a sandbox without a network, where only the environment is writable."""
         if not self._isolation.boxed:
             return command
         shown = [(str(path), str(path)) for path in (wheels, environment, *more)]

@@ -1,7 +1,7 @@
-"""Unpacks a zip that may have been made to do harm. Blocking: agents call it in a thread.
+"""Unpacks a zip that may be malicious. Blocking: agents call it in a thread.
 
-Nothing is written outside of the target folder, no more is written than allowed, whatever
-the zip's own figures say, and no link in it leads out.
+Nothing is written outside of the target folder, no more is written than allowed, whatever the zip
+claims, and no link in it leads out.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pathlib import Path, PurePosixPath
 
 from skep.agent.apps.runner_contract import CannotRun
 
-#: Files and folders of one package.
+#: Maximum files and folders of one package.
 ENTRIES = 100_000
 PIECE = 1024 * 1024
 LINK_LENGTH = 4096
 _DRIVE = re.compile(r"^[A-Za-z]:")
 _PROGRAMS = (b"#!", b"\x7fELF")
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError)
-#: What no disk in the world would take: a name twice, a file as a folder, a name too long.
+#: Errors of invalid entries: a duplicate name, a file as a folder, a name that is too long.
 _UNFIT = frozenset(
     {errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL}
     | {errno.ENOENT, errno.ELOOP, errno.EILSEQ}
@@ -31,19 +31,19 @@ _UNFIT = frozenset(
 
 
 def unpack(file: Path, target: Path, bound: int) -> int:
-    """Into a new folder; returns the bytes that it has. Raises CannotRun and OSError."""
+    """Unpack into a new folder; returns its size in bytes. Raises CannotRun and OSError."""
     target.mkdir(mode=0o755)
     try:
         with zipfile.ZipFile(file) as archive:
             return _Unpacking(archive, target, bound).all()
     except _BROKEN as error:
-        raise CannotRun(f"the package is not a zip that can be unpacked: {error}") from error
+        raise CannotRun(f"the package is not a valid zip: {error}") from error
     except OSError as error:
         if error.errno not in _UNFIT:
             raise
         where = os.fspath(error.filename2 or error.filename or "").removeprefix(f"{target}/")
         raise CannotRun(
-            f"the package has an entry that no disk takes: {where[:200]!r} ({error.strerror})"
+            f"the package has an entry that cannot be written: {where[:200]!r} ({error.strerror})"
         ) from error
 
 
@@ -63,7 +63,7 @@ class _Unpacking:
                 _make(self._place(entry))
             elif not _is_link(entry):
                 self._file(entry)
-        # Last of all, so that nothing is ever written through one.
+        # Links last, so that nothing is ever written through one.
         for entry in links:
             self._link(entry)
         self._check_links(links)
@@ -91,7 +91,7 @@ class _Unpacking:
     def _count(self, size: int) -> None:
         self._left -= size
         if self._left < 0:
-            raise CannotRun(f"the package is over {self._bound} bytes when unpacked")
+            raise CannotRun(f"the unpacked package exceeds {self._bound} bytes")
 
     def _link(self, entry: zipfile.ZipInfo) -> None:
         place = self._place(entry)

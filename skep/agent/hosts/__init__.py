@@ -1,1 +1,1 @@
-"""Hosts on an agent: robots.txt, rate limits, what reports say about them."""
+"""Hosts on an agent: robots.txt, rate limits, notes for reports."""

@@ -1,4 +1,4 @@
-"""What a block's next report says about hosts. Runs on the agent's event loop.
+"""Collects notes about hosts for a block's next report. Runs on the agent's event loop.
 
 Every outcome passes through `count`: it must stay as cheap as a few additions.
 """
@@ -11,23 +11,23 @@ from skep.model.request import Outcome
 
 
 class HostNotes:
-    """One note per site, made when the first outcome of it comes in."""
+    """One note per host, created with its first outcome."""
 
     __slots__ = ("_by_host",)
 
     def __init__(self) -> None:
-        #: By the name that was asked for: several may share the note of one site.
+        #: By requested name: several names can share the note of one host.
         self._by_host: dict[str, SiteNote] = {}
 
     def __bool__(self) -> bool:
         return bool(self._by_host)
 
     def of(self, host: str) -> SiteNote:
-        """The note of a host, whatever it is called."""
+        """The note of a host, by any of its names."""
         return self._by_host.get(host) or self._begin(host)
 
     def count(self, host: str, outcome: Outcome) -> None:
-        """An outcome came in."""
+        """Count an outcome."""
         note = self._by_host.get(host) or self._begin(host)
         note.requests += 1
         note.elapsed_us += outcome.elapsed_us
@@ -38,7 +38,7 @@ class HostNotes:
                 note.refused += 1
 
     def take(self) -> list[SiteNote]:
-        """All notes, each once; new ones begin afterwards."""
+        """All notes, each once; new ones start afterwards."""
         notes = {note.host: note for note in self._by_host.values()}
         self._by_host = {}
         return list(notes.values())

@@ -1,8 +1,8 @@
-"""Lets the requests of hosts with a pace in, one by one: robots.txt, gate, downloader, note.
+"""Starts the requests of rate-limited hosts when they are due, after robots.txt.
 
-Runs on the agent's event loop, inside the rounds of the pump. Nothing is started while the
-agent does not know that the center takes it for alive: somebody else may have its hosts by
-then. It never waits, and never loses a request that left the gate.
+Runs on the agent's event loop, inside the rounds of the download starter. Nothing is started while
+the agent does not know that the center considers it alive: another agent may have its hosts by
+then. It never waits, and never loses a request that left the queue.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 class HostScheduler:
-    """`admit` starts whatever has its turn."""
+    """`admit` starts due requests."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class HostScheduler:
         self._asked = itertools.count(-1, -1)
 
     def admit(self, limit: int) -> int:
-        """See to at most so many requests whose turn it is; returns how many it were."""
+        """Start up to `limit` due requests; return how many were started."""
         gate, seen = self._gate, 0
         if not gate.waiting or not self._alive():
             return 0
@@ -71,7 +71,7 @@ class HostScheduler:
         return seen
 
     def next_due(self) -> float | None:
-        """Seconds until somebody's turn comes; None when nobody waits."""
+        """Seconds until the next request is due; None when none waits."""
         due = self._gate.next_due()
         return None if due is None else due - self._now()
 
@@ -92,7 +92,7 @@ class HostScheduler:
             if not rules.allow(url, name):
                 self._bar(site, f"{origin}/robots.txt does not allow it to {name}")
                 return
-            if site.next_start > now:  # by the crawl delay of which we have just heard
+            if site.next_start > now:  # by the crawl delay that was just read
                 return
         self._gate.take(site)
         self._gate.begin(site, now)
@@ -101,7 +101,7 @@ class HostScheduler:
         _start(downloader, site, block.run, work, partial(self._ended, site, block))
 
     def _ended(self, site: RateLimitedHost[Gated], block: HeldBlock, fetched: Fetched) -> None:
-        """A download from a host with a pace has ended: learn from it, then keep it."""
+        """A download from a rate-limited host has ended: learn from it, then store it."""
         outcome = fetched.outcome
         fetched.host = site.host
         self._gate.leave(site, fetched.began)
@@ -117,9 +117,9 @@ class HostScheduler:
     def _leave_alone(
         self, site: RateLimitedHost[Gated], trouble: str, cool: float | None, seen_in: HeldBlock
     ) -> None:
-        """Whatever waits for this host goes back to the center, which knows when to come."""
+        """Requests that wait for this host go back to the center, which schedules them again."""
         items = self._gate.rest(site)
-        log.info("%s rests (%s); %d requests are put off", site.host, trouble, len(items))
+        log.info("pausing %s: %s; %d requests deferred", site.host, trouble, len(items))
         for block, work in items:
             block.defer(site.host, work.id)
         for block in {seen_in, *(block for block, _ in items)}:
@@ -127,7 +127,7 @@ class HostScheduler:
                 block.trouble_at(site.host, trouble, cool)
 
     def _end(self, site: RateLimitedHost[Gated], failure: str, detail: str) -> HeldBlock:
-        """The first of those who wait ends without having been asked for."""
+        """The first waiting request ends without being sent."""
         block, work = self._gate.take(site)
         block.admit()
         block.ended_at(site.host)
@@ -141,7 +141,7 @@ class HostScheduler:
     def _ask(
         self, site: RateLimitedHost[Gated], origin: str, run: str, settings: RunSettings, now: float
     ) -> None:
-        """For robots.txt, as the run asks for its pages; it counts as a start."""
+        """Request robots.txt with the settings of the run; it counts as a start."""
         site.asking = True
         self._gate.begin(site, now)
         work = Work(next(self._asked), f"{origin}/robots.txt")
@@ -149,7 +149,7 @@ class HostScheduler:
         _start(downloader, site, run, work, partial(self._robots_came, site, origin))
 
     def _for_robots(self, run: str, settings: RunSettings) -> Downloader:
-        """The run's own, unless it is made for pages alone."""
+        """The downloader of the run, unless it is for pages only."""
         fitting = robots_settings(settings)
         name = run if fitting == settings else f"{run} robots.txt"
         return self._downloaders.of(name, fitting)
@@ -174,8 +174,8 @@ class HostScheduler:
         self._holding.changed()
 
     def _no_robots(self, site: RateLimitedHost[Gated], origin: str, said: Silence) -> None:
-        """Every request of the host is put off. The center counts the tries of the run, and
-        says when they are enough."""
+        """Defer every request of the host. The center counts the attempts of the run, and decides
+        when they are enough."""
         if site.waiting:
             block = site.waiting[0][0]
             self._leave_alone(site, said.trouble, said.cool, block)
@@ -186,13 +186,13 @@ class HostScheduler:
         self._holding.changed()
 
     def _give_up(self, site: RateLimitedHost[Gated]) -> None:
-        """The center has had enough of tries for robots.txt: what waits fails together."""
+        """The center has given up on robots.txt: all waiting requests fail together."""
         while site.waiting:
             self._end(site, site.failure, site.detail)
 
 
 def _no_answer(note: SiteNote, outcome: Outcome) -> None:
-    """A dead host: the center counts the tries of the run, and says when they are enough."""
+    """A dead host: the center counts the attempts of the run, and decides when they are enough."""
     note.failure, note.gone = outcome.failure, is_gone(outcome.failure, outcome.detail)
     note.detail = f"the host does not answer: {outcome.detail}"
 
@@ -210,7 +210,7 @@ def _start(
 
 
 def gate_of(sites: SiteSettings) -> RateLimitedRequests[Gated]:
-    """A gate that follows these settings."""
+    """A queue with these settings."""
     return RateLimitedRequests(
         adaptive=sites.adaptive,
         breaker_after=sites.breaker_after,

@@ -1,8 +1,8 @@
-"""The gate: requests of hosts that have a pace wait here until it is their turn.
+"""Requests of rate-limited hosts wait here until they are due.
 
-Pure, given the time; runs on the agent's event loop, one gate for all of its runs. It keeps
-the distance between starts and the number at once, learns from answers how much distance a
-host needs, and says when a host should be left alone. It never starts anything itself.
+Pure, given the time; runs on the agent's event loop, one queue for all of its runs. It keeps the
+spacing between starts and the concurrency, learns from answers how much spacing a host needs, and
+decides when a host must be paused. It never starts anything itself.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from skep.model.states import FailureClass
 
 Item = TypeVar("Item")
 
-#: Answers by which a host asks to be left alone.
+#: Statuses by which a host asks for a pause.
 REFUSALS = frozenset({429, 503})
 _FIRST_SERVER_ERROR = 500
 _SILENCE = frozenset({FailureClass.NETWORK, FailureClass.TIMEOUT})
-#: Longest distance between two starts that refusals can teach, and the first one.
+#: Maximum spacing between two starts that refusals can cause, and the first one.
 DELAY_CAP, DELAY_FIRST = 60.0, 1.0
-#: Weight of the newest answer in the mean latency; what a good answer leaves of a delay.
+#: Weight of the newest answer in the mean latency; factor of the delay after a good answer.
 NEWEST, DECAY = 0.3, 0.8
-#: Seconds within which a waiting request counts as work that can be started.
+#: Seconds within which a waiting request counts as startable.
 SOON = 1.0
-#: Idle hosts are forgotten when there are more of them than this.
+#: Maximum idle hosts; more are dropped.
 REMEMBERED = 4096
 
-#: Everything up to the host; the URIs of a block were normalised by the center.
+#: Everything up to the host; the center has normalized the URIs of a block.
 _HOST = re.compile(r"[a-z][a-z0-9+.-]*://(?:[^/?#]*@)?(\[[^\]/]*\]|[^/?#:]*)", re.IGNORECASE)
 
 
 def host_in(uri: str) -> str:
-    """The site that a URI belongs to; "" when it has none."""
+    """The host of a URI; "" when it has none."""
     found = _HOST.match(uri)
     return site_of(found[1]) if found else ""
 
 
 class RateLimitedHost(Generic[Item]):
-    """One host with a pace: what waits for it, and what its answers have taught."""
+    """One rate-limited host: its waiting requests, and what was learnt from its answers."""
 
     __slots__ = (
         "ahead", "asking", "base", "concurrency", "crawl_delay", "delay", "detail", "failure",
@@ -56,27 +56,27 @@ class RateLimitedHost(Generic[Item]):
         self.host = host
         self.waiting: deque[Item] = deque()
         self.running = 0
-        #: The center's word, and the host's own (robots.txt), in seconds.
+        #: Spacing set by the center, and by the host (robots.txt), in seconds.
         self.base = 0.0
         self.crawl_delay = 0.0
         #: Learnt from latency and refusals.
         self.delay = 0.0
         self.concurrency = 1
         self.robots = False
-        #: Every request fails with this class and sentence; "" = none does.
+        #: Every request fails with this class and message; "" = none does.
         self.failure = self.detail = ""
         self.last = -inf
         self.not_before = -inf
         self.latency = 0.0
-        #: Failures in a row that speak of a host in trouble.
+        #: Consecutive failures that indicate a problem of the host.
         self.failures = 0
-        #: It was said that the host should be left alone; the next lease ends it.
+        #: The host was reported as paused; the next lease ends the pause.
         self.resting = False
-        #: Its robots.txt is on the way.
+        #: Its robots.txt has been requested.
         self.asking = False
-        #: It stands in the queue of the gate: at most once.
+        #: It is in the queue of due hosts: at most once.
         self.queued = False
-        #: How many of the waiting can be started soon.
+        #: Number of waiting requests that can be started soon.
         self.ahead = 1
 
     @property
@@ -93,12 +93,12 @@ class RateLimitedHost(Generic[Item]):
         return min(len(self.waiting), self.ahead)
 
     def wait(self, now: float) -> float:
-        """Seconds before the next start is in order."""
+        """Seconds before the next start is allowed."""
         return max(self.next_start - now, 0.0)
 
     def answered(self, seconds: float) -> None:
-        """A good answer: the delay goes towards the latency, so that about one download is
-        under way. A host without a rate is limited by its concurrency alone."""
+        """A good answer: the delay moves towards the latency, so that about one download is under
+        way. A host without a rate is limited by its concurrency only."""
         self.latency += (seconds - self.latency) * (NEWEST if self.latency else 1.0)
         target = self.latency if self.base else 0.0
         if self.delay < target:
@@ -111,7 +111,7 @@ class RateLimitedHost(Generic[Item]):
 
 
 class RateLimitedRequests(Generic[Item]):
-    """The waiting requests of all hosts with a pace."""
+    """The waiting requests of all rate-limited hosts."""
 
     def __init__(
         self, *, adaptive: bool = True, breaker_after: int = 5, crawl_delay_cap: float = 300.0
@@ -120,18 +120,18 @@ class RateLimitedRequests(Generic[Item]):
         self._sites: dict[str, RateLimitedHost[Item]] = {}
         self._queue: list[tuple[float, int, RateLimitedHost[Item]]] = []
         self._count = 0
-        #: Requests that wait, and how many of them can be started soon.
+        #: Waiting requests, and how many of them can be started soon.
         self.waiting = 0
         self.ripe = 0
 
     def follow(self, *, adaptive: bool, breaker_after: int, crawl_delay_cap: float) -> None:
-        """Rules for all hosts, from now on: the center's, when it gives any."""
+        """Rules for all hosts from now on: those of the center, if any."""
         self._adaptive = adaptive
         self._breaker_after = breaker_after
         self._crawl_delay_cap = crawl_delay_cap
 
     def learn(self, pace: Pace, now: float) -> RateLimitedHost[Item]:
-        """A lease came with this pace: it holds from now on, and ends a rest."""
+        """A lease has this pace: it applies from now on, and ends a pause."""
         site = self._sites.get(pace.host)
         if site is None:
             self._forget_idle(now)
@@ -143,10 +143,10 @@ class RateLimitedRequests(Generic[Item]):
         if self._adaptive:
             site.delay = max(site.delay, pace.delay) if site.running else pace.delay
         if pace.strikes or site.resting:
-            # A probe: the host was in trouble, one more failure shows that it still is.
+            # A probe: one more failure shows that the host still has a problem.
             site.failures = max(site.failures, self._breaker_after - 1)
         site.resting = False
-        # A learnt spacing may be as near to nothing as floats go.
+        # A learnt spacing can be almost zero.
         every = max(site.spacing, SOON / REMEMBERED)
         site.ahead = max(1, int(SOON / every)) if site.spacing else site.concurrency
         self.ripe += site.ripe
@@ -154,7 +154,7 @@ class RateLimitedRequests(Generic[Item]):
         return site
 
     def offer(self, site: RateLimitedHost[Item], item: Item) -> None:
-        """Let an item wait for its turn."""
+        """Queue an item until it is due."""
         self.ripe -= site.ripe
         site.waiting.append(item)
         self.waiting += 1
@@ -162,7 +162,7 @@ class RateLimitedRequests(Generic[Item]):
         self.settle(site)
 
     def due(self, now: float) -> RateLimitedHost[Item] | None:
-        """A host whose first waiting item may start now; `settle` it when that is done."""
+        """A host whose first waiting item may start now; call `settle` afterwards."""
         while self._queue and self._queue[0][0] <= now:
             site = heappop(self._queue)[2]
             site.queued = False
@@ -172,7 +172,7 @@ class RateLimitedRequests(Generic[Item]):
         return None
 
     def take(self, site: RateLimitedHost[Item]) -> Item:
-        """Its first waiting item leaves the gate."""
+        """Its first waiting item leaves the queue."""
         self.ripe -= site.ripe
         item = site.waiting.popleft()
         self.waiting -= 1
@@ -185,16 +185,16 @@ class RateLimitedRequests(Generic[Item]):
         site.last = now
 
     def leave(self, site: RateLimitedHost[Item], began: float) -> None:
-        """A download has ended whose last hop began then (0 = nobody knows)."""
+        """A download has ended; `began` is the start of its last hop (0 = not known)."""
         site.running -= 1
         site.last = max(site.last, began)
         self.settle(site)
 
     def hear(self, site: RateLimitedHost[Item], outcome: Outcome) -> str:
-        """Learn from an outcome; the answer is a new trouble, or "" for none."""
+        """Learn from an outcome; returns a new problem, or "" for none."""
         trouble = ""
         if outcome.final_uri and host_in(outcome.final_uri) != site.host:
-            return ""  # somebody else has answered
+            return ""  # another server has answered
         if outcome.failure and outcome.status in REFUSALS:
             trouble = str(outcome.status)
             if self._adaptive:
@@ -209,22 +209,22 @@ class RateLimitedRequests(Generic[Item]):
             if not outcome.failure and self._adaptive:
                 site.answered(outcome.elapsed_us / 1e6)
         if trouble and site.resting:
-            return ""  # downloads that were under way when the first refusal came
+            return ""  # downloads that were running at the first refusal
         return trouble
 
     def heed(self, site: RateLimitedHost[Item], crawl_delay: float) -> None:
-        """What robots.txt asks for, as far as it is sensible."""
+        """Apply the crawl delay of robots.txt, up to the maximum."""
         site.crawl_delay = min(crawl_delay, self._crawl_delay_cap)
 
     def rest(self, site: RateLimitedHost[Item]) -> list[Item]:
-        """Leave a host alone: everything that waits for it is handed out."""
+        """Pause a host: returns all its waiting items."""
         site.resting = True
         items = list(site.waiting)
         self._clear(site, deque())
         return items
 
     def drop(self, gone: Callable[[Item], bool]) -> None:
-        """Items of a block that is no longer ours leave without a trace."""
+        """Remove items of a block that the agent no longer holds."""
         if not self.waiting:
             return
         for site in self._sites.values():
@@ -238,11 +238,11 @@ class RateLimitedRequests(Generic[Item]):
         self.ripe += site.ripe
 
     def next_due(self) -> float | None:
-        """When to look again although nothing has happened."""
+        """When to check again if nothing else happens."""
         return self._queue[0][0] if self._queue else None
 
     def settle(self, site: RateLimitedHost[Item]) -> None:
-        """Queue a host that has something to start, at the time when it may."""
+        """Queue a host that has items to start, at the time of its next start."""
         if not site.queued and self._open(site):
             site.queued = True
             self._count += 1
@@ -253,7 +253,7 @@ class RateLimitedRequests(Generic[Item]):
         return bool(site.waiting) and site.running < site.concurrency and not site.asking
 
     def _forget_idle(self, now: float) -> None:
-        """A host must be remembered until its distance is kept, and need not be later."""
+        """Drop idle hosts whose spacing is over."""
         if len(self._sites) >= REMEMBERED:
             for host, site in list(self._sites.items()):
                 if not site.waiting and not site.running and site.next_start <= now:

@@ -1,8 +1,8 @@
-"""robots.txt: what hosts have said, kept for an hour, and how an answer of theirs is read.
+"""robots.txt: a cache of rules for an hour, and how answers are interpreted.
 
-Runs on the agent's event loop; it fetches nothing itself. One robots.txt speaks for one
-origin (scheme, host and port). It must never allow what was not asked for: a host whose
-robots.txt cannot be had is left alone for now.
+Runs on the agent's event loop; it fetches nothing itself. One robots.txt applies to one origin
+(scheme, host and port). It must never allow requests without rules: a host whose robots.txt
+cannot be fetched is paused.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from skep.model.states import FailureClass
 log = logging.getLogger(__name__)
 
 KEPT, KEPT_SECONDS = 1024, 3600.0
-#: So much of a robots.txt is read, as search engines do; the rest does not count.
+#: Maximum bytes of a robots.txt, as in search engines; the rest is ignored.
 READ_BYTES = 500 * 1024
-#: A file larger than that takes longer to read than the event loop should be held up.
+#: Larger files are parsed in a thread, so that they do not block the event loop.
 LONG_BYTES = 32 * 1024
 UNPACK_LIMIT = 64 * 2**20
-#: Followed at least, as the standard asks.
+#: Minimum redirects that are followed, as the standard requires.
 REDIRECTS = 5
 OURS = "Skep"
 _TOKEN = re.compile(r"[A-Za-z_-]+")
-#: As libcurl says it.
+#: Messages of libcurl.
 _GONE = re.compile(r"could not resolve|couldn't connect|failed to connect|refused", re.IGNORECASE)
 _OK, _REDIRECT, _SERVER_ERROR = 200, 300, 500
 
 
 class Rules:
-    """What one robots.txt says; without a parser everything is allowed."""
+    """The rules of one robots.txt; without a parser everything is allowed."""
 
     __slots__ = ("_parser", "until")
 
@@ -55,7 +55,7 @@ class Rules:
         return self._parser is None or bool(self._parser.can_fetch(url, agent))
 
     def crawl_delay(self, agent: str) -> float:
-        """Seconds between two requests that it asks for, in either of its two ways."""
+        """Seconds between two requests, from Crawl-delay or Request-rate."""
         if self._parser is None:
             return 0.0
         delay = self._parser.crawl_delay(agent) or 0.0
@@ -66,13 +66,13 @@ class Rules:
 
 
 class Text(NamedTuple):
-    """A robots.txt that came, not read yet."""
+    """A robots.txt that was fetched, not parsed yet."""
 
     content: bytes
 
 
 class Silence(NamedTuple):
-    """None came: how its request failed, and what the host is in trouble for."""
+    """No robots.txt: how its request failed, and the reason of the pause."""
 
     trouble: str
     failure: str
@@ -83,7 +83,7 @@ class Silence(NamedTuple):
 
 
 class Robots:
-    """The rules of the origins that were asked most recently."""
+    """The rules of the most recently used origins."""
 
     def __init__(self, kept: int = KEPT, seconds: float = KEPT_SECONDS) -> None:
         self._kept = kept
@@ -94,7 +94,7 @@ class Robots:
         return len(self._rules)
 
     def rules_of(self, origin: str, now: float) -> Rules | None:
-        """None when the origin has to be asked (again)."""
+        """None when robots.txt has to be fetched (again)."""
         rules = self._rules.get(origin)
         if rules is None or rules.until <= now:
             return None
@@ -110,7 +110,7 @@ class Robots:
 
 
 def place_of(uri: str) -> tuple[str, str] | None:
-    """(origin, URI as it is sent); None when there is no robots.txt for such a thing."""
+    """(origin, URI as it is sent); None when robots.txt does not apply to the scheme."""
     try:
         target = parse_target(uri)
     except BadTarget:
@@ -119,7 +119,7 @@ def place_of(uri: str) -> tuple[str, str] | None:
 
 
 def product_token(headers: Mapping[str, str]) -> str:
-    """The name by which robots.txt knows us: the first word of the User-Agent."""
+    """The name of this agent in robots.txt: the first word of the User-Agent."""
     for name, value in headers.items():
         if name.lower() == "user-agent" and (found := _TOKEN.match(value.strip())):
             return found[0]
@@ -127,8 +127,8 @@ def product_token(headers: Mapping[str, str]) -> str:
 
 
 def robots_settings(settings: RunSettings) -> RunSettings:
-    """How a run asks for robots.txt: as for its pages, but by plain HTTP and whole. Content
-    rules, small limits or code of one's own would leave nothing, and so allow everything."""
+    """The settings for fetching robots.txt: those of the run, but with plain HTTP and complete.
+    Content rules, small limits or user code would leave nothing, and so allow everything."""
     return replace(
         settings,
         downloader=HTTP.name,
@@ -139,17 +139,17 @@ def robots_settings(settings: RunSettings) -> RunSettings:
 
 
 def judge(fetched: Fetched) -> Text | Silence:
-    """What the answer to a request for robots.txt means.
+    """Interprets the answer to a request for robots.txt.
 
-    A server that has none (4xx, or redirects without end) allows everything; one that fails
-    or cannot be reached allows nothing for now.
+    A server without one (4xx, or too many redirects) allows everything; one that fails or
+    cannot be reached allows nothing for now.
     """
     outcome = fetched.outcome
     status = outcome.status
     if _OK <= status < _REDIRECT:
         return _unpacked(fetched)
     if outcome.failure in {FailureClass.BLOCKED, FailureClass.CODE} and not status:
-        return Text(b"")  # our own policy or set-up: the request itself will meet it, and say so
+        return Text(b"")  # the agent's own policy or setup: the request itself fails and reports it
     detail = outcome.detail or f"the server answered {status}"
     if status in REFUSALS:
         return Silence(str(status), FailureClass.STATUS, detail, outcome.retry_after)
@@ -165,24 +165,24 @@ def is_gone(failure: str, detail: str) -> bool:
 
 
 def _unpacked(fetched: Fetched) -> Text | Silence:
-    """The body, also of an answer that was cut: a part of the rules is better than none."""
+    """The body, also of a truncated answer: some rules are better than none."""
     try:
         record = FirstRecords().read(fetched.frames, UNPACK_LIMIT)
         content = split_response(record, UNPACK_LIMIT).body
     except SkepError as error:
         return Silence("robots", FailureClass.CONTENT, error.detail)
     if len(content) > READ_BYTES:
-        # A rule that is cut in two would forbid more than was meant.
+        # A truncated rule would forbid too much.
         content = content[: content.rfind(b"\n", 0, READ_BYTES) + 1]
     return Text(content)
 
 
 def read(text: Text) -> Rules:
-    """Never raises: what cannot be read is no rule."""
+    """Parses rules. Never raises: unreadable lines are ignored."""
     if not text.content.strip():
         return Rules()
     try:
         return Rules(Protego.parse(text.content.decode("utf-8-sig", "replace")))
     except Exception:
-        log.exception("a robots.txt could not be read")
+        log.exception("cannot parse a robots.txt")
         return Rules()

@@ -1,1 +1,1 @@
-"""Blocks on an agent: leased, held, downloaded, reported."""
+"""Blocks on an agent: leasing, holding, downloading, reporting."""

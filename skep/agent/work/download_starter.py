@@ -1,7 +1,7 @@
-"""Starts downloads while there is room, in the order in which blocks were leased.
+"""Starts downloads while there is capacity, in the order in which blocks were leased.
 
-Runs on the agent's event loop, once per batch of outcomes and not once per outcome. It
-never waits: what cannot be started now is started when something ends.
+Runs on the agent's event loop, once per batch of outcomes and not once per outcome. It never
+waits: a request that cannot be started now is started when another ends.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from skep.agent.work.run_downloaders import RunDownloaders, start
 from skep.model.request import Work
 from skep.model.run import RunSettings
 
-#: Starts in one round; then heartbeats and everybody else get their turn.
+#: Maximum starts in one round; then heartbeats and other tasks run.
 ROUND = 512
-#: The gate is looked at no more often than this while those whose turn it is find no room.
+#: Minimum seconds between two checks of due hosts while there is no capacity.
 SHORTEST_WAIT = 0.01
 
 
 class DownloadStarter:
-    """`poke` it after every change; it runs at most once per turn of the event loop."""
+    """`wake` it after every change; it runs at most once per iteration of the event loop."""
 
     def __init__(
         self,
@@ -45,13 +45,13 @@ class DownloadStarter:
         holding.changed = self.wake
 
     def wake(self) -> None:
-        """Something ended or arrived."""
+        """Something has ended or arrived."""
         if not self._poked:
             self._poked = True
             asyncio.get_running_loop().call_soon(self._round)
 
     def _round(self) -> None:
-        # `_poked` stays set meanwhile: a downloader may answer before `start` returns.
+        # `_poked` stays set meanwhile: a downloader can answer before `start` returns.
         while self._holding.broken:
             self._downloaders.discard(self._holding.broken.pop())
         budget = ROUND - self._host_scheduler.admit(min(ROUND, self._room()))
@@ -74,7 +74,7 @@ class DownloadStarter:
         return self._concurrency - self._holding.active
 
     def _start(self, block: HeldBlock, works: list[Work]) -> None:
-        # Settings come with the lease; they are gone only for a run that was just released.
+        # Settings come with the lease; they are missing only for a run that was just released.
         settings = self._settings_of(block.run) or RunSettings()
         downloader = self._downloaders.of(block.run, settings)
         done = block.done
@@ -82,7 +82,7 @@ class DownloadStarter:
             start(downloader, block.run, work, done)
 
     def _wait_for_hosts(self) -> None:
-        """Look again when the turn of somebody in the gate comes."""
+        """Run again when the next rate-limited request is due."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None

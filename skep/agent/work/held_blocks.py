@@ -1,9 +1,9 @@
-"""The blocks in an agent's hands: what to start next, what came back, what to report.
+"""The blocks that an agent holds: what to start next, outcomes, what to report.
 
-Synchronous bookkeeping without I/O, for the agent's loop and for simulations. A block has
-at most one report under way, so that its reports arrive in the order in which they were
-made. It must never forget a block silently: each leaves by a verdict, a give-back, the
-outbox or a loss that is counted.
+Synchronous bookkeeping without I/O, for the agent's loop and for simulations. A block has at most
+one report under way, so that its reports arrive in the order in which they were created. It must
+never lose a block silently: each leaves by a result of the center, a give-back, the outbox or a
+loss that is counted.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from skep.model.hosts.host import SiteNote
 from skep.model.request import Outcome, Work
 from skep.model.states import FailureClass
 
-#: Frames in one report; a block that has more waiting is reported in parts.
+#: Maximum bytes of frames in one report; a larger block is reported in parts.
 REPORT_BYTES = 8 * 2**20
-#: Blocks in one report.
+#: Maximum blocks in one report.
 REPORT_BLOCKS = 64
 
-#: Verdicts after which the agent goes on as if its report had been new.
+#: Results after which the agent continues as if its report had been new.
 SETTLED = frozenset({"stored", "duplicate"})
 
 
 class HeldBlock:
-    """One lease. `done` is handed to the downloader for every request of the block."""
+    """One lease. The downloader calls `done` for every request of the block."""
 
     __slots__ = (
         "frame_bytes", "frames", "gap", "gated", "gone", "held", "holding", "notes", "open_at",
@@ -42,33 +42,33 @@ class HeldBlock:
         self.holding = holding
         self.held = leased.held
         self.run = leased.run
-        #: Not started yet, the first of them last, so that it can be popped.
+        #: Not started yet, in reverse order, so that the first can be popped.
         self.waiting = [work for work in works if work.id not in skip][::-1]
         self.running = 0
-        #: Requests that wait in the gate; hosts with a pace, and what is open of each.
+        #: Requests that wait for a host; rate-limited hosts, and their open requests.
         self.gated = 0
         self.sites: dict[str, RateLimitedHost[Gated]] = {}
         self.open_at: dict[str, int] = {}
         self.notes = HostNotes()
-        #: Somebody waits for a note: a host is free again, or in trouble.
+        #: A note is urgent: a host is free again, or has a problem.
         self.urgent = False
         self.outcomes: list[Outcome] = []
         self.frames: list[bytes] = []
         self.frame_bytes = 0
-        #: When the oldest outcome that is not reported came in.
+        #: When the oldest unreported outcome arrived.
         self.since = holding.monotonic()
         self.reporting = False
-        #: No longer ours: whatever still comes in is thrown away.
+        #: No longer held: further outcomes are dropped.
         self.gone = False
-        #: To be given back as soon as what has ended is reported.
+        #: To be given back as soon as its outcomes are reported.
         self.withdrawn = False
-        #: An earlier part was dropped, so no later part may say that it is the last.
+        #: An earlier part was dropped, so no later part may be final.
         self.gap = False
-        #: A downloader died over it, perhaps because of it.
+        #: A downloader died during it, perhaps because of it.
         self.spoiled = False
 
     def done(self, fetched: Fetched) -> None:
-        """An outcome came in. Called by downloaders, once per request: keep it short."""
+        """Add an outcome. Called by downloaders, once per request: keep it short."""
         holding = self.holding
         self.running -= 1
         holding.active -= 1
@@ -87,9 +87,9 @@ class HeldBlock:
         holding.changed()
 
     def _spoil(self) -> None:
-        """A downloader that ends by itself has not done the request, and a request that
-        kills downloaders must not go round for ever: the block is not given back, its lease
-        runs out, and the center counts that."""
+        """A downloader that died has not done the request, and a request that kills downloaders
+        must not circulate without end: the block is not given back, its lease expires, and the
+        center counts that."""
         self.gap = self.spoiled = True
         self.holding.broken.add(self.run)
 
@@ -107,13 +107,13 @@ class HeldBlock:
         self.outcomes.append(outcome)
 
     def admit(self) -> None:
-        """One of its requests leaves the gate, to be started."""
+        """One of its requests leaves the host queue, to be started."""
         self.gated -= 1
         self.running += 1
         self.holding.active += 1
 
     def defer(self, host: str, request: int) -> None:
-        """One of its requests leaves the gate and the block: its host is left alone."""
+        """One of its requests leaves the host queue and the block: its host is paused."""
         self.gated -= 1
         self.notes.of(host).deferred.append(request)
         self.ended_at(host)
@@ -121,13 +121,13 @@ class HeldBlock:
             self.holding.ready = True
 
     def trouble_at(self, host: str, trouble: str, cool: float | None) -> None:
-        """A host must be left alone; the center should hear of it soon."""
+        """A host must be paused; the center should be informed soon."""
         note = self.notes.of(host)
         note.trouble, note.cool = trouble, cool
         self.urgent = self.holding.ready = True
 
     def ended_at(self, host: str) -> None:
-        """A request of a host with a pace is over; with the last, others may have it."""
+        """A request of a rate-limited host has ended; the last one releases the host."""
         self.open_at[host] -= 1
         if not self.open_at[host]:
             self.notes.of(host)
@@ -139,7 +139,7 @@ class HeldBlock:
         return not self.waiting and not self.running and not self.gated
 
     def due(self, now: float, every: float) -> bool:
-        """Whether to report now: the block ended, is large, or an outcome waited enough."""
+        """Whether to report now: the block ended, is large, or an outcome is due."""
         if self.reporting:
             return False
         if self.withdrawn and self.complete:
@@ -149,7 +149,7 @@ class HeldBlock:
         return bool(self.outcomes) and now - self.since >= every
 
     def take(self) -> BlockReport:
-        """Everything that waits, as one report."""
+        """All unreported outcomes, as one report."""
         final = self.complete and not self.withdrawn and not self.gap
         frames = b"".join(self.frames)
         report = BlockReport(
@@ -170,7 +170,7 @@ class HeldBlock:
         return notes
 
 
-#: What waits in the gate.
+#: An item of the host queue.
 Gated = tuple[HeldBlock, Work]
 
 
@@ -185,19 +185,19 @@ class HeldBlocks:
         self.changed: Callable[[], None] = _nothing
         self._blocks: dict[int, HeldBlock] = {}
         self._startable: deque[HeldBlock] = deque()
-        #: Downloads that were started and have not ended.
+        #: Running downloads.
         self.active = 0
-        #: Downloads that ended, ever.
+        #: Downloads that have ended since the start.
         self.finished = 0
         #: Bytes of frames that no center has yet.
         self.unreported = 0
-        #: Something may be due for a report at once; whoever looks clears it.
+        #: A report may be due at once; the reporter clears it.
         self.ready = False
-        #: Outcomes thrown away because their block was no longer ours.
+        #: Outcomes dropped because their block was no longer held.
         self.discarded = 0
-        #: Blocks that the center took from us, or whose reports came too late.
+        #: Blocks that the center took back, or whose reports came too late.
         self.lost = 0
-        #: Runs whose downloader died; whoever opens a new one clears it.
+        #: Runs whose downloader died; opening a new one clears it.
         self.broken: set[str] = set()
         #: Draining: every block that still arrives is given back.
         self.closing = False
@@ -210,9 +210,9 @@ class HeldBlocks:
         *,
         keep: bool = True,
     ) -> HeldBlock:
-        """Take a lease; an older lease of the same block is lost. `keep=False` gives it back.
+        """Add a lease; an older lease of the same block is lost. `keep=False` gives it back.
 
-        Requests of hosts in `paced` wait in the gate, all others to be started in order.
+        Requests of hosts in `paced` wait in the host queue, all others are started in order.
         """
         if leased.id in self._blocks:
             self.lose([self._blocks[leased.id].held])
@@ -257,16 +257,16 @@ class HeldBlocks:
 
     @property
     def queued(self) -> int:
-        """Requests that wait to be started: of those in the gate, what can start soon."""
+        """Requests that wait to be started; in the host queue those that can start soon."""
         return sum(len(block.waiting) for block in self._startable) + self.gate.ripe
 
     @property
     def blocks(self) -> int:
-        """Blocks in hand."""
+        """Number of held blocks."""
         return len(self._blocks)
 
     def has(self, run: str) -> bool:
-        """Whether a block of the run is in hand."""
+        """Whether a block of the run is held."""
         return any(block.run == run for block in self._blocks.values())
 
     def held(self) -> list[Held]:
@@ -291,12 +291,12 @@ class HeldBlocks:
         return reports
 
     def next_due(self, every: float) -> float | None:
-        """When the oldest waiting outcome has waited enough; None when none waits."""
+        """When the oldest waiting outcome is due; None when none waits."""
         times = [b.since for b in self._blocks.values() if b.outcomes and not b.reporting]
         return min(times) + every if times else None
 
     def settle(self, report: BlockReport, verdict: str) -> None:
-        """A center answered for this report."""
+        """A center has answered this report."""
         block = self._reported(report)
         if block is None:
             return
@@ -308,11 +308,11 @@ class HeldBlocks:
             self._withdraw(block)
 
     def spilled(self, report: BlockReport) -> None:
-        """The report is in the outbox, which answers for it from now on."""
+        """The report is in the outbox, which is responsible for it from now on."""
         self.settle(report, "stored")
 
     def mark_gaps(self, dropped: Iterable[Held]) -> None:
-        """Parts of these blocks were dropped: they must end in other hands."""
+        """Parts of these blocks were dropped: another agent must finish them."""
         for held in dropped:
             block = self._blocks.get(held.block)
             if block is not None and block.held == held:
@@ -328,9 +328,9 @@ class HeldBlocks:
         return block
 
     def lose(self, held: Iterable[Held]) -> int:
-        """The center says that these leases are over; returns how many were ours.
+        """The center says that these leases are over; returns how many were held.
 
-        A block whose last report is under way is left to its verdict.
+        A block whose last report is under way is left to the answer to it.
         """
         gone = [block for one in held if (block := self._ours(one)) is not None]
         for block in gone:
@@ -376,7 +376,7 @@ class HeldBlocks:
             self.gate.drop(lambda item: item[0] is block)
 
     def abandon_running(self) -> None:
-        """Downloads that did not even answer to being aborted: stop waiting for them."""
+        """Stop waiting for downloads that did not react to an abort."""
         for block in self._blocks.values():
             self.active -= block.running
             block.running = 0
@@ -397,4 +397,4 @@ class HeldBlocks:
 
 
 def _nothing() -> None:
-    """Nobody listens yet."""
+    """No listener."""

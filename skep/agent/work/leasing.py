@@ -1,7 +1,7 @@
-"""Keeps the agent in work: asks a center for blocks before the last ones are used up.
+"""Leases blocks from a center before the last ones are used up.
 
-Runs on the agent's event loop, one call at a time. Where there is nothing to be had the
-call waits at the center; where there is no center it waits here, a little longer each time.
+Runs on the agent's event loop, one call at a time. Without work the call waits at the center;
+without a center the agent waits, a little longer each time.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from skep.wire.messages import LEASE_WAIT_MAX, LeaseAsk, LeaseReply
 log = logging.getLogger(__name__)
 
 RETRY = Backoff(first=0.5, cap=10.0)
-#: Pause after an empty answer that came without having waited.
+#: Pause after an empty answer that arrived without a wait.
 EMPTY_PAUSE = 0.5
-#: Requests in the gate above which no more are asked for, however slow their hosts are.
+#: Maximum requests in the host queue before leasing stops, however slow their hosts are.
 GATED_LIMIT = 20_000
-#: A block of slow hosts counts as so many requests at least, or too many would be asked for.
+#: Minimum requests that a block of slow hosts counts as, or too many would be leased.
 SMALLEST_BLOCK = 10
-#: Beyond what a lease call may wait, before nothing can be on its way any more.
+#: Seconds after the wait of a lease call when no answer can be on its way any more.
 REFUSED_MARGIN = 60.0
-#: Seconds after the last work during which a lease call without an answer is looked into.
+#: Seconds after the last work during which an unanswered lease call is checked.
 BUSY = 5.0
 
 _works = msgspec.msgpack.Decoder(list[Work])
 
 
 class Leaser:
-    """`consider` tells it that something was started, `wake` that asking may pay now."""
+    """Call `consider` after starts, and `wake` when a center may have work."""
 
     def __init__(
         self,
@@ -77,18 +77,18 @@ class Leaser:
         self._hunger = WakeUp(clock)
         self._wake = WakeUp(clock)
         self._sated = False
-        #: A center takes long to answer; a heartbeat finds out whether it is still there.
+        #: Called when a center is slow; a heartbeat then checks whether it is still there.
         self.slow: Callable[[], None] = _nothing
-        #: When the last blocks came.
+        #: When the last blocks arrived.
         self._got = -inf
-        #: A call is under way: blocks may be on their way to us.
+        #: A call is under way: blocks may be on their way.
         self.asking = False
         self.pace = DownloadRate(clock.monotonic())
-        #: Runs whose unstarted work was given back, and when; None = of all runs.
+        #: Runs whose unstarted work was given back, and when; None = all runs.
         self._refused: dict[str | None, float] = {}
 
     def want(self) -> int:
-        """How many blocks to ask for now."""
+        """Number of blocks to lease now."""
         holding, settings = self._holding, self._settings
         if holding.closing or holding.unreported >= UNREPORTED_LIMIT:
             return 0
@@ -107,12 +107,12 @@ class Leaser:
             self._hunger.notify()
 
     def wake(self) -> None:
-        """A center has something, or is back: do not sit out the pause."""
+        """A center has work, or is back: end the pause."""
         self._wake.notify()
 
     def refuse(self, run: str | None) -> None:
-        """A run was paused or released, or we drain (None): a block may be on its way to us,
-        leased before the center knew. What answers a call from before this moment is given
+        """A run was paused or released, or the agent drains (None): a block that was leased before
+        the center knew may be on its way. Answers to calls from before this time are given
         back."""
         now = self._clock.monotonic()
         oldest = now - LEASE_WAIT_MAX - REFUSED_MARGIN
@@ -154,12 +154,12 @@ class Leaser:
             await self._wake.wait(EMPTY_PAUSE)
 
     async def take(self, reply: LeaseReply, asked: float) -> None:
-        """Blocks came, in answer to a call that was sent then."""
+        """Add the blocks of an answer to a call that was sent then."""
         await self._remember(reply.runs)
         now = self._clock.monotonic()
         if reply.sites and not self._alive_since(asked):
-            # Somebody else may have these hosts by now, and we cannot tell.
-            log.info("%d blocks came too late to be begun", len(reply.blocks))
+            # Another agent may have these hosts by now.
+            log.info("%d blocks arrived too late to be started", len(reply.blocks))
             self._give_back(reply.blocks)
             return
         paced = {pace.host: self._holding.gate.learn(pace, now) for pace in reply.sites}
@@ -186,15 +186,15 @@ class Leaser:
         try:
             works = _works.decode(leased.body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            # Not given back: its lease runs out, and after a few of those it is dead.
-            log.error("block %d cannot be read: %s", leased.id, error)  # noqa: TRY400  (the cause is in the line)
+            # Not given back: its lease expires, and after a few of those it fails.
+            log.error("cannot read block %d: %s", leased.id, error)  # noqa: TRY400  (the cause is in the line)
             return
         known = self._workspace.settings_of(leased.run) is not None
         if not known:
-            log.error("block %d: no settings of run %s came with it", leased.id, leased.run)
+            log.error("block %d: the settings of run %s are missing", leased.id, leased.run)
         before = self._holding.queued
         self._holding.add(leased, works, paced, keep=known)
-        # Of requests that wait in the gate only those count that can be started soon.
+        # Of requests in the host queue only those count that can be started soon.
         size = self._holding.queued - before
         self.pace.note_block(max(size, SMALLEST_BLOCK) if paced else len(works))
 

@@ -1,8 +1,8 @@
-"""Reports that no center took yet, on the agent's disk: one file each, oldest sent first.
+"""Reports on the agent's disk that no center has taken yet: one file each, oldest sent first.
 
-Bounded: when it is full the oldest report goes, counted and named. It survives a restart. A torn
-file, or a report that another identity made, is set aside and never stops the agent. Every
-method blocks on the disk, so the agent calls them in a thread; a lock keeps those threads apart.
+Bounded: when it is full the oldest report is dropped, counted and logged. It survives a restart. A
+damaged file, or a report of another identity, is set aside and never stops the agent. Every method
+blocks on the disk, so the agent calls them in a thread; a lock serializes those threads.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ log = logging.getLogger(__name__)
 #: magic, length of the index, crc32 of index and report
 _HEAD = struct.Struct(">4sII")
 _MAGIC = b"SKO1"
-#: Torn files kept for whoever wants to look at them.
+#: Maximum damaged files that are kept for inspection.
 _TORN_KEPT = 16
 WHOLE, PARTIAL, TORN, FOREIGN = ".report", ".partial", ".torn", ".foreign"
 
 
 class _Index(msgspec.Struct, array_like=True):
-    """What is known of a report without reading it."""
+    """Facts about a report, readable without decoding it."""
 
     size: int
     results: int
     held: list[Held]
-    #: Who made it; "" in files of older versions.
+    #: The agent that created it; "" in files of older versions.
     agent: str = ""
 
 
@@ -56,8 +56,8 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class StoredReport:
-    """A report read back. `cut_short`: leases whose last part this is, although an earlier
-    one is missing, so that they have to be given back once it is delivered."""
+    """A report read back. `cut_short`: leases whose last part this is although an earlier one is
+    missing, so that they must be given back once it is delivered."""
 
     path: Path
     report: Report
@@ -70,7 +70,7 @@ class Outbox:
     def __init__(
         self, folder: Path, limit: int, agent: str, monotonic: Callable[[], float] = monotonic
     ) -> None:
-        """Reports that are not of `agent` are set aside: no center takes them from it."""
+        """Reports of other agents than `agent` are set aside: no center accepts them from it."""
         self._agent = agent
         self._monotonic = monotonic
         self._folder = folder
@@ -80,7 +80,7 @@ class Outbox:
         self._gaps: set[Held] = set()
         self._next = 1
         self.bytes = 0
-        #: Results dropped because there was no room, since the start.
+        #: Results dropped because the outbox was full, since the start.
         self.dropped = 0
         #: Files that could not be read, since the start.
         self.torn = 0
@@ -97,16 +97,16 @@ class Outbox:
 
     @property
     def age(self) -> float:
-        """Seconds that the oldest report has waited; 0 when none waits."""
+        """Age of the oldest report in seconds; 0 when there is none."""
         oldest = min((entry.at for entry in tuple(self._entries)), default=None)
         return 0.0 if oldest is None else max(self._monotonic() - oldest, 0.0)
 
     def held(self) -> set[Held]:
-        """Leases whose results wait here; the agent goes on renewing them."""
+        """Leases whose results wait here; the agent keeps renewing them."""
         return {held for entry in tuple(self._entries) for held in entry.held}
 
     def open(self) -> None:
-        """Find what an earlier life of the agent left."""
+        """Find the reports of earlier processes of the agent."""
         self._folder.mkdir(parents=True, exist_ok=True)
         with self._lock:
             for path in sorted(self._folder.iterdir()):
@@ -128,11 +128,11 @@ class Outbox:
         at = self._monotonic() - _seconds_since_written(path)
         entry = _Entry(path, len(data), index.results, tuple(index.held), at)
         self._append(entry)
-        if self.torn:  # nobody knows whose part is missing: no later one has the last word
+        if self.torn:  # it is unknown whose part is missing: no later part may be final
             self._mark_gap(entry)
 
     def put(self, report: Report) -> None:
-        """Keep a report. Never raises for the disk: what cannot be written is dropped."""
+        """Store a report. Never raises on a disk error, but drops the report."""
         data = _pack(report)
         held = tuple(_held(report))
         with self._lock:
@@ -147,12 +147,12 @@ class Outbox:
                 self._drop(entry)
 
     def missing(self) -> set[Held]:
-        """Leases of which a part was dropped; few, for no work is leased in an outage."""
+        """Leases of which a part was dropped; few, since no work is leased in an outage."""
         with self._lock:
             return set(self._gaps)
 
     def oldest(self) -> StoredReport | None:
-        """The report to send next; torn files on the way are set aside."""
+        """The report to send next; damaged files are set aside."""
         with self._lock:
             while self._entries:
                 entry = self._entries[0]
@@ -172,7 +172,7 @@ class Outbox:
             remove(path)
 
     def refuse(self, path: Path) -> None:
-        """No center will ever take it: set it aside, count its results as dropped."""
+        """No center will ever accept it: set it aside, count its results as dropped."""
         with self._lock:
             for entry in [e for e in self._entries if e.path == path]:
                 self._take_out(entry)
@@ -180,8 +180,8 @@ class Outbox:
                 self._drop(entry)
 
     def forget_leases(self, lost: Iterable[Held]) -> None:
-        """These are no longer ours: stop renewing them. Their results are still sent, for
-        the center alone can say whether it has use for them."""
+        """These are no longer held: stop renewing them. Their results are still sent, because only
+        the center knows whether it can use them."""
         gone = set(lost)
         with self._lock:
             self._gaps -= gone
@@ -197,7 +197,7 @@ class Outbox:
             self._drop(entry)
 
     def _drop(self, dropped: _Entry) -> None:
-        """Count and name what is gone; what follows it must not claim to be the last part."""
+        """Count and log a dropped report; later parts must not be final."""
         self.dropped += dropped.results
         self._gaps.update(dropped.held)
         blocks = ", ".join(str(held.block) for held in dropped.held)
@@ -208,7 +208,7 @@ class Outbox:
                 self._mark_gap(entry)
 
     def _mark_gap(self, entry: _Entry) -> None:
-        """By its name, so that a restarted agent knows it too."""
+        """Mark it by its name, so that a restarted agent knows it too."""
         path = entry.path.with_suffix(PARTIAL)
         if path != entry.path:
             entry.path = entry.path.rename(path)
@@ -231,14 +231,14 @@ class Outbox:
 
     def _set_aside(self, path: Path) -> None:
         self.torn += 1
-        log.warning("outbox: set aside %s, it cannot be used", path.name)
+        log.warning("outbox: set aside %s: it is damaged", path.name)
         self._rename(path, TORN)
 
     def _set_foreign_aside(self, path: Path, maker: str, results: int) -> None:
-        """A center would always refuse it from this agent; its requests are done again."""
+        """A center would always refuse it from this agent; its requests are leased again."""
         self.foreign += results
         log.warning(
-            "outbox: set aside %s with %d results: agent %s made it, and this is agent %s",
+            "outbox: set aside %s with %d results of agent %s; this is agent %s",
             path.name,
             results,
             maker,
@@ -303,7 +303,7 @@ def _maker_of(data: bytes) -> str:
 
 
 def _seconds_since_written(path: Path) -> float:
-    """By the file's own time: the agent that wrote it has ended."""
+    """By the time of the file: the process that wrote it has ended."""
     try:
         return max(time() - path.stat().st_mtime, 0.0)
     except OSError:

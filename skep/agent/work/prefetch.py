@@ -1,7 +1,7 @@
-"""How many blocks an agent asks for: pure rules, shared with simulations.
+"""Decides how many blocks an agent leases: pure rules, shared with simulations.
 
-An agent asks early enough that its downloaders never idle, and for no more than it will
-start within about a second, so that blocks do not lie with one agent while others wait.
+An agent leases early enough that its downloaders never idle, and no more than it will start within
+about a second, so that blocks do not wait at one agent while others are idle.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ from math import ceil, exp
 
 from skep.wire.messages import LEASE_BLOCKS_MAX
 
-#: Seconds of work that are kept ready beyond the blocks that `ahead` asks for.
+#: Seconds of work that are kept ready in addition to the blocks of `ahead`.
 HORIZON = 0.5
-#: Bytes of unreported frames above which nothing new is started or leased.
+#: Bytes of unreported frames above which nothing is started or leased.
 UNREPORTED_LIMIT = 64 * 2**20
-#: Requests in a block, until the first lease has told.
+#: Assumed requests in a block, until the first lease.
 TYPICAL_BLOCK = 100.0
 
 
 def requests_wanted(active: int, concurrency: int, ahead: float, rate: float) -> float:
-    """How many requests should wait beyond those that run; `ahead` counts requests.
+    """Number of requests that should wait in addition to the running ones; `ahead` counts requests.
 
-    All that run may end in the same moment, and the next ask has its way to go: with twice
-    the concurrency in stock, and asking at half of it, there is a successor for each.
+    All running downloads may end at the same time, and the next lease call takes time: with
+    twice the concurrency in stock, and a call at half of it, there is a successor for each.
     """
     return max(concurrency - active, 0) + max(ahead, 2 * concurrency, rate * HORIZON)
 
 
 def blocks_wanted(queued: int, target: float, block_size: float) -> int:
-    """Blocks to ask for now: none while more than half of the target waits.
+    """Blocks to lease now: none while more than half of the target waits.
 
-    Asking at the half-way mark makes few large asks out of many small ones.
+    Leasing at the half-way mark makes few large calls instead of many small ones.
     """
     if queued > target / 2:
         return 0
@@ -38,7 +38,7 @@ def blocks_wanted(queued: int, target: float, block_size: float) -> int:
 
 
 class DownloadRate:
-    """Rates that forget: requests per second, and the usual size of a block."""
+    """Moving averages: requests per second, and the size of a block."""
 
     def __init__(self, now: float, memory: float = 1.0) -> None:
         self._memory = memory
@@ -49,9 +49,9 @@ class DownloadRate:
         self._blocks_seen = 0
 
     def note_finished(self, finished: int, now: float) -> None:
-        """`finished` is a count since the start; looks closer than 50 ms are joined."""
+        """`finished` is a count since the start; calls within 50 ms are joined."""
         passed = now - self._at
-        if passed < 0.05:  # noqa: PLR2004  (said in the docstring, used nowhere else)
+        if passed < 0.05:  # noqa: PLR2004  (see the docstring)
             return
         keep = exp(-passed / self._memory)
         self.rate = keep * self.rate + (1 - keep) * (finished - self._finished) / passed

@@ -1,7 +1,7 @@
-"""Makes a block's report smaller when a center finds it too large. Pure.
+"""Reduces a block's report that a center refused as too large. Pure.
 
-Run by agents when a report was refused for its size. It must never lose an outcome:
-bytes go, results stay.
+Run by agents when a report was refused for its size. It must never lose an outcome: bytes are
+dropped, results stay.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from skep.model.states import FailureClass
 def split_report(report: BlockReport) -> BlockReport | None:
     """The same report without the frames of its largest result, which fails as `limit`.
 
-    None when there is nothing left to take away.
+    None when there is nothing left to remove.
     """
     largest = max(report.outcomes, key=lambda outcome: outcome.length, default=None)
     if largest is None or not largest.length:
@@ -31,7 +31,7 @@ def split_report(report: BlockReport) -> BlockReport | None:
 
 
 def _refused(outcome: Outcome) -> Outcome:
-    detail = f"the result of {outcome.length} bytes is larger than the center takes"
+    detail = f"the result of {outcome.length} bytes exceeds the limit of the center"
     return replace(outcome, failure=FailureClass.LIMIT, detail=detail, offset=0, length=0)
 
 

@@ -1,8 +1,8 @@
-"""Brings results to a center: in batches, retried a few times, then by way of the outbox.
+"""Sends results to a center: in batches, retried a few times, then through the outbox.
 
-Runs on the agent's event loop. At most two reports are under way. While anything lies in
-the outbox new reports queue up behind it, so that the parts of a block arrive in order.
-A result leaves this room as delivered, on disk, or counted as dropped.
+Runs on the agent's event loop. At most two reports are under way. While there are reports in the
+outbox new ones queue up behind them, so that the parts of a block arrive in order. A result ends as
+delivered, on disk, or counted as dropped.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 RETRY = Backoff(first=0.5, cap=5.0)
-#: The outbox is looked at again so often at the latest; a beat that is answered comes first.
+#: Maximum seconds between two checks of the outbox; an answered heartbeat comes first.
 RESEND = Backoff(first=1.0, cap=30.0)
 UNDER_WAY = 2
-#: A finished block waits so long for company while others are being downloaded.
+#: Seconds for which a finished block waits for others that are being downloaded.
 LINGER = 0.02
 
 REFUSED, UNANSWERED = "refused", "unanswered"
@@ -44,7 +44,7 @@ REFUSED, UNANSWERED = "refused", "unanswered"
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """Verdicts by block: a center's, or our own word that none will ever take it."""
+    """Results by block: of a center, or that no center will ever accept it."""
 
     verdicts: dict[int, str]
 
@@ -54,7 +54,7 @@ class _Answer:
 
 
 class Reporter:
-    """Sends what `holding` has ready. `report_now` and `center_is_back` wake it."""
+    """Sends the reports that `holding` has ready. `report_now` and `center_is_back` wake it."""
 
     def __init__(
         self,
@@ -79,25 +79,25 @@ class Reporter:
         self._under_way = 0
         self._slots = asyncio.Semaphore(UNDER_WAY)
         self._hurry = False
-        #: Room was made: downloads that waited for it may start.
+        #: Called when memory was freed: waiting downloads may start.
         self.relieved = _nothing
-        #: A center takes long to answer; a heartbeat finds out whether it is still there.
+        #: Called when a center is slow; a heartbeat then checks whether it is still there.
         self.slow = _nothing
-        #: Results that no center would take, for what they are.
+        #: Results that no center accepts because of their content.
         self.refused = 0
-        #: Blocks that were given back, all in all.
+        #: Total number of blocks that were given back.
         self.returned = 0
 
     def report_now(self) -> None:
-        """A block ended, or something has to go back."""
+        """A block has ended, or has to be given back."""
         self._work.notify()
 
     def center_is_back(self) -> None:
-        """A center answered: do not wait any longer with what is on disk."""
+        """A center answered: send the reports on disk without delay."""
         self._back.notify()
 
     async def run(self) -> None:
-        """For ever; when it is cancelled, what is under way goes to disk."""
+        """Runs without end; when it is cancelled, reports under way are written to disk."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._empty_outbox())
             while True:
@@ -127,7 +127,7 @@ class Reporter:
         due = self._holding.next_due(self._report_after())
         if due is not None:
             return max(due - self._clock.monotonic(), 0.0)
-        # An outcome that comes in meanwhile is not due before this is over.
+        # An outcome that arrives meanwhile is not due before this is over.
         return self._every if self._holding.blocks else None
 
     async def _send(self, reports: list[BlockReport], returns: list[Held]) -> None:
@@ -157,7 +157,7 @@ class Reporter:
             self._settle(report, answer)
 
     async def _try(self, report: Report, tries: int) -> _Answer | None:
-        """None when no center took it now, but one may later."""
+        """None when no center accepted it now, but one may later."""
         try:
             return await self._retried(lambda: self._report(report), tries, "report")
         except SkepError:
@@ -177,14 +177,14 @@ class Reporter:
             with noticed_when_slow(self.slow):
                 reply = await self._client.report(report)
         except OldProtocol:
-            raise  # a matter of the moment: somebody is upgrading
+            raise  # temporary: a center is being upgraded
         except InvalidInput as error:
-            log.warning("a report was refused: %s", error.detail)
+            log.warning("the center refused a report: %s", error.detail)
             return await self._report_parts(report, error)
         return _Answer({one.block: one.verdict for one in reply.verdicts})
 
     async def _report_parts(self, report: Report, error: InvalidInput) -> _Answer:
-        """Find the block that is to blame; one that is too large is cut down."""
+        """Find the refused block; one that is too large is reduced."""
         parts = report.blocks
         if len(parts) == 1:
             smaller = split_report(parts[0]) if isinstance(error, TooLarge) else None
@@ -209,7 +209,7 @@ class Reporter:
         self._back.notify()
 
     async def _empty_outbox(self) -> None:
-        """Oldest first, one at a time; a file goes only after the center's answer."""
+        """Oldest first, one at a time; a file is deleted only after the center's answer."""
         pauses = Pauses(RESEND, self._rng)
         while True:
             kept = await asyncio.to_thread(self._outbox.oldest) if len(self._outbox) else None
@@ -235,14 +235,14 @@ class Reporter:
         return True
 
     async def _give_back(
-        self, blocks: Sequence[Held], reason: str = "the agent let go of it"
+        self, blocks: Sequence[Held], reason: str = "the agent released it"
     ) -> None:
-        """Tried a few times; after that the leases run out by themselves."""
+        """Retried a few times; after that the leases expire."""
         message = GiveBack(self._agent, list(blocks), reason)
         try:
             await self._retried(lambda: self._client.give_back(message), self._tries, "give back")
         except SkepError:
-            log.warning("%d blocks could not be given back; their leases run out", len(blocks))
+            log.warning("could not give back %d blocks; their leases will expire", len(blocks))
 
     async def flush(self) -> None:
         """Return when nothing waits in memory: all is delivered, given back or on disk."""
@@ -252,7 +252,7 @@ class Reporter:
             await self._clock.sleep(0.01)
 
     def save_rest(self) -> None:
-        """Time is over: whatever is still in memory goes to disk, on the loop."""
+        """The time is over: write everything in memory to disk, on the loop."""
         while reports := self._holding.take_due(self._clock.monotonic(), 0.0):
             self._outbox.put(Report(self._agent, reports))
             for report in reports:
@@ -260,4 +260,4 @@ class Reporter:
 
 
 def _nothing() -> None:
-    """Nobody waits."""
+    """No listener."""

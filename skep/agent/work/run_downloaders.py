@@ -1,8 +1,7 @@
-"""One downloader per run (A3): opened for its first block, closed when unused for a time.
+"""One downloader per run: opened for its first block, closed when unused for a time.
 
-Runs on the agent's event loop. Whatever cannot be opened is answered by a `Refusal`, so
-that every request of an unknown kind ends with a reason in its log (D6) instead of lying
-in the agent.
+Runs on the agent's event loop. A downloader that cannot be opened is replaced by a `Refusal`, so
+that every request of an unknown kind ends with a reason in its log instead of waiting in the agent.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from skep.model.states import FailureClass
 
 log = logging.getLogger(__name__)
 
-#: Most downloaders that are kept without work: each has a thread and a dozen descriptors, and
-#: a job that fires each second would have them by the hundred.
+#: Maximum downloaders without work: each has a thread and a dozen descriptors, and a job that
+#: fires each second would have hundreds of them.
 RESTING = 64
 
 
 class Refusal:
-    """Ends every request at once, as the fault of what was configured."""
+    """Ends every request at once, as a configuration error."""
 
     active = 0
 
@@ -38,15 +37,15 @@ class Refusal:
         done(Fetched(Outcome(work.id, failure=FailureClass.CODE, detail=self._detail)))
 
     async def close(self) -> None:
-        """Nothing to let go."""
+        """Nothing to close."""
 
 
 def start(downloader: Downloader, run: str, work: Work, done: Callable[[Fetched], None]) -> None:
-    """Begin a download; a downloader that cannot is answered for."""
+    """Start a download; if the downloader raises, the request fails with the reason."""
     try:
         downloader.start(work, done)
     except Exception as error:
-        log.exception("downloader of run %s broke", run)
+        log.exception("the downloader of run %s failed", run)
         detail = f"{type(downloader).__name__} could not start: {error}"
         done(Fetched(Outcome(work.id, failure=FailureClass.CODE, detail=detail)))
 
@@ -56,7 +55,7 @@ class _Opened:
     downloader: Downloader
     settings: RunSettings
     used_at: float
-    #: When its cookies were last looked at, and whether it was busy then.
+    #: When its cookies were last checked, and whether it was busy then.
     noted_at: float = -inf
     was_busy: bool = False
 
@@ -76,14 +75,14 @@ class RunDownloaders:
         self._open: dict[str, _Opened] = {}
         #: Replaced by one with newer settings, and still busy.
         self._retired: list[Downloader] = []
-        #: Told when a downloader cannot be opened, or has died.
+        #: Called when a downloader cannot be opened, or has died.
         self.on_trouble: Callable[[str], None] = _no_listener
-        #: The line is being dialled: nothing is to be started.
+        #: A redial is under way: nothing may be started.
         self.held = False
 
     @property
     def open_connections(self) -> int:
-        """Downloads that use the line now."""
+        """Number of downloads that use the line now."""
         return sum(
             one.running if isinstance(one, Redialable) else one.active for one in self._all()
         )
@@ -96,7 +95,7 @@ class RunDownloaders:
                 one.hold()
 
     def resume(self, trouble: str) -> None:
-        """The line was dialled; or could not be, and `trouble` says why."""
+        """The line was redialled; or not, and `trouble` gives the reason."""
         self.held = False
         for one in self._all():
             if isinstance(one, Redialable):
@@ -109,7 +108,7 @@ class RunDownloaders:
         return len(self._open)
 
     def of(self, run: str, settings: RunSettings) -> Downloader:
-        """The run's downloader, opened now if it is not."""
+        """The run's downloader, opened if needed."""
         opened = self._open.get(run)
         if opened is not None and opened.settings != settings:
             self._retired.append(opened.downloader)
@@ -144,7 +143,7 @@ class RunDownloaders:
         return downloader
 
     async def note(self) -> None:
-        """Remember the cookies and sessions of all runs that were at work since the last time."""
+        """Store the cookies and sessions of all runs that were active since the last call."""
         now = self._monotonic()
         for run, opened in list(self._open.items()):
             busy = opened.downloader.active > 0
@@ -163,18 +162,18 @@ class RunDownloaders:
             self._session_files.keep(run, downloader.session_state)
 
     def discard(self, run: str) -> None:
-        """It died: the next work of the run gets a new one."""
+        """It died: the next work of the run opens a new one."""
         if opened := self._open.pop(run, None):
             log.error("the downloader of run %s died; opening another", run)
             self.on_trouble(f"the downloader of run {run} died")
             self._retired.append(opened.downloader)
 
     async def close_idle(self, idle: float) -> int:
-        """Close what was not used for `idle` seconds; returns how many."""
+        """Close downloaders that were not used for `idle` seconds; returns how many."""
         for run in self._stale(idle):
             if opened := self._open.get(run):
                 await self._note(run, opened)
-        # Whoever begins again from here on has what was noted: nobody waits in between.
+        # A downloader that opens from here on has the stored state: there is no await in between.
         stale = self._stale(idle)
         retired = [one for one in self._retired if not one.active]
         self._retired = [one for one in self._retired if one.active]
@@ -182,7 +181,7 @@ class RunDownloaders:
         return len(stale)
 
     def _stale(self, idle: float) -> list[str]:
-        """What rests for too long, and of too many that rest those that do so longest."""
+        """Runs that are idle for too long, and of too many idle ones the longest idle."""
         now = self._monotonic()
         resting = sorted(
             (opened.used_at, run)
@@ -195,7 +194,7 @@ class RunDownloaders:
         ]
 
     def recall(self, run: str | None) -> None:
-        """What has not begun is not wanted any more, of one run or of all."""
+        """Drop unstarted requests, of one run or of all."""
         chosen = [opened for name, opened in self._open.items() if run in {None, name}]
         for one in [*(opened.downloader for opened in chosen), *([] if run else self._retired)]:
             if isinstance(one, Recallable):
@@ -216,11 +215,11 @@ class RunDownloaders:
 
 
 def _no_listener(_trouble: str) -> None:
-    """Until somebody does."""
+    """No listener."""
 
 
 async def _close_all(downloaders: Iterable[Downloader]) -> None:
     results = await asyncio.gather(*(one.close() for one in downloaders), return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):
-            log.error("a downloader did not close: %s", result)
+            log.error("cannot close a downloader: %s", result)

@@ -1,9 +1,9 @@
-"""Cookies and sessions of the runs that an agent works for, one file for each (A3, A4).
+"""Cookies and sessions of the runs that an agent works for, one file for each.
 
-Runs in the agent's process: `keep` on its event loop, what touches the disk in a thread. A
-run that rested for long, or whose agent was started again, goes on as who it was. A file that
-is torn is forgotten, never fatal. Cookies are logins: files are encrypted with a key that a
-center gives to the agent and that is in memory only; without a key nothing is written.
+Runs in the agent's process: `keep` on its event loop, disk access in a thread. A run that was idle
+for long, or whose agent was restarted, continues with the same identities. A damaged file is
+ignored, never fatal. Cookies are logins: files are encrypted with a key that a center gives to the
+agent and that is in memory only; without a key nothing is written.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from skep.runtime.files import read_or_none, write_durably
 log = logging.getLogger(__name__)
 
 _SUFFIX = ".jar"
-#: Bytes of one run. A hostile site can fill a jar; what is larger is not kept.
+#: Maximum bytes of one run. A hostile host can fill a cookie jar; a larger one is not stored.
 LARGEST = 2**20
 _decoder = msgspec.msgpack.Decoder(SessionState)
 
@@ -33,52 +33,52 @@ class RunSessionFiles:
         self._folder = folder / "runs"
         self._known = known
         self._kept: dict[str, bytes] = {}
-        #: Runs whose file is older than what is kept.
+        #: Runs whose file is older than their state in memory.
         self._unsaved: set[str] = set()
         self._too_large: set[str] = set()
-        #: Runs of which nothing may be on the disk any more.
+        #: Runs that must not have a file any more.
         self._hidden: set[str] = set()
         self._key = b""
-        #: Files of an earlier process, until a center gives us the key.
+        #: Files of an earlier process, until a center sends the key.
         self._sealed: dict[str, bytes] = {}
 
     def open(self) -> None:
-        """Load what an earlier life of the agent left. Blocks."""
+        """Load the files of earlier processes of the agent. Blocks."""
         for torn in self._folder.glob(f"*{_SUFFIX}.new"):
-            torn.unlink(missing_ok=True)  # of a process that died while it wrote
+            torn.unlink(missing_ok=True)  # left by a process that died while writing
         for path in self._folder.glob(f"*{_SUFFIX}"):
             run, data = _run_of(path), read_or_none(path)
             if not run or not data or not self._known(run):
                 path.unlink(missing_ok=True)
             elif is_sealed(data):
                 self._sealed[run] = data
-            else:  # of an earlier version, in clear: it is written anew as soon as there is a key
+            else:  # of an earlier version, unencrypted: rewritten as soon as there is a key
                 path.unlink(missing_ok=True)
                 self._kept[run] = data
                 self._unsaved.add(run)
 
     def unlock(self, key: bytes) -> None:
-        """A center gave us our key: what an earlier process sealed can be read. Blocks."""
+        """A center sent the key: files of an earlier process can be decrypted. Blocks."""
         self._key = key
         sealed, self._sealed = self._sealed if key else {}, {} if key else self._sealed
         for run, data in sealed.items():
             try:
                 self._kept.setdefault(run, unseal(key, data))
             except SealBroken:
-                log.warning("cookies of run %s are forgotten: their file cannot be read", run)
+                log.warning("cookies of run %s are lost: their file cannot be read", run)
                 self._file(run).unlink(missing_ok=True)
 
     def of(self, run: str) -> SessionState | None:
-        """None when nothing is known."""
+        """None when there is no state."""
         data = self._kept.get(run)
         try:
             return _decoder.decode(data) if data else None
         except (msgspec.DecodeError, UnicodeDecodeError):
-            log.warning("cookies of run %s are forgotten: their file cannot be read", run)
+            log.warning("cookies of run %s are lost: their file cannot be read", run)
             return None
 
     def keep(self, run: str, session_state: SessionState) -> None:
-        """As they are now; `save` writes them."""
+        """Keep the current state; `save` writes it."""
         data = msgspec.msgpack.encode(session_state)
         nothing = not session_state.cookies and not session_state.visitors
         if (nothing and run not in self._kept) or self._kept.get(run) == data:
@@ -91,13 +91,13 @@ class RunSessionFiles:
                 self._unsaved.add(run)
 
     def _refuse(self, run: str, size: int) -> None:
-        """What was kept before stays."""
+        """Keep the earlier state."""
         if run not in self._too_large:
             self._too_large.add(run)
-            log.warning("cookies of run %s are %d bytes: they are not kept any more", run, size)
+            log.warning("cookies of run %s are too large (%d bytes): not stored", run, size)
 
     def save(self) -> None:
-        """Blocks. A file is whole, or it is the old one."""
+        """Write changed files. Blocks. A file is complete, or it is the old one."""
         while self._unsaved and self._key:
             run = self._unsaved.pop()
             data = self._kept.get(run)
@@ -106,7 +106,7 @@ class RunSessionFiles:
             try:
                 write_durably(self._file(run), seal(self._key, data))
             except OSError as error:
-                log.warning("cookies of run %s cannot be kept: %s", run, error.strerror)
+                log.warning("cannot store cookies of run %s: %s", run, error.strerror)
 
     def drop(self, run: str) -> None:
         """The run was released. Blocks."""

@@ -1,7 +1,7 @@
-"""Making a backup while the center runs. Blocking; run by `skep backup`.
+"""Creates a backup while the center runs. Blocking; run by `skep backup`.
 
-Everything is put together beside its place, under a name that ends in `.partial`, and renamed
-when its manifest is on disk: what a kill leaves behind never looks whole.
+Everything is written under a name that ends in `.partial`, and renamed when its manifest is on
+disk: leftovers of a killed backup never look complete.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from skep.store.dump import FILES, committed_segments, dump, kind_of, schema_of
 
 PARTIAL = ".partial"
 TAR = ".tar"
-#: Marks a folder that a backup began: only such a one is removed by the next try.
+#: Marks the folder of an unfinished backup: only such a folder is removed by the next one.
 _MARK = ".skep-backup"
 _CHUNK = 2**20
 
@@ -55,7 +55,7 @@ def back_up(
     archive: bool = True,
     secrets: bool = True,
 ) -> Manifest:
-    """Raises ConfigurationError, StoreDown or DiskFull; then nothing is left."""
+    """Raises ConfigurationError, StoreDown or DiskFull, and then leaves no files."""
     center = _center(Path(settings.data))
     _check_target(target, Path(settings.data))
     partial = target.with_name(f"{target.name}{PARTIAL}")
@@ -71,7 +71,7 @@ def back_up(
                 "choose another disk"
             ) from error
         raise ConfigurationError(
-            f"the backup {target} cannot be written: {error.filename or ''} {error.strerror}"
+            f"cannot write the backup {target}: {error.filename or ''} {error.strerror}"
         ) from error
     except BaseException:
         _discard(partial)
@@ -84,13 +84,13 @@ def _center(data: Path) -> str:
         return read_line(data / CENTER_NAME)
     except UnreadableFile as error:
         raise ConfigurationError(
-            f"{data} is not the data folder of a center: {error}; name it with --data"
+            f"{data} is not the data folder of a center: {error}; set the folder with --data"
         ) from error
 
 
 def _check_target(target: Path, data: Path) -> None:
     if target.exists():
-        raise ConfigurationError(f"{target} exists; name a backup that does not exist yet")
+        raise ConfigurationError(f"{target} exists; choose a name that does not exist")
     if not target.absolute().parent.is_dir():
         raise ConfigurationError(f"the folder {target.absolute().parent} does not exist")
     if target.resolve().is_relative_to(data.resolve()):
@@ -100,8 +100,8 @@ def _check_target(target: Path, data: Path) -> None:
 def _begin(partial: Path) -> None:
     if partial.exists():
         if not any((partial / name).exists() for name in (_MARK, NAME)):
-            raise ConfigurationError(f"{partial} is in the way; move it away")
-        shutil.rmtree(partial)  # of a backup that was killed
+            raise ConfigurationError(f"{partial} exists and is not a backup; move it away")
+        shutil.rmtree(partial)  # left by a killed backup
     partial.mkdir(mode=0o700)
     (partial / _MARK).touch()
     for part in (STORE, DATA, ARCHIVE):
@@ -118,7 +118,7 @@ def _fill(
     archive: bool,
     secrets: bool,
 ) -> Manifest:
-    """Closed segments first: what retention deletes meanwhile is then in the backup already."""
+    """Closed segments first: segments that retention deletes meanwhile are then included."""
     url, now = settings.store_url, clock.now()
     elsewhere = is_s3(settings.archive_url)
     segments = None if elsewhere or not archive else folder_of(settings.archive_url)
@@ -128,7 +128,7 @@ def _fill(
     note(f"copying the {kind} store")
     dump(url, partial / STORE / FILES[kind])
     if segments is not None:
-        # In this order: one that is closed between the two steps is in the first.
+        # In this order: a segment that is closed between the two steps is in the first.
         _keep_newest(segments, partial / ARCHIVE, committed_segments(url))
         _keep_closed(segments, partial / ARCHIVE, note)
     _keep_data(Path(settings.data), partial / DATA, secrets=secrets)
@@ -141,7 +141,7 @@ def _fill(
 
 
 def _keep_closed(folder: Path, target: Path, note: Note) -> None:
-    """By hard link where both are on one disk, else as a copy: they never change again."""
+    """Hard links if both are on one disk, else copies: these segments never change again."""
     for path in closed_segments(folder):
         kept = target / path.name
         if kept.exists():
@@ -163,7 +163,7 @@ def _link_or_copy(path: Path, kept: Path) -> None:
 
 
 def _keep_newest(folder: Path, target: Path, committed: dict[str, int]) -> None:
-    """As much as the store knows; what is written behind that belongs to a later backup."""
+    """Copies the bytes that the store knows; later bytes belong to a later backup."""
     for path in newest_segments(folder):
         if (end := committed.get(path.name, 0)) and not (target / path.name).exists():
             _copy(path, target / path.name, end)
@@ -191,11 +191,11 @@ def _copy(source: Path, target: Path, size: int) -> None:
         out.flush()
         os.fsync(out.fileno())
     if size:
-        raise ConfigurationError(f"{source} is shorter than the store says; see `skep doctor`")
+        raise ConfigurationError(f"{source} is shorter than the store expects; run `skep doctor`")
 
 
 def _listed(partial: Path, note: Note) -> tuple[BackupFile, ...]:
-    """Hard-linked segments keep the rights that they have."""
+    """Lists the files with digests. Hard-linked segments keep their mode."""
     listed = []
     for path in files_below(partial):
         if path.name == _MARK:
@@ -230,7 +230,7 @@ def _finish(partial: Path, target: Path, note: Note) -> None:
 
 
 def _add_all(tar: tarfile.TarFile, partial: Path) -> None:
-    """The manifest last: a file that was cut short has none."""
+    """The manifest last: an incomplete file has none."""
     names = [path.relative_to(partial).as_posix() for path in files_below(partial)]
     kept = [name for name in names if name not in {NAME, _MARK, "packed.tar"}]
     for name in (*kept, NAME):

@@ -1,4 +1,4 @@
-"""The manifest of a backup: what it holds, and whether that is still so. Blocking."""
+"""The manifest of a backup: its contents, and their verification. Blocking."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from skep.store.dump import FILES
 NAME = "manifest.json"
 FORMAT = 1
 STORE, DATA, ARCHIVE = "store", "data", "archive"
-#: Folders that files of a backup are in.
+#: Folders of a backup.
 PARTS = (STORE, DATA, ARCHIVE)
 TOKENS = ("admin.token", "agent.token")
 SECRETS = "secrets"
 CENTER_NAME = "center.name"
-#: A manifest has about 150 bytes for each file.
+#: Maximum bytes of a manifest, which has about 150 bytes per file.
 MANIFEST_LIMIT = 64 * 2**20
 _CHUNK = 2**20
 
 Note = Callable[[str], None]
-#: What became of the archive.
+#: How the archive is included.
 Kept = Literal["included", "left out", "elsewhere"]
 
 
@@ -40,13 +40,13 @@ class BackupFile(msgspec.Struct, frozen=True):
 
 
 class _Head(msgspec.Struct, frozen=True):
-    """What every format has."""
+    """The field that every format has."""
 
     format: int
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """Written last: a backup without it is not whole."""
+    """Written last: a backup without it is incomplete."""
 
     format: int
     skep: str
@@ -57,7 +57,7 @@ class Manifest(msgspec.Struct, frozen=True):
     #: sqlite, postgresql or mysql.
     store: str
     archive: Kept
-    #: Where the archive is, for `elsewhere`.
+    #: Location of the archive, for `elsewhere`.
     archive_url: str
     secrets: bool
     files: tuple[BackupFile, ...]
@@ -68,15 +68,15 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Raises ConfigurationError for what is not a whole backup that this version can read."""
+    """Raises ConfigurationError unless it is a complete backup that this version can read."""
     path = folder / NAME
     try:
         with path.open("rb") as file:
             data = file.read(MANIFEST_LIMIT + 1)
     except OSError as error:
         raise ConfigurationError(
-            f"{folder} is not a whole backup: {NAME} cannot be read ({error.strerror}); it was cut "
-            "short, or is not a backup"
+            f"{folder} is not a complete backup: cannot read {NAME} ({error.strerror}); it was "
+            "interrupted, or is not a backup"
         ) from error
     if len(data) > MANIFEST_LIMIT:
         raise ConfigurationError(f"{path} is larger than {MANIFEST_LIMIT // 2**20} MiB")
@@ -90,7 +90,7 @@ def _decoded(path: Path, data: bytes) -> Manifest:
         head = msgspec.json.decode(data, type=_Head)
         if head.format != FORMAT:
             raise ConfigurationError(
-                f"{path.parent} has backup format {head.format}; this version reads {FORMAT}: "
+                f"{path.parent} has backup format {head.format}; this version supports {FORMAT}: "
                 "upgrade Skep"
             )
         return msgspec.json.decode(data, type=Manifest)
@@ -103,7 +103,7 @@ def _check_files(path: Path, found: Manifest) -> None:
     for name in names:
         check_path(name)
     if len({*names}) < len(names):
-        raise ConfigurationError(f"{path} is damaged: it names a file twice")
+        raise ConfigurationError(f"{path} is damaged: it lists a file twice")
     if f"{STORE}/{FILES.get(found.store)}" not in names:
         raise ConfigurationError(f"{path} is damaged: it names no {found.store} store")
     if f"{DATA}/{CENTER_NAME}" not in names:
@@ -111,17 +111,17 @@ def _check_files(path: Path, found: Manifest) -> None:
 
 
 def check_path(path: str) -> None:
-    """Raises ConfigurationError for a path that leads out of the backup."""
+    """Raises ConfigurationError for a path outside of the backup."""
     parts = PurePosixPath(path).parts
     plain = all(part not in {"..", ".", ""} and "\0" not in part for part in parts)
     if not plain or len(parts) < 2 or parts[0] not in PARTS or path != "/".join(parts):  # noqa: PLR2004
-        raise ConfigurationError(f"the backup names a file outside of itself: {path!r}")
+        raise ConfigurationError(f"the backup lists a file outside of itself: {path!r}")
     if not _belongs(*parts):
-        raise ConfigurationError(f"the backup names a file that no backup has: {path!r}")
+        raise ConfigurationError(f"the backup lists an unexpected file: {path!r}")
 
 
 def _belongs(part: str, name: str, *below: str) -> bool:
-    """Whether `skep backup` would have put it there."""
+    """Whether `skep backup` creates such a file."""
     if part == DATA:
         return name == SECRETS if below else name in {CENTER_NAME, *TOKENS}
     return not below and (name in FILES.values() if part == STORE else is_segment(name))
@@ -163,7 +163,7 @@ def _damage(folder: Path, file: BackupFile) -> str:
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """Regular files, in order; links and sockets are passed over."""
+    """Regular files, in order; links and sockets are skipped."""
     for place, folders, names in os.walk(folder):
         folders.sort()
         for name in sorted(names):

@@ -1,7 +1,7 @@
-"""Restoring a backup into an empty data folder and an empty database. Run by `skep restore`.
+"""Restores a backup into an empty data folder and an empty database. Run by `skep restore`.
 
-Every digest is compared before anything is written. A restore that fails takes away what it
-wrote; one that is killed leaves a mark, with which no center starts.
+Every digest is checked before anything is written. A restore that fails removes what it wrote;
+one that is killed leaves a mark, which prevents the start of a center.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from skep.store.restored_numbers import leave_gaps
 
 LOCK = "center.lock"
 _UNPACKED = ".restore"
-#: Blocks that are given back at a time.
+#: Blocks that are given back per call.
 BATCH = 500
 REASON = "the store was restored from a backup"
 
@@ -84,7 +84,7 @@ async def _restore(
 
 
 async def _make_ready(settings: Settings, clock: Clock, note: Note) -> None:
-    """Leased work waits again, and no number is given out a second time."""
+    """Leased work waits again, and no number is used a second time."""
     note("giving back leased work")
     store = open_store(settings.store_url, settings.store)
     await store.open()
@@ -130,18 +130,18 @@ def _put_back(settings: Settings, folder: Path, source: Path, note: Note) -> Man
 
 
 def _unpacked(source: Path, folder: Path) -> Path:
-    """A .tar file, into the folder that is restored. Only plain files with plain names."""
+    """Unpacks a .tar file into the restored folder. Only regular files with plain names."""
     place = folder / _UNPACKED
     place.mkdir(mode=0o700)
     try:
-        # Not compressed: so it unpacks to no more bytes than it has.
+        # Not compressed: it cannot unpack to more bytes than it has.
         with tarfile.open(source, "r:") as tar:
             for member in tar:
                 _unpack(tar, member, place)
     except (tarfile.TarError, EOFError) as error:
         raise ConfigurationError(
-            f"{source} is not a whole backup: it is no .tar file of `skep backup`, or was cut "
-            f"short ({error})"
+            f"{source} is not a complete backup: it is not a .tar file of `skep backup`, or is "
+            f"incomplete ({error})"
         ) from error
     return place
 
@@ -152,7 +152,7 @@ def _unpack(tar: tarfile.TarFile, member: tarfile.TarInfo, place: Path) -> None:
     plain = member.isfile() and not member.issparse()
     data = tar.extractfile(member) if plain else None
     if data is None:
-        raise ConfigurationError(f"the backup holds something else than files: {member.name!r}")
+        raise ConfigurationError(f"the backup contains a non-file entry: {member.name!r}")
     target = place / member.name
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with data, open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:  # noqa: PTH123
@@ -164,12 +164,12 @@ def _check_fit(settings: Settings, found: Manifest) -> None:
     if found.schema not in known_schemas():
         raise ConfigurationError(
             f"the backup was made by Skep {found.skep} with schema {found.schema}, which this "
-            "version does not know; upgrade Skep"
+            "version does not support; upgrade Skep"
         )
     if found.store != kind:
         raise ConfigurationError(
-            f"the backup holds a {found.store} store, but store.url names a {kind} store; name an "
-            "empty database of that kind with --set store.url=URL"
+            f"the backup contains a {found.store} store, but store.url names a {kind} store; set "
+            "an empty database of that kind with --set store.url=URL"
         )
     check_empty(settings.store_url)
 
@@ -184,18 +184,18 @@ def _check_room(folder: Path, found: Manifest) -> None:
 
 
 def _check_archive(settings: Settings, found: Manifest) -> None:
-    """Segments that are there already belong to another center, or to this one's present."""
+    """Existing segments belong to another center, or to the current state of this one."""
     if is_s3(settings.archive_url):
         if found.archive == "included":
             raise ConfigurationError(
-                "the backup holds archive segments, but archive.url names a bucket; restore with "
+                "the backup contains archive segments, but archive.url is a bucket; restore with "
                 "--set archive.url=FOLDER, then upload them"
             )
         return
     there = folder_of(settings.archive_url)
     taken = [name for name in _segments(found) if (there / name).exists()]
     if taken:
-        raise ConfigurationError(f"{there} holds {taken[0]} already; restore into an empty archive")
+        raise ConfigurationError(f"{there} has {taken[0]} already; restore into an empty archive")
 
 
 def _segments(found: Manifest) -> list[str]:
@@ -210,20 +210,20 @@ def _check_name(place: Path, found: Manifest) -> None:
         raise ConfigurationError(f"the backup is damaged: {error}") from error
     if name != found.center:
         raise ConfigurationError(
-            f"the backup says that it is of center {found.center}, but holds another name; it was "
-            "put together from two backups"
+            f"the backup is of center {found.center} according to its manifest, but contains "
+            "another name; it was put together from two backups"
         )
 
 
 def _copy_all(settings: Settings, folder: Path, place: Path, found: Manifest, note: Note) -> None:
-    """The store last: what fails before leaves the database empty."""
+    """The store last: an earlier failure leaves the database empty."""
     for name in _segments(found):
         note(f"archive: {name}")
         _copy(place / ARCHIVE / name, folder_of(settings.archive_url) / name, 0o640)
     for file in found.files:
         if file.path.startswith(f"{DATA}/"):
             name = file.path.removeprefix(f"{DATA}/")
-            # Without its archive it is a center with another name: its segments begin anew.
+            # Without its archive it is a center with another name: its segments start anew.
             if name != CENTER_NAME or found.archive != "left out":
                 _copy(place / file.path, folder / name, 0o600)
     note(f"loading the {found.store} store")
@@ -231,14 +231,14 @@ def _copy_all(settings: Settings, folder: Path, place: Path, found: Manifest, no
 
 
 def _remove_segments(settings: Settings, found: Manifest) -> None:
-    """None of them was there before."""
+    """Removes the segments of the backup; none existed before."""
     for name in _segments(found):
         (folder_of(settings.archive_url) / name).unlink(missing_ok=True)
 
 
 def _cut_segments(settings: Settings, found: Manifest) -> None:
-    """The newest segment of a writer was copied after the store: what the store does not know
-    stays in the backup. Older segments without rows belong to the archive."""
+    """The newest segment of a writer was copied after the store: bytes that the store does not
+    know are cut off. Older segments without rows belong to the archive."""
     if not _segments(found):
         return
     folder, known = folder_of(settings.archive_url), committed_segments(settings.store_url)
@@ -281,7 +281,7 @@ async def _give_back(store: Store, clock: Clock) -> None:
 
 
 def _clear(folder: Path) -> None:
-    """The folder was empty before; what is in it now was written here."""
+    """Empties the folder, which was empty before the restore."""
     for path in folder.iterdir():
         if path.name == LOCK:
             continue

@@ -1,1 +1,1 @@
-"""What `skep doctor` looks at: this machine, its data folder, its center. Nothing is changed."""
+"""The checks of `skep doctor`: this machine, its data folder, its center. They change nothing."""

@@ -1,5 +1,5 @@
-"""What `skep doctor` says about container engines: which are here, whether they work for the
-user who asks, and what to install or mend. It starts no image, and changes nothing.
+"""`skep doctor`: container engines: which are installed, whether they work for this user, and what
+to install or fix. It starts no image, and changes nothing.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 INSTALL = "install podman (on Debian: apt install podman uidmap slirp4netns)"
 START = {
-    "podman": "see that `podman info` works for this user: without root it needs the program"
+    "podman": "make `podman info` work for this user: without root it needs the program"
     " newuidmap (on Debian: apt install uidmap) and user namespaces",
-    "docker": "start it (systemctl start docker) and let this user talk to it, or " + INSTALL,
+    "docker": "start it (systemctl start docker) and allow this user to access it, or " + INSTALL,
 }
 RANGES = (
     "usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user}, then"
@@ -28,14 +28,14 @@ RANGES = (
 
 
 def container_engines(settings: AgentSettings) -> list[Finding]:
-    """Each that is installed, then what becomes of images here. Blocks."""
+    """Each installed engine, then whether images run here. Blocks."""
     from skep.agent.apps.engines import installed, state_of
 
     return judge(settings, [state_of(engine) for engine in installed(settings)], _user())
 
 
 def judge(settings: AgentSettings, states: list[EngineState], user: str) -> list[Finding]:
-    """An engine that nobody here needs may be as it likes."""
+    """An engine that is not needed is never wrong."""
     used = next((state for state in states if state.works), None)
     wanted = settings.containers and IMAGE_KIND not in settings.kinds_off
     findings = [_engine(state, user, needed=wanted and state is used) for state in states]
@@ -44,12 +44,12 @@ def judge(settings: AgentSettings, states: list[EngineState], user: str) -> list
 
 def _engine(state: EngineState, user: str, *, needed: bool) -> Finding:
     if state.trouble:
-        told, fix = f"installed, and does not work for {user}: {state.trouble}", START[state.name]
+        told, fix = f"installed, but does not work for {user}: {state.trouble}", START[state.name]
     elif state.one_user:
         told = f"{state.version}, for {user}, with one user in a container: many images need more"
         fix = RANGES.format(user=user)
     else:
-        root = "without root" if state.rootless else "with root's rights; without is safer"
+        root = "without root" if state.rootless else "as root; without root is safer"
         return Finding(state.name, True, f"{state.version} works for {user}, {root}")
     if needed:
         return Finding(state.name, False, told, fix)
@@ -60,13 +60,13 @@ def _images(settings: AgentSettings, none_here: bool, used: EngineState | None) 
     if IMAGE_KIND in settings.kinds_off:
         return Finding("images", True, f"not run here: {IMAGE_KIND} is in agent.kinds_off")
     lack = "neither podman nor docker is installed" if none_here else "no engine here works"
-    fix = INSTALL if none_here else "mend one of those above"
+    fix = INSTALL if none_here else "fix one of the engines above"
     if not settings.containers:
         then = f"{used.name} would run them" if used else f"{lack}: {fix}"
         return Finding("images", True, f"not run here: agent.containers is off; {then}")
     if used is not None:
         return Finding("images", True, f"run by {used.name}")
-    return Finding("images", False, f"agent.containers is on, and {lack}", fix)
+    return Finding("images", False, f"agent.containers is on, but {lack}", fix)
 
 
 def _user() -> str:

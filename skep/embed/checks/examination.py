@@ -1,4 +1,4 @@
-"""The examinations of `skep doctor`, one function each. None of them changes anything."""
+"""The checks of `skep doctor`, one function each. None of them changes anything."""
 
 from __future__ import annotations
 
@@ -27,20 +27,19 @@ SKEW_LIMIT = 5.0
 TOKENS = ("admin.token", "agent.token")
 #: Enough for the first record of a segment, which describes the segment itself.
 FIRST_BYTES = 65536
-#: While requests move, two counts differ; these looks are enough to see them agree once.
+#: Attempts to compare two counts, which differ for a moment while requests move.
 LOOKS = 5
 
 _FIXES = {
-    "store": "start the database that store.url names, or mend store.url",
-    "bus": "start the Redis that bus.url names, or mend bus.url",
-    "archive": "make what archive.url names, a folder or a bucket, readable and writable for the "
-    "center",
-    "disk": "make room in the center's data folder",
+    "store": "start the database that store.url names, or fix store.url",
+    "bus": "start the Redis that bus.url names, or fix bus.url",
+    "archive": "make the folder or bucket of archive.url readable and writable for the center",
+    "disk": "free space in the center's data folder",
 }
 
 
 async def examine(reach: CenterAddress) -> list[Finding]:
-    """Everything that can be looked at from here."""
+    """All checks that are possible from here."""
     from skep.embed.checks.container_engines import container_engines
     from skep.embed.checks.network import network
     from skep.embed.checks.user_code import user_code
@@ -69,7 +68,7 @@ def _well(finding: Finding) -> Finding:
 
 
 def _local(reach: CenterAddress) -> list[Finding]:
-    """The folder matters when the center is here, or when there is one all the same."""
+    """The folder matters when the center runs here, or when the folder exists."""
     folder = Path(reach.settings().data)
     if reach.center is not None and not folder.exists():
         return []
@@ -85,18 +84,18 @@ def python(version: tuple[int, ...] = tuple(sys.version_info[:3])) -> Finding:
 
 
 def data_folder(folder: Path) -> Finding:
-    """Writable, and with room."""
+    """Whether it is writable and has free space."""
     if not folder.is_dir():
-        return Finding("data folder", False, f"{folder} is not there", "start with `skep up`")
+        return Finding("data folder", False, f"{folder} does not exist", "start with `skep up`")
     if not os.access(folder, os.W_OK | os.X_OK):
         return Finding("data folder", False, f"{folder} is not writable", f"chmod u+rwx {folder}")
     free = shutil.disk_usage(folder).free
     detail = f"{folder}, {free // 2**20} MiB free"
-    return Finding("data folder", free >= DISK_FLOOR, detail, "make room on its disk")
+    return Finding("data folder", free >= DISK_FLOOR, detail, "free space on its disk")
 
 
 def token_files(folder: Path) -> Iterator[Finding]:
-    """A token is for its owner's eyes only."""
+    """Only its owner may read a token."""
     for path in (folder / name for name in TOKENS):
         if path.exists():
             mode = path.stat().st_mode & 0o777
@@ -112,7 +111,7 @@ async def _center(client: CenterClient) -> list[Finding]:
             findings += await check(client)
         except SkepError as error:
             name = check.__name__.strip("_")
-            findings.append(Finding(name, False, error.detail, "look at the line above"))
+            findings.append(Finding(name, False, error.detail, "see the line above"))
     return findings
 
 
@@ -123,7 +122,7 @@ async def _ready(client: CenterClient) -> list[Finding]:
 
 
 def readiness(answer: Ready) -> list[Finding]:
-    """What the center says about itself, with what to do about each."""
+    """The center's own checks, each with a fix."""
     return [
         Finding(f"center's {check.name}", check.ok, check.detail, _FIXES[check.name])
         for check in answer.checks
@@ -132,7 +131,7 @@ def readiness(answer: Ready) -> list[Finding]:
 
 
 async def _ledger(client: CenterClient) -> list[Finding]:
-    """The running counts against a count of all rows."""
+    """Compares the running counts with a count of all rows."""
     from skep.wire.api.center import WhichLedger
 
     fix = "this is a bug; please report it with the output of `skep info --json`"
@@ -145,12 +144,12 @@ async def _ledger(client: CenterClient) -> list[Finding]:
             return [Finding("ledger", not wrong, audit.line, fix)]
     after = await api.ledger()
     moving = after.ledger != running.ledger
-    detail = "work moves too fast to compare" if moving else "running counts and rows differ"
+    detail = "requests change too fast to compare" if moving else "running counts and rows differ"
     return [Finding("ledger", moving, detail, fix)]
 
 
 async def _self_check(client: CenterClient) -> list[Finding]:
-    """What the center found when it compared its records, and what it repaired."""
+    """Differences between the center's records, and repairs."""
     try:
         answer = await client.api.center.repairs()
     except NotFound:  # an older center
@@ -159,8 +158,8 @@ async def _self_check(client: CenterClient) -> list[Finding]:
 
 
 def self_check(lines: Sequence[RepairLine]) -> Finding:
-    """Repaired differences are history, open ones are not."""
-    fix = "look again in a minute; if it stays, report it with the output of `skep info --json`"
+    """Only open differences are a problem, not repaired ones."""
+    fix = "check again in a minute; if it persists, report it with the output of `skep info --json`"
     open_ = [f"{line.kind}: {line.open}" for line in lines if line.open]
     done = [f"{line.kind}: {line.repaired}" for line in lines if line.repaired]
     found = f"differences: {', '.join(open_) or 'none'}"
@@ -169,7 +168,7 @@ def self_check(lines: Sequence[RepairLine]) -> Finding:
 
 
 async def _clock(client: CenterClient) -> list[Finding]:
-    """The center tells its time only through the age of its agents' beats."""
+    """Compares the clocks, by the age of heartbeats, the only time that the center shows."""
     lines = (await client.api.agents.list()).items
     if not lines:
         return []
@@ -179,7 +178,7 @@ async def _clock(client: CenterClient) -> list[Finding]:
 
 
 async def archive(settings: Settings) -> list[Finding]:
-    """The archive as this machine's settings name it, looked at from here."""
+    """Checks the archive in this machine's settings, from here."""
     from skep.archive.registry import folder_of, is_s3, login_of, open_bucket
 
     try:
@@ -188,22 +187,22 @@ async def archive(settings: Settings) -> list[Finding]:
         bucket = open_bucket(settings.archive_url, login_of(settings))
         found = await bucket.list()
     except SkepError as error:
-        fix = "mend archive.url and archive.secret, or the rights of these credentials"
+        fix = "fix archive.url and archive.secret, or the permissions of these credentials"
         return [Finding("archive", False, error.detail, fix)]
-    return [Finding("archive", True, f"{bucket.place} is there: {len(found)} objects")]
+    return [Finding("archive", True, f"{bucket.place} is available: {len(found)} objects")]
 
 
 def newest_segment(folder: Path) -> Iterator[Finding]:
-    """Of an archive that lies on this machine: its newest segment opens."""
+    """Checks that the newest segment of an archive on this machine can be read."""
     segments = [*folder.glob("*.warc.zst")] if folder.is_dir() else []
     if not segments:
         return
     newest = max(segments, key=lambda path: path.stat().st_mtime)
     try:
-        detail, ok = f"{newest.name} begins with a {_first_record(newest)} record", True
+        detail, ok = f"{newest.name} starts with a {_first_record(newest)} record", True
     except (OSError, SkepError) as error:
         detail, ok = f"{newest.name}: {error}", False
-    yield Finding("archive", ok, detail, f"look at {newest}; keep it, and ask for advice")
+    yield Finding("archive", ok, detail, f"inspect {newest}; keep it, and ask for advice")
 
 
 def _first_record(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""What a check found, and what to do about it."""
+"""The result of a check, and how to fix it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import msgspec
 
 
 class Finding(msgspec.Struct):
-    """One thing that was looked at, and what to do when it is not well."""
+    """The result of one check, and how to fix a problem."""
 
     name: str
     ok: bool
     detail: str
     fix: str = ""
-    #: It need not be wrong: it is shown, and the exit code stays 0.
+    #: A warning only: it is shown, and the exit code stays 0.
     warning: bool = False

@@ -1,7 +1,7 @@
-"""What `skep doctor` says about the network of this machine: a route out, and name resolution.
+"""`skep doctor`: the network of this machine: a default route, and name resolution.
 
-Run by the command line. It sends one DNS query and nothing else. A machine without a network
-is reported as a warning, because a fleet may well crawl an intranet alone.
+Run by the command line. It sends one DNS query and nothing else. A machine without a network is
+reported as a warning, because agents may crawl an intranet only.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 from skep.embed.checks.finding import Finding
 
-#: Set aside for documentation; connecting a UDP socket sends nothing, but needs a route.
+#: Reserved for documentation; connecting a UDP socket sends nothing, but needs a route.
 ROUTES = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
-#: A name that always exists, set aside for documentation.
+#: A name that always exists, reserved for documentation.
 NAME = "example.com"
 SECONDS = 5.0
-ROUTE_FIX = "connect this machine to a network; downloads from elsewhere fail until then"
+ROUTE_FIX = "connect this machine to a network; downloads from other machines fail until then"
 DNS_FIX = "check the name servers in /etc/resolv.conf; every host name fails until they answer"
 
 
 def network(look_up: Callable[[str], str] | None = None) -> list[Finding]:
-    """A route to the outside, and the DNS servers."""
+    """Checks the default route, and the DNS servers."""
     return [route(), dns(look_up or resolve)]
 
 
@@ -51,7 +51,7 @@ def dns(look_up: Callable[[str], str]) -> Finding:
 
 
 def resolve(name: str) -> str:
-    """Why it cannot be resolved; "" when it can. Bounded: resolvers may wait for a minute."""
+    """Why a name cannot be resolved; "" when it can. Bounded: resolvers can wait for a minute."""
     pool = ThreadPoolExecutor(1)
     try:
         pool.submit(socket.getaddrinfo, name, 80).result(SECONDS)

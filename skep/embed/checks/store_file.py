@@ -1,4 +1,4 @@
-"""What `skep doctor` says about an SQLite store on this machine. It opens it for reading only."""
+"""`skep doctor`: an SQLite store on this machine. It is opened read-only."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 from skep.embed.checks.finding import Finding
 from skep.settings import Settings
 
-#: A larger file is not read whole: that would take minutes.
+#: Maximum bytes of a file that is checked completely: more would take minutes.
 WHOLE_BYTES = 256 * 2**20
 FIX = "stop the center and restore a backup (`skep restore`); keep the damaged file"
 
 
 def store_file(settings: Settings) -> Iterator[Finding]:
-    """Nothing when the store is elsewhere, or was not made yet."""
+    """No finding when the store is on a server, or does not exist yet."""
     url = settings.store_url
     path = Path(url.partition("sqlite:///")[2].partition("?")[0])
     if not url.startswith("sqlite:///") or not path.is_file() or not path.stat().st_size:
@@ -26,7 +26,7 @@ def store_file(settings: Settings) -> Iterator[Finding]:
 
 
 def damage_of(path: Path) -> str:
-    """What SQLite finds wrong with a file; "" when nothing is."""
+    """The damage that SQLite finds in a file; "" = none."""
     address = f"{path.absolute().as_uri()}?mode=ro"
     try:
         with closing(sqlite3.connect(address, uri=True)) as connection:

@@ -1,6 +1,6 @@
-"""What `skep doctor` says about user code on this machine. It only looks.
+"""`skep doctor`: user code on this machine. It changes nothing.
 
-Run by the command line, as the user who asks; agents of another user may see more or less.
+Run by the command line, as the current user; results can differ for agents of other users.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ FIX = "install bubblewrap and allow user namespaces, or set agent.code to `never
 
 
 def user_code(settings: AgentSettings) -> Finding:
-    """Which isolation is in force; well unless code runs without a box."""
+    """The isolation in use; a problem only if code runs without a sandbox."""
     from skep.downloaders.code.isolation import detect
     from skep.downloaders.registry import code_refusal
 

@@ -124,7 +124,7 @@ async def test_images_run_pause_stop_and_tell_how_they_ended(
         assert f"SKEP_AGENT={agent.agent.id}\n" in said
         assert center.token not in said
         refused = await center.until_state(option, FAILED)
-        assert refused.reason == "'--privileged' is no name of an image"
+        assert refused.reason == "'--privileged' is not a valid image name"
         assert "line break" in (await center.until_state(lines, FAILED)).reason
         await center.until_state(plain, DONE)
         assert center.logs[plain] == b"from the image\n"
@@ -135,7 +135,7 @@ async def test_images_run_pause_stop_and_tell_how_they_ended(
         await center.until_state(counts, PAUSED)
         await center.change(1, state=STOPPED)
         stopped = await center.until_state(counts, STOPPED)
-        assert (stopped.exit_code, stopped.reason) == (9, "told to stop; exit code 9")
+        assert (stopped.exit_code, stopped.reason) == (9, "stopped by command; exit code 9")
     assert await asyncio.to_thread(pod.names) == []
 
 

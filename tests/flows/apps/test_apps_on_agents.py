@@ -103,9 +103,9 @@ async def test_a_program_is_stopped_in_order_and_by_force(
         await center.change(1, state=STOPPED)
         told = await center.until_state(polite, STOPPED)
         killed = await center.until_state(deaf, STOPPED)
-    assert (told.exit_code, told.reason) == (7, "told to stop; exit code 7")
+    assert (told.exit_code, told.reason) == (7, "stopped by command; exit code 7")
     assert center.logs[polite].endswith(b"asked to end\n")
-    assert (killed.exit_code, killed.reason) == (137, "told to stop; signal SIGKILL")
+    assert (killed.exit_code, killed.reason) == (137, "stopped by command; signal SIGKILL")
 
 
 async def test_pause_round_and_token(center: AppsDouble, tmp_path: Path) -> None:
@@ -151,10 +151,10 @@ async def test_restarts_are_counted_and_end(center: AppsDouble, tmp_path: Path) 
         first = await center.until_state(never, FAILED)
         second = await center.until_state(once, FAILED)
     assert (first.exit_code, first.starts, first.reason) == (3, 1, "exit code 3")
-    assert (second.starts, second.reason) == (2, "exit code 3, 2 times in a row")
+    assert (second.starts, second.reason) == (2, "exit code 3, 2 consecutive times")
     assert center.logs[once] == b"again\nagain\n"
     waiting = [report.reason for report in center.history if report.no == 1]
-    assert "exit code 3; again in 1 s" in waiting
+    assert "exit code 3; retrying in 1 s" in waiting
 
 
 async def test_limits_hold(center: AppsDouble, tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ async def test_limits_hold(center: AppsDouble, tmp_path: Path) -> None:
         over = await center.until_state(late, FAILED)
         await center.until_state(memory, FAILED)
         await center.until_state(many, FAILED)
-    assert over.reason == "over its time of 0.4 s; exit code 7"
+    assert over.reason == "over its limit of 0.4 s; exit code 7"
     assert b"MemoryError" in center.logs[memory]
     assert b"Too many open files" in center.logs[many]
 
@@ -195,11 +195,11 @@ async def test_what_cannot_run_says_why(center: AppsDouble, tmp_path: Path) -> N
             await center.want(5, package=slip, command=("slipped",)),
         ]
         reasons = [(await center.until_state(key, FAILED)).reason for key in keys]
-    assert "neither in the package nor among the system's programs" in reasons[0]
+    assert "neither in the package nor installed on this machine" in reasons[0]
     assert "Permission denied" in reasons[1]
-    assert "not the one that was announced" in reasons[2]
-    assert "the center does not give the package" in reasons[3]
-    assert reasons[4] == "this agent runs no images: agent.containers is off"
+    assert "differs from the announced one" in reasons[2]
+    assert "the center refused the package" in reasons[3]
+    assert reasons[4] == "this agent does not run images: agent.containers is off"
     assert "leads out of it" in reasons[5]
     assert not (tmp_path / "apps" / "slipped").exists()
 
@@ -254,7 +254,7 @@ async def test_an_agent_that_ends_takes_its_instances_along_and_brings_them_back
         assert marked(mark)
     assert marked(mark) == []
     assert center.told[key].state is STARTING
-    assert center.told[key].reason == "its agent was ended"
+    assert center.told[key].reason == "its agent was stopped"
     async with hosting_agent(center, tmp_path):
         report = await center.until_state(key, RUNNING)
         await center.until(lambda: bytes(center.logs[key]).count(b"begun") == 2, seconds=60)
@@ -287,7 +287,7 @@ async def test_without_a_center_instances_go_on_and_end_before_others_get_them(
         assert bytes(center.logs[stays]).count(b"begun") == 1
         await center.until_state(once, FAILED)
         reasons = [report.reason for report in center.history if report.no == once[1]]
-        assert any("no center was heard" in reason for reason in reasons)
+        assert any("no center answered" in reason for reason in reasons)
     assert report.starts == 2
     assert b"asked to end" in center.logs[key]
 
@@ -323,5 +323,5 @@ async def test_packages_that_nobody_uses_go_first(center: AppsDouble, tmp_path: 
         again = Packages(tmp_path, 1_100_000, client, Installer(detect()))
         again.open()
         assert (await again.take(first)).folder == used.folder
-        with pytest.raises(CannotRun, match="does not give the package"):
+        with pytest.raises(CannotRun, match="refused the package"):
             await again.take(third)

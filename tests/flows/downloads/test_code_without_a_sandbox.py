@@ -38,7 +38,7 @@ def test_skep_up_on_loopback_warns(tmp_path: Path) -> None:
             said.append(line)
             if line.startswith("agent "):
                 break
-        assert any("without a box" in line and "bubblewrap" in line for line in said), said
+        assert any("without a sandbox" in line and "bubblewrap" in line for line in said), said
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=60)

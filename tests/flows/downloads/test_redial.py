@@ -139,7 +139,7 @@ async def test_beats_go_on_while_the_line_is_dialled(ground: Ground) -> None:
 @pytest.mark.parametrize(
     ("code", "more", "said"),
     [
-        ("raise SystemExit(3)", {}, "ended with 3"),
+        ("raise SystemExit(3)", {}, "ended with exit code 3"),
         ("import time; time.sleep(60)", {"redial_seconds": 0.3}, "took more than 0.3 s"),
         ("", {"redial": ("/no/such/command",)}, "could not be started"),
     ],

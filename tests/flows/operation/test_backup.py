@@ -195,7 +195,7 @@ def follow_link(folder: Path) -> None:
     [
         (change_byte, "was changed"),
         (cut_short, "bytes instead of"),
-        (lose_manifest, "is not a whole backup"),
+        (lose_manifest, "is not a complete backup"),
         (newer_schema, "upgrade Skep"),
         (newer_format, "upgrade Skep"),
         (leave_folder, "outside of itself"),
@@ -221,7 +221,7 @@ def test_a_tar_that_leaves_the_folder_or_was_cut_is_refused(tmp_path: Path, back
     )
     skep("backup", tmp_path / "good.tar", "--data", tmp_path / "live")
     os.truncate(tmp_path / "good.tar", (tmp_path / "good.tar").stat().st_size // 2)
-    assert "whole backup" in refused("restore", tmp_path / "good.tar", "--data", tmp_path / "n")
+    assert "complete backup" in refused("restore", tmp_path / "good.tar", "--data", tmp_path / "n")
     assert not (tmp_path / "evil").exists()
 
 
@@ -267,7 +267,9 @@ def test_a_killed_backup_never_looks_whole(tmp_path: Path, backup: Path) -> None
             continue
         cut_short += 1
         if partial.exists():
-            assert "is not a whole backup" in refused("restore", partial, "--data", tmp_path / "n")
+            assert "is not a complete backup" in refused(
+                "restore", partial, "--data", tmp_path / "n"
+            )
         skep("backup", target, "--data", tmp_path / "live")
         assert not partial.exists()
     assert cut_short

@@ -50,7 +50,7 @@ def test_nothing_is_installed(programs: Path) -> None:
     ok, detail, fix = told(ON)["images"]
     assert (ok, detail) == (
         False,
-        "agent.containers is on, and neither podman nor docker is installed",
+        "agent.containers is on, but neither podman nor docker is installed",
     )
     assert "apt install podman" in fix
 
@@ -91,7 +91,7 @@ def test_rootless_docker_beside_a_broken_podman(programs: Path) -> None:
     assert engine.kind == "docker"
     found = told(ON)
     assert [name for name, (ok, _, _) in found.items() if not ok] == []
-    assert "Operation not permitted; to use it, see that `podman info`" in found["podman"][1]
+    assert "Operation not permitted; to use it, make `podman info`" in found["podman"][1]
     assert found["docker"][1].endswith("without root")
     assert found["images"][1] == "run by docker"
 
@@ -100,7 +100,7 @@ def test_rootless_docker_beside_a_broken_podman(programs: Path) -> None:
 def test_an_answer_that_nobody_understands(programs: Path, says: str) -> None:
     put(programs, "podman", says)
     (engine,) = installed(ON)
-    assert "not understood" in state_of(engine).trouble
+    assert "unexpected answer" in state_of(engine).trouble
 
 
 def test_a_kind_that_is_switched_off_needs_no_engine() -> None:

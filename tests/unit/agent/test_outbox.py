@@ -148,7 +148,7 @@ def test_a_report_of_another_identity_is_set_aside(
     with caplog.at_level(logging.WARNING):
         outbox = opened(tmp_path, agent="b")
     assert (len(outbox), outbox.foreign, outbox.held()) == (0, 2, set())
-    assert "agent a made it, and this is agent b" in caplog.text
+    assert "results of agent a; this is agent b" in caplog.text
     assert [file.suffix for file in tmp_path.iterdir()] == [".foreign"]
     mine = report(2)
     mine.agent = "b"

@@ -1,1 +1,1 @@
-"""What runs in an application's place before the application does."""
+"""Code that runs in the process of an application before the application starts."""

@@ -1,8 +1,8 @@
-"""Becomes an application: takes its limits, gives up its user, and executes it.
+"""Turns into an application: sets limits, changes the user, and executes it.
 
-Started by an agent, mostly inside bubblewrap, and before any code of the application. It
-stands alone: nothing of Skep is there when it runs. Its arguments are two open files: what
-to do, in JSON, and where to say why it could not be done.
+Started by an agent, usually inside bubblewrap, before any code of the application. It is
+self-contained: nothing of Skep is available when it runs. Its arguments are two open files: the
+order in JSON, and where to write why it failed.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import sys
 from typing import Any
 
 PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS = 1, 38
-#: Agent and center come first.
+#: Agent and center take precedence.
 NICE = 5
 
 
 def limit(order: dict[str, Any]) -> None:
-    """What is 0 stays as it is; nothing is ever raised."""
+    """Set limits; 0 leaves a limit as it is, and no limit is raised."""
     for kind, value in (
         (resource.RLIMIT_AS, order["memory"]),
         (resource.RLIMIT_NOFILE, order["files"]),
@@ -41,14 +41,14 @@ def limit(order: dict[str, Any]) -> None:
 
 
 def become(uid: int) -> None:
-    """Another user, for good."""
+    """Change to another user, irrevocably."""
     prctl = ctypes.CDLL(None).prctl
     if uid:
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    # Where there is no box; a change of the user has cleared it.
+    # Where there is no sandbox; the change of user has cleared it.
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
@@ -64,7 +64,7 @@ def main() -> None:
         limit(order)
         os.umask(0o077)
         os.chdir(order["folder"])
-        os.execve(order["program"], order["command"], order["environment"])  # noqa: S606 - that is what we are for
+        os.execve(order["program"], order["command"], order["environment"])  # noqa: S606 - its purpose
     except (OSError, ValueError) as error:
         os.write(tell, f"cannot start {order['program']}: {error}".encode()[:2000])
         os._exit(127)

@@ -1,4 +1,4 @@
-"""Says which wheels are still missing for the wheels of a folder. Run by a venv's own Python.
+"""Finds wheels that the wheels of a folder still need. Run by the Python of a venv.
 
 It reads metadata and executes nothing of a wheel. A requirement with a URL is refused: pip
 would download it from there, and build it when it is not a wheel.
@@ -26,18 +26,18 @@ def metadata(wheel: Path) -> Any:
             if entry.filename.endswith(".dist-info/METADATA") and entry.filename.count("/") == 1
         ]
         if len(names) != 1 or names[0].file_size > METADATA_BYTES:
-            raise ValueError(f"{wheel.name} has no METADATA of its own")
+            raise ValueError(f"{wheel.name} has no METADATA")
         with archive.open(names[0]) as file:
             text = file.read(METADATA_BYTES).decode("utf-8", "replace")
     return HeaderParser().parsestr(text)
 
 
 class UrlRequired(ValueError):
-    """A wheel wants something from a URL."""
+    """A wheel requires a URL."""
 
 
 def look(folder: Path) -> dict[str, Any]:
-    """{"missing": what to download, "stale": wheels that do not fit}; raises ValueError."""
+    """{"missing": wheels to download, "stale": wheels that do not match}; raises ValueError."""
     wheels = {path: metadata(path) for path in sorted(folder.glob("*.whl"))}
     have = {canonical(about["Name"] or ""): path for path, about in wheels.items()}
     missing: list[str] = []
@@ -57,7 +57,7 @@ def wanted(wheels: dict[Path, Any]) -> dict[str, list[Any]]:
     """Requirements that apply here, by name; raises UrlRequired."""
     extras: dict[str, set[str]] = {}
     found: dict[str, list[Any]] = {}
-    for _ in range(len(wheels) + 1):  # extras of one wheel may ask for extras of another
+    for _ in range(len(wheels) + 1):  # extras of one wheel can require extras of another
         found = {}
         for path, about in wheels.items():
             own = extras.get(canonical(about["Name"] or ""), set())
@@ -70,8 +70,8 @@ def wanted(wheels: dict[Path, Any]) -> dict[str, list[Any]]:
 
 
 def requirements(path: Path, about: Any) -> list[Any]:
-    """All of one wheel; raises UrlRequired."""
-    # Of pip, which is in every venv: no package of ours is needed here.
+    """All requirements of one wheel; raises UrlRequired."""
+    # From pip, which is in every venv: no other package is needed here.
     from pip._vendor.packaging.requirements import (  # type: ignore[import-not-found]  # not here
         Requirement,
     )
@@ -84,7 +84,7 @@ def requirements(path: Path, about: Any) -> list[Any]:
 
 
 def canonical(name: str) -> str:
-    """The one spelling of a project's name."""
+    """The canonical spelling of a project name."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -103,6 +103,6 @@ if __name__ == "__main__":
         said = look(Path(sys.argv[1]))
     except UrlRequired as error:
         said = {"problem": str(error)[:500]}
-    except Exception as error:  # noqa: BLE001 - whatever a wheel says, the answer is a sentence
-        said = {"problem": f"a wheel cannot be read: {type(error).__name__}: {error}"[:500]}
+    except Exception as error:  # noqa: BLE001 - every problem of a wheel becomes a message
+        said = {"problem": f"cannot read a wheel: {type(error).__name__}: {error}"[:500]}
     sys.stdout.write(json.dumps(said))
