@@ -11,7 +11,8 @@
     │   ├── TooSlow             408
     │   ├── WrongMethod         405
     │   ├── OldProtocol         426
-    │   └── InvalidJob          400  every line of the detail is a path and what is wrong
+    │   ├── InvalidJob          400  every line of the detail is a path and what is wrong
+    │   └── InvalidFilter       400  with the column at which the filter is wrong
     ├── Unauthorized            401  no token, or one that is not known
     │   └── Revoked             401  the token was good here, and a person has ended that
     ├── Forbidden               403  the token is known and may not do this
@@ -120,6 +121,18 @@ class OldProtocol(InvalidInput):
 class InvalidJob(InvalidInput):
     code = "invalid_job"
     title = "The document is no valid job"
+
+
+class InvalidFilter(InvalidInput):
+    """`column` counts characters from 1; `length` of them are wrong. 0 = not known."""
+
+    code = "invalid_filter"
+    title = "The filter is not valid"
+
+    def __init__(self, detail: str, column: int = 0, length: int = 0) -> None:
+        super().__init__(detail)
+        self.column = column
+        self.length = length
 
 
 class Unauthorized(SkepError):
