@@ -13,6 +13,8 @@ from skep.errors import InvalidFilter
 
 #: Letters of a wrong word that are shown and compared; longer ones are not near anything.
 _SHOWN = 40
+#: Similarity from which a word may be meant; 1 = the same.
+_NEAR = 0.6
 #: Names of a list that are shown.
 _LISTED = 40
 
@@ -35,6 +37,12 @@ def by_similarity(word: str, known: Iterable[str]) -> list[str]:
     """The most similar first; those that are equally similar in their own order."""
     typed = word[:_SHOWN].lower()
     return sorted(known, key=lambda name: -_similarity(typed, name))
+
+
+def similar(word: str, known: Iterable[str]) -> list[str]:
+    """Only names that a typing error could explain."""
+    typed = word[:_SHOWN].lower()
+    return [name for name in by_similarity(word, known) if _similarity(typed, name) > _NEAR]
 
 
 def _similarity(typed: str, name: str) -> float:

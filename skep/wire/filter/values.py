@@ -35,8 +35,8 @@ SIZES = {
 }
 #: What every database can compare with.
 LARGEST = 2**63 - 1
-#: Names of times that need no number.
-NAMED_TIMES = ("now", "today", "yesterday")
+#: Days that need no number.
+_DAYS = ("today", "yesterday")
 
 _SPAN = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s|m|h|d|w)")
 _PLAIN = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,6})?")
@@ -111,7 +111,7 @@ def stretch_of(text: str, now: float) -> tuple[float, float]:
     lower = text.lower()
     if lower == "now":
         return now, now
-    if lower in NAMED_TIMES:
+    if lower in _DAYS:
         return _day(datetime.fromtimestamp(now, UTC).date().isoformat(), lower == "yesterday")
     if _EPOCH.fullmatch(text):
         return float(text), float(text)
