@@ -19,7 +19,15 @@ from skep.model.filter.matching import folded
 from skep.model.filter.syntax import FilterValue, Operator
 
 #: Units of time, in seconds.
-SPANS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+SPANS = {
+    "ms": 0.001,
+    "s": 1.0,
+    "m": 60.0,
+    "min": 60.0,
+    "h": 3600.0,
+    "d": 86_400.0,
+    "w": 604_800.0,
+}
 #: Units of size, in bytes.
 SIZES = {
     "": 1,
@@ -38,7 +46,7 @@ LARGEST = 2**63 - 1
 #: Days that need no number.
 _DAYS = ("today", "yesterday")
 
-_SPAN = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s|m|h|d|w)")
+_SPAN = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|min|s|m|h|d|w)")
 _PLAIN = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,6})?")
 _SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?([a-z]{0,3})")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 
-from skep.errors import InvalidFilter
+from skep.errors import InvalidFilter, InvalidInput
 from skep.model.filter.checked import (
     Between,
     CheckedFilter,
@@ -19,6 +20,7 @@ from skep.model.filter.checked import (
 from skep.model.filter.fields import FieldTable
 from skep.wire.filter.check import read_filter
 from skep.wire.filter.tables import AGENTS, REQUESTS, RUNS, TABLES
+from skep.wire.problem import PROBLEM, error_from, problem_of
 
 NOON = datetime(2026, 11, 18, 12, 0, tzinfo=UTC).timestamp()
 DAY = 86_400.0
@@ -95,6 +97,8 @@ def test_texts(text: str, wanted: Condition) -> None:
         ("duration:1h30m", Between(5400.0, 5400.0)),
         ("duration:<500ms", Between(high=0.5, below_high=True)),
         ("duration:90", Between(90.0, 90.0)),
+        ("duration:15min", Between(900.0, 900.0)),
+        ("duration:15m", Between(900.0, 900.0)),
         ("size:>1MB", Between(low=1_000_000, above_low=True)),
         ("size:<=1.5KiB", Between(high=1536)),
         ("status:400..499", Between(400, 499)),
@@ -211,3 +215,14 @@ def test_a_table_is_whole(table: FieldTable) -> None:
         assert all(set(words) <= set(field.words) for words in field.groups.values())
         assert not set(field.groups) & set(field.words)
         assert bool(field.words) == (field.type == "word")
+
+
+def test_the_column_travels_with_the_error() -> None:
+    sent = msgspec.json.encode(problem_of(InvalidFilter("column 3: wrong", 3, 2)))
+    got = error_from(400, PROBLEM, sent)
+    assert isinstance(got, InvalidFilter)
+    assert (got.detail, got.column, got.length) == ("column 3: wrong", 3, 2)
+    assert b"column" not in msgspec.json.encode(problem_of(InvalidInput("wrong")))
+    plain = error_from(400, PROBLEM, b'{"code": "invalid_filter", "detail": "wrong"}')
+    assert isinstance(plain, InvalidFilter)
+    assert plain.column == 0
