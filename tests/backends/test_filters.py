@@ -6,7 +6,8 @@ from what was inserted, by rules that do not look at the SQL.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -27,8 +28,9 @@ from skep.model.jobs.job import Downloader, Job, KeptJob, SpiderPart, bytes_of
 from skep.model.run import Run, RunSettings
 from skep.model.states import BlockState, FailureClass, RequestState, RunState
 from skep.store.sql.engine.database import ACCEPTED, Tx
-from skep.store.sql.filters.compile import compile_filter
+from skep.store.sql.filters.compile import CompiledFilter, compile_filter
 from skep.store.sql.filters.indexes import INDEXES
+from skep.store.sql.filters.search import Listing, Page, count, search
 from skep.store.sql.schema.agents import agents
 from skep.store.sql.schema.blocks import blocks
 from skep.store.sql.schema.ended_work import faults
@@ -316,23 +318,101 @@ async def found(ground: Ground, wanted: CheckedFilter, key: sa.Column[Any]) -> s
 
 @pytest.mark.parametrize("resource", KEYS)
 async def test_databases_and_memory_agree(ground: Ground, resource: str) -> None:
-    """The seed names the case, so that a failure can be repeated."""
-    table, key = KEYS[resource]
+    _, key = KEYS[resource]
     facts = ground.facts[resource]
-    hits = checked = 0
-    for seed in range(400):
-        rng = Random(f"{resource}{seed}")
-        tree = random_filter(rng, table, list(facts.values()))
-        try:
-            wanted = check(tree, table, NOW)
-        except InvalidFilter:
-            continue
+    hits = total = 0
+    for wanted in checked_filters(resource, facts, 400):
         expected = {one for one, row in facts.items() if matches(wanted, row)}
-        assert await found(ground, wanted, key) == expected, (seed, str(tree))
-        checked += 1
+        assert await found(ground, wanted, key) == expected, wanted
+        total += 1
         hits += 0 < len(expected) < len(facts)
-    assert checked > 300
+    assert total > 300
     assert hits > 120, "too few filters that find some rows and not all"
+
+
+def checked_filters(resource: str, facts: dict[Any, Facts], number: int) -> Iterator[CheckedFilter]:
+    """Random, the same in every run; those that mean nothing are left out."""
+    table, _ = KEYS[resource]
+    rows = list(facts.values())
+    for seed in range(number):
+        tree = random_filter(Random(f"{resource}{seed}"), table, rows)
+        with suppress(InvalidFilter):
+            yield check(tree, table, NOW)
+
+
+def listing_of(ground: Ground, resource: str) -> Listing:
+    _, key = KEYS[resource]
+    facts = ground.facts[resource]
+    newest_first = resource == "requests"
+    return Listing(sa.select(key), key, newest_first, lambda row: facts[row[0]], stretch=7)
+
+
+async def all_pages(
+    ground: Ground, listing: Listing, wanted: CompiledFilter, limit: int
+) -> AsyncIterator[Page]:
+    """Every page, from the first to the last."""
+    after, more = None, True
+    while more:
+        page = await ground.store.database.read(
+            lambda c, after=after: search(c, listing, wanted, after, limit, budget=20)  # type: ignore[misc]
+        )
+        yield page
+        after, more = page.next, page.next is not None
+
+
+@pytest.mark.parametrize("resource", ["requests", "jobs", "agents"])
+async def test_pages_show_every_row_that_fits_once(ground: Ground, resource: str) -> None:
+    """However small pages and budgets are; a call never looks at much more than its budget."""
+    listing, facts = listing_of(ground, resource), ground.facts[resource]
+    for wanted in checked_filters(resource, facts, 60):
+        compiled = compile_filter(wanted, ground.store.database.dialect.name, ALIVE_AFTER)
+        limit = Random(str(wanted)).randrange(1, 9)
+        pages = [page async for page in all_pages(ground, listing, compiled, limit)]
+        assert max(len(page.rows) for page in pages) <= limit
+        assert max(page.scanned for page in pages) < 20 + 7
+        assert len(pages) <= len(facts) + 1
+        seen = [row[0] for page in pages for row in page.rows]
+        assert len(seen) == len(set(seen))
+        assert set(seen) == {one for one, row in facts.items() if matches(wanted, row)}
+        assert resource != "requests" or seen == sorted(seen, reverse=True)
+
+
+@pytest.mark.parametrize("resource", ["requests", "agents"])
+@pytest.mark.parametrize(("limit", "budget"), [(10_000, 10_000), (3, 10_000), (10_000, 14)])
+async def test_counts_are_exact_or_say_that_they_are_not(
+    ground: Ground, resource: str, limit: int, budget: int
+) -> None:
+    listing, facts = listing_of(ground, resource), ground.facts[resource]
+    for wanted in checked_filters(resource, facts, 40):
+        compiled = compile_filter(wanted, ground.store.database.dialect.name, ALIVE_AFTER)
+        counted = await ground.store.database.read(
+            lambda c, compiled=compiled: count(c, listing, compiled, limit, budget)  # type: ignore[misc]
+        )
+        expected = sum(matches(wanted, row) for row in facts.values())
+        assert counted.n == expected if counted.exact else counted.n <= expected
+        assert counted.n <= limit
+        assert counted.exact or limit < expected or budget < len(facts)
+
+
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+async def test_a_scan_reads_no_more_than_its_stretch(ground: Ground) -> None:
+    """An index that answers a part of the filter could lead to a million rows."""
+    asked: list[tuple[str, Any]] = []
+    database = ground.store.database
+
+    def listen(_c: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        asked.append((statement, parameters))
+
+    compiled = compile_filter(read_filter("run:a uri:b state:dead", REQUESTS, NOW), "sqlite")
+    assert compiled.serving.index == "requests_dead"
+    sa.event.listen(database.engine, "before_cursor_execute", listen)
+    await database.read(lambda c: search(c, listing_of(ground, "requests"), compiled))
+    sa.event.remove(database.engine, "before_cursor_execute", listen)
+    (statement, parameters) = next(one for one in asked if "requests.uri" in one[0])
+    plan = await database.read(
+        lambda c: str(c.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all())
+    )
+    assert "SEARCH requests USING INTEGER PRIMARY KEY (rowid>?" in plan
 
 
 def columns_of(connection: sa.Connection, table: str) -> dict[str, list[tuple[str, ...]]]:

@@ -105,6 +105,31 @@ def test_the_index_of_a_filter(
     assert found.exact == (bool(index) and not scanned)
 
 
+@pytest.mark.parametrize(
+    ("text", "resource", "direct"),
+    [
+        ("id:5", "requests", True),
+        ("id:>5", "requests", True),
+        ("id:5,7,9", "requests", True),
+        ("id:1..3,5..9", "requests", False),
+        ("run:a", "requests", False),
+        ("state:waiting", "requests", False),
+        ("state:waiting run:a priority:5", "requests", True),
+        ("state:waiting run:a priority:>3", "requests", False),
+        ("state:waiting run:a,b priority:5", "requests", False),
+        ("state:waiting run:a priority:5 text", "requests", False),
+        ("id:x", "runs", True),
+        ("state:failed", "runs", False),
+        ("name:a*", "jobs", True),
+        ("id:a group:b", "agents", False),
+    ],
+)
+def test_a_page_is_one_query_when_an_index_has_its_order(
+    text: str, resource: str, direct: bool
+) -> None:
+    assert compiled(text, resource).serving.direct is direct
+
+
 @pytest.mark.parametrize("table", [TABLES[name] for name in BINDINGS], ids=list(BINDINGS))
 def test_fields_that_promise_an_index_have_one(table: FieldTable) -> None:
     """On every engine, for every value; the reference page tells people."""

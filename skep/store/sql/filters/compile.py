@@ -21,8 +21,15 @@ class CompiledFilter(msgspec.Struct, frozen=True):
     """Conditions for `Select.where`, what they leave to memory, and how rows are found."""
 
     conditions: tuple[Truth, ...]
+    #: Those of them that an index in the order of pages answers.
+    narrowing: tuple[Truth, ...]
     rest: CheckedFilter
     serving: Serving
+
+    @property
+    def is_empty(self) -> bool:
+        """Every row fits."""
+        return not self.conditions and not self.rest.terms
 
 
 def compile_filter(wanted: CheckedFilter, engine: str, alive_after: float = 0.0) -> CompiledFilter:
@@ -32,12 +39,18 @@ def compile_filter(wanted: CheckedFilter, engine: str, alive_after: float = 0.0)
     """
     bindings = BINDINGS[wanted.resource]
     scope = Scope(text_matching(engine), wanted.now, alive_after, dead_only(wanted))
-    bound = [term for term in wanted.terms if set(term.facts) <= bindings.keys()]
-    rest = tuple(term for term in wanted.terms if term not in bound)
+    found = {
+        term: _condition(term, bindings, scope)
+        for term in wanted.terms
+        if set(term.facts) <= bindings.keys()
+    }
+    by = serving(wanted, engine)
+    narrowing = by.answered if by.ordered else ()
     return CompiledFilter(
-        tuple(_condition(term, bindings, scope) for term in bound),
-        msgspec.structs.replace(wanted, terms=rest),
-        serving(wanted, engine),
+        tuple(found.values()),
+        tuple(found[term] for term in narrowing),
+        msgspec.structs.replace(wanted, terms=tuple(t for t in wanted.terms if t not in found)),
+        by,
     )
 
 

@@ -14,6 +14,7 @@ from skep.store.sql.filters.text_matching import text_matching
 
 _PARTIAL = ("sqlite", "postgresql")
 _WHOLE = ("mysql",)
+_KEYS = ("PRIMARY", "UNIQUE")
 #: Words that one number of the state column stands for; the block tells them apart.
 _PACKED = frozenset({"queued", "leased"})
 
@@ -34,15 +35,22 @@ class Serving(msgspec.Struct, frozen=True):
 
     #: Name of the index; "" = every row of the resource is looked at.
     index: str
-    #: Facts that the index answers.
-    found: tuple[str, ...] = ()
+    #: Terms that the index answers.
+    answered: tuple[CheckedTerm, ...] = ()
     #: Facts that are looked up row by row. With any, a rare match can take a long scan.
     scanned: tuple[str, ...] = ()
+    #: The index yields the rows in the order of pages, or very few rows.
+    ordered: bool = False
 
     @property
     def exact(self) -> bool:
         """Every row that the index finds fits."""
         return bool(self.index) and not self.scanned
+
+    @property
+    def direct(self) -> bool:
+        """A page costs as much as its rows: nothing is passed over, nothing is sorted."""
+        return self.exact and self.ordered
 
 
 def _of_state(name: str, word: str, *columns: str) -> tuple[FilterIndex, FilterIndex]:
@@ -84,6 +92,8 @@ COLUMNS: dict[str, dict[str, str]] = {
     "jobs": {"name": "name", "changed": "changed_at"},
     "agents": {"id": "id", "seen": "seen_at"},
 }
+#: The unique column that pages of a resource follow.
+PAGED_BY = {"requests": "id", "runs": "no", "jobs": "name", "agents": "id"}
 #: Facts of dead requests that their fault answers.
 _OF_FAULT = {"error": "fault", "status": "fault"}
 #: Runs are looked up first, and requests by the numbers of these runs: never a range.
@@ -98,7 +108,9 @@ def serving(wanted: CheckedFilter, engine: str) -> Serving:
     index, found = max(tried, key=lambda one: len(one[1]), default=(None, ()))
     if index is None or not found:
         return Serving("", (), tuple(_facts(wanted.terms)))
-    return Serving(index.name, found, tuple(_left(wanted, terms, found)))
+    answered = tuple(terms[fact] for fact in found)
+    ordered = _in_order(index, answered, PAGED_BY[wanted.resource])
+    return Serving(index.name, answered, tuple(_left(wanted, terms, found)), ordered)
 
 
 def dead_only(wanted: CheckedFilter) -> bool:
@@ -132,6 +144,18 @@ def _answered(
         yield fact
         if not _fixed(terms[fact]):
             return
+
+
+def _in_order(index: FilterIndex, answered: tuple[CheckedTerm, ...], key: str) -> bool:
+    """Below single values an index is in the order of its next column."""
+    if index.name in _KEYS and all(map(_fixed, answered)):
+        return True
+    if any(len(term.conditions) > 1 for term in answered):
+        return False
+    used = len(answered) - bool(index.states)
+    ranged = bool(answered) and not _fixed(answered[-1])
+    following = index.columns[used - ranged :]
+    return bool(following) and following[0] == key
 
 
 def _states(terms: Mapping[str, CheckedTerm]) -> set[str]:
@@ -176,10 +200,18 @@ def _left(
 ) -> Iterator[str]:
     """Facts of the terms that the index does not answer."""
     answered = [terms[fact] for fact in found]
-    unanswered = [term for term in wanted.terms if term not in answered]
+    unanswered = [
+        term for term in wanted.terms if term not in answered and not _is_bound(term, found)
+    ]
     yield from _facts(unanswered)
     if len(_PACKED & _states(terms)) == 1 and "state" in found:
         yield "state"
+
+
+def _is_bound(term: CheckedTerm, found: tuple[str, ...]) -> bool:
+    """A second bound of a range: `until` beside `since`."""
+    bounds = len(term.conditions) == 1 and isinstance(term.conditions[0], Between)
+    return bounds and not term.negated and term.facts[0] in found
 
 
 def _facts(terms: list[CheckedTerm] | tuple[CheckedTerm, ...]) -> list[str]:

@@ -28,7 +28,7 @@ class TextMatching:
 
     def one_of(self, column: Expression, texts: Sequence[str]) -> Truth:
         """The column is one of the texts."""
-        return column.in_(texts)
+        return column == texts[0] if len(texts) == 1 else column.in_(texts)
 
     def fits(self, column: Expression, pattern: Pattern) -> Truth:
         """The column fits a pattern."""
@@ -86,7 +86,7 @@ class MysqlText(TextMatching):
 
     def one_of(self, column: Expression, texts: Sequence[str]) -> Truth:
         exact = sa.cast(column, sa.LargeBinary).in_([text.encode() for text in texts])
-        return sa.and_(column.in_(texts), exact)
+        return sa.and_(super().one_of(column, texts), exact)
 
     def _starts(self, column: Expression, text: str) -> Truth:
         # The shortest text sorts as if spaces followed it: the lowest one that can follow is NUL.

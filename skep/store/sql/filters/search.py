@@ -1,0 +1,179 @@
+"""One page of what a filter finds, and how many there are. Run by centers, on readers.
+
+Pages follow a unique key. When an index yields the rows in that order, a page is one query.
+Otherwise rows are looked at in stretches of the key, a bounded number per call: the answer says
+how far it got, and the next call continues there. A search never holds a connection for longer
+than its budget, whatever the filter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+import sqlalchemy as sa
+
+from skep.model.filter.matching import matches
+from skep.store.sql.filters.compile import CompiledFilter
+from skep.store.sql.filters.text_matching import Truth
+
+#: Rows that one query looks at, and that one call does.
+STRETCH = 2000
+BUDGET = 50_000
+#: Counting ends here; people are shown "10,000+".
+COUNT_LIMIT = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What is listed: a query whose first column is the key, and the order of its pages."""
+
+    query: sa.Select[Any]
+    key: sa.Column[Any]
+    newest_first: bool = True
+    #: Facts of a row, for terms that no column answers.
+    facts: Callable[[Any], Mapping[str, object]] | None = None
+    #: Rows that are looked at in one query.
+    stretch: int = STRETCH
+
+    def beyond(self, key: object) -> list[Truth]:
+        """Rows after this key, in the order of the pages; all when it is None."""
+        if key is None:
+            return []
+        return [self.key < key if self.newest_first else self.key > key]
+
+    def up_to(self, key: object) -> Truth:
+        return self.key >= key if self.newest_first else self.key <= key
+
+    @property
+    def order(self) -> sa.ColumnElement[Any]:
+        return self.key.desc() if self.newest_first else self.key.asc()
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Rows that fit. While `next` is not None there may be more after that key."""
+
+    rows: list[Any]
+    next: Any = None
+    #: Rows that were looked at; 0 = an index found them.
+    scanned: int = 0
+
+
+class Count(msgspec.Struct, frozen=True):
+    """How many fit; without `exact` at least so many."""
+
+    n: int
+    exact: bool
+
+
+def search(
+    connection: sa.Connection,
+    listing: Listing,
+    wanted: CompiledFilter,
+    after: object = None,
+    limit: int = 50,
+    budget: int = BUDGET,
+) -> Page:
+    """The next `limit` rows after a key, or fewer when the budget is used up."""
+    if wanted.serving.direct or wanted.is_empty:
+        query = listing.query.where(*wanted.conditions, *listing.beyond(after))
+        rows = connection.execute(query.order_by(listing.order).limit(limit + 1)).all()
+        return _page(list(rows), limit)
+    found: list[Any] = []
+    scanned = 0
+    for stretch in _stretches(connection, listing, wanted, after, limit + 1):
+        found += stretch.rows
+        scanned += stretch.scanned
+        if len(found) > limit:
+            return _page(found, limit, scanned)
+        if scanned >= budget and not stretch.last:
+            return Page(found, stretch.edge, scanned)
+    return Page(found, None, scanned)
+
+
+def count(
+    connection: sa.Connection,
+    listing: Listing,
+    wanted: CompiledFilter,
+    limit: int = COUNT_LIMIT,
+    budget: int = BUDGET,
+) -> Count:
+    """Counted up to `limit`, over at most `budget` rows when no index finds them."""
+    if wanted.serving.exact or wanted.is_empty:
+        some = sa.select(listing.key).where(*wanted.conditions).limit(limit + 1).subquery()
+        query = sa.select(sa.func.count()).select_from(some)
+        n = int(connection.execute(query).scalar_one())
+        return Count(min(n, limit), exact=n <= limit)
+    n = scanned = 0
+    for stretch in _stretches(connection, listing, wanted, None, None):
+        n += len(stretch.rows)
+        scanned += stretch.scanned
+        if n > limit or (scanned >= budget and not stretch.last):
+            return Count(min(n, limit), exact=False)
+    return Count(n, exact=True)
+
+
+def _page(rows: list[Any], limit: int, scanned: int = 0) -> Page:
+    more = len(rows) > limit
+    return Page(rows[:limit], rows[limit - 1][0] if more else None, scanned)
+
+
+class _Stretch(NamedTuple):
+    """A part of the table: its last key, how many rows it has, and those that fit."""
+
+    edge: Any
+    scanned: int
+    rows: list[Any]
+    last: bool
+
+
+def _stretches(
+    connection: sa.Connection,
+    listing: Listing,
+    wanted: CompiledFilter,
+    after: object,
+    limit: int | None,
+) -> Iterator[_Stretch]:
+    """One after the other, up to the end; `limit` is for the rows of each."""
+    while True:
+        scanned, edge = _edge(connection, listing, wanted, after)
+        if not scanned:
+            return
+        within = [*listing.beyond(after), listing.up_to(edge)]
+        rows = _rows(connection, listing, wanted, within, limit)
+        yield _Stretch(edge, scanned, rows, last := scanned < listing.stretch)
+        if last:
+            return
+        after = edge
+
+
+def _edge(
+    connection: sa.Connection, listing: Listing, wanted: CompiledFilter, after: object
+) -> tuple[int, Any]:
+    """How many rows the next stretch has, and its last key."""
+    query = sa.select(listing.key.label("key")).where(*wanted.narrowing, *listing.beyond(after))
+    some = query.order_by(listing.order).limit(listing.stretch).subquery()
+    last = sa.func.min(some.c.key) if listing.newest_first else sa.func.max(some.c.key)
+    n, edge = connection.execute(sa.select(sa.func.count(), last).select_from(some)).one()
+    return int(n), edge
+
+
+def _rows(
+    connection: sa.Connection,
+    listing: Listing,
+    wanted: CompiledFilter,
+    within: list[Truth],
+    limit: int | None,
+) -> list[Any]:
+    # As `IS TRUE` no other index is taken for a condition: it could lead to far more rows than
+    # the stretch has.
+    fitting = [one.is_(sa.true()) for one in wanted.conditions]
+    query = listing.query.where(*wanted.narrowing, *fitting, *within).order_by(listing.order)
+    if not wanted.rest.terms:
+        return list(connection.execute(query.limit(limit)).all())
+    facts = listing.facts
+    if facts is None:
+        raise ValueError(f"no facts are known for {wanted.rest.terms[0].facts}")
+    return [row for row in connection.execute(query) if matches(wanted.rest, facts(row))]
