@@ -403,7 +403,7 @@ async def test_a_scan_reads_no_more_than_its_stretch(ground: Ground) -> None:
     def listen(_c: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
         asked.append((statement, parameters))
 
-    compiled = compile_filter(read_filter("run:a uri:b state:dead", REQUESTS, NOW), "sqlite")
+    compiled = compile_filter(read_filter("uri:b state:dead", REQUESTS, NOW), "sqlite")
     assert compiled.serving.index == "requests_dead"
     sa.event.listen(database.engine, "before_cursor_execute", listen)
     await database.read(lambda c: search(c, listing_of(ground, "requests"), compiled))

@@ -11,7 +11,7 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from skep.model.filter.fields import FieldTable
 from skep.model.filter.syntax import quoted
 from skep.store.sql.filters.compile import CompiledFilter, compile_filter
-from skep.store.sql.filters.indexes import COLUMNS
+from skep.store.sql.filters.indexes import COLUMNS, INDEXES, FilterIndex
 from skep.store.sql.filters.resources import BINDINGS
 from skep.store.sql.filters.text_matching import either_case, next_text
 from skep.store.sql.schema import metadata
@@ -128,6 +128,42 @@ def test_a_page_is_one_query_when_an_index_has_its_order(
     text: str, resource: str, direct: bool
 ) -> None:
     assert compiled(text, resource).serving.direct is direct
+
+
+BETTER = (
+    FilterIndex("by_run", ("run", "id")),
+    FilterIndex("by_state", ("state", "id")),
+    FilterIndex("by_host", ("host", "id")),
+    FilterIndex("by_fault", ("fault", "id"), frozenset({"dead"})),
+    FilterIndex("by_time", ("created_at",)),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "index", "direct"),
+    [
+        ("run:a", "by_run", True),
+        ("run:a uri:x", "by_run", False),
+        ("run:a,b", "by_run", False),
+        ("state:done", "by_state", True),
+        ("host:a", "by_host", True),
+        ("host:a*", "by_host", False),
+        ("group:1", "by_fault", True),
+        ("state:dead group:1", "by_fault", True),
+        ("state:dead error:timeout", "by_fault", False),
+        ("error:timeout", "", False),
+        ("since:2h until:1h", "by_time", False),
+    ],
+)
+def test_an_index_that_ends_with_the_key_makes_pages_direct(
+    monkeypatch: pytest.MonkeyPatch, text: str, index: str, direct: bool
+) -> None:
+    """An index is added with one line."""
+    monkeypatch.setitem(INDEXES, "requests", BETTER)
+    found = compiled(text).serving
+    assert (found.index, found.direct) == (index, direct)
+    if text == "since:2h until:1h":
+        assert found.exact
 
 
 @pytest.mark.parametrize("table", [TABLES[name] for name in BINDINGS], ids=list(BINDINGS))

@@ -21,10 +21,15 @@ class CompiledFilter(msgspec.Struct, frozen=True):
     """Conditions for `Select.where`, what they leave to memory, and how rows are found."""
 
     conditions: tuple[Truth, ...]
-    #: Those of them that an index in the order of pages answers.
-    narrowing: tuple[Truth, ...]
+    #: Those of them that the index answers.
+    answered: tuple[Truth, ...]
     rest: CheckedFilter
     serving: Serving
+
+    @property
+    def narrowing(self) -> tuple[Truth, ...]:
+        """What the index answers, when it also has the order of pages."""
+        return self.answered if self.serving.ordered else ()
 
     @property
     def is_empty(self) -> bool:
@@ -45,10 +50,9 @@ def compile_filter(wanted: CheckedFilter, engine: str, alive_after: float = 0.0)
         if set(term.facts) <= bindings.keys()
     }
     by = serving(wanted, engine)
-    narrowing = by.answered if by.ordered else ()
     return CompiledFilter(
         tuple(found.values()),
-        tuple(found[term] for term in narrowing),
+        tuple(found[term] for term in by.answered),
         msgspec.structs.replace(wanted, terms=tuple(t for t in wanted.terms if t not in found)),
         by,
     )

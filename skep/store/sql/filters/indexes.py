@@ -131,11 +131,13 @@ def _answered(
     index: FilterIndex, wanted: CheckedFilter, terms: Mapping[str, CheckedTerm], engine: str
 ) -> Iterator[str]:
     """Facts that the index answers: those of its first columns, up to one that is a range."""
-    states = _states(terms)
     if index.states:
+        # A group is one of dead requests, also when the filter does not say so.
+        states = _states(terms) or ({"dead"} if "group" in terms else set())
         if not states or not states <= index.states:
             return
-        yield "state"
+        if "state" in terms:
+            yield "state"
     columns = COLUMNS[wanted.resource] | (_OF_FAULT if dead_only(wanted) else {})
     for column in index.columns:
         fact = next((one for one in terms if columns.get(one) == column), None)
@@ -150,9 +152,9 @@ def _in_order(index: FilterIndex, answered: tuple[CheckedTerm, ...], key: str) -
     """Below single values an index is in the order of its next column."""
     if index.name in _KEYS and all(map(_fixed, answered)):
         return True
-    if any(len(term.conditions) > 1 for term in answered):
-        return False
-    used = len(answered) - bool(index.states)
+    if any(len(term.conditions) > 1 or term.facts[0] in _OF_FAULT for term in answered):
+        return False  # several values of one column
+    used = sum(not (index.states and term.facts == ("state",)) for term in answered)
     ranged = bool(answered) and not _fixed(answered[-1])
     following = index.columns[used - ranged :]
     return bool(following) and following[0] == key

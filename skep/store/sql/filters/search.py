@@ -1,9 +1,8 @@
 """One page of what a filter finds, and how many there are. Run by centers, on readers.
 
-Pages follow a unique key. When an index yields the rows in that order, a page is one query.
-Otherwise rows are looked at in stretches of the key, a bounded number per call: the answer says
-how far it got, and the next call continues there. A search never holds a connection for longer
-than its budget, whatever the filter.
+Pages follow a unique key. When an index yields the rows in that order, or only a few rows, a
+page is one query. Otherwise rows are looked at in stretches of the key, a bounded number per
+call: the answer says how far it got, and the next call continues there.
 """
 
 from __future__ import annotations
@@ -77,10 +76,9 @@ def search(
     budget: int = BUDGET,
 ) -> Page:
     """The next `limit` rows after a key, or fewer when the budget is used up."""
-    if wanted.serving.direct or wanted.is_empty:
-        query = listing.query.where(*wanted.conditions, *listing.beyond(after))
-        rows = connection.execute(query.order_by(listing.order).limit(limit + 1)).all()
-        return _page(list(rows), limit)
+    if wanted.serving.direct or wanted.is_empty or _are_few(connection, listing, wanted):
+        within = [*wanted.conditions, *listing.beyond(after)]
+        return _page(_rows(connection, listing, wanted, within, limit + 1), limit)
     found: list[Any] = []
     scanned = 0
     for stretch in _stretches(connection, listing, wanted, after, limit + 1):
@@ -102,9 +100,7 @@ def count(
 ) -> Count:
     """Counted up to `limit`, over at most `budget` rows when no index finds them."""
     if wanted.serving.exact or wanted.is_empty:
-        some = sa.select(listing.key).where(*wanted.conditions).limit(limit + 1).subquery()
-        query = sa.select(sa.func.count()).select_from(some)
-        n = int(connection.execute(query).scalar_one())
+        n = _count(connection, listing, wanted.conditions, limit + 1)
         return Count(min(n, limit), exact=n <= limit)
     n = scanned = 0
     for stretch in _stretches(connection, listing, wanted, None, None):
@@ -141,7 +137,10 @@ def _stretches(
         scanned, edge = _edge(connection, listing, wanted, after)
         if not scanned:
             return
-        within = [*listing.beyond(after), listing.up_to(edge)]
+        # As `IS TRUE` no other index is taken for a condition: it could lead to far more rows
+        # than the stretch has.
+        fitting = [one.is_(sa.true()) for one in wanted.conditions]
+        within = [*wanted.narrowing, *fitting, *listing.beyond(after), listing.up_to(edge)]
         rows = _rows(connection, listing, wanted, within, limit)
         yield _Stretch(edge, scanned, rows, last := scanned < listing.stretch)
         if last:
@@ -160,6 +159,21 @@ def _edge(
     return int(n), edge
 
 
+def _are_few(connection: sa.Connection, listing: Listing, wanted: CompiledFilter) -> bool:
+    """The index leads to no more rows than one stretch has."""
+    if not wanted.answered:
+        return False
+    return _count(connection, listing, wanted.answered, listing.stretch + 1) <= listing.stretch
+
+
+def _count(
+    connection: sa.Connection, listing: Listing, conditions: tuple[Truth, ...], limit: int
+) -> int:
+    """Rows that fit, `limit` at most."""
+    some = sa.select(listing.key).where(*conditions).limit(limit).subquery()
+    return int(connection.execute(sa.select(sa.func.count()).select_from(some)).scalar_one())
+
+
 def _rows(
     connection: sa.Connection,
     listing: Listing,
@@ -167,10 +181,8 @@ def _rows(
     within: list[Truth],
     limit: int | None,
 ) -> list[Any]:
-    # As `IS TRUE` no other index is taken for a condition: it could lead to far more rows than
-    # the stretch has.
-    fitting = [one.is_(sa.true()) for one in wanted.conditions]
-    query = listing.query.where(*wanted.narrowing, *fitting, *within).order_by(listing.order)
+    """In the order of pages; what no column answers is decided here."""
+    query = listing.query.where(*within).order_by(listing.order)
     if not wanted.rest.terms:
         return list(connection.execute(query.limit(limit)).all())
     facts = listing.facts
