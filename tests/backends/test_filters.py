@@ -40,6 +40,7 @@ from skep.store.sql.schema.runs import runs
 from skep.store.sql.store import SqlStore
 from skep.wire.filter.check import check, read_filter
 from skep.wire.filter.tables import AGENTS, JOBS, REQUESTS, RUNS
+from skep.wire.filter.values import LARGEST
 
 NOW = 1_700_000_000.0
 ALIVE_AFTER = 30.0
@@ -283,9 +284,13 @@ def random_value(
         FieldType.WORD: lambda: rng.choice(words or ("a",)),
         FieldType.LABEL: lambda: rng.choice(["eu", "team", f"team={rng.choice(TEXTS)}", "team="]),
         FieldType.GROUP: lambda: rng.choice([f"{rng.randrange(1, 4):x}", str(known or "1@b")]),
-        FieldType.INTEGER: lambda: str(known if isinstance(known, int) else rng.randrange(5)),
-        FieldType.DURATION: lambda: rng.choice(["100ms", "1s", "30s", "1.000001s", "0", "7s"]),
-        FieldType.SIZE: lambda: rng.choice(["0", "1kB", "1MB", "1000001"]),
+        FieldType.INTEGER: lambda: str(
+            rng.choice([known or 0, rng.randrange(5), LARGEST, -LARGEST])
+        ),
+        FieldType.DURATION: lambda: rng.choice(
+            ["100ms", "1s", "30s", "1.000001s", "0", "7s", "9" * 12 + "w"]
+        ),
+        FieldType.SIZE: lambda: rng.choice(["0", "1kB", "1MB", "1000001", "9" * 15 + "TB"]),
         FieldType.TIME: lambda: moment(rng),
         FieldType.SINCE: lambda: moment(rng),
         FieldType.UNTIL: lambda: moment(rng),
@@ -294,7 +299,8 @@ def random_value(
 
 
 def moment(rng: Random) -> str:
-    return rng.choice(["1s", "60s", "1h", "1d", "2023-11-14", "2023-11-14T22:13", "1700000000"])
+    known = ["1s", "60s", "1h", "1d", "2023-11-14", "2023-11-14T22:13", "1700000000"]
+    return rng.choice([*known, "9" * 12 + "w", "0001-01-01", "9998-01-01"])
 
 
 def part_of(rng: Random, text: str, operator: Operator) -> str:

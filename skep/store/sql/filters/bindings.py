@@ -89,13 +89,18 @@ def words_in(conditions: Sequence[Condition]) -> list[str]:
 def _between(column: Expression, wanted: Between, scale: int) -> Truth:
     low, high = _scaled(wanted.low, scale), _scaled(wanted.high, scale)
     if low is not None and low == high:
-        return column == low
+        return column == _bound(low)
     found: list[Truth] = []
     if low is not None:
-        found.append(column > low if wanted.above_low else column >= low)
+        found.append(column > _bound(low) if wanted.above_low else column >= _bound(low))
     if high is not None:
-        found.append(column < high if wanted.below_high else column <= high)
+        found.append(column < _bound(high) if wanted.below_high else column <= _bound(high))
     return sa.and_(*found) if found else column.is_not(None)
+
+
+def _bound(value: Number) -> Expression:
+    """Of a type of its own: PostgreSQL refuses what is too large for that of the column."""
+    return sa.literal(value, sa.BigInteger() if isinstance(value, int) else sa.Float(53))
 
 
 def _scaled(value: Number | None, scale: int) -> Number | None:
