@@ -30,6 +30,7 @@ from skep.model.states import BlockState, FailureClass, RequestState, RunState
 from skep.store.sql.engine.database import ACCEPTED, Tx
 from skep.store.sql.filters.compile import CompiledFilter, compile_filter
 from skep.store.sql.filters.indexes import INDEXES
+from skep.store.sql.filters.requests import run_numbers
 from skep.store.sql.filters.search import Listing, Page, count, search
 from skep.store.sql.schema.agents import agents
 from skep.store.sql.schema.blocks import blocks
@@ -314,12 +315,18 @@ def part_of(rng: Random, text: str, operator: Operator) -> str:
 
 async def found(ground: Ground, wanted: CheckedFilter, key: sa.Column[Any]) -> set[Any]:
     """By SQL, and in memory where SQL leaves something over."""
-    compiled = compile_filter(wanted, ground.store.database.dialect.name, ALIVE_AFTER)
-    query = sa.select(key).where(*compiled.conditions)
-    keys = await ground.store.database.read(lambda c: list(c.execute(query).scalars()))
-    facts = ground.facts[wanted.resource]
-    assert len(keys) == len(set(keys))
-    return {one for one in keys if matches(compiled.rest, facts[one])}
+    database = ground.store.database
+    engine, facts = database.dialect.name, ground.facts[wanted.resource]
+    runs = await database.read(lambda c: run_numbers(c, wanted, engine))
+    results = []
+    for known in (None, runs):
+        compiled = compile_filter(wanted, engine, ALIVE_AFTER, known)
+        query = sa.select(key).where(*compiled.conditions)
+        keys = await database.read(lambda c, query=query: list(c.execute(query).scalars()))  # type: ignore[misc]
+        assert len(keys) == len(set(keys))
+        results.append({one for one in keys if matches(compiled.rest, facts[one])})
+    assert results[0] == results[1]
+    return results[0]
 
 
 @pytest.mark.parametrize("resource", KEYS)

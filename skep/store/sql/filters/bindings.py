@@ -29,6 +29,8 @@ class Scope:
     alive_after: float = 0.0
     #: The filter asks for dead requests only.
     only_dead: bool = False
+    #: Numbers of the runs that the filter names; None = they were not looked up.
+    runs: Mapping[str, int] | None = None
 
 
 Binding = Callable[[Sequence[Condition], Scope], Truth]

@@ -7,6 +7,8 @@ not fit, so that a negated term fits rows without a value, as in memory.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 import sqlalchemy as sa
 
@@ -37,13 +39,19 @@ class CompiledFilter(msgspec.Struct, frozen=True):
         return not self.conditions and not self.rest.terms
 
 
-def compile_filter(wanted: CheckedFilter, engine: str, alive_after: float = 0.0) -> CompiledFilter:
-    """For the engine of this name. `alive_after` is needed for the states of agents only.
+def compile_filter(
+    wanted: CheckedFilter,
+    engine: str,
+    alive_after: float = 0.0,
+    runs: Mapping[str, int] | None = None,
+) -> CompiledFilter:
+    """For the engine of this name. `alive_after` is needed for the states of agents only; `runs`
+    are the numbers of the runs that a filter of requests names (`run_numbers`).
 
     Raises KeyError for a resource without tables of its own.
     """
     bindings = BINDINGS[wanted.resource]
-    scope = Scope(text_matching(engine), wanted.now, alive_after, dead_only(wanted))
+    scope = Scope(text_matching(engine), wanted.now, alive_after, dead_only(wanted), runs)
     found = {
         term: _condition(term, bindings, scope)
         for term in wanted.terms

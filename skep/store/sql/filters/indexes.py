@@ -101,13 +101,18 @@ _BY_NAME = ("run",)
 
 
 def serving(wanted: CheckedFilter, engine: str) -> Serving:
-    """The index that answers most of the filter."""
-    terms = _positive(wanted)
+    """The index that answers most of the filter; of several one that has the order of pages."""
     known = [one for one in INDEXES.get(wanted.resource, ()) if engine in one.engines]
-    tried = [(index, tuple(_answered(index, wanted, terms, engine))) for index in known]
-    index, found = max(tried, key=lambda one: len(one[1]), default=(None, ()))
-    if index is None or not found:
+    tried = [_by_index(index, wanted, engine) for index in known]
+    best = max(tried, key=lambda one: (len(one.answered), one.ordered), default=None)
+    if best is None or not best.answered:
         return Serving("", (), tuple(_facts(wanted.terms)))
+    return best
+
+
+def _by_index(index: FilterIndex, wanted: CheckedFilter, engine: str) -> Serving:
+    terms = _positive(wanted)
+    found = tuple(_answered(index, wanted, terms, engine))
     answered = tuple(terms[fact] for fact in found)
     ordered = _in_order(index, answered, PAGED_BY[wanted.resource])
     return Serving(index.name, answered, tuple(_left(wanted, terms, found)), ordered)

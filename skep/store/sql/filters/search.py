@@ -20,7 +20,7 @@ from skep.store.sql.filters.text_matching import Truth
 
 #: Rows that one query looks at, and that one call does.
 STRETCH = 2000
-BUDGET = 50_000
+BUDGET = 20_000
 #: Counting ends here; people are shown "10,000+".
 COUNT_LIMIT = 10_000
 
@@ -61,7 +61,7 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Count(msgspec.Struct, frozen=True):
-    """How many fit; without `exact` at least so many."""
+    """How many fit; without `exact` that many or more."""
 
     n: int
     exact: bool
@@ -101,6 +101,9 @@ def count(
     """Counted up to `limit`, over at most `budget` rows when no index finds them."""
     if wanted.serving.exact or wanted.is_empty:
         n = _count(connection, listing, wanted.conditions, limit + 1)
+        return Count(min(n, limit), exact=n <= limit)
+    if _are_few(connection, listing, wanted):
+        n = len(_rows(connection, listing, wanted, list(wanted.conditions), limit + 1))
         return Count(min(n, limit), exact=n <= limit)
     n = scanned = 0
     for stretch in _stretches(connection, listing, wanted, None, None):
