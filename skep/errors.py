@@ -11,7 +11,8 @@
     │   ├── TooSlow             408
     │   ├── WrongMethod         405
     │   ├── OldProtocol         426
-    │   └── InvalidJob          400  each line of the detail is a path and its problem
+    │   ├── InvalidJob          400  each line of the detail is a path and its problem
+    │   └── InvalidFilter       400  with the column of the problem
     ├── Unauthorized            401  no token, or an unknown token
     │   └── Revoked             401  the token was valid and has been revoked
     ├── Forbidden               403  the token does not allow this call
@@ -120,6 +121,18 @@ class OldProtocol(InvalidInput):
 class InvalidJob(InvalidInput):
     code = "invalid_job"
     title = "The document is not a valid job"
+
+
+class InvalidFilter(InvalidInput):
+    """`column` counts characters from 1; `length` of them are wrong. 0 = not known."""
+
+    code = "invalid_filter"
+    title = "The filter is not valid"
+
+    def __init__(self, detail: str, column: int = 0, length: int = 0) -> None:
+        super().__init__(detail)
+        self.column = column
+        self.length = length
 
 
 class Unauthorized(SkepError):

@@ -24,7 +24,7 @@ from skep.model.jobs import job
 from skep.model.jobs.app import AppLimits, AppPart
 from skep.model.jobs.schedule import Schedule
 from skep.model.user_code import CodeLimits
-from tools import requirement_ids
+from tools import filter_reference, requirement_ids
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
 #: A default that is longer is not shown: the part has a table of its own.
@@ -122,6 +122,10 @@ def requirements_page() -> str:
     return requirement_ids.page(MADE)
 
 
+def filters_page() -> str:
+    return filter_reference.page(MADE)
+
+
 def _fields(part: type[msgspec.Struct]) -> Iterator[str]:
     words = _comments(part)
     for field in msgspec.structs.fields(part):
@@ -191,6 +195,7 @@ PAGES = {
     "errors.md": errors_page,
     "cli.md": cli_page,
     "jobs.md": jobs_page,
+    "filters.md": filters_page,
     "requirements.md": requirements_page,
 }
 

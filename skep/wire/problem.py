@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import msgspec
 
 from skep import errors
-from skep.errors import SkepError
+from skep.errors import InvalidFilter, SkepError
 
 PROBLEM = "application/problem+json"
 
@@ -26,19 +26,28 @@ class Problem(msgspec.Struct):
     type: str = "about:blank"
     #: The id of this case in the center's log.
     instance: str | msgspec.UnsetType = msgspec.UNSET
+    #: Of a filter: where it is wrong, counted from 1, and how many characters are.
+    column: int | msgspec.UnsetType = msgspec.UNSET
+    length: int | msgspec.UnsetType = msgspec.UNSET
 
 
 def problem_of(error: SkepError) -> Problem:
     """The problem of an error, as it is sent."""
     kind = f"urn:skep:problem:{error.code}"
-    return Problem(error.title, error.status, error.detail, error.code, error.retryable, kind)
+    sent = Problem(error.title, error.status, error.detail, error.code, error.retryable, kind)
+    if isinstance(error, InvalidFilter) and error.column:
+        sent.column, sent.length = error.column, error.length
+    return sent
 
 
 def error_from(status: int, content_type: str, content: bytes) -> SkepError:
     """The error that a center (or a proxy in front of it) answered, as its class."""
     problem = _problem(status, content_type, content)
     kind = _by_code().get(problem.code) or _by_status(status, retryable=problem.retryable)
-    return kind(problem.detail or problem.title or _not_ours(status))
+    error = kind(problem.detail or problem.title or _not_ours(status))
+    if isinstance(error, InvalidFilter):
+        error.column, error.length = problem.column or 0, problem.length or 0
+    return error
 
 
 def _not_ours(status: int) -> str:
