@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from skep.archive.frames import Cut, Exchange, Extract, FrameMaker
 from skep.downloaders.content_rules import BadRules, CutContent, Cutting, OverSize, Unmatched
 from skep.model.content_rules import ContentRules
-from skep.model.states import FailureClass
+from skep.model.failures.failure_class import FailureClass
 
 #: Address space: a large page, its tree and what is made of it have room.
 MEMORY = 2**30

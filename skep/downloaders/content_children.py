@@ -27,8 +27,8 @@ from skep.downloaders.failure_classes import short
 from skep.downloaders.libcurl.transfer import Done
 from skep.downloaders.ports import Fetched
 from skep.model.content_rules import ContentRules
+from skep.model.failures.failure_class import FailureClass
 from skep.model.request import Outcome
-from skep.model.states import FailureClass
 from skep.runtime.clock import Clock
 
 log = logging.getLogger(__name__)

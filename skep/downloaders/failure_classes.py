@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from skep.archive.content_decoding import BadEncoding, OverLimit
 from skep.archive.frames import Cut
-from skep.model.states import FailureClass
+from skep.model.failures.failure_class import FailureClass
 
 DETAIL_LIMIT = 300
 

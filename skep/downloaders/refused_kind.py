@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from skep.downloaders.ports import Fetched, Kind
+from skep.model.failures.failure_class import FailureClass
 from skep.model.request import Outcome, Work
 from skep.model.run import RunSettings
-from skep.model.states import FailureClass
 
 
 class RefusedKind:

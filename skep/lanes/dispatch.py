@@ -58,13 +58,8 @@ NAMED = 10
 
 
 def lane_limits(settings: LaneSettings) -> dict[Lane, int]:
-    """The bounds of the lanes, in requests."""
-    return {
-        Lane.SUPER: settings.super_limit,
-        Lane.HIGH: settings.high_limit,
-        Lane.MID: settings.mid_limit,
-        Lane.LOW: settings.low_limit,
-    }
+    """Maximum requests of each lane: the setting `NAME_limit`."""
+    return {lane: getattr(settings, f"{lane.label}_limit") for lane in Lane}
 
 
 class Dispatcher:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from skep.model.lane import Lane
 
-STRICT: tuple[Lane, ...] = (Lane.SUPER, Lane.HIGH, Lane.MID, Lane.LOW)
+STRICT: tuple[Lane, ...] = tuple(Lane)
 
 
 def floor_lane(tick: int, every: int) -> Lane | None:

@@ -9,6 +9,20 @@ import warnings
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING
 
+from skep.model.failures.failure_class import FailureClass
+
+__all__ = [
+    "BLOCK_CHANGES",
+    "CLAIMABLE",
+    "FINAL_STATES",
+    "REQUEST_CHANGES",
+    "RUN_CHANGES",
+    "BlockState",
+    "FailureClass",
+    "RequestState",
+    "RunState",
+]
+
 
 class RequestState(IntEnum):
     """The state of an accepted request. The ledger counts each.
@@ -110,24 +124,6 @@ RUN_CHANGES: dict[RunState, frozenset[RunState]] = {
     RunState.FINISHED: frozenset({RunState.RUNNING}),
     RunState.CANCELLED: frozenset(),
 }
-
-
-class FailureClass(StrEnum):
-    """Why a download failed. `''` in an outcome means success."""
-
-    NETWORK = "network"
-    TIMEOUT = "timeout"
-    STATUS = "status"
-    BLOCKED = "blocked"
-    CONTENT = "content"
-    CODE = "code"
-    LIMIT = "limit"
-    LOST = "lost"
-    ROBOTS = "robots"
-
-
-#: Failures that a retry would meet again: such a request is not retried.
-HOPELESS = frozenset({FailureClass.LIMIT, FailureClass.ROBOTS})
 
 
 if not TYPE_CHECKING:

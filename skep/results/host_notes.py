@@ -6,8 +6,8 @@ import re
 
 from skep.errors import InvalidInput
 from skep.model.block import BlockReport
+from skep.model.failures.failure_class import FailureClass
 from skep.model.hosts.host import SiteNote, site_of
-from skep.model.states import FailureClass
 
 #: More hosts than one block can contain.
 NOTES_LIMIT = 1000

@@ -17,9 +17,9 @@ from random import Random
 from skep.archive.ports import Archive, RecordLocation
 from skep.errors import InvalidInput, Unavailable
 from skep.model.block import BlockReport, Held
+from skep.model.failures.failure_class import FailureClass
 from skep.model.hosts.politeness import Politeness
 from skep.model.request import URI_LIMIT, Outcome
-from skep.model.states import FailureClass
 from skep.results.host_notes import check_notes
 from skep.results.recycle import again_at, backoff_of
 from skep.runtime.backoff import Backoff

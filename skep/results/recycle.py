@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from random import Random
 
+from skep.model.failures.failure_class import HOPELESS, FailureClass
 from skep.model.request import Outcome
-from skep.model.states import HOPELESS, FailureClass
 from skep.runtime.backoff import Backoff
 from skep.store.ports.blocks import RetryFacts
 

@@ -17,7 +17,8 @@ import pytest_asyncio
 import sqlalchemy as sa
 
 from skep.errors import InvalidFilter
-from skep.model.failure_fingerprint import group_name
+from skep.model.failures.failure_class import FailureClass
+from skep.model.failures.failure_fingerprint import group_name
 from skep.model.filter.checked import CheckedFilter
 from skep.model.filter.facts import Facts, agent_facts, job_facts, run_facts
 from skep.model.filter.fields import FieldTable, FieldType
@@ -26,7 +27,7 @@ from skep.model.filter.syntax import FilterTerm, FilterTree, FilterValue, Operat
 from skep.model.fleet.agent import AgentView, Registration, Vitals
 from skep.model.jobs.job import Downloader, Job, KeptJob, SpiderPart, bytes_of
 from skep.model.run import Run, RunSettings
-from skep.model.states import BlockState, FailureClass, RequestState, RunState
+from skep.model.states import BlockState, RequestState, RunState
 from skep.store.sql.engine.database import ACCEPTED, Tx
 from skep.store.sql.filters.compile import CompiledFilter, compile_filter
 from skep.store.sql.filters.indexes import INDEXES

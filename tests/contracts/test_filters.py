@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from skep.model.failures.failure_class import FailureClass
 from skep.model.filter.fields import OPERATORS, FieldTable, FieldType
-from skep.model.states import FailureClass, RequestState, RunState
+from skep.model.states import RequestState, RunState
 from skep.wire.filter.check import read_filter
 from skep.wire.filter.tables import REQUESTS, RUNS, TABLES
 from tools.filter_reference import EXAMPLE

@@ -10,16 +10,15 @@ from typing import Any
 
 import pytest
 
+from skep.model.failures.failure_class import HOPELESS, FailureClass
 from skep.model.ledger import Ledger
 from skep.model.states import (
     BLOCK_CHANGES,
     CLAIMABLE,
     FINAL_STATES,
-    HOPELESS,
     REQUEST_CHANGES,
     RUN_CHANGES,
     BlockState,
-    FailureClass,
     RequestState,
     RunState,
 )

@@ -29,10 +29,10 @@ from skep.agent.hosts.robots import (
 from skep.agent.work.held_blocks import Gated, HeldBlock, HeldBlocks
 from skep.agent.work.run_downloaders import RunDownloaders, start
 from skep.downloaders.ports import Downloader, Fetched, Paced
+from skep.model.failures.failure_class import FailureClass
 from skep.model.hosts.host import FAILING, NO_ROBOTS, SiteNote
 from skep.model.request import Outcome, Work
 from skep.model.run import RunSettings
-from skep.model.states import FailureClass
 from skep.settings import SiteSettings
 
 log = logging.getLogger(__name__)

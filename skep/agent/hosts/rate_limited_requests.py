@@ -14,9 +14,9 @@ from heapq import heappop, heappush
 from math import inf
 from typing import Generic, TypeVar
 
+from skep.model.failures.failure_class import FailureClass
 from skep.model.hosts.host import FAILING, Pace, site_of
 from skep.model.request import Outcome
-from skep.model.states import FailureClass
 
 Item = TypeVar("Item")
 

@@ -22,8 +22,8 @@ from skep.downloaders.ports import Fetched
 from skep.downloaders.target_url import BadTarget, parse_target
 from skep.errors import SkepError
 from skep.model.downloader_kinds import HTTP
+from skep.model.failures.failure_class import FailureClass
 from skep.model.run import RunSettings
-from skep.model.states import FailureClass
 
 log = logging.getLogger(__name__)
 

@@ -15,9 +15,9 @@ from skep.agent.hosts.host_notes import HostNotes
 from skep.agent.hosts.rate_limited_requests import RateLimitedHost, RateLimitedRequests, host_in
 from skep.downloaders.ports import Fetched
 from skep.model.block import BlockReport, Held, Leased
+from skep.model.failures.failure_class import FailureClass
 from skep.model.hosts.host import SiteNote
 from skep.model.request import Outcome, Work
-from skep.model.states import FailureClass
 
 #: Maximum bytes of frames in one report; a larger block is reported in parts.
 REPORT_BYTES = 8 * 2**20

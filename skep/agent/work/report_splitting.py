@@ -9,8 +9,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from skep.model.block import BlockReport
+from skep.model.failures.failure_class import FailureClass
 from skep.model.request import Outcome
-from skep.model.states import FailureClass
 
 
 def split_report(report: BlockReport) -> BlockReport | None:

@@ -14,9 +14,9 @@ from math import inf
 
 from skep.agent.work.run_session_files import RunSessionFiles
 from skep.downloaders.ports import Downloader, Fetched, Kind, Lasting, Recallable, Redialable
+from skep.model.failures.failure_class import FailureClass
 from skep.model.request import Outcome, Work
 from skep.model.run import RunSettings
-from skep.model.states import FailureClass
 
 log = logging.getLogger(__name__)
 

@@ -16,12 +16,12 @@ from skep.center.http.authentication import Role
 from skep.center.http.endpoint import Call, Endpoint
 from skep.errors import InvalidInput, NotFound
 from skep.jobs.runs.run_start import RunStarts
-from skep.model.failure_fingerprint import GROUP
-from skep.model.failures import (
+from skep.model.failures.dead_requests import (
     Act,
     FailureFilter,
     needs_filter,
 )
+from skep.model.failures.failure_fingerprint import GROUP
 from skep.wire.api.failures import (
     CANCEL_FAILURES,
     DELETE_FAILURES,

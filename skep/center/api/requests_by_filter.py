@@ -13,7 +13,7 @@ from skep.center.api.requests import line_of
 from skep.center.http.authentication import Role
 from skep.center.http.endpoint import Call, Endpoint
 from skep.errors import InvalidInput, Unavailable
-from skep.model.failures import RequestFilter, needs_filter
+from skep.model.failures.dead_requests import RequestFilter, needs_filter
 from skep.wire.api.requests import (
     CANCEL_REQUESTS,
     LIST_REQUESTS,

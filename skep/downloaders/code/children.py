@@ -25,9 +25,9 @@ from skep.downloaders.code.worker import ChildRequest, Worker
 from skep.downloaders.egress_policy import EgressPolicy
 from skep.downloaders.failure_classes import short
 from skep.downloaders.ports import Fetched
+from skep.model.failures.failure_class import FailureClass
 from skep.model.request import Outcome, Work
 from skep.model.run import RunSettings
-from skep.model.states import FailureClass
 from skep.model.user_code import Code
 from skep.runtime.clock import Clock
 

@@ -14,9 +14,9 @@ from skep.archive.frames import Exchange
 from skep.downloaders.code.child_messages import End
 from skep.downloaders.failure_classes import short
 from skep.downloaders.ports import Fetched
+from skep.model.failures.failure_class import FailureClass
 from skep.model.request import Outcome, Work
 from skep.model.run import RunSettings
-from skep.model.states import FailureClass
 
 #: Smaller ones are compressed at once: a thread would cost more.
 LARGE = 128 * 1024

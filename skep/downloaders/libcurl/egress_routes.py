@@ -34,9 +34,9 @@ from skep.downloaders.proxies import (
 from skep.downloaders.proxy_counts import Tally
 from skep.downloaders.session_state import SessionIdentity
 from skep.downloaders.sessions import Session, SessionPool
+from skep.model.failures.failure_class import FailureClass
 from skep.model.proxies import ExitRules, SessionRules, session_rules
 from skep.model.run import RunSettings
-from skep.model.states import FailureClass
 
 log = logging.getLogger(__name__)
 

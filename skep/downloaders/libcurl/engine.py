@@ -34,9 +34,9 @@ from skep.downloaders.libcurl.slot import Slot
 from skep.downloaders.libcurl.transfer import REDIRECTS, BadRequest, Done, Transfer
 from skep.downloaders.ports import Fetched
 from skep.downloaders.target_url import BadTarget
+from skep.model.failures.failure_class import FailureClass
 from skep.model.request import Outcome, Work
 from skep.model.run import RunSettings
-from skep.model.states import FailureClass
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from skep.downloaders.libcurl.transfer import Done
 from skep.downloaders.ports import Fetched
+from skep.model.failures.failure_class import FailureClass
 from skep.model.request import Outcome, Work
-from skep.model.states import FailureClass
 
 
 class RequestQueue:

@@ -10,7 +10,14 @@ from typing import Protocol
 
 import msgspec
 
-from skep.model.failures import Act, Acted, DeadRequest, FailureFilter, FailureGroup, RequestFilter
+from skep.model.failures.dead_requests import (
+    Act,
+    Acted,
+    DeadRequest,
+    FailureFilter,
+    FailureGroup,
+    RequestFilter,
+)
 from skep.model.jobs.notice import Notice, RunEnding
 from skep.model.retention import DeletionSum, KeepKind
 from skep.store.ports.requests import RequestView

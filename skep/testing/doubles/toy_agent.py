@@ -15,9 +15,9 @@ from skep.agent.agent_folder import agent_id
 from skep.agent.app import Agent
 from skep.agent.machine_figures import describe
 from skep.downloaders.ports import Fetched, Kind
+from skep.model.failures.failure_class import FailureClass
 from skep.model.request import Outcome, Work
 from skep.model.run import RunSettings
-from skep.model.states import FailureClass
 from skep.runtime.clock import SystemClock
 from skep.settings import AgentSettings, Settings
 from skep.testing.doubles.center import CenterDouble

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from skep.model.failures import DeadRequest, FailureFilter, FailureGroup, Moment
+from skep.model.failures.dead_requests import DeadRequest, FailureFilter, FailureGroup, Moment
 from skep.wire.api.caller import Resource
 from skep.wire.api.route import Route
 

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from skep.model.attempt import Attempt
 from skep.model.block import BlockChange, BlockView
-from skep.model.failures import RequestFilter
+from skep.model.failures.dead_requests import RequestFilter
 from skep.wire.api.caller import Download, Resource
 from skep.wire.api.failures import After, Batch
 from skep.wire.api.route import Route

@@ -10,11 +10,12 @@ from enum import StrEnum
 from typing import get_args
 
 from skep.model.dispatch import DispatchKind
+from skep.model.failures.failure_class import FailureClass
 from skep.model.filter.fields import Field, FieldTable, FieldType
 from skep.model.filter.states import AgentWord, JobKind, JobWord
 from skep.model.jobs.fire import ON_THEIR_WAY, FireState
 from skep.model.lane import Lane
-from skep.model.states import FINAL_STATES, FailureClass, RequestState, RunState
+from skep.model.states import FINAL_STATES, RequestState, RunState
 
 _REQUEST_WORDS = tuple(state.name.lower() for state in RequestState)
 _ENDED_REQUESTS = tuple(state.name.lower() for state in RequestState if state in FINAL_STATES)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from skep.model.failure_fingerprint import group_name, parse_group
+from skep.model.failures.failure_fingerprint import group_name, parse_group
 from skep.model.filter.checked import Between, Condition, LabelIs, Match, Number, Pattern
 from skep.model.filter.fields import Field, FieldType
 from skep.model.filter.matching import folded

@@ -19,9 +19,9 @@ from skep.downloaders.code.child_start import descendants
 from skep.downloaders.code.children import CodeDownloader
 from skep.downloaders.ports import Fetched
 from skep.downloaders.registry import kinds
+from skep.model.failures.failure_class import FailureClass
 from skep.model.request import Work
 from skep.model.run import RunSettings
-from skep.model.states import FailureClass
 from skep.model.user_code import Code, CodeLimits
 from skep.runtime.clock import SystemClock
 from skep.settings import AgentSettings, EgressSettings

@@ -18,10 +18,10 @@ from skep.agent.app import Agent
 from skep.downloaders.registry import kinds
 from skep.errors import CenterUnreachable
 from skep.model.block import BlockReport
+from skep.model.failures.failure_class import FailureClass
 from skep.model.hosts.host import Pace, SiteNote
 from skep.model.request import Outcome, Work
 from skep.model.run import RunSettings
-from skep.model.states import FailureClass
 from skep.runtime.clock import SystemClock
 from skep.settings import AgentSettings, EgressSettings
 from skep.testing.doubles.center import CenterDouble, center_double

@@ -11,8 +11,8 @@ from skep.agent.work.prefetch import DownloadRate, blocks_wanted, requests_wante
 from skep.agent.work.report_splitting import split_report
 from skep.downloaders.ports import Fetched
 from skep.model.block import BlockReport, Held, Leased
+from skep.model.failures.failure_class import FailureClass
 from skep.model.request import Outcome, Work
-from skep.model.states import FailureClass
 from skep.testing.clock import ManualClock
 
 

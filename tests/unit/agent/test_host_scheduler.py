@@ -14,10 +14,10 @@ from skep.downloaders.libcurl.host_queue import HostQueue
 from skep.downloaders.ports import Fetched
 from skep.model.block import BlockReport, Leased
 from skep.model.content_rules import ContentRules
+from skep.model.failures.failure_class import FailureClass
 from skep.model.hosts.host import Pace, SiteNote
 from skep.model.request import Outcome, Work
 from skep.model.run import RunSettings
-from skep.model.states import FailureClass
 from skep.testing.clock import ManualClock
 
 Done = Callable[[Fetched], None]

@@ -15,9 +15,9 @@ from skep.agent.hosts.rate_limited_requests import (
     RateLimitedRequests,
     host_in,
 )
+from skep.model.failures.failure_class import FailureClass
 from skep.model.hosts.host import Pace, SiteNote
 from skep.model.request import Outcome
-from skep.model.states import FailureClass
 
 HOST = "example.org"
 

@@ -20,8 +20,8 @@ from skep.agent.hosts.robots import (
 )
 from skep.archive.frames import Exchange, FrameMaker
 from skep.downloaders.ports import Fetched
+from skep.model.failures.failure_class import FailureClass
 from skep.model.request import Outcome
-from skep.model.states import FailureClass
 from skep.testing.clock import ManualClock
 
 SIMPLE = b"User-agent: *\nDisallow: /private\nAllow: /private/open\nCrawl-delay: 2.5\n"

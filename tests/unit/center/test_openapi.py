@@ -21,7 +21,7 @@ from skep.center.http.openapi_field_comments import field_comments
 from skep.center.http.openapi_field_texts import FIELD_TEXTS
 from skep.center.http.openapi_operations import PATH_PARAMETERS, TAGS
 from skep.errors import InvalidInput
-from skep.model.failures import RequestFilter
+from skep.model.failures.dead_requests import RequestFilter
 from skep.model.message_bounds import AGENT_ID, EXACT
 from skep.model.states import RequestState
 from skep.wire.api.apps import LogAsk

@@ -16,7 +16,7 @@ from skep.downloaders.libcurl.request_headers import (
 )
 from skep.downloaders.libcurl.response_head import NO_HEAD, read_head, retry_after
 from skep.downloaders.target_url import BadTarget, join_target, parse_target
-from skep.model.states import FailureClass
+from skep.model.failures.failure_class import FailureClass
 
 
 @pytest.mark.parametrize(

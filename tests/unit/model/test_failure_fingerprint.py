@@ -8,7 +8,7 @@ import pytest
 
 from skep.errors import ConfigurationError
 from skep.jobs.endings.notices import hidden_target, is_mail_address, problems_of, read_secret
-from skep.model.failure_fingerprint import (
+from skep.model.failures.failure_fingerprint import (
     failure_fingerprint,
     group_name,
     parse_group,

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from skep.errors import InvalidInput
 from skep.model.block import BlockReport
+from skep.model.failures.failure_class import HOPELESS, FailureClass
 from skep.model.request import URI_LIMIT, Outcome
-from skep.model.states import HOPELESS, FailureClass
 from skep.results.ingest import check_report, plain
 from skep.results.recycle import RETRY_AFTER_CAP, again_at, backoff_of, worth_retrying
 from skep.runtime.backoff import Backoff

@@ -20,12 +20,12 @@ from skep.cli.terminal.options import Function, json_option, stacked
 from skep.cli.terminal.output import age, show, show_json, table
 from skep.cli.terminal.short_ids import Id
 from skep.embed.center_address import CenterAddress
-from skep.model.failures import Act
-from skep.model.states import FailureClass
+from skep.model.failures.dead_requests import Act
+from skep.model.failures.failure_class import FailureClass
 from skep.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from skep.model.failures import FailureGroup
+    from skep.model.failures.dead_requests import FailureGroup
     from skep.wire.api.failures import BulkAnswer, Groups, GroupView
     from skep.wire.client.api import CenterApi
 
@@ -188,7 +188,7 @@ async def _send(
     given: dict[str, Any],
     step: bulk_requests.Step,
 ) -> BulkAnswer:
-    from skep.model.failures import FailureFilter
+    from skep.model.failures.dead_requests import FailureFilter
     from skep.wire.api.failures import BulkAct
 
     body = BulkAct(

@@ -173,7 +173,7 @@ def cancel(
 async def _cancel(
     api: CenterApi, filter_: dict[str, Any], given: dict[str, Any], step: Step
 ) -> CancelAnswer:
-    from skep.model.failures import RequestFilter
+    from skep.model.failures.dead_requests import RequestFilter
     from skep.wire.api.requests import CancelRequests
 
     body = CancelRequests(RequestFilter(**filter_), dry_run=step.dry_run, after=step.after, **given)

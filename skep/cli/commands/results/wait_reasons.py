@@ -12,7 +12,7 @@ from skep.cli.terminal.output import say
 from skep.errors import SkepError
 
 if TYPE_CHECKING:
-    from skep.model.failures import FailureGroup
+    from skep.model.failures.dead_requests import FailureGroup
     from skep.wire.client import CenterClient
 
 GROUPS = 3

@@ -13,7 +13,8 @@ import msgspec
 import sqlalchemy as sa
 
 from skep.model.block import BlockRef
-from skep.model.states import BlockState, FailureClass, RequestState
+from skep.model.failures.failure_class import FailureClass
+from skep.model.states import BlockState, RequestState
 from skep.store.ports.blocks import Freed
 from skep.store.sql.blocks.rows import (
     Packed,

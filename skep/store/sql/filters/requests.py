@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from skep.model.failure_fingerprint import parse_group
+from skep.model.failures.failure_fingerprint import parse_group
 from skep.model.filter.checked import CheckedFilter, Condition, Match, Pattern
 from skep.model.states import BlockState, RequestState
 from skep.store.sql.engine.predicates import stored

@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
+from skep.model.failures.failure_class import FailureClass
 from skep.model.hosts.host import FAILING, ROBOTS, SiteNote
 from skep.model.hosts.politeness import HostPoliteness, Politeness
 from skep.model.request import Outcome
-from skep.model.states import FailureClass
 from skep.store.sql.engine.database import Tx
 from skep.store.sql.engine.dialect import id_list
 from skep.store.sql.hosts.holds import free_hosts, held_by

@@ -12,7 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from skep.model.failures import Acted
+from skep.model.failures.dead_requests import Acted
 from skep.model.states import BlockState, RequestState
 from skep.store.sql.blocks.rows import end_requests, members_of, note_history
 from skep.store.sql.engine.database import Tx

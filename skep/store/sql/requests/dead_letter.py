@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 import sqlalchemy as sa
 
 from skep.errors import Unavailable
-from skep.model.failure_fingerprint import FailureFingerprint, failure_fingerprint
+from skep.model.failures.failure_fingerprint import FailureFingerprint, failure_fingerprint
 from skep.model.request import Outcome
 from skep.model.states import RequestState
 from skep.store.sql.engine.database import Tx

@@ -14,8 +14,15 @@ from typing import Any
 import sqlalchemy as sa
 
 from skep.errors import InvalidInput
-from skep.model.failure_fingerprint import group_name, parse_group
-from skep.model.failures import Act, Acted, DeadRequest, FailureFilter, FailureGroup, RequestFilter
+from skep.model.failures.dead_requests import (
+    Act,
+    Acted,
+    DeadRequest,
+    FailureFilter,
+    FailureGroup,
+    RequestFilter,
+)
+from skep.model.failures.failure_fingerprint import group_name, parse_group
 from skep.model.states import RequestState, RunState
 from skep.store.ports.requests import RequestView
 from skep.store.sql.engine.database import Database, Tx

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skep.model.failures import FailureFilter, RequestFilter
+from skep.model.failures.dead_requests import FailureFilter, RequestFilter
 from skep.model.ledger import Ledger
 from skep.model.request import Outcome
 from skep.model.states import RequestState, RunState

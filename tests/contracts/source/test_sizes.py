@@ -6,7 +6,7 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 MOST_MODULES = 25
 LONGEST_FILE = 400
 LONGEST_DECLARATION = 600

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[2] / "skep"
+PACKAGE = Path(__file__).parents[3] / "skep"
 #: The author's own logger (`self.log`), named for the spider and not for a module of ours.
 AUTHORS = "f'skep.spider.{self.name}'"
 

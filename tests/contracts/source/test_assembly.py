@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-CENTER = Path(__file__).parents[2] / "skep" / "center"
+CENTER = Path(__file__).parents[3] / "skep" / "center"
 ASSEMBLY = ("services.py", "job_assembly.py", "placement_assembly.py", "center_signals.py")
 #: Lines of `build()`, most of which name the parts.
 LONGEST_BUILD = 60

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "why" / "glossary.md"
 #: Names that other programs depend on: schemas of the API, and messages.
 PUBLISHED = {"AppWish", "Beats", "SeatLine"}

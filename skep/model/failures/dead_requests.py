@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from skep.model.failure_fingerprint import GROUP
+from skep.model.failures.failure_fingerprint import GROUP
 from skep.model.message_bounds import exact
 
 Moment = Annotated[float, Meta(ge=0, le=1e15)]

@@ -1,0 +1,1 @@
+"""Failed downloads: their classes, their groups, and what can be done with dead requests."""
