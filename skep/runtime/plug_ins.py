@@ -34,7 +34,7 @@ def loaded(group: str) -> Mapping[str, Any]:
 @lru_cache(maxsize=_GROUPS)
 def _points_along(group: str, _path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
     """Cached: it reads a file of every installed package."""
-    from importlib.metadata import entry_points  # takes as long to import as all of `model`
+    from importlib.metadata import entry_points  # 14 ms that few processes need
 
     found = {point.name: point for point in entry_points(group=group)}
     return tuple(point for _, point in sorted(found.items()))
