@@ -10,9 +10,11 @@ import logging
 import sys
 from collections.abc import Mapping
 from functools import lru_cache
-from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +34,8 @@ def loaded(group: str) -> Mapping[str, Any]:
 @lru_cache(maxsize=_GROUPS)
 def _points_along(group: str, _path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
     """Cached: it reads a file of every installed package."""
+    from importlib.metadata import entry_points  # 14 ms that few processes need
+
     found = {point.name: point for point in entry_points(group=group)}
     return tuple(point for _, point in sorted(found.items()))
 

@@ -33,7 +33,7 @@ class Placement(msgspec.Struct, frozen=True):
 
     #: `any`: every agent that fits. `fixed`: n agents, chosen once. `chained`: as `fixed`, and
     #: requests found on a page go to the agent that fetched the page. `hashed`: each key has its
-    #: agent.
+    #: agent. Or the name of a strategy that a package adds.
     strategy: StrategyName = ANY.name
     #: Number of agents, for `fixed` and `chained`.
     n: Annotated[int, Meta(ge=1, le=10_000)] = 1
