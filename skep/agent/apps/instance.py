@@ -57,8 +57,8 @@ class InstanceContext:
 
 
 class InstanceTask:
-    """One instance under one token. `run` it; `wish`, `cut_off`, `drop` and `close` can be called
-    at any time."""
+    """One instance under one token. `run` it; `set_desired`, `cut_off`, `drop` and `close` can be
+    called at any time."""
 
     def __init__(self, record: InstanceRecord, logs: Logs, ground: InstanceContext) -> None:
         self.record = record

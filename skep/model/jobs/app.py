@@ -108,7 +108,7 @@ class InstanceState(StrEnum):
     STARTING = "starting"
     RUNNING = "running"
     PAUSED = "paused"
-    #: It ended by itself, with exit code 0.
+    #: It exited with code 0.
     DONE = "done"
     FAILED = "failed"
     #: It was stopped by a user.
