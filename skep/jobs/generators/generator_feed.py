@@ -31,7 +31,7 @@ from skep.jobs.generators.generator_intake import accept_when_available
 from skep.jobs.generators.sitemap_source import SitemapSource, maps_run
 from skep.jobs.generators.sources import Sources
 from skep.jobs.intake import Intake
-from skep.jobs.request_sources import GeneratorBatch, Refused
+from skep.jobs.request_sources import Generated, GeneratorBatch, Refused
 from skep.model.hosts.named_places import places_in
 from skep.model.jobs.generator_progress import (
     REQUESTS,
@@ -272,11 +272,18 @@ class Feed:
             self._job.name,
             self._generator.dedup or self._job.chosen.dedup,
         )
-        generated = await accept_when_available(
-            self._intake, self._clock, source, self.begun.run, read.offered
-        )
+        generated = await self._accept(source, read.offered)
         self._count(read.all_refused(generated.refused))
         return generated.taken
+
+    async def _accept(self, source: GeneratorBatch, offered: Sequence[Offered]) -> Generated:
+        """Requests of the job itself never wait here: they are put in while the run is prepared,
+        which is repeated later, and until then the run could be neither cancelled nor stopped."""
+        if self.begun.n == REQUESTS:
+            return await self._intake.accept_from(source, self.begun.run, offered)
+        return await accept_when_available(
+            self._intake, self._clock, source, self.begun.run, offered
+        )
 
     def _count(self, refused: Sequence[Refused]) -> None:
         self._complaint = self._last(refused)

@@ -164,7 +164,7 @@ WAYS = (
     WayIn("POST requestqueue", "center/api/request_queue.py:put", submitted_by_alias),
     WayIn("checkpoint", "center/api/driver.py:turn", checkpointed),
     WayIn("requests of a job", "jobs/generators/generator_feed.py:_plainly", requests_of_job),
-    WayIn("generator", "jobs/generators/generator_feed.py:put", generated, leaves_out=True),
+    WayIn("generator", "jobs/generators/generator_feed.py:_accept", generated, leaves_out=True),
     WayIn("sitemaps in a sitemap", "jobs/generators/sitemap_source.py:_read", sitemap_children),
     WayIn("sitemap", "jobs/generators/sitemap_source.py:_opened", first_sitemap, one_uri=True),
 )
