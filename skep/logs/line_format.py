@@ -15,7 +15,7 @@ import msgspec
 from skep.errors import Malformed
 from skep.model.logs import LogEntry, LogLine, LogSource
 from skep.runtime.masked_answers import masked
-from skep.runtime.masking import mask_text
+from skep.runtime.masking import mask_text, mask_values
 
 #: Bytes of a text, with the mark that says how much was cut.
 LINE_LIMIT = 64 * 1024
@@ -97,9 +97,18 @@ def safe_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     if not fields:
         return {}
     plain = {printable(str(name)): _plain(value, 1) for name, value in fields.items()}
-    shown: dict[str, Any] = masked(plain)
+    shown = _masked_fields(plain)
     size = len(_ENCODER.encode(shown))
     return shown if size <= FIELDS_LIMIT else {"cut_bytes": size}
+
+
+def _masked_fields(fields: dict[str, Any]) -> dict[str, Any]:
+    """The masker expects certain types under certain names; other values are all hidden."""
+    try:
+        shown: dict[str, Any] = masked(fields)
+    except (TypeError, ValueError, AttributeError):
+        shown = mask_values(fields)
+    return shown
 
 
 def _plain(value: Any, depth: int) -> Any:

@@ -45,6 +45,8 @@ class LogBuffer:
         self._budget = budget
         self._lock = Lock()
         self._spools: dict[tuple[LogSource, int], Spool] = {}
+        #: Spools of an earlier process: nothing is added to them, and they go when they are sent.
+        self._left: set[tuple[LogSource, int]] = set()
         #: Dropped lines of spools that are gone.
         self._dropped = 0
         #: Lines that centers refused, since another process holds the source by now.
@@ -75,6 +77,8 @@ class LogBuffer:
             facts = _read_facts(folder)
             if facts is not None:
                 self._opened(facts.source, facts.token, folder)
+                self._left.add((facts.source, facts.token))
+                self._forget_if_sent(facts.source, facts.token)
 
     def append(self, source: LogSource, token: int, entries: list[LogEntry]) -> None:
         """Raises OSError when the disk does not take them; they are dropped and counted then."""
@@ -86,6 +90,7 @@ class LogBuffer:
     def _spool(self, source: LogSource, token: int) -> Spool:
         with self._lock:
             found = self._spools.get((source, token))
+            self._left.discard((source, token))
             if found is not None:
                 return found
             folder = self._folder / _folder_name(source, token)
@@ -116,6 +121,11 @@ class LogBuffer:
         spool = self._spools.get((batch.source, batch.token))
         if spool is not None:
             spool.acknowledge(next_offset)
+            self._forget_if_sent(batch.source, batch.token)
+
+    def _forget_if_sent(self, source: LogSource, token: int) -> None:
+        if (source, token) in self._left:
+            self.end(source, token)
 
     def refuse(self, batch: LogBatch) -> None:
         """A center has a newer token of this source: no center takes these lines any more."""
@@ -137,6 +147,7 @@ class LogBuffer:
         with self._lock:
             self._dropped += spool.dropped
             del self._spools[spool.source, spool.token]
+            self._left.discard((spool.source, spool.token))
             spool.delete()
 
     def close(self) -> None:

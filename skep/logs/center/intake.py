@@ -103,58 +103,78 @@ class LogIntake:
         if known is None:
             known = (await self._pieces.progress([batch.source]))[0]
         for _ in range(_TRIES):
-            taken, piece = await asyncio.to_thread(self._prepared, batch, known)
-            against = None if piece is None else await self._batcher.ask(batch.source, piece)
+            self._refuse_stale(batch, known)
+            found = await asyncio.to_thread(_prepared, batch, known, self._clock.now())
+            against = None
+            if found.piece is not None:
+                against = await self._batcher.ask(batch.source, found.piece)
             if against is None:
-                latest = known.time if piece is None else piece.latest
-                self._remember(batch, SourceProgress(batch.token, taken.next, latest))
-                self._count(taken)
-                return taken
+                self._remember(batch.source, found.progress or known)
+                self._count(found)
+                return found.taken
             known = against
         raise Unavailable("other centers take lines of this source; send the batch again")
 
     async def _add(self, pieces: list[NewPiece]) -> Sequence[SourceProgress | None]:
         return await self._pieces.add(pieces, self._clock.now())
 
-    def _prepared(self, batch: LogBatch, known: SourceProgress) -> tuple[Taken, NewPiece | None]:
-        """What is new in a batch."""
-        entries = decode_entries(batch.lines)
-        if len(entries) > LINES_LIMIT:
-            raise TooLarge(f"a batch of {len(entries)} lines; send {LINES_LIMIT} at most")
+    def _refuse_stale(self, batch: LogBatch, known: SourceProgress) -> None:
         if batch.token < known.token:
-            self.figures.stale += len(entries)
+            self.figures.stale += batch.lines.count(b"\n") + 1
             raise StaleToken(
                 f"log lines of {batch.source.name} with token {batch.token}, but token "
                 f"{known.token} is in use; discard them"
             )
-        expected = known.next if batch.token == known.token else 0
-        end = batch.first + len(entries)
-        if end <= expected:
-            return Taken(expected, duplicates=len(entries)), None
-        skipped, gap = max(0, expected - batch.first), max(0, batch.first - expected)
-        fresh = [self._checked(entry) for entry in entries[skipped:]]
-        if gap:
-            fresh.insert(0, dropped_line(gap, fresh[0].time))
-        times = forward_times(fresh, known.time, self._clock.now())
-        piece = new_piece(batch.source, batch.token, end, fresh, times)
-        return Taken(end, len(fresh), skipped, gap), piece
 
-    def _checked(self, entry: LogEntry) -> LogEntry:
-        if is_safe(entry):
-            return entry
-        self.figures.repaired += 1
-        return make_entry(entry.time, entry.level, entry.text, entry.fields)
-
-    def _remember(self, batch: LogBatch, progress: SourceProgress) -> None:
-        self._known[batch.source] = progress
-        self._known.move_to_end(batch.source)
+    def _remember(self, source: LogSource, progress: SourceProgress) -> None:
+        self._known[source] = progress
+        self._known.move_to_end(source)
         if len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
 
-    def _count(self, taken: Taken) -> None:
-        self.figures.stored += taken.stored
-        self.figures.duplicates += taken.duplicates
-        self.figures.dropped += taken.dropped
+    def _count(self, found: _Prepared) -> None:
+        self.figures.stored += found.taken.stored
+        self.figures.duplicates += found.taken.duplicates
+        self.figures.dropped += found.taken.dropped
+        self.figures.repaired += found.repaired
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """What is new in a batch: the answer once `piece` is stored; None when nothing is new."""
+
+    taken: Taken
+    piece: NewPiece | None = None
+    repaired: int = 0
+
+    @property
+    def progress(self) -> SourceProgress | None:
+        """Of the source, once the piece is stored."""
+        piece = self.piece
+        return None if piece is None else SourceProgress(piece.token, piece.next, piece.latest)
+
+
+def _prepared(batch: LogBatch, known: SourceProgress, now: float) -> _Prepared:
+    """Runs in a thread."""
+    entries = decode_entries(batch.lines)
+    if len(entries) > LINES_LIMIT:
+        raise TooLarge(f"a batch of {len(entries)} lines; send {LINES_LIMIT} at most")
+    expected = known.next if batch.token == known.token else 0
+    end = batch.first + len(entries)
+    if end <= expected or not entries:
+        return _Prepared(Taken(max(expected, batch.first), duplicates=len(entries)))
+    skipped, gap = max(0, expected - batch.first), max(0, batch.first - expected)
+    came = entries[skipped:]
+    fresh = [entry if is_safe(entry) else _repaired(entry) for entry in came]
+    repaired = sum(after is not before for after, before in zip(fresh, came, strict=True))
+    if gap:
+        fresh.insert(0, dropped_line(gap, fresh[0].time))
+    piece = new_piece(batch.source, batch.token, end, fresh, forward_times(fresh, known.time, now))
+    return _Prepared(Taken(end, len(fresh), skipped, gap), piece, repaired)
+
+
+def _repaired(entry: LogEntry) -> LogEntry:
+    return make_entry(entry.time, entry.level, entry.text, entry.fields)
 
 
 def forward_times(entries: Sequence[LogEntry], last: float, now: float) -> list[int]:

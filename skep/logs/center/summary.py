@@ -14,8 +14,8 @@ from itertools import pairwise
 from zlib import crc32
 
 _SIZE = 3
-#: Bits per n-gram, and bounds of a summary in bits.
-_ROOM = 8
+#: Bits per n-gram at least (twice that at most), and bounds of a summary in bits.
+_ROOM = 4
 _FEWEST, _MOST = 512, 2**18
 #: An odd number with no pattern, and the bits that stay after a multiplication with it.
 _FACTOR, _BITS_32 = 0x9E3779B97F4A7C15, 2**32 - 1

@@ -33,6 +33,8 @@ create index if not exists log_pieces_time on log_pieces (latest, id);
 create index if not exists log_pieces_source on log_pieces (kind, name, run, agent, token, first);
 create index if not exists log_pieces_small on log_pieces (tier) where replaced is null;
 create index if not exists log_pieces_arrived on log_pieces (last_arrived);
+create index if not exists log_pieces_replaced on log_pieces (replaced_at)
+  where replaced_at is not null;
 create table if not exists log_bodies (id integer primary key, body blob);
 create table if not exists log_sources (
   kind text, name text, run text, agent text, token int, next int, time real,

@@ -151,7 +151,9 @@ async def test_what_is_no_batch_is_refused_as_a_whole(
 
 
 async def test_an_empty_batch_changes_nothing(log_pieces: LogPieces) -> None:
-    assert await intake_of(log_pieces).take(LogBatch(SOURCE, 1, 0, b"")) == Taken(0)
+    intake = intake_of(log_pieces)
+    assert await intake.take(LogBatch(SOURCE, 1, 7, b"")) == Taken(7)
+    assert await intake.take(batch(7, "a")) == Taken(8, 2, 0, 7)
 
 
 async def test_an_agent_that_floods_waits_and_others_do_not(log_pieces: LogPieces) -> None:

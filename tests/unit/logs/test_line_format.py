@@ -87,6 +87,13 @@ def test_fields_that_json_cannot_hold_become_text() -> None:
     assert isinstance(entry.fields["o"], str)
 
 
+@pytest.mark.parametrize("fields", [{"curl": 1}, {"curl": True}, {"proxy": {}}, {"headers": 5}])
+def test_fields_that_the_masker_does_not_expect_are_hidden(fields: dict[str, Any]) -> None:
+    """A field may have the name of a field of ours and another type."""
+    entry = make_entry(1.0, 20, "t", {**fields, "password": "hunter2"})
+    assert "hunter2" not in encode_entry(entry).decode()
+
+
 def test_fields_over_the_limit_are_replaced_by_their_size() -> None:
     entry = make_entry(1.0, 20, "t", {"a": "x" * (FIELDS_LIMIT + 1)})
     assert entry.fields == {"cut_bytes": FIELDS_LIMIT + 1 + len('{"a":""}')}

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skep.errors import InvalidInput
+from skep.logs.center import search
+from skep.logs.center.exporting import LogExporter
 from skep.logs.center.found_lines import key_of
 from skep.logs.center.intake import IntakeRate, LogIntake
 from skep.logs.center.merging import SETTLE, PieceMerger
@@ -119,6 +122,14 @@ def naive(query: LogQuery) -> Callable[[LogLine], bool]:
     return fits
 
 
+@settings(max_examples=100, deadline=None)
+@given(WRITES, st.integers(1, 4), st.booleans(), st.booleans())
+def test_all_lines_come_page_by_page(
+    writes: list[tuple[str, list[tuple[str, int]]]], limit: int, merged: bool, bounded: bool
+) -> None:
+    asyncio.run(_compare(writes, LogQuery(), limit, merged, bounded))
+
+
 @settings(max_examples=150, deadline=None)
 @given(WRITES, QUERIES, st.integers(1, 4), st.booleans(), st.booleans())
 def test_a_search_finds_what_a_naive_one_finds(
@@ -222,6 +233,24 @@ async def test_words_are_bounded(center: Center) -> None:
         await center.find(LogQuery(without=("x",) * 21))
 
 
+@pytest.mark.parametrize(
+    ("pattern", "rows"),
+    [
+        ("[^a]42", [2]),
+        (r"\s42", [2]),
+        ("(?s)ab.42", []),
+        ("^42$", [1]),
+        (r"b\n42", []),
+        (r"\A42\z", [1]),
+        ("(?-m)^42$", [1]),
+        ("", [0, 1, 2, 3]),
+        ("$", [0, 1, 2, 3]),
+    ],
+)
+def test_a_match_never_spans_lines(pattern: str, rows: list[int]) -> None:
+    assert Matcher(LogQuery(pattern=pattern)).rows_in(b"ab\n42\nb 42\n") == rows
+
+
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*b", "(.*)(.*)(.*)(.*)[^a]x", "(a?){50}a{50}"])
 def test_a_pattern_made_to_hang_takes_linear_time(pattern: str) -> None:
     texts = b"\n".join([b"a" * 60_000 + b"!"] * 16)
@@ -242,7 +271,11 @@ async def test_context_around_a_hit(center: Center) -> None:
     assert await center.search.context(source, hit.token, hit.offset, 2, 3) == around
 
 
-async def test_following_sees_each_line_once_whatever_is_merged(center: Center) -> None:
+@pytest.mark.parametrize("arrivals", [1, 3, 256])
+async def test_following_sees_each_line_once_whatever_is_merged(
+    center: Center, monkeypatch: pytest.MonkeyPatch, arrivals: int
+) -> None:
+    monkeypatch.setattr(search, "_ARRIVALS", arrivals)
     position = await center.search.position()
     seen: list[str] = []
     for at in range(30):
@@ -260,7 +293,27 @@ async def test_following_sees_each_line_once_whatever_is_merged(center: Center) 
         position = followed.position
         if not followed.more:
             break
-    assert seen == [str(at) for at in range(30) if at % 3 != 2]
+    assert sorted(seen, key=int) == [str(at) for at in range(30) if at % 3 != 2]
+
+
+async def test_an_exporter_goes_on_where_it_stopped(center: Center, tmp_path: Path) -> None:
+    written: list[str] = []
+
+    class Kept:
+        failed = 0
+
+        def write(self, lines: Iterable[LogLine]) -> None:
+            written.extend(one.text for one in lines)
+
+    await center.write("a", line(0, "before"))
+    for at in range(3):
+        exporter = LogExporter(center.search, [Kept()], tmp_path / "position")
+        await exporter.open()
+        await center.write("a", line(at, f"{at}"))
+        assert await exporter.step() == 1
+        assert await exporter.step() == 0
+        await center.merge_all()
+    assert written == ["0", "1", "2"]
 
 
 async def test_following_sees_lines_that_arrive_late(center: Center) -> None:

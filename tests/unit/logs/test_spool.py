@@ -136,6 +136,27 @@ def test_kill_9_loses_nothing_that_was_appended(tmp_path: Path) -> None:
     assert found == [(number, b"%d" % number) for number in range(len(found))]
 
 
+def test_a_line_is_synced_before_it_is_handed_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a power cut takes a line that a center has, and its offset is given to another."""
+    spool = opened(tmp_path / "s")
+    synced: list[str] = []
+    real = os.fsync
+
+    def noted(file: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{file}").readlink().name)
+        real(file)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    spool.append([b"a"])
+    assert synced == []
+    assert spool.batch(100) is not None
+    assert synced == [f"{0:020d}", "s"]
+    spool.batch(100)
+    assert len(synced) == 2
+
+
 def test_over_budget_the_oldest_go_and_are_counted(tmp_path: Path) -> None:
     spool = opened(tmp_path / "s", budget=64 * 1024)
     for number in range(5000):
@@ -222,6 +243,20 @@ def test_older_tokens_are_sent_first_and_survive_a_restart(tmp_path: Path) -> No
     again.acknowledge(batch, 3)
     (batch,) = again.batches(2**20)
     assert (batch.token, again.waiting) == (2, 2)
+
+
+def test_what_an_earlier_process_left_goes_when_it_is_sent(tmp_path: Path) -> None:
+    buffer = LogBuffer(tmp_path, BufferBudget())
+    buffer.open()
+    buffer.append(source("a"), 1, entries(3))
+    buffer.close()
+    again = LogBuffer(tmp_path, BufferBudget())
+    again.open()
+    again.append(source("a"), 2, entries(2))
+    for batch in again.batches(2**20):
+        again.acknowledge(batch, 3)
+    assert [path.name.split("-")[1] for path in tmp_path.iterdir()] == ["2"]
+    assert again.refused == 0
 
 
 def test_an_ended_source_leaves_no_files_once_it_is_stored(tmp_path: Path) -> None:
