@@ -23,10 +23,11 @@ from skep.logs.center.summary import make_summary
 from skep.runtime.clock import Clock
 from skep.store.ports.logs import LogPieces, MergeRule, NewPiece, PieceFacts
 
-#: Bytes of the texts of a piece that is not merged again, at least.
+#: Bytes of the texts of a piece that is not merged again.
 PIECE_BYTES = 2**20
-#: Pieces of one tier that become one of the next.
+#: Pieces of one tier that become one of the next; a final one, with this part of the bytes above.
 FAN_IN = 16
+_ENOUGH = 4
 #: The highest tier.
 FINAL = 4
 #: Seconds after which lines of a quiet source become a final piece of whatever size.
@@ -83,7 +84,8 @@ def planned(group: Sequence[PieceFacts], rule: MergeRule) -> Iterator[Merge]:
     for tier, pieces in groupby(rest, key=lambda part: part.tier):
         same = list(pieces)
         if len(same) >= rule.count:
-            yield same, min(tier + 1, rule.tier - 1)
+            enough = sum(part.size for part in same) >= rule.size // _ENOUGH
+            yield same, rule.tier if enough else min(tier + 1, rule.tier - 1)
 
 
 def merged_piece(parts: Sequence[PieceFacts], bodies: dict[int, bytes], tier: int) -> NewPiece:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from math import inf
 from typing import Any
 
 import re2  # type: ignore[import-untyped]  # the package ships no types
@@ -46,7 +47,7 @@ class LogQuery(Struct, frozen=True):
 
     def selection(self, until: float | None = None) -> PieceSelection:
         """The pieces that may have such lines, at or before `until`."""
-        ends = [end for end in (self.until, until) if end is not None]
+        ends = [end for end in (self.until, until) if end is not None and end < inf]
         return PieceSelection(
             kinds=self.kinds,
             names=self.sources,

@@ -17,8 +17,8 @@ _SIZE = 3
 #: Bits per n-gram at least (twice that at most), and bounds of a summary in bits.
 _ROOM = 4
 _FEWEST, _MOST = 512, 2**18
-#: An odd number with no pattern, and the bits that stay after a multiplication with it.
-_FACTOR, _BITS_32 = 0x9E3779B97F4A7C15, 2**32 - 1
+#: Odd numbers without a pattern: they spread letters and pairs over the low bits of a hash.
+_LETTER, _FIRST = 2_654_435_761, 40_503
 _OTHER_SCRIPTS = re.compile(r"[^\x00-\x7f]+")
 _ASCII_WORDS = re.compile(r"[!-\x7f]+")
 
@@ -57,14 +57,9 @@ def _hashes_of_runs(runs: Iterable[str]) -> set[int]:
     for run in runs:
         letters.update(run)
         pairs.update(pairwise(run))
-    hashes = {_mixed(ord(letter)) for letter in letters}
-    hashes.update([_mixed(ord(first) << 21 | ord(second)) for first, second in pairs])
+    hashes = {ord(letter) * _LETTER for letter in letters}
+    hashes.update([ord(first) * _FIRST + ord(second) for first, second in pairs])
     return hashes
-
-
-def _mixed(number: int) -> int:
-    """Spread over 32 bits."""
-    return (number * _FACTOR >> 24) & _BITS_32
 
 
 def make_summary(texts: bytes) -> bytes:

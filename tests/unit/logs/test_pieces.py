@@ -131,6 +131,11 @@ def test_many_small_ones_become_one_of_the_next_tier() -> None:
     assert list(planned(group[:-1], RULE)) == []
 
 
+def test_many_that_are_large_together_become_final_at_once() -> None:
+    ((parts, tier),) = planned([sized(number, 20) for number in range(FAN_IN)], RULE)
+    assert (len(parts), tier) == (FAN_IN, FINAL)
+
+
 def test_old_ones_become_final_whatever_their_size() -> None:
     group = [sized(0, 9, tier=2, at=10.0), sized(1, 9)]
     ((parts, tier),) = planned(group, RULE)
