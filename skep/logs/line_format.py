@@ -24,6 +24,8 @@ FIELDS_LIMIT = 16 * 1024
 _MARK_ROOM = 64
 _DEEPEST = 8
 _LAST_BYTE = 0xFF
+#: JSON libraries take integers below this.
+_INTEGERS = 2**63
 
 #: Controls without tab and newline, halves of letters, and what reorders or breaks text.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u2028-\u202e\u2066-\u2069]")
@@ -80,12 +82,21 @@ def is_safe(entry: LogEntry) -> bool:
     text = entry.text
     if len(text) > LINE_LIMIT or not (_is_plain(text) or _is_safe_text(text)):
         return False
-    return not entry.fields or len(_ENCODER.encode(entry.fields)) <= FIELDS_LIMIT
+    return not entry.fields or _are_safe_fields(entry.fields)
 
 
 def _is_plain(text: str) -> bool:
     """The quick answer for most lines: ASCII without controls."""
     return text.isascii() and text.isprintable()
+
+
+def _are_safe_fields(fields: dict[str, Any]) -> bool:
+    encoded = _ENCODER.encode(fields)
+    return (
+        len(encoded) <= FIELDS_LIMIT
+        and b"\\u00" not in encoded  # how JSON writes a control
+        and _UNSAFE.search(encoded.decode()) is None
+    )
 
 
 def _is_safe_text(text: str) -> bool:
@@ -96,7 +107,7 @@ def safe_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Masked by name and by content. Fields over the limit are replaced by their size."""
     if not fields:
         return {}
-    plain = {printable(str(name)): _plain(value, 1) for name, value in fields.items()}
+    plain = {printable(_said(name)): _plain(value, 1) for name, value in fields.items()}
     shown = _masked_fields(plain)
     size = len(_ENCODER.encode(shown))
     return shown if size <= FIELDS_LIMIT else {"cut_bytes": size}
@@ -113,15 +124,26 @@ def _masked_fields(fields: dict[str, Any]) -> dict[str, Any]:
 
 def _plain(value: Any, depth: int) -> Any:
     """Data that JSON can hold. What is nested too deep, and any other object, becomes a text."""
-    if value is None or isinstance(value, bool | int):
+    if value is None or isinstance(value, bool) or _is_small(value):
         return value
     if isinstance(value, float):
         return value if abs(value) < float("inf") else str(value)
     if depth < _DEEPEST and isinstance(value, Mapping):
-        return {printable(str(name)): _plain(inner, depth + 1) for name, inner in value.items()}
+        return {printable(_said(name)): _plain(inner, depth + 1) for name, inner in value.items()}
     if depth < _DEEPEST and isinstance(value, list | tuple | set | frozenset):
         return [_plain(inner, depth + 1) for inner in value]
-    return printable(_head(value if isinstance(value, bytes) else str(value))[0])
+    return printable(_head(value if isinstance(value, bytes) else _said(value))[0])
+
+
+def _is_small(value: Any) -> bool:
+    return type(value) is int and abs(value) < _INTEGERS
+
+
+def _said(value: Any) -> str:
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001 - an object of others must not cost the line it is in
+        return f"<{type(value).__name__}>"
 
 
 def encode_entry(entry: LogEntry) -> bytes:

@@ -15,7 +15,7 @@ from logging import WARNING
 
 from msgspec import Struct
 
-from skep.errors import StaleToken, TooLarge, Unavailable
+from skep.errors import Malformed, StaleToken, TooLarge, Unavailable
 from skep.logs.center.piece_body import (
     FAST,
     LINES_LIMIT,
@@ -28,6 +28,7 @@ from skep.logs.center.piece_body import (
 )
 from skep.logs.line_format import decode_entries, is_safe, make_entry
 from skep.model.logs import HIGHEST_LEVEL, LOWEST_LEVEL, LogBatch, LogEntry, LogSource
+from skep.model.message_bounds import is_printable
 from skep.runtime.batcher import Batcher
 from skep.runtime.clock import Clock
 from skep.store.ports.logs import LogPieces, NewPiece, SourceProgress
@@ -36,6 +37,8 @@ from skep.store.ports.logs import LogPieces, NewPiece, SourceProgress
 BATCH_LIMIT = 4 * 2**20
 #: Sources whose progress is remembered, and agents whose rate is.
 _REMEMBERED = 10_000
+#: No source has as many lines, and every store can count them.
+_OFFSETS = 2**62
 #: Another center may take lines of the same source meanwhile.
 _TRIES = 5
 
@@ -89,8 +92,7 @@ class LogIntake:
 
     async def take(self, batch: LogBatch) -> Taken:
         """Raises StaleToken, Malformed, TooLarge, and what the store raises."""
-        if len(batch.lines) > BATCH_LIMIT:
-            raise TooLarge(f"a batch of {len(batch.lines)} bytes; send {BATCH_LIMIT} at most")
+        _check(batch)
         agent = batch.source.agent
         wait = self._rates.wait(agent, len(batch.lines), self._clock.monotonic())
         if wait:
@@ -139,6 +141,16 @@ class LogIntake:
         self.figures.repaired += found.repaired
 
 
+def _check(batch: LogBatch) -> None:
+    if len(batch.lines) > BATCH_LIMIT:
+        raise TooLarge(f"a batch of {len(batch.lines)} bytes; send {BATCH_LIMIT} at most")
+    if not 0 <= batch.first < _OFFSETS:
+        raise Malformed(f"offset {batch.first} is out of range; offsets of a source count from 0")
+    source = batch.source
+    if not all(map(is_printable, (source.name, source.run, source.agent))):
+        raise Malformed(f"the log source {source.name!r} has a name with unprintable characters")
+
+
 @dataclass(frozen=True, slots=True)
 class _Prepared:
     """What is new in a batch: the answer once `piece` is stored; None when nothing is new."""
@@ -180,10 +192,10 @@ def _repaired(entry: LogEntry) -> LogEntry:
 def forward_times(entries: Sequence[LogEntry], last: float, now: float) -> list[int]:
     """Microseconds of each line. Times of a source never go back and are never in the future: so
     its pieces do not overlap, and a search can page through all sources by time."""
-    least, most = microseconds(last), microseconds(max(now, last))
+    least, most = microseconds(last), max(now, last)
     times = []
     for entry in entries:
-        least = max(least, min(microseconds(entry.time), most))
+        least = max(least, microseconds(min(max(entry.time, 0.0), most)))
         times.append(least)
     return times
 

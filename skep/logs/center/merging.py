@@ -70,14 +70,11 @@ def planned(group: Sequence[PieceFacts], rule: MergeRule) -> Iterator[Merge]:
     """What to merge of the small pieces of one source and token. Full pieces first; then the rest,
     if it is old; else each tier that has enough pieces."""
     rest: list[PieceFacts] = []
-    for piece in group:
-        if rest and sum(part.count for part in [*rest, piece]) > LINES_LIMIT:
-            yield rest, rule.tier
-            rest = []
-        rest.append(piece)
-        if sum(part.size for part in rest) >= rule.size:
-            yield rest, rule.tier
-            rest = []
+    for chunk, is_full in _chunks(group, rule.size):
+        if is_full:
+            yield chunk, rule.tier
+        else:
+            rest = chunk
     if rest and min(part.at for part in rest) < rule.before:
         yield rest, rule.tier
         return
@@ -86,6 +83,23 @@ def planned(group: Sequence[PieceFacts], rule: MergeRule) -> Iterator[Merge]:
         if len(same) >= rule.count:
             enough = sum(part.size for part in same) >= rule.size // _ENOUGH
             yield same, rule.tier if enough else min(tier + 1, rule.tier - 1)
+
+
+def _chunks(group: Sequence[PieceFacts], size: int) -> Iterator[tuple[list[PieceFacts], bool]]:
+    """(pieces, whether they are enough for a full one); only the last may not be."""
+    chunk: list[PieceFacts] = []
+    lines = volume = 0
+    for piece in group:
+        if chunk and lines + piece.count > LINES_LIMIT:
+            yield chunk, True
+            chunk, lines, volume = [], 0, 0
+        chunk.append(piece)
+        lines, volume = lines + piece.count, volume + piece.size
+        if volume >= size:
+            yield chunk, True
+            chunk, lines, volume = [], 0, 0
+    if chunk:
+        yield chunk, False
 
 
 def merged_piece(parts: Sequence[PieceFacts], bodies: dict[int, bytes], tier: int) -> NewPiece:

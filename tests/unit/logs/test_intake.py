@@ -150,6 +150,33 @@ async def test_what_is_no_batch_is_refused_as_a_whole(
     assert await stored_lines(log_pieces) == []
 
 
+@pytest.mark.parametrize(
+    ("source", "first"),
+    [
+        (SOURCE, -1),
+        (SOURCE, 2**63 - 1),
+        (LogSource(LogSourceKind.APP, "a\n"), 0),
+        (LogSource(LogSourceKind.APP, "a", "\0"), 0),
+        (LogSource(LogSourceKind.APP, "a", "", "\x9b"), 0),
+    ],
+)
+async def test_a_source_or_an_offset_that_cannot_be_is_refused(
+    log_pieces: LogPieces, source: LogSource, first: int
+) -> None:
+    with pytest.raises(Malformed):
+        await intake_of(log_pieces).take(batch(first, "a", of=source))
+
+
+async def test_times_and_levels_out_of_range_are_moved_into_it(log_pieces: LogPieces) -> None:
+    lines = [
+        encode_entry(LogEntry(time, level, "x"))
+        for time, level in ((-1.7e308, -(2**63)), (1.7e308, 2**63 - 1))
+    ]
+    await intake_of(log_pieces).take(LogBatch(SOURCE, 1, 0, b"\n".join(lines)))
+    found = await stored_lines(log_pieces)
+    assert [(line.time, line.level) for line in found] == [(0.0, 0), (NOW + 1000, 50)]
+
+
 async def test_an_empty_batch_changes_nothing(log_pieces: LogPieces) -> None:
     intake = intake_of(log_pieces)
     assert await intake.take(LogBatch(SOURCE, 1, 7, b"")) == Taken(7)

@@ -80,10 +80,13 @@ def test_fields_are_masked_by_name_and_content_however_deep() -> None:
 
 
 def test_fields_that_json_cannot_hold_become_text() -> None:
-    entry = make_entry(1.0, 20, "t", {"b": b"\xff", "o": object, "i": float("inf"), "s": {1}})
+    entry = make_entry(
+        1.0, 20, "t", {"b": b"\xff", "o": object, "i": float("inf"), "s": {1}, "n": 2**80}
+    )
     assert entry.fields["b"] == "\\xff"
     assert entry.fields["i"] == "inf"
     assert entry.fields["s"] == [1]
+    assert entry.fields["n"] == str(2**80)
     assert isinstance(entry.fields["o"], str)
 
 
@@ -92,6 +95,17 @@ def test_fields_that_the_masker_does_not_expect_are_hidden(fields: dict[str, Any
     """A field may have the name of a field of ours and another type."""
     entry = make_entry(1.0, 20, "t", {**fields, "password": "hunter2"})
     assert "hunter2" not in encode_entry(entry).decode()
+
+
+class Unspeakable:
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize("shown", ["<int>", "<Unspeakable>"])
+def test_an_object_that_cannot_be_shown_does_not_cost_the_line(shown: str) -> None:
+    value = 10**5000 if shown == "<int>" else Unspeakable()
+    assert make_entry(1.0, 20, "t", {"a": value}).fields == {"a": shown}
 
 
 def test_fields_over_the_limit_are_replaced_by_their_size() -> None:
@@ -137,6 +151,12 @@ def test_deep_fields_on_the_wire_are_refused() -> None:
     line = b'{"time":1,"level":2,"text":"","fields":' + b'{"a":' * 50_000 + b"}" * 50_001
     with pytest.raises(Malformed):
         decode_entries(line)
+
+
+@pytest.mark.parametrize("value", ["\0", "\u202e", {"\x1b": 1}, ["\x9b"]])
+def test_fields_that_were_not_made_here_are_found_out(value: Any) -> None:
+    assert not is_safe(LogEntry(1.0, 20, "t", {"a": value}))
+    assert is_safe(make_entry(1.0, 20, "t", {"a": value}))
 
 
 def test_levels_as_bits() -> None:
