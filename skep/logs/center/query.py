@@ -69,6 +69,8 @@ class Matcher:
         self._pattern = compiled(query.pattern) if query.pattern else None
         self._by_row = _WHOLE_TEXT.search(query.pattern) is not None
         self._hashes = set().union(*(hashes_of(word.encode()) for word in words))
+        #: Numbers and other scripts are searched as they are.
+        self._has_letters = any(word.upper() != word for word in (*self._words, *self._without))
         self.takes_all = not (self._words or self._without or self._pattern)
 
     def may_be_in(self, summary: bytes) -> bool:
@@ -77,7 +79,7 @@ class Matcher:
 
     def rows_in(self, texts: bytes) -> list[int]:
         """Numbers of the rows that fit, in order."""
-        lowered = texts.lower() if self._words or self._without else texts
+        lowered = texts.lower() if self._has_letters else texts
         return [
             number
             for number, start, end in self._candidates(texts, lowered)
