@@ -8,9 +8,11 @@ is deleted here: readers that started earlier still find the small pieces until 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from skep.errors import StoreDamaged
 from skep.logs.center.piece_body import (
     LINES_LIMIT,
     SMALL,
@@ -22,6 +24,8 @@ from skep.logs.center.piece_body import (
 from skep.logs.center.summary import make_summary
 from skep.runtime.clock import Clock
 from skep.store.ports.logs import LogPieces, MergeRule, NewPiece, PieceFacts
+
+log = logging.getLogger(__name__)
 
 #: Bytes of the texts of a piece that is not merged again.
 PIECE_BYTES = 2**20
@@ -62,7 +66,13 @@ class PieceMerger:
         bodies = await self._pieces.bodies(ids)
         if len(bodies) < len(ids):
             return 0
-        whole = await asyncio.to_thread(merged_piece, parts, bodies, tier)
+        try:
+            whole = await asyncio.to_thread(merged_piece, parts, bodies, tier)
+        except StoreDamaged as error:
+            log.warning(
+                "pieces of the log of %s stay small: %s", parts[0].source.name, error.detail
+            )
+            return 0
         return len(ids) if await self._pieces.replace(ids, whole, now) else 0
 
 

@@ -8,12 +8,14 @@ moment. A piece whose summary rules the words out is not read.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from heapq import nlargest
 from itertools import chain
 
 from msgspec import Struct
 
+from skep.errors import StoreDamaged
 from skep.logs.center.found_lines import (
     LineKey,
     arrived_in,
@@ -28,6 +30,8 @@ from skep.logs.center.query import LogQuery, Matcher
 from skep.model.logs import LogLine, LogSource
 from skep.runtime.clock import Clock
 from skep.store.ports.logs import LogPieces, PieceFacts, PieceSelection
+
+log = logging.getLogger(__name__)
 
 #: Rows that are asked for at a time.
 _PAGE = 64
@@ -57,6 +61,8 @@ class Found(Struct, frozen=True):
     #: Pieces looked at, and those of them that were read.
     pieces: int
     read: int
+    #: Pieces that could not be read; lines of them may be missing.
+    damaged: int = 0
 
 
 class Followed(Struct, frozen=True):
@@ -130,11 +136,25 @@ class LogSearch:
         for facts in pieces:
             bodies = await self._pieces.bodies([facts.id])
             if facts.id in bodies:
-                body = bodies[facts.id]
-                arguments = facts, body, query, matcher, position, until
-                read.append(await asyncio.to_thread(arrived_in, *arguments))
+                arguments = facts, bodies[facts.id], query, matcher, position, until
+                read.append(await asyncio.to_thread(_arrived, *arguments))
         lines = sorted(chain.from_iterable(read), key=key_of)
         return Followed(lines, until, more=until < moment)
+
+
+def _arrived(
+    facts: PieceFacts, body: bytes, query: LogQuery, matcher: Matcher, after: int, until: int
+) -> list[LogLine]:
+    """A damaged piece must not hold up what comes after it."""
+    try:
+        return arrived_in(facts, body, query, matcher, after, until)
+    except StoreDamaged as error:
+        _warn(facts, error)
+        return []
+
+
+def _warn(facts: PieceFacts, error: StoreDamaged) -> None:
+    log.warning("log piece %d of %s: %s", facts.id, facts.source.name, error.detail)
 
 
 class _Scan:
@@ -150,7 +170,7 @@ class _Scan:
         self._budget = budget
         self._clock = clock
         self._ends = clock.monotonic() + budget.seconds
-        self._bytes = self._pieces = self._read = 0
+        self._bytes = self._pieces = self._read = self._damaged = 0
         #: Newest first, at most `limit`.
         self._lines: list[LogLine] = []
 
@@ -174,7 +194,12 @@ class _Scan:
     def read(self, facts: PieceFacts, body: bytes) -> None:
         self._read += 1
         self._bytes += facts.size
-        lines = newest_in(facts, body, self._query, self._matcher, self._below, self._limit)
+        try:
+            lines = newest_in(facts, body, self._query, self._matcher, self._below, self._limit)
+        except StoreDamaged as error:
+            _warn(facts, error)
+            self._damaged += 1
+            return
         if lines:
             self._lines = nlargest(self._limit, [*self._lines, *lines], key=key_of)
 
@@ -188,5 +213,5 @@ class _Scan:
         elif next_latest is not None:
             cursor, scanned_to = write_cursor(key_above(next_latest)), next_latest
         else:
-            return Found(lines, "", None, self._pieces, self._read)
-        return Found(lines, cursor, scanned_to, self._pieces, self._read)
+            cursor, scanned_to = "", None
+        return Found(lines, cursor, scanned_to, self._pieces, self._read, self._damaged)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -258,6 +260,47 @@ async def _random_walk(folder: Path, data: st.DataObject) -> None:
     assert [(line.offset, line.text) for line in lines] == [
         (number, f"line {number}") for number in range(written)
     ]
+    place.close()
+
+
+CENTER = """
+import asyncio, sys
+from skep.logs.center.intake import IntakeRate, LogIntake
+from skep.logs.line_format import encode_entry
+from skep.model.logs import LogBatch, LogEntry, LogSource, LogSourceKind
+from skep.runtime.clock import SystemClock
+from skep.testing.doubles.log_pieces import SqliteLogPieces
+
+async def main():
+    intake = LogIntake(SqliteLogPieces(sys.argv[1]), SystemClock(), IntakeRate(1e12, 1e12))
+    source, first = LogSource(LogSourceKind.AGENT, "home", "", "home"), 0
+    while True:
+        lines = [encode_entry(LogEntry(0.0, 20, f"line {first + at}")) for at in range(10)]
+        taken = await intake.take(LogBatch(source, 1, first, b"\\n".join(lines)))
+        first = taken.next
+        print(first, flush=True)
+
+asyncio.run(main())
+"""
+
+
+def acknowledged_before_kill(path: Path) -> int:
+    command = [sys.executable, "-c", CENTER, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for _ in range(20):
+            told = int(process.stdout.readline())
+        process.kill()
+    return told
+
+
+async def test_a_killed_center_has_every_line_that_it_acknowledged(tmp_path: Path) -> None:
+    told = acknowledged_before_kill(tmp_path / "logs.db")
+    place = SqliteLogPieces(str(tmp_path / "logs.db"))
+    texts = await texts_in(place)
+    assert len(texts) >= told
+    assert texts == [f"line {number}" for number in range(len(texts))]
+    assert (await intake_of(place).take(batch(told - 1, "x"))).stored == 0
     place.close()
 
 

@@ -214,6 +214,19 @@ async def test_a_summary_saves_reading(center: Center) -> None:
     assert ([one.text for one in found.lines], found.pieces, found.read) == (["word ccccc"], 6, 1)
 
 
+async def test_a_damaged_piece_is_counted_and_the_rest_is_found(
+    center: Center, log_pieces: LogPieces
+) -> None:
+    await center.write("a", line(1, "one"))
+    await center.write("b", line(2, "two"))
+    assert isinstance(log_pieces, SqliteLogPieces)
+    log_pieces._db.execute("update log_bodies set body = substr(body, 1, 20) where id = 1")
+    await center.merge_all()
+    found = await center.find(LogQuery())
+    assert ([one.text for one in found.lines], found.damaged) == (["two"], 1)
+    assert [one.text for one in (await center.search.follow(LogQuery(), 0)).lines] == ["two"]
+
+
 async def test_fields_are_searched_too(center: Center) -> None:
     await center.write("a", make_entry(NOW, 20, "text", {"job": "quotes", "name": "蜂巢"}))
     assert await center.texts(LogQuery(words=("quotes", "蜂巢"))) == ["text"]
