@@ -165,7 +165,7 @@ class Spool:
         with self._lock:
             self._sync()
             for segment in self._segments:
-                if segment.end > self._acknowledged:
+                if segment.count and segment.end > self._acknowledged:
                     return self._batch_of(segment, limit)
             return None
 

@@ -202,6 +202,27 @@ def test_a_disk_that_refuses_leaves_a_gap(tmp_path: Path, monkeypatch: pytest.Mo
     assert opened(tmp_path / "s").torn == 0
 
 
+def test_a_file_that_could_not_be_made_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing before it was acknowledged: its offset is above what a center has."""
+    opened(tmp_path / "s").append([b"a"])
+    spool = opened(tmp_path / "s")
+    spool.acknowledge(1)
+    spool.next = 5  # as after lines that were dropped
+
+    def refuse(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(OSError, match="No space"):
+        spool.append([b"b"])
+    monkeypatch.undo()
+    assert spool.batch(100) is None
+    spool.append([b"c"])
+    assert drained(spool) == [(6, b"c")]
+
+
 def test_an_offset_beyond_the_end_is_not_used_again(tmp_path: Path) -> None:
     spool = opened(tmp_path / "s")
     spool.append([b"a"])
