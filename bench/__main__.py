@@ -33,6 +33,7 @@ BENCHES: dict[str, tuple[str, str]] = {
     "polite": ("bench.polite", "is a host ever asked more often than its rule allows?"),
     "fleet": ("bench.fleet", "how soon is a heartbeat answered among a thousand agents?"),
     "capacity": ("bench.capacity", "how many centers does a larger fleet need? (simulated)"),
+    "logs": ("bench.logs", "how fast are log lines taken, and how soon is a word found?"),
     "start": ("bench.start", "how soon does it answer, and how large is it at rest?"),
     "soak": ("bench.soak.bench", "does it grow when it works for long? (not part of `all`)"),
 }
@@ -52,6 +53,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=default.seed, help="for kill")
     parser.add_argument("--backlog", type=int, default=default.backlog, help="for backlog")
     parser.add_argument("--agents", type=int, default=default.agents, help="for fleet")
+    parser.add_argument("--lines", type=int, default=default.lines, help="for logs, to search")
     parser.add_argument(
         "--minutes", type=float, default=default.minutes, help="for soak; ten or more"
     )
@@ -86,6 +88,7 @@ def main(arguments: Sequence[str]) -> int:
         seed=chosen.seed,
         backlog=chosen.backlog,
         agents=chosen.agents,
+        lines=chosen.lines,
         minutes=chosen.minutes,
         sets=tuple(chosen.set),
     )

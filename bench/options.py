@@ -17,6 +17,8 @@ class Options:
     backlog: int = 10_000_000
     #: Simulated agents of the fleet bench.
     agents: int = 1000
+    #: Lines that the logs bench searches; eight million are a gigabyte.
+    lines: int = 8_000_000
     #: Minutes of a soak, in each of its set-ups.
     minutes: float = 12.0
     #: Set-ups of kill and soak, databases of backlog; empty takes all (soak: the first).

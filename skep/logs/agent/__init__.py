@@ -1,0 +1,1 @@
+"""The side of agents: lines wait on disk until a center has stored them."""
