@@ -34,13 +34,18 @@ def _bytes(value: Any) -> Any:
     return MASK.encode() if isinstance(value, bytes) and value else _all(value)
 
 
+def _options(value: Any) -> Any:
+    """A key of a caller may have the same name and hold anything."""
+    return mask_options(value) if isinstance(value, list | tuple) else _all(value)
+
+
 #: Fields and keys with these names, at any depth.
 FIELDS: dict[str, Rule] = {
     "headers": mask_headers,
     "cookie": _all,
     "proxy": mask_login,
     "proxies": mask_login,
-    "curl": mask_options,
+    "curl": _options,
     "arguments": mask_values,
     "environment": mask_values,
     "body": _bytes,

@@ -132,7 +132,8 @@ def build_agent(
     client: CenterClient, folder: Path, settings: AgentSettings, kinds: Mapping[str, Kind]
 ) -> Agent:
     """As the command line does it, with a seeded generator."""
-    clock, rng = SystemClock(), Random(7)  # noqa: S311  (seeded, so that a test repeats)
+    # By folder: two agents that start in the same millisecond must not get the same id.
+    clock, rng = SystemClock(), Random(str(folder))  # noqa: S311 - a test repeats
     registration = describe(agent_id(folder, clock, rng), settings, tuple(kinds))
     return Agent(Settings(agent=settings), client, kinds, registration, clock, rng, folder)
 

@@ -203,3 +203,15 @@ def test_a_request_as_it_was_sent() -> None:
     shown = masked(request)
     assert SECRET not in repr(shown)
     assert request.headers == {"X-A": SECRET}, "the original is left alone"
+
+
+@pytest.mark.parametrize(
+    "name", ["headers", "cookie", "proxy", "proxies", "curl", "arguments", "environment", "body"]
+)
+@pytest.mark.parametrize("value", [7, 1.5, True, None, {"a": [1]}, [1, None], f"-u me:{SECRET}"])
+def test_a_key_of_a_caller_may_have_the_name_of_a_field(name: str, value: Any) -> None:
+    """Whatever it holds: an answer is masked, and not an error."""
+    shown = masked({name: value})[name]
+    assert SECRET not in str(shown)
+    letters = "".join(map(str, shown)) if isinstance(shown, list) else ""
+    assert SECRET not in letters, "shown letter by letter"
