@@ -144,7 +144,7 @@ async def test_a_killed_agent_leaves_no_orphan(
     assert report.starts == 2
     assert (failed.starts, failed.reason) == (
         1,
-        "its agent ended while it ran; it is never restarted",
+        "its agent ended while it was running; it is never restarted",
     )
     assert bytes(center.logs[once]).count(b"begun") == 1
     assert not marked(mark)

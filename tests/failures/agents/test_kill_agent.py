@@ -102,6 +102,6 @@ async def test_a_killed_agent_comes_back_as_itself_and_its_blocks_are_free_at_on
     tell("18", blocks_held=held, back_after=took, torn=len(torn) + 1, **balance.figures())
     assert held > 0
     assert torn
-    assert any("forgot" in line for line in agent.said())
+    assert any("workspace: ignored" in line for line in agent.said())
     assert list(agents) == [agent.id] == [name]
     assert balance.ledger.done == 300

@@ -52,7 +52,7 @@ from skep.errors import StoreDown
 from skep.model.block import Leased
 from skep.store.sql.engine import server_sessions
 from skep.store.sql.store import SqlStore
-from skep.testing.conformance.store.ground import settle
+from skep.testing.conformance.store.reports import settle
 sys.path.insert(0, sys.argv[2])
 from tests.failures.storage.test_store_freezes import reported
 
