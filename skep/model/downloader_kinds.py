@@ -7,7 +7,6 @@ downloaders themselves are in `skep/downloaders`.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -88,9 +87,4 @@ def traits_of(found: Any, name: str) -> DownloaderKind:
 
 
 def _added(name: str) -> DownloaderKind:
-    return _added_from(name, loaded(GROUP).get(name))
-
-
-@lru_cache(maxsize=64)
-def _added_from(name: str, found: Any) -> DownloaderKind:
-    return traits_of(found, name)
+    return traits_of(loaded(GROUP).get(name), name)

@@ -48,6 +48,6 @@ def _loaded_along(group: str, path: tuple[str, ...]) -> Mapping[str, Any]:
 def _load(point: EntryPoint) -> Any:
     try:
         return point.load()
-    except Exception:
+    except (Exception, SystemExit):
         log.exception("plug-in %s of %s cannot be loaded", point.name, point.group)
         return None

@@ -13,6 +13,7 @@ from msgspec import inspect
 from skep.center.app import api_table
 from skep.errors import CenterUnreachable, Malformed
 from skep.model.jobs.job import Job, KeptJob
+from skep.model.states import RunState
 from skep.wire import codec
 from skep.wire.client.transport import Answer
 
@@ -123,3 +124,15 @@ def test_what_users_submit_is_as_strict_as_ever() -> None:
 def test_what_is_no_answer_is_told(content: bytes) -> None:
     with pytest.raises(CenterUnreachable, match="is the address right"):
         Answer("http://a", 200, codec.JSON, content).decoded(KeptJob)
+
+
+@pytest.mark.parametrize(("content", "newer"), [(b'{"state": "melted"}', True), (b"<html>", False)])
+def test_a_value_of_a_newer_center_is_told_as_one(content: bytes, newer: bool) -> None:
+    """The address may be right then; text that is not data at all is from something else."""
+
+    class Seen(msgspec.Struct):
+        state: RunState
+
+    with pytest.raises(CenterUnreachable, match="is the address right") as caught:
+        Answer("http://a", 200, codec.JSON, content).decoded(Seen)
+    assert ("newer than this program" in caught.value.detail) == newer

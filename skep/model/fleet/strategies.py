@@ -6,9 +6,6 @@ strategy is one new file. How a strategy places requests is in `skep/placement/s
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Any
-
 import msgspec
 
 from skep.runtime.plug_ins import loaded
@@ -64,11 +61,7 @@ def strategy_names() -> tuple[str, ...]:
 
 def added_strategies() -> dict[str, Strategy]:
     """Those of installed packages that can be loaded and carry traits of their own name."""
-    return _with_traits(tuple(loaded(GROUP).items()))
-
-
-@lru_cache(maxsize=4)
-def _with_traits(found: tuple[tuple[str, Any], ...]) -> dict[str, Strategy]:
+    found = loaded(GROUP).items()
     traits = {name: getattr(one, "traits", None) for name, one in found if name not in _BUILT_IN}
     return {
         name: one for name, one in traits.items() if isinstance(one, Strategy) and one.name == name

@@ -26,15 +26,21 @@ class GuardedStrategy:
         self.traits = strategy.traits
 
     def choose(self, fit: Sequence[AgentView], wanted: int, rng: Random) -> list[str]:
-        """Raises NotEnoughAgents when the strategy fails, or chooses others than it was given."""
+        """Raises NotEnoughAgents when the strategy fails, or does not choose `wanted` different
+        agents of those that it was given."""
         name = self.traits.name
         try:
             chosen = list(self._strategy.choose(fit, wanted, rng))
         except Exception as error:
             log.exception("placement strategy %s cannot choose", name)
             raise NotEnoughAgents(f"placement strategy {name} failed: {error!r}") from error
-        if not chosen or not set(chosen) <= {view.id for view in fit}:
+        able = [view.id for view in fit]  # whatever it chose is compared, never hashed
+        if not all(one in able for one in chosen):
             raise NotEnoughAgents(f"placement strategy {name} chose {chosen}, which do not all fit")
+        if not len(set(chosen)) == len(chosen) == wanted:
+            raise NotEnoughAgents(
+                f"placement strategy {name} chose {chosen}; {wanted} different agents are needed"
+            )
         return chosen
 
     def placing(self, allocation: Allocation, now: AgentsNow) -> Placing | None:

@@ -11,6 +11,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar, cast
 
+import msgspec
+
 from skep.errors import CenterUnreachable, Malformed
 from skep.wire.api.caller import Download
 from skep.wire.api.route import CALL_SECONDS
@@ -60,8 +62,15 @@ class Answer:
         except Malformed as error:
             raise CenterUnreachable(
                 f"{self.url} did not answer like a Skep center ({error.detail});"
-                " is the address right?"
+                f" is the address right?{_if_newer(error)}"
             ) from error
+
+
+def _if_newer(error: Malformed) -> str:
+    """Data with a value that this version does not know may be from a center that does."""
+    if not isinstance(error.__cause__, msgspec.ValidationError):
+        return ""
+    return " If it is, the center may be newer than this program: update this program"
 
 
 class Transport(Protocol):

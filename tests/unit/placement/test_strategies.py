@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from skep.errors import NotEnoughAgents
+from skep.model.downloader_kinds import DownloaderKind, downloader_kind
 from skep.model.fleet.agent import AgentView, Registration
 from skep.model.fleet.placement import Placement
 from skep.model.fleet.strategies import BUILT_IN, Strategy, strategy_named, strategy_names
@@ -42,7 +43,7 @@ class Careless:
     traits = Strategy("careless", chooses=True)
     by_session = chained = False
 
-    def __init__(self, chosen: Sequence[str] | None = None, *, places: bool = False) -> None:
+    def __init__(self, chosen: Sequence[Any] | None = None, *, places: bool = False) -> None:
         self._chosen = chosen
         self._places = places
 
@@ -76,9 +77,12 @@ def test_mistakes_of_a_strategy_stay_with_its_runs(caplog: pytest.LogCaptureFixt
     assert [placing.target(Wanted("u", host)) for host in ("bad", "good")] == [None, "a"]
     with pytest.raises(NotEnoughAgents, match="careless failed: ZeroDivisionError"):
         GuardedStrategy(Careless()).choose(FIT, 1, Random(1))
-    for chosen in (["c"], ["a", "c"], []):
+    for chosen in (["c"], ["a", "c"], FIT):
         with pytest.raises(NotEnoughAgents, match="do not all fit"):
             GuardedStrategy(Careless(chosen)).choose(FIT, 1, Random(1))
+    for chosen in ([], ["a"], ["a", "a"], ["a", "b", "b"]):
+        with pytest.raises(NotEnoughAgents, match="2 different agents are needed"):
+            GuardedStrategy(Careless(chosen)).choose(FIT, 2, Random(1))
     assert GuardedStrategy(Careless(["b"])).choose(FIT, 1, Random(1)) == ["b"]
 
 
@@ -122,3 +126,24 @@ def test_a_package_cannot_take_the_name_of_another(
     assert strategy_named("odd").chains
     assert not strategy_named("fixed").chains
     assert not strategy_named("other").chains
+
+
+def test_packages_that_are_not_what_they_should_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An entry point that leads to something else, or ends the process that loads it, is left out;
+    the other strategies and kinds are there."""
+    caplog.set_level(logging.CRITICAL)
+    names = "table = odd_package:TABLE\nends = odd_package.ends:Strategy\n"
+    (tmp_path / "odd_package").mkdir()
+    (tmp_path / "odd_package/__init__.py").write_text("TABLE = {}\n")
+    (tmp_path / "odd_package/ends.py").write_text("raise SystemExit(3)\n")
+    (tmp_path / "odd_package-1.dist-info").mkdir()
+    (tmp_path / "odd_package-1.dist-info/entry_points.txt").write_text(
+        f"[skep.placement]\n{names}[skep.downloaders]\n{names}"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert strategy_names() == tuple(one.name for one in BUILT_IN)
+    assert {name: downloader_kind(name) for name in ("table", "ends")} == {
+        name: DownloaderKind(name) for name in ("table", "ends")
+    }
