@@ -1,4 +1,4 @@
-"""The command line: people start here. One file for each command, loaded when it runs.
+"""The command line. Each command has one file, which is imported when the command runs.
 
-Commands that ask speak to a center over HTTP, as anybody could; none of them opens a store.
+Commands call a center over its public HTTP API; no command opens a store.
 """
