@@ -1,4 +1,4 @@
-"""The command line. Each command has one file, which is imported when the command runs.
+"""The command line: one file per command. A file is imported when its command runs.
 
-Commands call a center over its public HTTP API; no command opens a store.
+Commands call a center over its public HTTP API; they do not open its store.
 """

@@ -25,9 +25,9 @@ from skep.runtime.process_exit import Leaving
 GROUPS: dict[str, dict[str, str]] = {
     "Crawl": {
         "up": "Start a center and an agent on this machine.",
-        "demo": "See it work: crawl a bundled site of 1,000 pages.",
+        "demo": "Try Skep: crawl a bundled site of 1,000 pages.",
         "run": "Run a spider.",
-        "submit": "Put requests into a run.",
+        "submit": "Add requests to a run.",
         "fetch": "Download one page as an agent would.",
     },
     "Jobs": {

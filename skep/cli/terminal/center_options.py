@@ -102,7 +102,7 @@ def _with_latest_run(
         if not isinstance(name, str):
             raise
         if click.get_current_context().info_name in _FILLS_RUNS:
-            problem = f"there is no run {name!r}; use --new to open it, or list runs: `skep runs`"
+            problem = f"there is no run {name!r}; use --new to open it; `skep runs` lists runs"
             raise UnknownRun(problem) from None
     import asyncio
 

@@ -48,7 +48,7 @@ async def _job(client: CenterClient, name: str) -> str:
 
 def no_run(name: Any) -> str:
     """The error for a name that matches neither a run nor a job."""
-    return f"there is no run {name!r}, and no job {name!r} with a run; list runs: `skep runs`"
+    return f"there is no run {name!r}, and no job {name!r} with a run; `skep runs` lists runs"
 
 
 _CHECKS = {"run": _run, "job": _job}

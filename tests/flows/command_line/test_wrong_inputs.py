@@ -93,7 +93,7 @@ TYPED: dict[str, tuple[str, ...]] = {
     "submit x --new --set retries=many bytes.dat": ("retries is 'many'", "a whole number"),
     "submit x --new --set prio=1 bytes.dat": ("no setting 'prio'", "did you mean 'priority'?"),
     "submit x --new --priority 9 bytes.dat": ("--priority is '9'", "at least -1, at most 5"),
-    "submit x --new bytes.dat": ("line 1", "not UTF-8"),
+    "submit x --new bytes.dat": ("line 1", "not valid UTF-8"),
     "submit x --new nosuch.txt": ("nosuch.txt", "No such file"),
     "token add x --role god": ("'god'", "viewer, operator, admin"),
     "token add x": ("--role is missing", "viewer, operator, admin"),
