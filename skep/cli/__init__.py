@@ -1,4 +1,4 @@
-"""The command line: people start here. One file for each command, loaded when it runs.
+"""The command line: one file per command. A file is imported when its command runs.
 
-Commands that ask speak to a center over HTTP, as anybody could; none of them opens a store.
+Commands call a center over its public HTTP API; they do not open its store.
 """

@@ -1,7 +1,7 @@
-"""`skep`: the list of commands, and what becomes of their errors.
+"""`skep`: the list of commands, and the exit code and message for each error.
 
-A command's file is imported when it runs, and only then, so that `skep --help` answers at
-once. Heavy imports stay inside the functions that need them.
+The file of a command is imported only when the command runs, so that `skep --help` is fast.
+Heavy imports stay inside the functions that need them.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ from skep.cli.terminal.program_name import program, with_hints
 from skep.errors import SkepError
 from skep.runtime.process_exit import Leaving
 
-#: Group: command: what it is for. A command's file is `commands/GROUP/NAME.py`, and its help
-#: begins so.
+#: Group: command: description. The file of a command is `commands/GROUP/NAME.py`; its help
+#: begins with the same description.
 GROUPS: dict[str, dict[str, str]] = {
     "Crawl": {
         "up": "Start a center and an agent on this machine.",
-        "demo": "See it work: crawl a bundled site of 1,000 pages.",
+        "demo": "Try Skep: crawl a bundled site of 1,000 pages.",
         "run": "Run a spider.",
-        "submit": "Put requests into a run.",
+        "submit": "Add requests to a run.",
         "fetch": "Download one page as an agent would.",
     },
     "Jobs": {
-        "job": "Keep jobs, show them, run them.",
-        "schedule": "Show when jobs run by themselves; try out a cron line.",
-        "generator": "Try out generators of jobs; show what they did in a run.",
-        "app": "List instances of applications; read their logs, restart or stop them.",
+        "job": "Create, show, change and run jobs.",
+        "schedule": "Show the schedules of jobs; test a cron expression.",
+        "generator": "Test the generators of a job; show what they did in a run.",
+        "app": "List application instances; read their logs, restart or stop them.",
     },
     "Results": {
         "runs": "List runs; show, pause, continue, restart, finish, cancel or revive one.",
-        "data": "Take items and pages out of a run.",
-        "request": "Show a request and every attempt at it; list or cancel many.",
-        "failures": "List failures by what went wrong; show, retry, cancel or forget them.",
-        "why": "Say what a request, block, run, job or host waits for.",
+        "data": "Export the items and pages of a run.",
+        "request": "Show a request and its attempts; list or cancel requests.",
+        "failures": "List failures by cause; show, retry, cancel or forget them.",
+        "why": "Explain what a request, block, run, job or host waits for.",
     },
     "Fleet": {
         "agents": "List agents; show, label, cordon, drain, restart, end or revoke one.",
         "agent": "Start an agent that works for a center.",
-        "token": "Make, list and revoke tokens of people and agents.",
-        "placement": "Show who works for a run and why others do not; what would move.",
-        "sites": "List hosts; show how one is treated, set or clear its rule.",
+        "token": "Create, list and revoke tokens of users and agents.",
+        "placement": "Show the agents of a run and why others are excluded; preview moves.",
+        "sites": "List hosts; show one, set or clear its rule.",
     },
     "Operate": {
         "info": "Show the state of everything on one screen.",
@@ -73,12 +73,12 @@ GROUPS: dict[str, dict[str, str]] = {
 COMMANDS: dict[str, str] = {name: text for group in GROUPS.values() for name, text in group.items()}
 #: Command: the folder of its group.
 FOLDERS = {name: group.lower() for group, names in GROUPS.items() for name in names}
-#: Longer lines are hard to read, however wide the terminal is.
+#: Maximum width of help texts: longer lines are hard to read, even on a wide terminal.
 WIDEST_HELP = 200
 
 
 class LazyGroup(click.Group):
-    """Knows its commands by name and imports one when it is asked for."""
+    """Knows the names of its commands and imports a command when it is requested."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
         return list(COMMANDS)
@@ -91,7 +91,7 @@ class LazyGroup(click.Group):
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """From the table: asking each command would import them all."""
+        """Uses the table; reading the help of each command would import all of them."""
         longest = max(map(len, COMMANDS))
         for group, commands in GROUPS.items():
             with formatter.section(group):
@@ -109,13 +109,13 @@ class LazyGroup(click.Group):
 
 
 def unknown_command(word: str) -> str:
-    """What may have been meant; all commands when nothing comes near."""
+    """Suggest similar commands, or list all commands if none is similar."""
     from difflib import get_close_matches
 
     near = get_close_matches(word, COMMANDS)
     if near:
         return f"{word!r} is not a command; did you mean {' or '.join(near)}?"
-    return f"{word!r} is not a command; there are {', '.join(COMMANDS)}."
+    return f"{word!r} is not a command; the commands are {', '.join(COMMANDS)}."
 
 
 @click.command(
@@ -129,12 +129,12 @@ def unknown_command(word: str) -> str:
 def skep() -> None:
     """Collect data with your own machines.
 
-    Begin with `skep demo`, then `skep up`. Every command explains itself with --help.
+    Start with `skep demo`, then `skep up`. Run a command with --help for its description.
     """
 
 
 def main() -> NoReturn:
-    """The program."""
+    """Entry point of the program."""
     leaving = Leaving()
     leaving.prepare()
     leaving.code = run(sys.argv[1:])
@@ -142,7 +142,7 @@ def main() -> NoReturn:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """The exit code of a command line. Errors become one line on stderr."""
+    """Run a command line and return its exit code. Errors become one line on stderr."""
     try:
         return int(skep.main(list(arguments), prog_name=program(), standalone_mode=False) or 0)
     except click.ClickException as error:
@@ -157,7 +157,7 @@ def run(arguments: Sequence[str]) -> int:
         say(f"error: {error.detail} ({error.code})")
         return code_of(error)
     except OSError as error:
-        if error.filename is None:  # not about a file of the user's: a bug, shown as one
+        if error.filename is None:  # not about a user's file: a bug, so show the traceback
             raise
         say(f"error: {error.filename}: {error.strerror}")
         return ExitCode.FAILED

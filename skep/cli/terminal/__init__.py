@@ -1,1 +1,1 @@
-"""What commands share: options, output, progress, exit codes, the center they talk to."""
+"""Shared by all commands: options, output, progress, exit codes, calls to the center."""

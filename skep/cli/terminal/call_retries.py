@@ -1,7 +1,7 @@
-"""Calls of commands that stay: `--wait` and `--follow` outlive centers that are away for a while.
+"""Retries for long-running commands: `--wait` and `--follow` survive short center outages.
 
-Only for questions, which may be asked again. A command that asks once says at once that no
-center answers; one that has waited for minutes does not end because of a restart.
+Only for calls that read, because they are safe to repeat. A command with a single call fails
+immediately if no center answers; a command that has waited for minutes survives a restart.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from skep.runtime.retry import retry
 
 T = TypeVar("T")
 
-#: So long nobody may answer.
+#: Maximum time without an answer from any center.
 AWAY_SECONDS = 60.0
 AGAIN_SECONDS = 0.5
 
@@ -25,7 +25,7 @@ AGAIN_SECONDS = 0.5
 async def with_retries(
     ask: Callable[[], Awaitable[T]], clock: Clock, seconds: float = AWAY_SECONDS
 ) -> T:
-    """The answer; raises the last error when there was none for so long."""
+    """Return the answer; raise the last error after `seconds` without an answer."""
     deadline = math.inf
 
     def decide(error: SkepError, failures: int) -> float | None:
@@ -34,7 +34,7 @@ async def with_retries(
             return None
         if failures == 1:
             deadline = clock.monotonic() + seconds
-            say(f"{error.detail}; trying again for {seconds:.0f} s")
+            say(f"{error.detail}; retrying for {seconds:.0f} s")
         return AGAIN_SECONDS if clock.monotonic() < deadline else None
 
     return await retry(ask, SkepError, decide, clock.sleep)

@@ -1,7 +1,7 @@
 """Calls of a command to its center, through the typed client (`CenterApi`).
 
-`ask` is one question, `connected` a session for several. With `--json` the answers are kept as
-they came, so that fields of a newer center are printed too. Imported by every command that asks.
+`ask` makes one call; `connected` opens a session for several calls. With `--json`, the answers
+are kept as the center sent them, so that fields of a newer center are printed too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _KEPT = "skep.cli.answers"
 
 
 def ask(reach: CenterAddress, call: Callable[[CenterApi], Awaitable[T]]) -> T:
-    """One call, from a command that does nothing else meanwhile."""
+    """Make one call, from a command that does nothing else at the same time."""
 
     async def asked() -> T:
         async with connected(reach) as client:
@@ -35,25 +35,25 @@ def ask(reach: CenterAddress, call: Callable[[CenterApi], Awaitable[T]]) -> T:
 
 
 def connected(reach: CenterAddress) -> CenterClient:
-    """A session with the center of this command; `async with` it."""
+    """Open a session with the center of this command; use it with `async with`."""
     kept = _answers()
     return reach.client(None if kept is None else kept.keep)
 
 
 def keep_answers() -> None:
-    """For a command that needs answers as they came although it prints no JSON."""
+    """Keep answers as the center sent them, for a command that does not print JSON."""
     click.get_current_context().meta[KEEP_ANSWERS] = True
 
 
 def as_sent(value: Any) -> Any:
-    """The value with answers, and parts of answers, as the center sent them."""
+    """Return the value with answers, and parts of answers, as the center sent them."""
     from skep.wire.client.answers_as_sent import AnswersAsSent
 
     return (_answers() or AnswersAsSent()).of(value)
 
 
 def _answers() -> AnswersAsSent | None:
-    """Of the command that runs; None when it keeps none."""
+    """The answers of the current command; None if it does not keep answers."""
     context = click.get_current_context(silent=True)
     if context is None or not context.meta.get(KEEP_ANSWERS):
         return None

@@ -1,7 +1,7 @@
-"""Which center a command talks to, and with which token.
+"""Finds the center that a command calls, and the token.
 
-Flags first, then the environment, then what a center left in its data folder. It never
-writes anything.
+Flags have precedence, then the environment, then the files in the data folder of a center. It
+never writes anything.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from skep.cli.terminal.short_ids import full_names, is_short
 from skep.embed.center_address import CenterAddress
 from skep.errors import CenterUnreachable, UnknownRun
 
-#: Parameters of commands that hold an id: of what.
+#: Command parameter that contains an id: the kind of the id.
 _IDS = {"run": "run", "run_or_job": "run", "thing": "run", "resume": "run", "agent": "agent"}
-#: Commands that put something into a run: a job's name must not stand for a run there.
+#: Commands that add to a run: they do not accept the name of a job in place of a run.
 _FILLS_RUNS = {"submit"}
 COMMANDLINE = click.core.ParameterSource.COMMANDLINE
 
 
 def calls_center(function: Function) -> Function:
-    """Adds the options that find a center, handed over together as `reach`.
+    """Add the options that find a center; the command receives them together as `reach`.
 
-    A command below another takes what was said at either place; the nearer one wins.
+    A subcommand accepts these options before and after its name; the later one wins.
     """
 
     def gathered(*args: Any, **given: Any) -> Any:
@@ -48,13 +48,13 @@ def calls_center(function: Function) -> Function:
         given = _with_known_names(reach, _with_full_ids(reach, given))
         return _with_latest_run(function, args, reach, given)
 
-    # update_wrapper carries over the options that stand below this decorator.
+    # update_wrapper copies the options of the decorators below this one.
     update_wrapper(gathered, function)
-    return stacked(dial_options, place_options)(gathered)  # type: ignore[return-value]  # the same but for its options
+    return stacked(dial_options, place_options)(gathered)  # type: ignore[return-value]  # only the options differ
 
 
 def center_group(name: str) -> Callable[[Callable[[], None]], click.Group]:
-    """A group whose commands ask one center: what says which may stand before a command, too."""
+    """A group whose commands call a center; its options may also precede the subcommand."""
 
     def decorate(function: Callable[[], None]) -> click.Group:
         @click.group(name, help=function.__doc__)
@@ -71,7 +71,7 @@ def center_group(name: str) -> Callable[[Callable[[], None]], click.Group]:
 def listing_group(
     name: str, show_list: Callable[[CenterAddress, bool], None]
 ) -> Callable[[Callable[[], None]], click.Group]:
-    """The same; without a command it lists: `show_list` is given whether JSON is wanted."""
+    """Like `center_group`; without a subcommand it calls `show_list(reach, as_json)`."""
 
     def decorate(function: Callable[[], None]) -> click.Group:
         @click.group(name, help=function.__doc__, invoke_without_command=True)
@@ -92,7 +92,7 @@ def listing_group(
 def _with_latest_run(
     function: Function, args: tuple[Any, ...], reach: CenterAddress, given: dict[str, Any]
 ) -> Any:
-    """A name that no run has may be that of a job: its latest run is meant."""
+    """Call the command; if no run has the name, try the latest run of the job of that name."""
     try:
         return function(*args, reach=reach, **given)
     except CenterUnreachable as error:
@@ -102,8 +102,8 @@ def _with_latest_run(
         if not isinstance(name, str):
             raise
         if click.get_current_context().info_name in _FILLS_RUNS:
-            told = f"there is no run {name!r}; `skep runs` lists runs, and --new opens one"
-            raise UnknownRun(told) from None
+            problem = f"there is no run {name!r}; use --new to open it; `skep runs` lists runs"
+            raise UnknownRun(problem) from None
     import asyncio
 
     found = asyncio.run(latest_run_at(reach, name))
@@ -116,7 +116,7 @@ def _with_latest_run(
 
 
 def _with_known_names(reach: CenterAddress, given: dict[str, Any]) -> dict[str, Any]:
-    """Options `--run` and `--job` name what is there, or the command ends with an error."""
+    """Check that the values of `--run` and `--job` exist; raise an error otherwise."""
     options = [
         one.name
         for one in click.get_current_context().command.params
@@ -136,17 +136,17 @@ def _with_known_names(reach: CenterAddress, given: dict[str, Any]) -> dict[str, 
 
 
 def _with_advice(text: str) -> str:
-    """What to do about a center that does not answer; a text that says it is left alone."""
+    """Add what to do if no center answers; other texts are returned unchanged."""
     if not text.startswith("no center answers at "):
         return text
     return (
-        f"{text}; start it with `skep up`, or say where it is with --center URL, such as "
+        f"{text}; start it with `skep up`, or give its address with --center URL, such as "
         "http://127.0.0.1:8420"
     )
 
 
 def _with_full_ids(reach: CenterAddress, given: dict[str, Any]) -> dict[str, Any]:
-    """Short ids, as tables show them, become the ids that they stand for."""
+    """Replace short ids, as tables show them, with the full ids."""
     short = [
         (name, kind)
         for name, kind in _IDS.items()
@@ -162,7 +162,7 @@ def _with_full_ids(reach: CenterAddress, given: dict[str, Any]) -> dict[str, Any
 
 
 def _typed(reach: CenterAddress) -> list[str]:
-    """As options of a command line; what the environment says stays there."""
+    """The options that were typed; values from the environment are left out."""
     words: list[str] = []
     for name in CenterAddress.__slots__:
         if getattr(reach, name) is not None and _was_typed(name):
@@ -171,7 +171,7 @@ def _typed(reach: CenterAddress) -> list[str]:
 
 
 def _was_typed(name: str) -> bool:
-    """At this command or at the one above it."""
+    """Whether the option was given to this command or to a parent command."""
     context: click.Context | None = click.get_current_context()
     while context is not None:
         if context.get_parameter_source(name) is COMMANDLINE:
@@ -185,9 +185,9 @@ def _with_outer(own: CenterAddress) -> CenterAddress:
     outer = context.find_object(CenterAddress)
     if outer is None:
         return own
-    said = [
+    typed = [
         name
         for name in CenterAddress.__slots__
         if context.get_parameter_source(name) is COMMANDLINE
     ]
-    return replace(outer, **{name: getattr(own, name) for name in said})
+    return replace(outer, **{name: getattr(own, name) for name in typed})

@@ -1,6 +1,6 @@
-"""What `skep runs` and `skep job` say after a word to a run: whom it reached (R2).
+"""What `skep runs` and `skep job` print after a command to a run: who acknowledged it.
 
-It only reads the answer: a word that was given stays given when nobody waits for it.
+It only reads the answer. The command remains in effect if no process acknowledges it in time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from skep.cli.terminal.exit_codes import ExitCode
 if TYPE_CHECKING:
     from skep.wire.api.runs import Reached
 
-#: Seconds that a command waits for processes to obey, unless it is told otherwise.
+#: Default number of seconds to wait for acknowledgements.
 WAIT = 5.0
 
 wait_option = click.option(
@@ -24,28 +24,32 @@ wait_option = click.option(
     type=click.FloatRange(0, 60),
     default=WAIT,
     show_default=True,
-    help="Seconds to wait until its processes have obeyed; 0 waits for nobody.",
+    help="Seconds to wait for acknowledgements; 0 does not wait.",
 )
 
 
 def in_words(reached: Sequence[Reached], wait: float) -> str:
-    """`2 agents, 1 spider: obeyed in 0.4 s`, or who has not."""
+    """`2 agents and 1 spider acknowledged in 0.4 s`, or the processes that did not."""
     if not reached:
-        return "no process had to be told"
-    everybody = _counted(reached)
+        return "no process to notify"
+    processes = _counted(reached)
     late = [one for one in reached if not one.obeyed]
     if not late:
         longest = max(one.seconds or 0.0 for one in reached)
-        return f"{everybody}: obeyed in {longest:.1f} s"
+        return f"{processes} acknowledged in {longest:.1f} s"
     if not wait:
-        return f"{everybody}: told, and not waited for"
-    names = ", ".join(f"{one.kind} {one.name or '(of no center yet)'}" for one in late)
-    return f"{everybody}: after {wait:g} s {len(late)} had not said that they obeyed: {names}"
+        return f"sent to {processes}; not waiting for acknowledgements"
+    names = ", ".join(f"{one.kind} {one.name or '(not at a center yet)'}" for one in late)
+    return (
+        f"sent to {processes}; {len(late)} of {len(reached)} did not acknowledge within "
+        f"{wait:g} s: {names}"
+    )
 
 
 def _counted(reached: Sequence[Reached]) -> str:
     kinds = Counter(one.kind for one in reached)
-    return ", ".join(_kind(kind, count) for kind, count in sorted(kinds.items()))
+    *others, last = (_kind(kind, count) for kind, count in sorted(kinds.items()))
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _kind(kind: str, count: int) -> str:
@@ -55,5 +59,5 @@ def _kind(kind: str, count: int) -> str:
 
 
 def exit_of(reached: Sequence[Reached], wait: float) -> ExitCode:
-    """Waited in vain: the word is given, and its processes will hear it."""
+    """TIMED_OUT if a process did not acknowledge in time; it still receives the command."""
     return ExitCode.TIMED_OUT if wait and any(not one.obeyed for one in reached) else ExitCode.OK

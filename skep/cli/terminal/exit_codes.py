@@ -1,6 +1,6 @@
-"""Exit codes of every command, and which error ends with which. Scripts rely on them.
+"""Exit codes of all commands, and the exit code of each error. Scripts depend on them.
 
-Every command ends through this table. A number may be added, never given another meaning.
+Every command uses this table. Numbers may be added; their meaning never changes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from skep import errors
 
 
 class ExitCode(IntEnum):
-    """The numbers are promised: they never change their meaning."""
+    """The numbers are part of the public interface: their meaning never changes."""
 
     OK = 0
     FAILED = 1
@@ -26,17 +26,16 @@ class ExitCode(IntEnum):
 
 
 MEANINGS: dict[ExitCode, str] = {
-    ExitCode.OK: "It worked; for commands that wait: every request is done.",
-    ExitCode.FAILED: "It failed; for commands that wait: no request is done.",
-    ExitCode.USAGE: "The command, its input or the configuration must be changed.",
-    ExitCode.NOT_FOUND: "There is no such run, agent or other thing.",
-    ExitCode.DENIED: "The token is missing, not known, or does not allow this.",
-    ExitCode.CONFLICT: "It conflicts with what is there.",
-    ExitCode.UNREACHABLE: "No center answers, or it cannot work just now; try again.",
-    ExitCode.PARTLY: "Some of it was done, some of it failed; for commands that wait: some "
-    "requests are dead.",
-    ExitCode.TIMED_OUT: "The time to wait was over; the work goes on.",
-    ExitCode.INTERRUPTED: "It was interrupted (Ctrl-C).",
+    ExitCode.OK: "Success. Commands that wait: every request is done.",
+    ExitCode.FAILED: "Failure. Commands that wait: no request is done.",
+    ExitCode.USAGE: "The command, its input or the configuration is not valid.",
+    ExitCode.NOT_FOUND: "The run, agent or other object does not exist.",
+    ExitCode.DENIED: "The token is missing, unknown, or does not allow this.",
+    ExitCode.CONFLICT: "The change conflicts with the current state.",
+    ExitCode.UNREACHABLE: "No center answers, or it is temporarily unavailable; try again.",
+    ExitCode.PARTLY: "Partial success. Commands that wait: some requests are dead.",
+    ExitCode.TIMED_OUT: "The command stopped waiting; the work continues.",
+    ExitCode.INTERRUPTED: "The command was interrupted (Ctrl-C).",
 }
 
 _CODES: dict[type[errors.SkepError], ExitCode] = {
@@ -52,6 +51,6 @@ _CODES: dict[type[errors.SkepError], ExitCode] = {
 
 
 def code_of(error: errors.SkepError) -> ExitCode:
-    """By the nearest kind that has a code of its own."""
+    """The exit code of the nearest class in the error tree that has one."""
     kinds = (kind for kind in type(error).__mro__ if kind in _CODES)
     return next((_CODES[kind] for kind in kinds), ExitCode.FAILED)

@@ -1,7 +1,6 @@
-"""Watches a run until all of its requests have ended, with a progress bar on stderr.
+"""Follows a run until all of its requests have ended, with a progress bar on stderr.
 
-Run by commands that wait. Looking at a run never changes it, and a command that stops
-looking stops nothing.
+Used by commands that wait. It only reads: neither following a run nor stopping changes the run.
 """
 
 from __future__ import annotations
@@ -21,24 +20,26 @@ if TYPE_CHECKING:
     from skep.wire.client import CenterClient
 
 LOOK_EVERY = 0.1
-#: Rows are counted for long; the running counts are there at once, unless a center is frozen.
+#: Timeouts. An audit counts rows, which is slow; the running counts are fast, unless a center is
+#: frozen.
 AUDIT_SECONDS, COUNT_SECONDS = 60.0, 15.0
 
 Look = Callable[[Ledger], Awaitable[None]]
 
 
 class WaitedLongEnough(Exception):
-    """The time to wait was over; the work goes on."""
+    """The timeout of the command has passed; the work continues."""
 
 
 def still_running(run: str) -> str:
-    """What to type about a run that goes on."""
-    return f"run {run} goes on: `skep runs show {run}` shows it, `skep runs cancel {run}` ends it"
+    """The commands for a run that continues."""
+    show, cancel = f"`skep runs show {run}`", f"`skep runs cancel {run}`"
+    return f"run {run} continues: {show} shows it, {cancel} ends it"
 
 
 @contextmanager
 def detached(run: str) -> Iterator[None]:
-    """Ctrl-C ends the command and not the run, and says so."""
+    """On Ctrl-C, print that the run continues, because only the command ends."""
     try:
         yield
     except asyncio.CancelledError:
@@ -47,7 +48,7 @@ def detached(run: str) -> Iterator[None]:
 
 
 async def ledger_of(client: CenterClient, run: str, *, audit: bool = False) -> Ledger:
-    """The running counts, or with `audit` a count of the rows themselves."""
+    """The running counts; with `audit`, a count of the rows."""
     from skep.wire.api.center import WhichLedger
 
     api = client.api_within(AUDIT_SECONDS if audit else COUNT_SECONDS)
@@ -62,7 +63,7 @@ async def follow(
     seconds: float | None = None,
     look: Look | None = None,
 ) -> Ledger:
-    """The ledger when nothing is open any more; raises WaitedLongEnough."""
+    """Return the ledger when no request is open any more; raises WaitedLongEnough."""
     deadline = None if seconds is None else clock.monotonic() + seconds
     try:
         with detached(run):

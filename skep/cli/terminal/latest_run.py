@@ -1,6 +1,6 @@
-"""The latest run of a job, for commands that were given the job's name in place of a run's.
+"""Finds the latest run of a job, for commands that accept the name of a job in place of a run.
 
-A run of that name comes first; the job is looked for only when a center knows no such run.
+A run of that name has precedence; a job is searched only if there is no such run.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from skep.embed.center_address import CenterAddress
     from skep.wire.client import CenterClient
 
-#: Runs that are looked at, newest first.
+#: Number of runs to search, newest first.
 LOOKED_AT = 1000
 
 
 async def latest_run(client: CenterClient, job: str) -> str:
-    """Of a job or of a spider of that name; "" when it has none among the newest runs."""
+    """The latest run of a job or spider; "" if it has none among the newest runs."""
     from skep.wire.api.runs import RunPage
 
     listed = await client.api.runs.list(RunPage(LOOKED_AT))
@@ -26,7 +26,7 @@ async def latest_run(client: CenterClient, job: str) -> str:
 
 
 async def latest_run_at(reach: CenterAddress, job: str) -> str:
-    """As `latest_run`; "" also when the center does not answer this."""
+    """Like `latest_run`; "" also if the call fails."""
     try:
         async with reach.client() as client:
             return await latest_run(client, job)

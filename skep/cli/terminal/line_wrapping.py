@@ -1,7 +1,7 @@
-"""Text that fits the terminal: wrapped between words, never inside one.
+"""Fits text to the terminal: lines are wrapped between words, never inside a word.
 
-Only for a terminal. A pipe or a file gets every line whole, so that `cut` and `awk` can read
-it; `--wide` does the same on a terminal. Pure but for the size of the terminal.
+Only for a terminal. Lines for a pipe or a file are not wrapped, so that `cut` and `awk` can read
+them; `--wide` does the same on a terminal. Pure, except that it reads the terminal size.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import IO, Any
 
 import click
 
-#: Between two columns.
+#: Spaces between two columns.
 GAP = 2
-#: A column of text may become this narrow before other columns are left out.
+#: Minimum width of a text column before other columns are left out.
 NARROW = 16
-#: Narrower terminals are treated like this one.
+#: Minimum width: narrower terminals are treated as this wide.
 LEAST = 20
 MARK = "…"
 _WIDE = "skep.cli.wide"
-#: A word and at least two spaces: what follows is the text that belongs to the label.
+#: A label: a word and at least two spaces. The text of the label follows.
 _LABEL = re.compile(r"\s*\S[^:]{0,20}?\s{2,}|\s*\d+\.\s+|\s*")
 
 
@@ -31,13 +31,13 @@ def _set_wide(context: click.Context, _option: object, value: bool) -> None:
         context.meta[_WIDE] = True
 
 
-#: For commands that print tables; `table` and `show` find it in the context.
+#: For commands that print tables; `table` and `show` read it from the context.
 wide_option = click.option(
     "--wide",
     is_flag=True,
     expose_value=False,
     callback=_set_wide,
-    help="Do not fit the terminal: full ids, every column, no wrapping.",
+    help="Show full ids and all columns, without wrapping.",
 )
 
 
@@ -47,7 +47,7 @@ def is_wide() -> bool:
 
 
 def columns(stream: IO[Any]) -> int | None:
-    """The width to keep to; None when there is none."""
+    """The maximum width; None if there is no limit."""
     if is_wide() or not stream.isatty():
         return None
     return max(shutil.get_terminal_size().columns, LEAST)
@@ -58,7 +58,7 @@ def no_color() -> bool:
 
 
 def wrapped(text: str, width: int | None) -> str:
-    """Every line within `width`; a longer word has a line of its own."""
+    """Wrap every line to `width`; a longer word gets its own line."""
     if width is None:
         return text
     return "\n".join(_wrapped_line(line, width) for line in text.split("\n"))
@@ -86,7 +86,8 @@ def _length(text: str) -> int:
 
 
 def fitted_parts(parts: Sequence[str], width: int | None) -> str:
-    """A line that is drawn again and again must fit: its last parts are left out."""
+    """Join parts into one line; leave out the last parts if the line is too long, because a
+    progress line is redrawn and must not wrap."""
     shown = list(parts)
     while width is not None and len(shown) > 1 and len(" · ".join(shown)) >= width:
         shown.pop()
@@ -94,7 +95,7 @@ def fitted_parts(parts: Sequence[str], width: int | None) -> str:
 
 
 def cell_lines(cell: str, width: int) -> list[str]:
-    """A cell between words; a word that does not fit is shown by its two ends."""
+    """Wrap a cell between words; a word that is too long is shown by its two ends."""
     lines = [""]
     for word in cell.split(" "):
         shown = word if len(word) <= width else ends_of(word, width)
@@ -105,14 +106,14 @@ def cell_lines(cell: str, width: int) -> list[str]:
 
 
 def ends_of(word: str, width: int) -> str:
-    """`http://host/a/lo…page/3`: what `--wide` shows in full."""
+    """`http://host/a/lo…page/3`; `--wide` shows the full word."""
     tail = (width - 1) // 3
     return word[: width - 1 - tail] + MARK + (word[-tail:] if tail else "")
 
 
 def widths_for(cells: Sequence[Sequence[str]], limit: int) -> list[int] | None:
-    """The width of each column so that a row fits, the first row being the head; None when
-    the columns are too many."""
+    """The width of each column so that a row fits; None if there are too many columns. The
+    first row contains the headings."""
     natural = [max(len(row[place]) for row in cells) for place in range(len(cells[0]))]
     room = limit - GAP * (len(natural) - 1)
     if sum(natural) <= room:
@@ -124,14 +125,14 @@ def widths_for(cells: Sequence[Sequence[str]], limit: int) -> list[int] | None:
 
 
 def _least(cells: Sequence[Sequence[str]], place: int, natural: int) -> int:
-    """A head is never cut; a cell may be wrapped, and its longest word cut, down to NARROW."""
+    """Minimum width: headings are never cut; cells may be wrapped and cut down to NARROW."""
     head = max((len(word) for word in cells[0][place].split()), default=0)
     words = (len(word) for row in cells[1:] for word in row[place].split())
     return min(natural, max(head, min(max(words, default=0), NARROW)))
 
 
 def _spread(natural: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """As wide as possible for all: the widest columns give way first."""
+    """Distribute the width; the widest columns shrink first."""
     cap = max(natural)
     while True:
         widths = [min(want, max(low, cap)) for want, low in zip(natural, least, strict=True)]

@@ -1,7 +1,7 @@
-"""Options that name a run or a job (`--run`, `--job`) are names of something that is there.
+"""Checks that the run or job in `--run` and `--job` exists.
 
-A filter that fits nothing looks like good news ("no dead requests"); a name that the center
-does not know is an error instead. Only asks; imported when such an option was given.
+A filter without matches looks like success ("no dead requests"), so an unknown name is an
+error. It only reads; it is imported when such an option is given.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 async def checked(reach: CenterAddress, named: dict[str, str]) -> dict[str, str]:
-    """The names as the center knows them; raises UnknownRun or UnknownJob."""
+    """Return the full names; raises UnknownRun or UnknownJob."""
     async with reach.client() as client:
         return {kind: await _CHECKS[kind](client, name) for kind, name in named.items()}
 
 
 async def _run(client: CenterClient, name: str) -> str:
-    """A run; a job's name stands for its latest run."""
+    """The id of the run, or of the latest run of the job with that name."""
     try:
         await client.api.runs.show(name)
     except UnknownRun:
@@ -37,7 +37,7 @@ async def _run(client: CenterClient, name: str) -> str:
 
 
 async def _job(client: CenterClient, name: str) -> str:
-    """A job that is kept, or one that runs remember."""
+    """The name of a stored job, or of a job that a run refers to."""
     try:
         await client.api.jobs.show(name)
     except UnknownJob:
@@ -47,8 +47,8 @@ async def _job(client: CenterClient, name: str) -> str:
 
 
 def no_run(name: Any) -> str:
-    """What to say of a name that fits nothing."""
-    return f"there is no run {name!r}, and no job of that name with a run; `skep runs` lists runs"
+    """The error for a name that matches neither a run nor a job."""
+    return f"there is no run {name!r}, and no job {name!r} with a run; `skep runs` lists runs"
 
 
 _CHECKS = {"run": _run, "job": _job}

@@ -1,6 +1,6 @@
-"""Options that many commands share, each written once: which center, which settings.
+"""Options that several commands share: the center to call, settings, output as JSON.
 
-Run by every command when it is loaded: nothing heavy may be imported here.
+Every command imports this module, so it must not import anything heavy.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-#: In the context of a command: answers are kept as they came (`center_calls.py`).
+#: Key in the context of a command: keep answers as the center sent them (`center_calls.py`).
 KEEP_ANSWERS = "skep.cli.keep_answers"
 
 
@@ -33,12 +33,12 @@ json_option = click.option(
     "as_json",
     is_flag=True,
     callback=_print_json,
-    help="Print JSON, for programs, instead of text.",
+    help="Print JSON instead of text.",
 )
 _data = click.option(
     "--data",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Folder for everything that Skep keeps; `skep-data` unless SKEP_DATA says otherwise.",
+    help="Data folder of Skep. Default: SKEP_DATA, or `skep-data`.",
 )
 _config = click.option(
     "--config",
@@ -49,27 +49,27 @@ _center = click.option(
     "--center",
     metavar="URL",
     envvar="SKEP_CENTER",
-    help="Address of the center, several with commas; else the one of the data folder. "
-    "Also SKEP_CENTER.",
+    help="Address of the center; separate several with commas. Default: SKEP_CENTER, or the "
+    "center of the data folder.",
 )
 _token_file = click.option(
     "--token-file",
     type=click.Path(path_type=Path, dir_okay=False),
     envvar="SKEP_TOKEN_FILE",
-    help="File that holds the token; else the one of the data folder. Also SKEP_TOKEN_FILE.",
+    help="File with the token. Default: SKEP_TOKEN_FILE, or the token in the data folder.",
 )
 _set = click.option(
     "--set",
     "chosen",
     multiple=True,
     metavar="ROOM.FIELD=VALUE",
-    help="Any setting of docs/reference/settings.md; may be given several times.",
+    help="A setting from docs/reference/settings.md; repeatable.",
 )
-_verbose = click.option("-v", "--verbose", is_flag=True, help="Log more.")
+_verbose = click.option("-v", "--verbose", is_flag=True, help="Log more details.")
 
 
 def stacked(*options: Callable[[Function], Function]) -> Callable[[Function], Function]:
-    """Several options as one decorator, shown in the order in which they stand."""
+    """Combine several options into one decorator; the help shows them in this order."""
 
     def decorate(function: Function) -> Function:
         for option in reversed(options):
@@ -81,7 +81,7 @@ def stacked(*options: Callable[[Function], Function]) -> Callable[[Function], Fu
 
 @dataclass(frozen=True, slots=True)
 class ProcessOptions:
-    """What a program that works on its own settings is given."""
+    """Options of a command that reads its own settings."""
 
     data: Path | None
     config: Path | None
@@ -89,32 +89,34 @@ class ProcessOptions:
     verbose: bool
 
     def settings(self, flags: Mapping[str, Any] | None = None) -> Settings:
-        """With `flags` over everything else."""
+        """Read the settings; `flags` have precedence."""
         from skep.cli.terminal.settings_options import read_settings
 
         return read_settings(self.config, self.data, self.chosen, flags)
 
 
 def process_options(function: Function) -> Function:
-    """For programs with settings of their own; handed over together as `process`."""
+    """Options for commands that read their own settings, passed together as `process`."""
 
     def gathered(*args: Any, **given: Any) -> Any:
         own = {name: given.pop(name) for name in ProcessOptions.__slots__}
         return function(*args, process=ProcessOptions(**own), **given)
 
-    # update_wrapper carries over the options that stand below this decorator.
+    # update_wrapper copies the options of the decorators below this one.
     update_wrapper(gathered, function)
-    return stacked(_data, _config, _set, _verbose)(gathered)  # type: ignore[return-value]  # the same but for its options
+    return stacked(_data, _config, _set, _verbose)(gathered)  # type: ignore[return-value]  # only the options differ
 
 
-#: For programs that dial a center: `center`, `token_file`.
+#: For commands that connect to a center: `center`, `token_file`.
 dial_options = stacked(_center, _token_file)
-#: For programs that only ask: where a center may have left its address.
+#: For commands that call a center: the folder or file where its address is found.
 place_options = stacked(_data, _config)
-#: For programs that listen: `host`, `port`.
+#: For commands that listen: `host`, `port`.
 bind_options = stacked(
-    click.option("--host", help="Address to bind; 127.0.0.1 unless set otherwise."),
+    click.option("--host", help="Address to bind. Default: 127.0.0.1."),
     click.option(
-        "--port", type=click.IntRange(0, 65535), help="Port to bind, 8420 by default; 0 is any."
+        "--port",
+        type=click.IntRange(0, 65535),
+        help="Port to bind; 0 selects a free port. Default: 8420.",
     ),
 )

@@ -1,8 +1,8 @@
-"""What commands print: data on stdout, everything else on stderr.
+"""Output of commands: data on stdout, everything else on stderr.
 
-A terminal gets text that fits it; a pipe gets every line whole, for `cut` and `awk`. Commands
-in messages can be pasted (`program`). Colors only on a terminal, where something needs
-attention, and never when NO_COLOR is set.
+Text is wrapped on a terminal, and never in a pipe, so that `cut` and `awk` can read it. Commands
+in messages can be pasted (`program`). Colors mark what needs attention, only on a terminal and
+never when NO_COLOR is set.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from skep.cli.terminal.short_ids import Id, short_forms
 
 
 def say(text: str) -> None:
-    """A message for the person: stderr."""
+    """Print a message to stderr."""
     click.echo(wrapped(with_hints(text), columns(sys.stderr)), err=True)
 
 
 def show(text: str) -> None:
-    """Data for people: stdout."""
+    """Print text to stdout, wrapped on a terminal."""
     click.echo(wrapped(with_hints(text), columns(sys.stdout)))
 
 
 def show_exact(text: str) -> None:
-    """Data that must not be wrapped: a document, a difference, a token."""
+    """Print text that must not be wrapped: a document, a diff, a token."""
     click.echo(text)
 
 
 def show_json(value: Any) -> None:
-    """One JSON document; indented for a person, compact for a pipe. Answers of a center are
-    printed as they came."""
+    """Print one JSON document, indented on a terminal and compact in a pipe. Answers of a center
+    are printed as the center sent them."""
     import msgspec
 
     from skep.cli.terminal.center_calls import as_sent
@@ -46,26 +46,27 @@ def show_json(value: Any) -> None:
 
 
 def colored(text: str, color: str) -> str:
-    """For the terminal only; click takes colors away from a pipe."""
+    """Add a color; click removes it if the output is a pipe."""
     return text if os.environ.get("NO_COLOR") else click.style(text, fg=color)
 
 
 def harmless(text: str) -> str:
-    """What others wrote: nothing in it moves the cursor, colors or turns the line around."""
+    """Escape control characters in foreign text, so that it cannot move the cursor, change colors
+    or reverse the text direction."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
 def harmless_lines(data: bytes) -> str:
-    """The same for text of several lines."""
+    """Like `harmless`, for text with several lines."""
     lines = data.decode("utf-8", "backslashreplace").split("\n")
     return "\n".join(harmless(line.rstrip("\r").expandtabs()) for line in lines)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]], spare: Sequence[str] = ()) -> str:
-    """Columns as wide as their longest cell, two spaces apart. On a terminal that is too narrow
-    cells are wrapped, and columns are left out: `spare` first, then from the right."""
+    """Format a table. Columns are as wide as their longest cell. On a narrow terminal, cells are
+    wrapped and columns are left out: `spare` first, then from the right."""
     limit = columns(sys.stdout)
     if limit is None:
         return _lines([[harmless(str(cell)) for cell in row] for row in [head, *rows]])
@@ -80,12 +81,12 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]], spare: Sequence
     return f"{text}\n({', '.join(reversed(left_out))}: --wide)" if left_out else text
 
 
-#: With fewer columns that still do not fit, each row becomes a small sheet.
+#: If not even this many columns fit, each row is printed as a list of fields.
 LEAST_COLUMNS = 2
 
 
 def _drop(places: list[int], head: Sequence[str], spare: Sequence[str]) -> int:
-    """Take one column away; the first and, while others are left, the last one stay."""
+    """Remove one column; keep the first, and the last while there are others."""
     for name in spare:
         if name in head and head.index(name) in places:
             found = head.index(name)
@@ -95,7 +96,7 @@ def _drop(places: list[int], head: Sequence[str], spare: Sequence[str]) -> int:
 
 
 def _short(rows: Sequence[Sequence[object]]) -> list[list[str]]:
-    """Cells as text, ids in their short forms."""
+    """Convert cells to text and ids to their short forms."""
     forms = short_forms(str(cell) for row in rows for cell in row if isinstance(cell, Id))
     return [
         [
@@ -131,7 +132,7 @@ def _records(cells: Sequence[Sequence[str]]) -> str:
 
 
 def age(seconds: float) -> str:
-    """A duration in the unit that a person would use."""
+    """Format a duration in a suitable unit."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"

@@ -1,8 +1,8 @@
-"""How this program was started, and hints that work when they are pasted.
+"""How this program was started, and commands in messages that can be pasted.
 
-Messages of the program and of centers say `skep COMMAND` in backticks. Before one is printed,
-the word `skep` becomes what you typed (`.venv/bin/skep`, `python -m skep`), and the options
-that say which center is meant are added. Run by every command; nothing heavy is imported.
+Messages of the program and of centers contain `skep COMMAND` in backticks. Before a message is
+printed, `skep` is replaced by what the user typed (`.venv/bin/skep`, `python -m skep`), and the
+options that select the center are added. Every command imports it; it imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 NAME = "skep"
-#: A command in a message: in backticks, or after one of these words to the end of the line.
+#: A command in a message: in backticks, or from `$ ` to the end of the line.
 _QUOTED = re.compile(r"`skep ([^`\n]+)`")
 _TO_THE_END = re.compile(r"(?m)(^ *\$ )skep (.+)$")
-#: Commands that talk to no center, and those that only have a data folder.
+#: Commands that do not call a center, and commands that have only a data folder.
 _NO_PLACE = {"demo", "new", "fetch", "shell", "parse", "completion", "version", "cluster"}
 _FOLDER_ONLY = {"up", "center", "agent"}
 
@@ -27,7 +27,7 @@ _place: list[str] = []
 
 
 def program(argv0: str | None = None) -> str:
-    """What to type to run this program again, from the same folder."""
+    """The words that start this program again from the same folder."""
     started = sys.argv[0] if argv0 is None else argv0
     if Path(started).name == "__main__.py":
         return f"{_shortest(sys.executable, 'python')} -m {NAME}"
@@ -37,7 +37,7 @@ def program(argv0: str | None = None) -> str:
 
 
 def _shortest(path: str, name: str) -> str:
-    """`name` where the shell finds this very file by it, else a path."""
+    """`name` if the shell resolves it to this file, otherwise the path."""
     found = shutil.which(name)
     if found and _same(found, path):
         return name
@@ -46,17 +46,18 @@ def _shortest(path: str, name: str) -> str:
 
 
 def _same(one: str, other: str) -> bool:
-    """The same path, or links to it; two links to one Python are not the same environment."""
+    """Whether the paths are equal. Links are not resolved: two links to one Python may belong to
+    different environments."""
     return os.path.abspath(one) == os.path.abspath(other)  # noqa: PTH100 - links are not resolved
 
 
 def remember_place(options: Sequence[str]) -> None:
-    """Options of the command line that say which center or data folder is meant."""
+    """Remember the command-line options that select the center or data folder."""
     _place[:] = options
 
 
 def with_hints(text: str) -> str:
-    """The text with commands that can be pasted."""
+    """Return the text with commands that can be pasted."""
     if "skep " not in text:
         return text
     text = _QUOTED.sub(lambda found: f"`{command_line(found[1])}`", text)
@@ -64,7 +65,7 @@ def with_hints(text: str) -> str:
 
 
 def command_line(rest: str) -> str:
-    """A command line as it must be typed here; one that names its center is left alone."""
+    """The command line to type; options are not added if it names its center already."""
     first = rest.split(maxsplit=1)[0]
     options = [] if first in _NO_PLACE or first.startswith("-") else _options(first, rest)
     return " ".join([program(), rest, *options])

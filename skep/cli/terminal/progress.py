@@ -1,6 +1,6 @@
-"""A progress bar of one line on stderr; without a terminal, a line every two seconds.
+"""A one-line progress bar on stderr; without a terminal, one line every two seconds.
 
-Used by commands that wait. It writes to stderr alone: stdout belongs to results.
+Used by commands that wait. It writes only to stderr, because stdout is for results.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from skep.runtime.clock import Clock
 
 WIDTH = 24
 LINE_EVERY = 2.0
-#: The speed is that of the last so many seconds.
+#: The rate is measured over the last N seconds.
 WINDOW = 3.0
 CLEAR = "\r\x1b[K"
 
 
 class Progress:
-    """`612/1000 · 2400 p/s · 0 failed · eta 0s`, drawn again at each `update`."""
+    """`612/1000 · 2400 p/s · 0 failed · eta 0s`, redrawn at each `update`."""
 
     def __init__(self, stream: TextIO, clock: Clock, before: int = 0) -> None:
-        """`before` requests had ended when the command began; they count for no speed."""
+        """`before` requests had ended when the command began; the rate does not count them."""
         self._stream = stream
         self._clock = clock
         self._live = stream.isatty()
@@ -34,7 +34,7 @@ class Progress:
         self._marks = deque([(self._began, before)])
 
     def update(self, ended: int, total: int, failed: int) -> None:
-        """Draw it, or leave it when it is too soon for another line."""
+        """Draw the bar; without a terminal, print a line if the last one is old enough."""
         now = self._clock.monotonic()
         line = self._line(ended, total, failed, self._rate(ended, total, now))
         if self._live:
@@ -46,19 +46,19 @@ class Progress:
         self._last = line
 
     def note(self, text: str) -> None:
-        """A line of its own, above the bar."""
+        """Print a line above the bar."""
         text = wrapped(text, columns(self._stream))
         self._write(f"{CLEAR}{text}\n{self._last}" if self._live else f"{text}\n")
 
     def end(self) -> None:
-        """Leave the last state standing."""
+        """Keep the last state on the screen."""
         if self._live and self._last:
             self._write("\n")
         elif self._last != self._written:
             self._write(f"{self._last}\n")
 
     def _rate(self, ended: int, total: int, now: float) -> float:
-        """Of the last seconds; of the whole when it is complete."""
+        """The rate of the last seconds; the overall rate when everything has ended."""
         self._marks.append((now, ended))
         while self._marks[1][0] <= now - WINDOW:
             self._marks.popleft()

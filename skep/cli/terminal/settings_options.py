@@ -1,7 +1,7 @@
 """Settings of a command: flags, then the environment, a TOML file, the defaults.
 
-Run by every command before it does anything. A name that no setting has is an error, never
-dropped.
+Used by commands before they do anything else. An unknown setting is an error; it is never
+ignored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def read_settings(
     chosen: Sequence[str] = (),
     flags: Mapping[str, Any] | None = None,
 ) -> Settings:
-    """Settings from flags, then --set, the environment, the file and the defaults."""
+    """Read settings from flags, then --set, the environment, the file and the defaults."""
     given = {**dict(_pair(text) for text in chosen), **_present(flags or {})}
     if data is not None:
         given["data"] = str(data)
@@ -45,8 +45,8 @@ def _pair(text: str) -> tuple[str, Any]:
 
 
 def split_pair(text: str, option: str) -> tuple[str, str]:
-    """`name=value` as two; a usage error otherwise."""
+    """Split `name=value`; raises a usage error if the text has another form."""
     name, found, value = text.partition("=")
     if not found or not name:
-        raise click.UsageError(f"{option}: {text!r} is not written as NAME=VALUE")
+        raise click.UsageError(f"{option}: {text!r} does not have the form NAME=VALUE")
     return name, value

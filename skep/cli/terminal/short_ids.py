@@ -1,8 +1,8 @@
-"""Short forms of ids in tables, and the way back: `quotes..gtp9` for `quotes-06gub8v6bdvhgtp9`.
+"""Short forms of ids in tables: `quotes..gtp9` for `quotes-06gub8v6bdvhgtp9`, and back.
 
-An id is a name, ten characters of time and six of chance. A short form keeps the name and the
-last characters, and every command takes it in place of the id. Only a center knows which ids
-there are, so a short form that fits several is refused with their names.
+An id is a name, ten characters of time and six random characters. A short form keeps the name
+and the last characters; every command accepts it in place of the id. Only a center knows all ids;
+a short form that matches several is rejected with a list of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LEAST = 4
 SHOWN = 5
-#: Runs are looked for among this many pages of the newest.
+#: Runs per page, and the number of pages that are searched, newest first.
 PAGE, PAGES = 1000, 20
 _LONG = re.compile(r"(.+)-([0-9a-v]{16})(\.[0-9]{1,3})?")
 _SHORT = re.compile(r"(.+)\.\.([0-9a-v]{4,16})(\.[0-9]{1,3})?")
@@ -32,13 +32,13 @@ class Id(str):
 
 
 def short_form(text: str, length: int = LEAST) -> str:
-    """The name and the last characters; what is not made by us stays as it is."""
+    """The name and the last characters; an id that Skep did not create is not shortened."""
     found = _LONG.fullmatch(text)
     return text if found is None else f"{found[1]}..{found[2][-length:]}{found[3] or ''}"
 
 
 def short_forms(ids: Iterable[str]) -> dict[str, str]:
-    """Id -> its short form, long enough to tell these ids apart."""
+    """Id -> its short form, long enough to be unique among these ids."""
     wanted = set(ids)
     for length in range(LEAST, 16):
         forms = {one: short_form(one, length) for one in wanted}
@@ -52,8 +52,8 @@ def is_short(text: str) -> bool:
 
 
 def matching(text: str, ids: Iterable[str]) -> str:
-    """The one id that a short form stands for, or the text itself when there is none. Raises
-    InvalidInput when there are several."""
+    """The id that matches a short form, or the text itself if none matches. Raises InvalidInput
+    if several match."""
     found = _SHORT.fullmatch(text)
     known = list(ids)
     if found is None or text in known:
@@ -65,12 +65,12 @@ def matching(text: str, ids: Iterable[str]) -> str:
     hits = sorted(one for one in known if pattern.fullmatch(one))
     if len(hits) > 1:
         shown = ", ".join(hits[:SHOWN]) + (", ..." if len(hits) > SHOWN else "")
-        raise InvalidInput(f"{text!r} fits {len(hits)} ids; write one of {shown}")
+        raise InvalidInput(f"{text!r} matches {len(hits)} ids; use one of {shown}")
     return hits[0] if hits else text
 
 
 async def full_names(reach: CenterAddress, given: Sequence[tuple[str, str]]) -> list[str]:
-    """(kind, text) -> the full id; a center that does not answer leaves the text as it is."""
+    """(kind, text) -> the full id, or the text itself if the center does not answer."""
     try:
         async with reach.client() as client:
             lists = {kind: await _LISTS[kind](client) for kind in {kind for kind, _ in given}}
@@ -82,7 +82,7 @@ async def full_names(reach: CenterAddress, given: Sequence[tuple[str, str]]) -> 
 
 
 async def run_ids(client: CenterClient) -> list[str]:
-    """Of the newest runs."""
+    """The ids of the newest runs."""
     from skep.wire.api.runs import RunPage
 
     found: list[str] = []

@@ -1,7 +1,7 @@
-"""Errors of a command line in sentences: the value, what is allowed, the nearest name.
+"""Clear errors for command lines: the value, the allowed values, the most similar name.
 
-click says `'abc' is not a valid integer range`; people need the range. Imported only when a
-command line was wrong. It never decides an exit code.
+click prints `'abc' is not a valid integer range` without the range. Imported only when a command
+line is not valid. It never decides an exit code.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NUMBER = re.compile(r"'?(.*?)'? is not (?:a valid|in the range)")
 
 
 def show_error(error: click.ClickException) -> None:
-    """The usage line and the error, wrapped at the width of the terminal."""
+    """Print the usage line and the error, wrapped at the width of the terminal."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     if context is not None:
         say(f"{context.get_usage()}\nTry '{context.command_path} --help' for help.\n")
@@ -26,7 +26,7 @@ def show_error(error: click.ClickException) -> None:
 
 
 def sentence(error: click.ClickException) -> str:
-    """What is wrong, and what is allowed."""
+    """The error with the allowed values."""
     if isinstance(error, click.NoSuchOption):
         return _no_option(error)
     if isinstance(error, click.MissingParameter) and error.param is not None:
@@ -55,10 +55,10 @@ def _bad_value(error: click.BadParameter, param: click.Parameter) -> str:
 
 
 def _missing(param: click.Parameter) -> str:
-    meant = getattr(param, "help", None) or ""
-    allowed = f": {meant}" if meant else ""
+    described = getattr(param, "help", None) or ""
+    allowed = f": {described}" if described else ""
     if isinstance(param.type, click.Choice):
-        allowed = f"; it is one of {', '.join(map(str, param.type.choices))}"
+        allowed = f"; it must be one of {', '.join(map(str, param.type.choices))}"
     return f"{_name(param)} is missing{allowed}"
 
 
@@ -78,19 +78,19 @@ def _range(kind: click.IntRange | click.FloatRange) -> str:
 
 
 def _no_option(error: click.NoSuchOption) -> str:
-    """Nearest options; settings of that name, where the command takes settings."""
-    said = f"there is no option {error.option_name!r}"
+    """Suggests similar options, or settings of that name if the command accepts settings."""
+    unknown = f"there is no option {error.option_name!r}"
     params = error.ctx.command.params if error.ctx else []
     if any(one.name == "chosen" for one in params) and (names := _settings(error.option_name)):
-        return f"{said}; settings are given as --set {names[0]}=VALUE ({', '.join(names)})"
+        return f"{unknown}; set it with --set {names[0]}=VALUE ({', '.join(names)})"
     if error.possibilities:
-        return f"{said}; did you mean {' or '.join(error.possibilities)}?"
+        return f"{unknown}; did you mean {' or '.join(error.possibilities)}?"
     own = [name for one in params if isinstance(one, click.Option) for name in one.opts[-1:]]
-    return f"{said}; options are {', '.join(own)}" if own else said
+    return f"{unknown}; the options are {', '.join(own)}" if own else unknown
 
 
 def _settings(option: str) -> list[str]:
-    """Settings whose room or field is what was typed: `--store` means store.url."""
+    """Settings whose room or field is the typed word: `--store` means store.url."""
     from skep.settings import documented
 
     word = option.lstrip("-").replace("-", "_")

@@ -1,7 +1,7 @@
-"""The exit code of every command that waits for requests: one rule, in one function.
+"""The exit code of all commands that wait for requests.
 
-0 when every request is done, 7 when some are not, 1 when none is done. `--allow-dead` moves
-the border between 0 and 7. Pure; commands pass the last ledger that they read.
+0 if every request is done, 7 if some are not, 1 if none is done. `--allow-dead` allows a number
+of failures with exit code 0. Pure; commands pass the last ledger that they read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ALL_PERCENT = 100.0
 
 @dataclass(frozen=True, slots=True)
 class AllowDead:
-    """How many requests may fail before the exit code says so."""
+    """The number or percentage of requests that may fail with exit code 0."""
 
     count: float = 0.0
     percent: bool = False
@@ -43,7 +43,7 @@ class WaitOptions:
 
     seconds: float | None
     allow: AllowDead = NO_DEAD
-    #: Whether the run is finished when all of its requests have ended.
+    #: Whether to finish the run when all of its requests have ended.
     finish: bool = False
 
 
@@ -67,19 +67,19 @@ allow_dead_option = click.option(
     "--allow-dead",
     type=AllowDeadType(),
     default=NO_DEAD,
-    help="Exit with 0 although up to this number or percentage of the requests failed.",
+    help="Exit with 0 if at most this number or percentage of the requests failed.",
 )
 
 
 def not_done(ledger: Ledger, *, finished: bool) -> int:
-    """Requests that ended without success. A run that finishes at its own limit cancels the
-    rest on purpose; otherwise a cancelled request is one that was not done."""
+    """Requests that ended without success. Cancelled requests count, unless the run finished at
+    its own limit, which cancels the rest on purpose."""
     lost = ledger.dead + ledger.expired
     return lost if finished else lost + ledger.cancelled
 
 
 def exit_of(ledger: Ledger, allow: AllowDead = NO_DEAD, *, finished: bool = False) -> ExitCode:
-    """0: all done, or within `allow`. 7: some are not done. 1: none is done."""
+    """0: all are done, or the rest is within `allow`. 7: some are not done. 1: none is done."""
     lost = not_done(ledger, finished=finished)
     if allow.covers(lost, ledger.accepted):
         return ExitCode.OK

@@ -210,7 +210,7 @@ def test_waiting_tells_dead_from_late(up: Path, site: str) -> None:
     assert skep(up, *arguments, text=f"{site}/slow?seconds=60\n").returncode == 8
     told = skep(up, "runs", "cancel", "late").stdout.splitlines()
     assert told[0] == "late is cancelled"
-    assert "1 agent: obeyed in " in told[1], "R2: it says whom the word reached"
+    assert "1 agent acknowledged in " in told[1], "R2: it shows who acknowledged the command"
     assert skep(up, "runs", "continue", "late").returncode == 5
     assert answer(up, "runs", "revive", "dead") == {"requests": 1}
 

@@ -174,7 +174,7 @@ def test_ctrl_c_ends_the_command_and_not_the_run(
     ) as process:
         said = interrupted(process, url)
     assert process.returncode == 130
-    shown = re.search(r" goes on: `.* runs show (\S+)` shows it, `.* runs cancel \1` ends", said)
+    shown = re.search(r" continues: `.* runs show (\S+)` shows it, `.* runs cancel \1` ends", said)
     assert shown is not None, said
     run = shown[1]
     state = json.loads(typed(center, "runs", "show", run, "--json").stdout)

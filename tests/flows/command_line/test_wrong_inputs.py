@@ -93,7 +93,7 @@ TYPED: dict[str, tuple[str, ...]] = {
     "submit x --new --set retries=many bytes.dat": ("retries is 'many'", "a whole number"),
     "submit x --new --set prio=1 bytes.dat": ("no setting 'prio'", "did you mean 'priority'?"),
     "submit x --new --priority 9 bytes.dat": ("--priority is '9'", "at least -1, at most 5"),
-    "submit x --new bytes.dat": ("line 1", "not UTF-8"),
+    "submit x --new bytes.dat": ("line 1", "not valid UTF-8"),
     "submit x --new nosuch.txt": ("nosuch.txt", "No such file"),
     "token add x --role god": ("'god'", "viewer, operator, admin"),
     "token add x": ("--role is missing", "viewer, operator, admin"),
@@ -145,7 +145,7 @@ TYPED: dict[str, tuple[str, ...]] = {
     "schedule preview 0_0_*_*_* --from yesterday": ("'yesterday'", "2026-12-24T18:00"),
     # files of jobs
     "job lint bytes.dat": ("bytes.dat is not text", "YAML"),
-    "job lint empty.yaml": ("empty.yaml holds no document", "jobs.md"),
+    "job lint empty.yaml": ("empty.yaml contains no document", "jobs.md"),
     "job lint not-yaml.yaml": ("not YAML: line 2",),
     "job lint nosuch.yaml": ("nosuch.yaml: No such file",),
 }

@@ -56,4 +56,4 @@ def test_the_broken_demo_loses_nothing() -> None:
     assert 0 <= verdict["repeated"] <= 100
     assert "kill -9" in done.stderr
     assert "agent first is dead" in done.stderr
-    assert "blocks are back for second" in done.stderr
+    assert "blocks were returned for second" in done.stderr

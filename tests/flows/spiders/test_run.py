@@ -172,7 +172,7 @@ def test_ctrl_c_pauses_and_the_printed_command_goes_on(
     assert first["reason"] == "paused"
     assert 0 < first["pages"] < PAGES
     told = errors.rstrip().splitlines()[-1]
-    command = shlex.split(told.partition("paused; go on with: ")[2])
+    command = shlex.split(told.partition("paused; continue with: ")[2])
     assert command[:5] == [*SKEP, "run", "spiders.py:Pages"], "it can be pasted (U8)"
     resumed = run(desk, *command[4:])
     assert resumed.returncode == 0, resumed.stderr
@@ -194,7 +194,9 @@ def test_a_second_ctrl_c_ends_at_once(desk: Path, site: str, center: CenterProce
         spider.send_signal(signal.SIGINT)
         _, errors = spider.communicate(timeout=5)
     assert spider.returncode == 130
-    assert f"ended at once; go on with: {shlex.join(SKEP)} run spiders.py:Hanging" in errors
+    assert (
+        f"stopped immediately; continue with: {shlex.join(SKEP)} run spiders.py:Hanging" in errors
+    )
 
 
 def test_beside_a_running_center(desk: Path, site: str, center: CenterProcess) -> None:
@@ -230,7 +232,7 @@ WRONG = {
     "unknown sink": (["spiders.py:Pages", "-o", "ftp://x/y"], 2, "no sink speaks 'ftp'"),
     "nothing to resume": (["spiders.py:Broken", "--resume"], 3, "leave --resume out"),
     "unknown run": (["spiders.py:Pages", "--resume", "ghost"], 3, "no run 'ghost'"),
-    "two names": (["spiders.py:Pages", "--run", "a", "--resume", "b"], 2, "without --run"),
+    "two names": (["spiders.py:Pages", "--run", "a", "--resume", "b"], 2, "--run cannot be used"),
     "start raises": (["spiders.py:Broken"], 1, "no idea where to begin (start failed)"),
 }
 
@@ -256,7 +258,7 @@ def test_a_run_in_which_every_callback_raised_did_not_work(
     done = run(desk, "spiders.py:Raising", "-a", f"url={site}", *at(center))
     assert done.returncode == 1
     assert "ValueError: what is this?" in done.stderr
-    assert "error: the callback of every page raised" in done.stderr
+    assert "error: the callback raised an exception on every page" in done.stderr
 
 
 def test_the_line_of_progress() -> None:

@@ -118,7 +118,7 @@ def test_an_error_has_the_exit_code_of_its_kind(error: errors.SkepError, code: i
 
 def test_wrong_usage_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["nonsense"]) == 2
-    assert "is not a command; there are up, demo" in capsys.readouterr().err
+    assert "is not a command; the commands are up, demo" in capsys.readouterr().err
     assert run(["submit", "r1"]) == 2
     assert "FILE is missing" in capsys.readouterr().err
     assert run(["submit", "r1", "-", "--retries", "3"]) == 2
@@ -369,7 +369,7 @@ def test_short_ids_and_the_way_back() -> None:
     assert [matching(form, ids) for form in forms.values()] == list(forms)
     twins = ["quotes-06gub8v6bdvhgtp9", "quotes-07gub8v6bdvhgtp9"]
     assert len(set(short_forms(twins).values())) == 2
-    with pytest.raises(InvalidInput, match="fits 2 ids; write one of quotes-06gub8v6bdvhgtp9"):
+    with pytest.raises(InvalidInput, match="matches 2 ids; use one of quotes-06gub8v6bdvhgtp9"):
         matching("quotes..gtp9", twins)
     assert matching("other..gtp9", ids) == "other..gtp9"
     assert matching("agent..gtp9.2", ["agent-06gub8v6bdvhgtp9.2"]) == "agent-06gub8v6bdvhgtp9.2"

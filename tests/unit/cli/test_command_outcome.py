@@ -28,22 +28,22 @@ def one(kind: str, name: str, seconds: float | None) -> Reached:
     return Reached("r", kind, name, seconds is not None, seconds)
 
 
-def test_who_obeyed_is_said() -> None:
-    """R2: `2 agents, 1 spider: obeyed in 0.4 s`, and the exit code says so too."""
+def test_acknowledgements_are_counted() -> None:
+    """R2: `2 agents and 1 spider acknowledged in 0.4 s`; the exit code is 0."""
     reached = [one("agent", "a", 0.1), one("agent", "b", 0.2), one("spider", "c1", 0.41)]
-    assert command_outcome.in_words(reached, 5) == "2 agents, 1 spider: obeyed in 0.4 s"
+    assert command_outcome.in_words(reached, 5) == "2 agents and 1 spider acknowledged in 0.4 s"
     assert command_outcome.exit_of(reached, 5) is ExitCode.OK
 
 
-def test_who_did_not_obey_is_named() -> None:
+def test_missing_acknowledgements_are_named() -> None:
     reached = [one("agent", "a", 0.1), one("generators", "c1", None)]
     said = command_outcome.in_words(reached, 5)
-    assert said.startswith("1 agent, generators: after 5 s 1 had not said that they obeyed")
-    assert said.endswith("generators c1")
+    sent = "sent to 1 agent and generators"
+    assert said == f"{sent}; 1 of 2 did not acknowledge within 5 s: generators c1"
     assert command_outcome.exit_of(reached, 5) is ExitCode.TIMED_OUT
-    assert command_outcome.in_words(reached, 0) == "1 agent, generators: told, and not waited for"
+    assert command_outcome.in_words(reached, 0) == f"{sent}; not waiting for acknowledgements"
     assert command_outcome.exit_of(reached, 0) is ExitCode.OK
-    assert command_outcome.in_words([], 5) == "no process had to be told"
+    assert command_outcome.in_words([], 5) == "no process to notify"
 
 
 def test_a_gate_gives_back_what_has_not_begun() -> None:

@@ -39,8 +39,8 @@ def result(
 GONE = Stats(pages=3, failed=1)
 ENDS: dict[str, tuple[SessionResult, AllowDead, int, str]] = {
     "all done": (result(), NO_DEAD, 0, ""),
-    "paused": (result(PAUSED), NO_DEAD, 130, f"paused; go on with: {AGAIN}"),
-    "failed": (result(START_FAILED), NO_DEAD, 1, f"go on with: {AGAIN}"),
+    "paused": (result(PAUSED), NO_DEAD, 130, f"paused; continue with: {AGAIN}"),
+    "failed": (result(START_FAILED), NO_DEAD, 1, f"continue with: {AGAIN}"),
     "unreachable": (result(UNREACHABLE), NO_DEAD, 6, "a sentence (center unreachable)"),
     "cancelled": (result(CANCELLED), NO_DEAD, 1, "error: a sentence (cancelled)"),
     "one dead": (result(ledger=ONE_DEAD), NO_DEAD, 7, "skep failures ls --run r"),
@@ -52,7 +52,7 @@ ENDS: dict[str, tuple[SessionResult, AllowDead, int, str]] = {
         1,
         "not all items are in x.jsonl: is full",
     ),
-    "all raised": (result(stats=Stats(pages=4, callback_errors=4)), NO_DEAD, 1, "of every page"),
+    "all raised": (result(stats=Stats(pages=4, callback_errors=4)), NO_DEAD, 1, "on every page"),
     "some raised": (result(stats=Stats(pages=4, callback_errors=3)), NO_DEAD, 0, ""),
 }
 
@@ -63,7 +63,7 @@ def test_the_exit_code_of_every_end(end: str, capsys: pytest.CaptureFixture[str]
     assert exit_code(ended, AGAIN, allow) == code
     told = capsys.readouterr()
     assert (said in told.err, bool(told.err), told.out) == (True, bool(said), "")
-    assert ("go on with" in told.err) == (end in {"paused", "failed", "unreachable"})
+    assert ("continue with" in told.err) == (end in {"paused", "failed", "unreachable"})
 
 
 def test_programs_get_one_document_and_people_some_lines(

@@ -1,1 +1,1 @@
-"""`skep up`, `demo`, `run`, `submit`, `fetch`, and what they share."""
+"""`skep up`, `demo`, `run`, `submit`, `fetch`, and the code they share."""

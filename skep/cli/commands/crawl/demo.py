@@ -1,7 +1,7 @@
 """`skep demo`: a center, an agent and a bundled site on this machine, and a real crawl.
 
-Everything lives in a folder of its own, on loopback, and is gone afterwards unless a folder was
-named.
+Everything is in a separate folder and listens on loopback. The folder is removed at the end,
+unless you name one with --data.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from skep.embed.demo_center import DemoCenter
     from skep.model.ledger import Ledger
 
-#: Results are counted by block; small ones let the bar move smoothly.
+#: Requests per block: results are counted by block, so small blocks move the bar smoothly.
 BLOCKS = 40
 
 stage_options = stacked(
     click.option(
         "--data",
         type=click.Path(path_type=Path, file_okay=False),
-        help="Keep everything in this folder; a temporary one is removed at the end.",
+        help="Folder to keep the data in. Default: a temporary folder, removed at the end.",
     ),
     json_option,
 )
@@ -40,7 +40,7 @@ stage_options = stacked(
 @click.option(
     "--latency", type=click.FloatRange(0), default=0.05, help="Seconds the site takes per page."
 )
-@click.option("--keep", is_flag=True, help="Stay until Ctrl-C, to look around.")
+@click.option("--keep", is_flag=True, help="Keep running until Ctrl-C.")
 @stage_options
 @click.pass_context
 def command(
@@ -51,9 +51,9 @@ def command(
     data: Path | None,
     as_json: bool,
 ) -> int | None:
-    """See it work: crawl a bundled site of 1,000 pages.
+    """Try Skep: crawl a bundled site of 1,000 pages.
 
-    Needs no network. It ends by itself, with the ledger of what it did.
+    The demo does not need a network. It prints the ledger and exits when the crawl is done.
     """
     if context.invoked_subcommand is not None:
         return None
@@ -70,10 +70,10 @@ def command(
 )
 @stage_options
 def break_command(pages: int, latency: float, data: Path | None, as_json: bool) -> int:
-    """Kill an agent with -9 in the middle of a crawl, and see that nothing is lost.
+    """Kill an agent with -9 during a crawl and check that nothing is lost.
 
-    Two agents share the work. The center notices the silence within 11 seconds and hands
-    the lost blocks to the other one. What was lost or repeated is counted by the site.
+    Two agents share the work. The center detects the missing heartbeats within 11 seconds and
+    gives the blocks to the other agent. The site counts lost and repeated requests.
     """
     import uvloop
 
@@ -84,7 +84,7 @@ def break_command(pages: int, latency: float, data: Path | None, as_json: bool) 
 
 
 def start_quiet_logging() -> None:
-    """Warnings only: the demos tell their story themselves."""
+    """Log warnings only, because the demos print their own progress."""
     from skep.runtime.logging import start_logging
 
     start_logging(sys.stderr, logging.WARNING, sentences=True)
@@ -110,7 +110,7 @@ async def _demo(pages: int, latency: float, keep: bool, data: Path | None, as_js
         ledger = await follow(stage.client, DEMO_RUN, Progress(sys.stderr, clock), clock, LONGEST)
         _report(stage, ledger, clock.monotonic() - began, as_json)
         if keep:
-            say(f"token in {stage.center.folder / 'admin.token'}; Ctrl-C ends it")
+            say(f"token in {stage.center.folder / 'admin.token'}; press Ctrl-C to stop")
             with until_signalled() as stopping:
                 await stopping.wait()
     return exit_of(ledger)
@@ -123,5 +123,5 @@ def _report(stage: DemoCenter, ledger: Ledger, seconds: float, as_json: bool) ->
         return
     show(ledger.line())
     show(f"{ledger.done} pages in {seconds:.1f} s through {stage.center.url}")
-    show("next: `skep demo break` kills an agent while it works, and nothing is lost")
-    show("      `skep up` starts a center and an agent that stay")
+    show("next: `skep demo break` kills an agent during a crawl and checks that nothing is lost")
+    show("      `skep up` starts a center and an agent that keep running")

@@ -1,7 +1,7 @@
-"""`skep demo break`: an agent dies in the middle of its work, and nothing is lost.
+"""`skep demo break`: an agent is killed during a crawl, and nothing is lost.
 
-The center runs in this process, the agents are processes of their own, one of which is
-killed with -9. The site keeps count, so the result does not rest on what Skep believes.
+The center runs in this process; the agents are separate processes, one of which is killed with
+-9. The site counts requests, so the result does not depend on the counts of Skep.
 """
 
 from __future__ import annotations
@@ -35,16 +35,17 @@ if TYPE_CHECKING:
 VICTIM, OTHER = "first", "second"
 JOIN_SECONDS = 60.0
 STEP = 0.1
-#: Blocks small enough that both agents have several in their hands.
+#: Requests per block: small enough that both agents hold several blocks.
 BLOCKS = 20
-#: The kill comes when that much is done: both are at work, and most is still to do.
+#: Share of the pages that are done when the agent is killed: both agents work, and most of the
+#: work is left.
 KILL_AT = 0.25
-#: Late is more than one beat missed.
+#: An agent is late after this many heartbeat intervals.
 LATE_HEARTBEATS = 1.5
 
 
 class BreakResult(msgspec.Struct):
-    """The figures of the whole, by three witnesses: ledger, audit and the site."""
+    """The result, counted in three places: ledger, audit and site."""
 
     accepted: int
     done: int
@@ -64,7 +65,7 @@ class BreakResult(msgspec.Struct):
 
 
 async def break_an_agent(pages: int, latency: float, data: Path | None, as_json: bool) -> int:
-    """The exit code: that of every command that waits, and 1 when the counts disagree."""
+    """Return the exit code of a command that waits, or 1 if the counts differ."""
     clock, rng = SystemClock(), Random()  # noqa: S311 - jitter and names, no secrets
     async with DemoCenter(data, clock, rng) as stage:
         site = await stage.start_site(pages, latency)
@@ -90,7 +91,7 @@ def _exit_of(verdict: BreakResult) -> ExitCode:
 
 
 async def _agents(stage: DemoCenter) -> dict[str, AgentLine]:
-    """By name; among those of one name the one that was heard last."""
+    """Agents by name; of several with one name, the one with the latest heartbeat."""
     answer = await stage.client.api.agents.list()
     lines = sorted(answer.items, key=lambda line: -line.last_beat_age)
     return {line.agent.registration.name: line for line in lines}
@@ -105,7 +106,7 @@ async def _both_joined(stage: DemoCenter, clock: Clock) -> None:
 
 
 class BreakScenario:
-    """Looks on at each step, kills when it is time, and tells what happens."""
+    """Observes the crawl, kills the agent at the right moment, and prints what happens."""
 
     def __init__(
         self, stage: DemoCenter, victim: Process, progress: Progress, clock: Clock
@@ -121,7 +122,7 @@ class BreakScenario:
         self._dead_after: float | None = None
 
     async def look(self, ledger: Ledger) -> None:
-        """Called at each look at the ledger."""
+        """Called each time the ledger is read."""
         if self._killed_at is None:
             if ledger.done >= KILL_AT * ledger.accepted:
                 self._kill()
@@ -152,10 +153,10 @@ class BreakScenario:
         returned = int(float(found[1])) if found else 0
         if returned > self._returned:
             self._returned = returned
-            self._progress.note(f"after {since:.1f} s {returned} blocks are back for {OTHER}")
+            self._progress.note(f"after {since:.1f} s {returned} blocks were returned for {OTHER}")
 
     async def verdict(self, paths: list[str], hits: Mapping[str, int]) -> BreakResult:
-        """Lost is what either the rows or the site's own count miss."""
+        """A request is lost if it is missing in the rows or in the counts of the site."""
         audit = await ledger_of(self._stage.client, DEMO_RUN, audit=True)
         running = await ledger_of(self._stage.client, DEMO_RUN)
         never = sum(1 for path in paths if not hits.get(path))
@@ -178,4 +179,4 @@ def _report(verdict: BreakResult, as_json: bool) -> None:
         return
     show(verdict.ledger.line())
     show(verdict.line())
-    show("next: `skep up` starts a center and an agent that stay")
+    show("next: `skep up` starts a center and an agent that keep running")

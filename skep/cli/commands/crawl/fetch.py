@@ -1,6 +1,6 @@
-"""`skep fetch`: one page, downloaded here as an agent would download it.
+"""`skep fetch`: downloads one page on this machine, as an agent would.
 
-No center takes part, and nothing is kept.
+It does not use a center and stores nothing.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 @click.command("fetch")
 @click.argument("url")
-@click.option("--headers", is_flag=True, help="Show the headers of the answer too, on stderr.")
+@click.option("--headers", is_flag=True, help="Also print the response headers, on stderr.")
 @click.option(
     "--proxy",
     "proxies",
     multiple=True,
     metavar="URL",
-    help="Go through a proxy: http, socks5 or socks5h; several times for a pool.",
+    help="URL of a proxy (http, socks5 or socks5h); repeatable, for a pool.",
 )
 @json_option
 @place_options
@@ -43,8 +43,8 @@ def command(
 ) -> int:
     """Download one page as an agent would.
 
-    The body goes to stdout, the rest to stderr. The exit code is 0 for a page and 1 when
-    there was none, or one with an error status. No center is needed.
+    The body goes to stdout, everything else to stderr. The exit code is 0 for a page, and 1
+    if the download failed or the status is an error. No center is needed.
     """
     import asyncio
 

@@ -1,7 +1,7 @@
-"""One page at a time through the downloader of an agent, without a center.
+"""Downloads single pages with the downloader of an agent, without a center.
 
-For the commands that look at single pages. What comes back is what a spider would get:
-the same engine, the same limits, the same archived frames.
+Used by commands that work on one page. The result is what a spider would get: the same engine,
+the same limits, the same archived frames.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 class Fetcher:
-    """`async with` it; `fetch` as often as you like: cookies and connections are kept."""
+    """Use it with `async with`; cookies and connections are kept between calls of `fetch`."""
 
     def __init__(self, settings: Settings, run_settings: RunSettings) -> None:
         self._settings = with_loopback(settings)
-        #: Every URL comes from a person, who named its host and port; redirects add nothing.
+        #: Hosts and ports that the user named in a URL; redirects do not add to them.
         self._places: set[str] = set()
         self._run_settings = run_settings
         self._downloader: Downloader
@@ -46,8 +46,8 @@ class Fetcher:
         await self._downloader.close()
 
     async def fetch(self, request: Request, *, named: bool = True) -> Page:
-        """The page, or what was there instead of one: `failure` says why it is none.
-        `named`: a person gave the URL, so its place may be a loopback or private one."""
+        """Download a page; `failure` of the result says why a download failed. `named`: the user
+        gave the URL, so its host may have a loopback or private address."""
         self._count += 1
         if named:
             self._places |= places_in([request.url])

@@ -1,7 +1,7 @@
-"""From lines of text to batches of requests, each item with its line number. Pure.
+"""Converts lines of text to batches of requests, each with its line number. Pure.
 
-A line is a URL, or a JSON object with the fields of `NewRequest`; empty lines and lines
-that begin with # say nothing.
+A line is a URL, or a JSON object with the fields of `NewRequest`; empty lines and lines that
+begin with # are ignored.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from skep.errors import InvalidInput, SkepError
 from skep.model.request import NewRequest
 
 BATCH = 5000
-#: Well below the largest body that a center takes.
+#: Well below the largest body that a center accepts.
 BATCH_BYTES = 8 * 2**20
 
 _new_request = msgspec.json.Decoder(NewRequest)
@@ -25,7 +25,7 @@ _place = re.compile(r"request (\d+): ")
 
 @dataclass(slots=True)
 class Batch:
-    """What goes out in one call."""
+    """The requests of one call."""
 
     items: list[NewRequest | str] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Batch:
         return len(self.items) >= BATCH or self.size >= BATCH_BYTES
 
     def explain(self, error: SkepError) -> SkepError:
-        """The center's error with the line of the input instead of the place in the batch."""
+        """Replace the position in the batch by the input line in an error of the center."""
         found = _place.match(error.detail)
         if found is None or int(found[1]) >= len(self.lines):
             return error
@@ -45,7 +45,7 @@ class Batch:
 
 
 def batches(source: Iterable[bytes]) -> Iterator[Batch]:
-    """Raises InvalidInput that names the line."""
+    """Raises InvalidInput with the line number."""
     batch = Batch()
     for number, line in enumerate(source, 1):
         text = line.strip()
@@ -65,6 +65,6 @@ def _item(text: bytes, number: int) -> NewRequest | str:
     try:
         return _new_request.decode(text) if text.startswith(b"{") else text.decode()
     except msgspec.DecodeError as error:
-        raise InvalidInput(f"line {number}: not a request: {error}") from error
+        raise InvalidInput(f"line {number}: not a valid request: {error}") from error
     except UnicodeDecodeError as error:
-        raise InvalidInput(f"line {number}: not UTF-8") from error
+        raise InvalidInput(f"line {number}: not valid UTF-8") from error

@@ -1,7 +1,7 @@
-"""`skep run`: a spider in this process, its center beside it or anywhere.
+"""`skep run`: runs a spider in this process, with a local or remote center.
 
-The spider's code runs here and nowhere else. What it finds is kept by the center, so that
-this process may be killed at any moment and started again with --resume.
+The code of the spider runs only here. The center stores the results, so this process can be
+killed at any moment and started again with --resume.
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ if TYPE_CHECKING:
     "chosen",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A setting of the run or of the spider's loop, such as retries=2; several times.",
+    help="A setting of the run or of the spider, such as retries=2; repeatable.",
 )
 @click.option(
     "-o",
     "outputs",
     multiple=True,
     metavar="URL",
-    help="Where items go: items.jsonl, items.csv or the URL of a sink; several times.",
+    help="Output for items: items.jsonl, items.csv or the URL of a sink; repeatable.",
 )
 @click.option(
     "-O",
     "overwritten",
     multiple=True,
     metavar="FILE",
-    help="As -o, for a file: what is there is deleted first.",
+    help="Like -o for a file, but overwrite it.",
 )
-@click.option("--run", "run_name", metavar="NAME", help="Name of the run; else one is made.")
+@click.option("--run", "run_name", metavar="NAME", help="Name of the run. Default: a new name.")
 @click.option(
     "--resume",
     is_flag=False,
     flag_value="",
     metavar="[NAME]",
-    help="Go on with that run, or with the newest unfinished one of this spider.",
+    help="Continue this run, or the newest unfinished run of the spider.",
 )
-@click.option("--pages", type=click.IntRange(1), help="Stop successfully after this many pages.")
-@click.option("--items", type=click.IntRange(1), help="Stop successfully after this many items.")
+@click.option("--pages", type=click.IntRange(1), help="Stop successfully after N pages.")
+@click.option("--items", type=click.IntRange(1), help="Stop successfully after N items.")
 @allow_dead_option
-@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+@click.option("-v", "--verbose", is_flag=True, help="Log more details.")
 @json_option
 @calls_center
 def command(
@@ -80,15 +80,15 @@ def command(
 ) -> int:
     """Run a spider.
 
-    SPIDER is file.py, file.py:Class or package.module:Class. Without --center it brings
-    its own center and agent, as a child process with the data folder; one that runs there
-    already is used. Items are kept by the center; -o puts them into files too. A file that is
-    there is continued, and you are told; -O begins it anew.
+    SPIDER is file.py, file.py:Class or package.module:Class. Without --center, the command
+    uses the center of the data folder, or starts a center and an agent there as a child
+    process. The center stores the items; -o also writes them to files. -o appends to an
+    existing file and prints a note; -O overwrites it.
 
-    Ctrl-C pauses: --resume goes on, and also after a crash of anything. A second Ctrl-C
-    ends at once. The exit code is 0 when the run is finished and every request is done, 7
-    when some are dead, 1 when none is done or the run ended for another reason, which is
-    printed, 6 when no center answered, and 130 after Ctrl-C.
+    Ctrl-C pauses the run; --resume continues it, also after a crash. A second Ctrl-C exits
+    immediately. The exit code is 0 if the run is finished and every request is done, 7 if
+    some are dead, 1 if none is done or the run ended for another reason, which is printed,
+    6 if no center answered, and 130 after Ctrl-C.
     """
     import uvloop
 
@@ -96,9 +96,11 @@ def command(
     from skep.spiders.session.plan import SessionPlan
 
     if run_name and resume is not None:
-        raise click.UsageError("--resume takes the name itself: --resume NAME, without --run")
+        raise click.UsageError("--run cannot be used with --resume; write --resume NAME")
     if overwritten and resume is not None:
-        raise click.UsageError("-O would delete what the run has written; use -o with --resume")
+        raise click.UsageError(
+            "-O cannot be used with --resume, because it deletes the output of the run; use -o"
+        )
     settings = setting_pairs(chosen)
     settings |= _limits(pages, items)
     before, after = _words(spider, sys.argv[1:])
@@ -127,7 +129,7 @@ def command(
         return uvloop.run(drive(plan))
     except Restart as restart:
         _start_again(before, after, str(restart))
-        raise  # never: the process is another by now
+        raise  # never reached: `_start_again` replaces the process
 
 
 def _limit_memory(spider: Spider) -> None:
@@ -142,7 +144,7 @@ def _limits(pages: int | None, items: int | None) -> dict[str, Any]:
 
 
 def _words(spider: str, typed: list[str]) -> tuple[list[str], list[str]]:
-    """What was typed before `run`, and after it without what names the run."""
+    """The words before `run`, and those after it without the options that name the run."""
     if "run" not in typed:
         return [], [spider]
     place = typed.index("run")
@@ -152,7 +154,7 @@ def _words(spider: str, typed: list[str]) -> tuple[list[str], list[str]]:
         if word == "--run":
             next(words, None)
         elif word == "--resume":
-            # Its name may be left out, and a name begins with no dash.
+            # The name is optional; names do not begin with a dash.
             following = next(words, "-")
             kept += [following] if following.startswith("-") and following != "-" else []
         elif not word.startswith(("--run=", "--resume=")):
@@ -161,6 +163,6 @@ def _words(spider: str, typed: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _start_again(before: list[str], after: list[str], run: str) -> None:
-    """The same command in the same process: the spider's code is loaded anew."""
+    """Run the same command again in this process, which reloads the code of the spider."""
     command_line = [sys.executable, "-m", "skep", *before, "run", *after, "--resume", run]
-    os.execv(sys.executable, command_line)  # noqa: S606 - no shell is wanted
+    os.execv(sys.executable, command_line)  # noqa: S606 - no shell

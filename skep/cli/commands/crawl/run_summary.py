@@ -1,6 +1,6 @@
-"""The last words of `skep run`: what came of it, for people on stderr, for programs as JSON.
+"""The summary of `skep run`: text on stderr, or JSON on stdout.
 
-Run once, when the session has ended. The exit code is chosen here and nowhere else.
+Printed once, when the session has ended. Only this module chooses the exit code.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from skep.spiders.session.summary import Summary
 
 
 def tell(result: SessionResult, *, as_json: bool) -> None:
-    """People read stderr, so that stdout stays free for programs."""
+    """Print the summary as text on stderr, or as JSON on stdout."""
     summary = Summary.of(result)
     if as_json:
         show_json({**msgspec.to_builtins(summary), "ledger": result.ledger})
@@ -27,7 +27,7 @@ def tell(result: SessionResult, *, as_json: bool) -> None:
 
 
 def lines(summary: Summary, ledger: Ledger | None) -> list[str]:
-    """The summary in words."""
+    """The summary as lines of text."""
     rate = summary.pages / summary.seconds if summary.seconds else 0.0
     errors = ", ".join(f"{count:,} {kind}" for kind, count in summary.errors.items())
     counts = f"{summary.pages:,} pages, {summary.items:,} items, {_size(summary.bytes)}"
@@ -46,7 +46,7 @@ def lines(summary: Summary, ledger: Ledger | None) -> list[str]:
 
 
 def _size(count: int) -> str:
-    """Bytes in the unit that a person would use."""
+    """Format a number of bytes in a suitable unit."""
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
         if count >= size:
             return f"{count / size:.1f} {unit}"
@@ -54,17 +54,17 @@ def _size(count: int) -> str:
 
 
 def exit_code(result: SessionResult, again: str, allow: AllowDead) -> ExitCode:
-    """Says what is left to do, and returns the code. `again` is the command that goes on."""
+    """Print what is left to do and return the code. `again` is the command that continues."""
     stuck = [output for output in result.outputs if output.problem]
     for output in stuck:
         say(f"not all items are in {output.place}: {output.problem}")
     if result.ending.reason == ends.PAUSED:
-        say(f"paused; go on with: {again}")
+        say(f"paused; continue with: {again}")
         return ExitCode.INTERRUPTED
     if not result.ending.good:
         return _failed(result.ending, again)
     if result.every_callback_raised:
-        say("error: the callback of every page raised; the log above says where")
+        say("error: the callback raised an exception on every page; see the log above")
         return ExitCode.FAILED
     code = exit_of(result.ledger or _seen(result.ending.stats), allow, finished=True)
     if code is not ExitCode.OK:
@@ -75,10 +75,10 @@ def exit_code(result: SessionResult, again: str, allow: AllowDead) -> ExitCode:
 def _failed(ending: Ending, again: str) -> ExitCode:
     say(f"error: {ending.sentence} ({ending.reason})")
     if ending.reason != ends.CANCELLED:
-        say(f"go on with: {again}")
+        say(f"continue with: {again}")
     return ExitCode.UNREACHABLE if ending.reason == ends.UNREACHABLE else ExitCode.FAILED
 
 
 def _seen(stats: Stats) -> Ledger:
-    """What this process saw, for a center that went away before the last question."""
+    """The counts of this process, if the center did not answer the last call."""
     return Ledger(accepted=stats.pages + stats.failed, done=stats.pages, dead=stats.failed)

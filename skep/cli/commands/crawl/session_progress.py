@@ -1,6 +1,6 @@
-"""What a spider's session does, in words on stderr: the `Progress` of `skep run`.
+"""Messages about the session of a spider on stderr: the `Progress` of `skep run`.
 
-The figures are drawn by `spider_progress.py`. It decides nothing.
+`spider_progress.py` draws the figures. This module only prints; it decides nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class SessionProgress:
     """Implements `skep.spiders.session.ports.Progress`."""
 
     def __init__(self, bar: SpiderProgress, center: str, resumes: Callable[[str], str]) -> None:
-        """`resumes` gives the command line that goes on with a run."""
+        """`resumes` returns the command line that continues a run."""
         self._bar = bar
         self._center = center
         self._resumes = resumes
@@ -32,7 +32,7 @@ class SessionProgress:
 
     def chosen(self, run: str, *, finished: bool) -> None:
         if finished:
-            self._bar.note(f"run {run} was finished before; outputs get what they lack")
+            self._bar.note(f"run {run} has finished; writing missing items to the outputs")
         else:
             self._bar.note(f"run {run} · center {self._center}")
 
@@ -43,9 +43,11 @@ class SessionProgress:
         self._bar.note(f"waiting: {reason}")
 
     def interrupted(self, run: str, *, again: bool) -> None:
-        """Written at once: the bar's stream may be in the middle of a line."""
+        """Write directly to stderr, because the stream of the bar may be inside a line."""
         if again:
-            os.write(STDERR, f"\nended at once; go on with: {self._resumes(run)}\n".encode())
+            os.write(
+                STDERR, f"\nstopped immediately; continue with: {self._resumes(run)}\n".encode()
+            )
         else:
             os.write(STDERR, b"\npausing; once more ends it at once\n")
 

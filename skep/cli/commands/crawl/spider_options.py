@@ -1,6 +1,6 @@
-"""Options that the commands for spiders share, and the spider that they make together.
+"""Options that the commands for spiders share, and the spider that they create.
 
-The only place of the command line that imports a user's code, when a command runs.
+The only module of the command line that imports user code, when a command runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ arguments_option = click.option(
     "arguments",
     multiple=True,
     metavar="NAME=VALUE",
-    help="An argument of the spider: `self.NAME`; may be given several times.",
+    help="An argument of the spider, available as `self.NAME`; repeatable.",
 )
 spider_option = click.option(
     "--spider",
@@ -34,7 +34,7 @@ spider_option = click.option(
 def make_spider(
     name: str, arguments: Sequence[str] = (), settings: dict[str, Any] | None = None
 ) -> Spider:
-    """The spider behind a name; raises ConfigurationError that says what to type instead."""
+    """Create the named spider; raises ConfigurationError with what to type instead."""
     from skep.spiders.load import load_spider
 
     kind = load_spider(name)
@@ -45,7 +45,7 @@ def make_spider(
 
 
 def setting_pairs(chosen: Sequence[str]) -> dict[str, Any]:
-    """`-s NAME=VALUE`: JSON where it is JSON (numbers, true, lists), else the text itself."""
+    """Parse `-s NAME=VALUE`: valid JSON (numbers, true, lists) is decoded, other text is kept."""
     import msgspec
 
     found: dict[str, Any] = {}

@@ -1,6 +1,6 @@
-"""How a spider goes on: one line on stderr, and the words for its end.
+"""Progress of a spider: one line on stderr, redrawn, with notes above it.
 
-Used by `skep run`. It writes to stderr alone: stdout belongs to items.
+Used by `skep run`. It writes only to stderr, because stdout is for items.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class SpiderProgress:
     """`1,234 pages · 812 p/s · 1,230 items · 3 errors · 456 waiting · eta 3s`.
 
-    On a terminal it is drawn again and again; elsewhere it is a line every two seconds.
+    On a terminal the line is redrawn; elsewhere it prints one line every two seconds.
     """
 
     def __init__(self, stream: TextIO, clock: Clock) -> None:
@@ -33,7 +33,7 @@ class SpiderProgress:
         self._shown_at: float | None = None
         self._marks: deque[tuple[float, int]] = deque()
         self._bar = ""
-        #: Whether the cursor is where a bar can be drawn, and not behind half a line.
+        #: Whether the cursor is at the beginning of a line, so that the bar can be drawn.
         self._begins_line = True
 
     def update(self, stats: Stats) -> None:
@@ -51,7 +51,7 @@ class SpiderProgress:
             self._write(f"{line}\n")
 
     def note(self, text: str, *, exact: bool = False) -> None:
-        """A line above the bar; `exact` is for text that must not be wrapped."""
+        """Print a line above the bar; `exact` prevents wrapping."""
         if not self._begins_line:
             self._write("\n")
             self._begins_line = True
@@ -59,7 +59,7 @@ class SpiderProgress:
         self._write(f"{CLEAR}{text}\n{self._bar}" if self.live else f"{text}\n")
 
     def printed(self, stream: TextIO, text: str) -> None:
-        """Text of the spider itself; the bar comes back after the end of its line."""
+        """Print text of the spider; the bar is redrawn after the end of its line."""
         if self._begins_line:
             self._write(CLEAR)
         stream.write(text)
@@ -69,7 +69,7 @@ class SpiderProgress:
             self._write(self._bar)
 
     def end(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self.live and self._bar:
             self._bar = ""
             self._write(CLEAR)
@@ -87,7 +87,7 @@ class SpiderProgress:
 
 
 class AboveBar(io.TextIOBase):
-    """A stream for log lines that leaves the bar where it is."""
+    """A stream for log lines that prints them above the bar."""
 
     def __init__(self, progress: SpiderProgress, stream: TextIO) -> None:
         self._progress = progress
@@ -128,7 +128,7 @@ class PrintedAboveBar(io.TextIOBase):
 
 @contextmanager
 def printing_above(progress: SpiderProgress, stream: TextIO) -> Iterator[None]:
-    """What the spider prints stands above the bar, when both are on a terminal."""
+    """Print the output of the spider above the bar if both are on a terminal."""
     if not progress.live or not stream.isatty():
         yield
         return
@@ -137,7 +137,7 @@ def printing_above(progress: SpiderProgress, stream: TextIO) -> Iterator[None]:
 
 
 def figures(stats: Stats, rate: float, width: int | None = None) -> str:
-    """The line itself; the remaining time is that of the requests that wait now."""
+    """The progress line; the remaining time covers the requests that wait now."""
     errors = stats.failed + stats.callback_errors
     eta = "eta 0s" if not stats.open else f"eta {stats.open / rate:.0f}s" if rate else "eta ?"
     counts = (f"{stats.items:,} items", f"{errors:,} errors", f"{stats.open:,} waiting")

@@ -1,7 +1,7 @@
-"""The beginning of `skep run`: its center first, then everything else.
+"""The start of `skep run`: first its center, then everything else.
 
-Runs in the process of `skep run`. A center takes longer to start than this process needs for
-its own modules, so they are imported meanwhile. Nothing large may be imported at the top here.
+Runs in the process of `skep run`. A center takes longer to start than this process needs to
+import its modules, so both happen at the same time. Do not import large modules at the top.
 """
 
 from __future__ import annotations
@@ -32,35 +32,34 @@ if TYPE_CHECKING:
     from skep.wire.client import CenterClient
 
 
-#: Large modules that this process and its center both need: before the fork, one import does
-#: for two.
+#: Large modules that this process and its center both need: imported once, before the fork.
 SHARED = ("skep.wire.client", "skep.center.http.authentication")
-#: What only this process needs, parsers included.
+#: Modules that only this process needs, such as parsers.
 OWN = ("parsel", "skep.spiders.session.session", "skep.cli.commands.crawl.run_summary")
 
 
 @dataclass(frozen=True, slots=True)
 class SpiderRunPlan:
-    """What the command line asked for."""
+    """The options of the command line."""
 
     reach: CenterAddress
     session: SessionPlan
-    #: The command line that goes on with the run, without the name of the run.
+    #: The command line that continues the run, without the name of the run.
     again: str
     as_json: bool
     verbose: bool
     allow_dead: AllowDead = NO_DEAD
-    #: A center that was started for this run already.
+    #: A center that was already started for this run.
     begun: ForkedProcess | None = None
 
     def resumes(self, run: str) -> str:
-        """The command line that goes on with this run."""
+        """The command line that continues this run."""
         return f"{self.again} --resume {run}"
 
 
 def begin_center(reach: CenterAddress, folder: Path) -> ForkedProcess | None:
-    """Start a center before anything of the spider is loaded. None where one was named or is
-    there, or where that is not possible; `drive` finds or starts one then."""
+    """Start a center before the code of the spider is loaded. None if a center was named, already
+    runs or cannot be forked; `drive` then finds or starts one."""
     if reach.center is not None:
         return None
     first = os.getpid()
@@ -78,7 +77,7 @@ def begin_center(reach: CenterAddress, folder: Path) -> ForkedProcess | None:
 
 @contextmanager
 def center_begun(reach: CenterAddress, folder: Path) -> Iterator[ForkedProcess | None]:
-    """As above; when the block raises, the center was not needed and leaves nothing empty."""
+    """Like `begin_center`; if the block raises, stop the center and remove its empty files."""
     had = folder.exists()
     begun = begin_center(reach, folder)
     try:
@@ -91,11 +90,11 @@ def center_begun(reach: CenterAddress, folder: Path) -> Iterator[ForkedProcess |
 
 
 class Restart(Exception):
-    """A restart of this process was asked for, with that run."""
+    """The process must be restarted with this run."""
 
 
 async def drive(plan: SpiderRunPlan) -> int:
-    """The whole of `skep run`; returns its exit code."""
+    """Run the spider and return the exit code of `skep run`."""
     clock, rng = SystemClock(), Random()  # noqa: S311 - jitter and names, no secrets
     bar = SpiderProgress(sys.stderr, clock)
     start_logging(
@@ -138,8 +137,8 @@ async def _session(
 async def _center(
     plan: SpiderRunPlan, clock: SystemClock, rng: Random, bar: SpiderProgress
 ) -> AsyncIterator[tuple[CenterClient, BringBack | None]]:
-    """A client of the center that was named, or of the one in the data folder and what brings
-    it back."""
+    """A client for the named center, or for the center of the data folder together with the
+    supervisor that restarts it."""
     if plan.reach.center is not None:
         async with plan.reach.client() as client:
             yield client, None
@@ -156,7 +155,7 @@ async def _center(
 
 
 def load() -> None:
-    """Import what a run needs: while the center starts this costs no time, and at the first page
-    it would."""
+    """Import the modules of a run while the center starts, so that the first page is not
+    delayed."""
     for name in (*SHARED, *OWN):
         import_module(name)

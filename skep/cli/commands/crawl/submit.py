@@ -1,7 +1,7 @@
-"""`skep submit`: puts requests into a run, from a file or from stdin, batch by batch.
+"""`skep submit`: adds requests to a run in batches, from a file or stdin.
 
-A batch is kept whole or not at all, and sending it again does no harm: equal requests of a run
-are one request.
+A batch is stored completely or not at all. Sending it again is safe: equal requests of a run are
+stored once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Sent:
-    """What became of the input so far."""
+    """Counts of the input that was sent."""
 
     run: str
     accepted: int = 0
@@ -42,24 +42,26 @@ class Sent:
 @click.command("submit")
 @click.argument("run")
 @click.argument("source", type=click.File("rb"), metavar="FILE")
-@click.option("--new", is_flag=True, help="Open the run first; one that is there is used as it is.")
+@click.option("--new", is_flag=True, help="Open the run first, if it does not exist.")
 @click.option("--priority", type=click.IntRange(-1, 5), help="With --new: -1 (first) to 5 (last).")
-@click.option("--retries", type=click.IntRange(0, 1000), help="With --new: tries after a failure.")
 @click.option(
-    "--time-limit", type=click.FloatRange(0, min_open=True), help="With --new: seconds for each."
+    "--retries", type=click.IntRange(0, 1000), help="With --new: retries after a failure."
+)
+@click.option(
+    "--time-limit", type=click.FloatRange(0, min_open=True), help="With --new: seconds per request."
 )
 @click.option(
     "--set",
     "chosen",
     multiple=True,
     metavar="NAME=VALUE",
-    help="With --new: any setting of a run, such as block_size=50; repeatable.",
+    help="With --new: a setting of the run, such as block_size=50; repeatable.",
 )
 @click.option("--wait", is_flag=True, help="Wait until every request of the run has ended.")
 @click.option(
-    "--finish", is_flag=True, help="Wait, then finish the run: it takes no more requests."
+    "--finish", is_flag=True, help="Wait, then finish the run: it accepts no more requests."
 )
-@click.option("--timeout", type=float, help="With --wait: give up after this many seconds.")
+@click.option("--timeout", type=float, help="With --wait: stop waiting after N seconds.")
 @allow_dead_option
 @json_option
 @calls_center
@@ -78,26 +80,26 @@ def command(
     allow_dead: AllowDead,
     as_json: bool,
 ) -> int:
-    """Put requests into a run.
+    """Add requests to a run.
 
-    FILE has one URL per line, or one JSON object per line with `uri` and any other field
-    of a request; `-` reads stdin. Lines go out in batches of 5,000. A bad line is named,
-    and nothing of its batch is kept. Sending the same lines again changes nothing. A run
-    stays open for more until it is finished, by --finish or `skep runs finish`.
+    FILE has one URL per line, or one JSON object per line with `uri` and other fields of a
+    request; `-` reads stdin. Lines are sent in batches of 5,000. If a line is not valid, the
+    error names it and its batch is not stored. Sending the same lines again changes nothing.
+    A run accepts requests until you finish it with --finish or `skep runs finish`.
 
-    With --wait the exit code is 0 when every request is done, 7 when some are dead, 1 when
-    none is done, 8 when the time was over.
+    With --wait, the exit code is 0 if every request is done, 7 if some are dead, 1 if none is
+    done, and 8 after --timeout.
     """
     given = {"priority": priority, "retries": retries, "time_limit": time_limit}
     settings = _run_settings(given, chosen)
     if settings is not None and not new:
-        raise click.UsageError("settings of a run are given when it is opened; add --new")
+        raise click.UsageError("settings of a run can be set only when it is opened; add --new")
     waiting = WaitOptions(timeout, allow_dead, finish) if wait or finish else None
     return asyncio.run(_submit(reach, Sent(run), source, new, settings, waiting, as_json))
 
 
 def _run_settings(given: dict[str, Any], chosen: tuple[str, ...]) -> AskedSettings | None:
-    """None when nothing was said about the run."""
+    """None if no setting was given."""
     import msgspec
 
     from skep.cli.terminal.settings_options import split_pair
@@ -116,7 +118,7 @@ def _run_settings(given: dict[str, Any], chosen: tuple[str, ...]) -> AskedSettin
 
 
 def _value(text: str) -> Any:
-    """JSON where it is JSON (numbers, true, lists, objects), else the text itself."""
+    """Decode valid JSON (numbers, true, lists, objects); other text is returned unchanged."""
     import msgspec
 
     try:
@@ -155,7 +157,7 @@ async def _open(client: CenterClient, run: str, settings: AskedSettings | None) 
 
 
 async def send(client: CenterClient, sent: Sent, source: IO[bytes]) -> None:
-    """Every batch in turn; raises at the first that is refused, which keeps nothing."""
+    """Send the batches in order; raises at the first rejected batch, which is not stored."""
     from skep.cli.commands.crawl.request_batches import batches
 
     for batch in batches(source):
@@ -166,7 +168,7 @@ async def send(client: CenterClient, sent: Sent, source: IO[bytes]) -> None:
         sent.accepted += answer.new
         sent.known += answer.known
         sent.batches += 1
-    if not sent.batches:  # nothing to send; raises UnknownRun for a run that is not there
+    if not sent.batches:  # nothing to send; raises UnknownRun if the run does not exist
         await client.api.runs.show(sent.run)
 
 
@@ -175,14 +177,14 @@ def _stopped(error: SkepError, sent: Sent) -> int:
         raise error
     say(f"error: {error.detail} ({error.code})")
     say(
-        f"{sent.accepted} accepted, {sent.known} known before that; "
-        "mend the line and send the whole input again"
+        f"{sent.accepted} accepted, {sent.known} known before the error; "
+        "fix the line and send the whole input again"
     )
     return ExitCode.PARTLY
 
 
 async def _progress(client: CenterClient, run: str) -> Progress:
-    """What had ended before the first line was sent is no speed of ours."""
+    """A progress bar whose rate ignores requests that had already ended."""
     from skep.cli.terminal.follow_run import ledger_of
     from skep.cli.terminal.progress import Progress
     from skep.runtime.clock import SystemClock
@@ -202,7 +204,7 @@ async def _wait(
         ledger = await follow(client, sent.run, progress, SystemClock(), waiting.seconds)
     except WaitedLongEnough:
         _show(sent, None, as_json)
-        say(f"the time to wait was over; {still_running(sent.run)}")
+        say(f"timed out; {still_running(sent.run)}")
         return ExitCode.TIMED_OUT
     if waiting.finish:
         await client.api.runs.change(sent.run, "finish")

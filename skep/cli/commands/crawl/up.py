@@ -1,6 +1,6 @@
 """`skep up`: a center and an agent in one process, with SQLite in a data folder.
 
-The same center and agent as apart, talking over the same HTTP; there is no second way inside.
+The center and the agent are the same as in separate processes and communicate over HTTP.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ import click
 
 from skep.cli.terminal.options import ProcessOptions, bind_options, process_options
 
-#: What to try first, in another terminal.
+#: A first command to try in another terminal.
 FIRST = "submit first --new --wait -"
 
 
 @click.command("up")
 @process_options
 @bind_options
-@click.option("--no-agent", is_flag=True, help="Start the center alone.")
+@click.option("--no-agent", is_flag=True, help="Start only the center.")
 def command(process: ProcessOptions, host: str | None, port: int | None, no_agent: bool) -> int:
     """Start a center and an agent on this machine.
 
-    The first start makes the data folder with two tokens: admin.token for you, agent.token
-    for agents. Downloads may go to public addresses, and to loopback or private ones where a
-    start URL or a submitted URL names that host and port, unless the egress settings say
-    otherwise. Ctrl-C or SIGTERM ends it in order.
+    The first start creates the data folder with two tokens: admin.token for you, agent.token
+    for agents. By default, downloads may go to public addresses, and to a loopback or private
+    address if a start URL or a submitted URL names its host and port; the egress settings
+    change this. Ctrl-C or SIGTERM stops it cleanly.
     """
     from skep.cli.terminal.output import show
     from skep.cli.terminal.program_name import command_line, remember_place
