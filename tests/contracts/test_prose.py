@@ -55,7 +55,6 @@ ROOMS_TO_DO: set[str] = {
     "agent",
     "archive",
     "bus",
-    "center",
     "cli",
     "downloaders",
     "embed",
