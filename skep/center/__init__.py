@@ -1,4 +1,4 @@
-"""The center: keeps and decides. This room only puts the others together.
+"""The center: it stores and decides. This room only assembles the other rooms.
 
-`Center` is the program; what it decides is decided in the rooms below.
+`Center` is the program; the rooms below make the decisions.
 """

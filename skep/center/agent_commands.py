@@ -1,10 +1,11 @@
-"""Commands to agents, over the WebSocket that each keeps open to one of the centers.
+"""Commands to agents, over the WebSocket that each agent keeps open to one of the centers.
 
-A command for an agent that is connected elsewhere goes over the bus; one for an agent
-that is connected nowhere rests, bounded in number and in time, and is told with its next
-heartbeat. A command is about the present: one that nobody fetched in time is dropped, or
-an agent that moves here a day later would be told to wake. Orders (drain, restart, exit) do
-not rest here: they are rows of the store, and every heartbeat's answer repeats open ones.
+A command for an agent that is connected to another center goes over the bus. A command for an
+agent without a connection is queued, limited in number and in time, and sent with the reply
+to its next heartbeat. A command is about the present: one that is not fetched in time is
+dropped, so that an agent that connects a day later gets no outdated wake-up. Drain, restart
+and exit are never queued here: they are rows of the store, and every heartbeat reply repeats
+the open ones.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from skep.wire.messages import Command
 
 CHANNEL = "commands"
 WORK = "work"
-#: Commands that rest for one agent, and for how many seconds.
+#: Number of commands that are queued for one agent, and for how many seconds.
 RESTING = 100
 RESTING_SECONDS = 60.0
 
@@ -34,12 +35,12 @@ class Addressed(msgspec.Struct):
 
     agent: str
     command: Command
-    #: The center that sent it; it has done its part already.
+    #: The center that sent it, and that has processed it already.
     origin: str = ""
 
 
 class Hub:
-    """Knows who is connected here."""
+    """Knows which agents are connected to this center."""
 
     def __init__(self, bus: Bus, clock: Clock, center: str) -> None:
         self._bus = bus
@@ -49,7 +50,7 @@ class Hub:
         self._resting: dict[str, deque[tuple[float, Command]]] = {}
 
     def connect(self, agent: str, send: Send) -> None:
-        """A second connection of the same agent takes the first one's place."""
+        """Add a connection; a second one of the same agent replaces the first."""
         self._connected[agent] = send
 
     def disconnect(self, agent: str, send: Send) -> None:
@@ -57,7 +58,7 @@ class Hub:
             del self._connected[agent]
 
     def has(self, agent: str) -> bool:
-        """Whether it is connected here."""
+        """Whether the agent is connected to this center."""
         return agent in self._connected
 
     @property
@@ -65,7 +66,7 @@ class Hub:
         return list(self._connected)
 
     async def send(self, agent: str, command: Command) -> None:
-        """To the agent, wherever it is connected."""
+        """Send a command to the agent, over any center that it is connected to."""
         if await self.deliver(agent, command):
             return
         if not command.order:
@@ -77,7 +78,7 @@ class Hub:
             return
 
     async def hear(self, message: Addressed) -> None:
-        """Another center has a command for an agent that may be, or may come, here."""
+        """Process a command from another center for an agent that is, or may be, connected here."""
         if message.origin == self._center:
             return
         if not await self.deliver(message.agent, message.command) and not message.command.order:
@@ -94,7 +95,7 @@ class Hub:
             del self._resting[agent]
 
     async def deliver(self, agent: str, command: Command) -> bool:
-        """True when the agent is connected here and the command went out."""
+        """Return True when the agent is connected here and the command was sent."""
         send = self._connected.get(agent)
         if send is None:
             return False
@@ -106,6 +107,6 @@ class Hub:
         return True
 
     def resting(self, agent: str) -> list[Command]:
-        """Commands that the next heartbeat takes along."""
+        """Commands to send with the next heartbeat reply."""
         oldest = self._clock.monotonic() - RESTING_SECONDS
         return [command for at, command in self._resting.pop(agent, ()) if at >= oldest]

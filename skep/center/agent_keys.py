@@ -1,6 +1,6 @@
-"""Keys with which agents encrypt what they keep on their disks. Run by centers.
+"""Keys with which agents encrypt the data on their disks. Run by centers.
 
-An agent gets its key when it registers and keeps it in memory only. All centers of a store
+An agent gets its key when it registers and never writes it to disk. All centers of a store
 derive the same key from one secret in the store, so an agent may register at any of them.
 """
 

@@ -1,7 +1,7 @@
-"""The WebSocket of an agent: commands go down, nothing of weight comes up. Centers only.
+"""The WebSocket of an agent: the center sends commands, and ignores what the agent sends.
 
-One watchman per center looks whether those who listen still may: a task and a timer for
-each of them would cost more than everything that is ever told to them.
+Centers only. One task per center checks whether connected agents are still allowed: a task
+and a timer for each would cost more than all commands together.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ log = logging.getLogger(__name__)
 #: Close code for "not allowed"; the reason says why.
 REFUSED = 1008
 GOING_AWAY = 1001
-#: Seconds between two looks at the tokens of connections that stay open.
+#: Seconds between two checks of the tokens of open connections.
 LOOK_AGAIN = 1.0
-#: Looks after which the other calls of the center get their turn.
+#: Number of checks after which the task yields to other calls of the center.
 LOOKS_AT_ONCE = 50
 
 
@@ -57,7 +57,7 @@ def commands_socket(services: Services) -> Callable[[WebSocket], Awaitable[None]
 
 
 class Listener:
-    """One connection, and what it showed when it was made."""
+    """One connection, and the credentials that it was opened with."""
 
     def __init__(self, services: Services, socket: WebSocket) -> None:
         self._services = services
@@ -66,11 +66,12 @@ class Listener:
         self._origin = socket.client.host if socket.client else ""
         self._token = socket.headers.get("authorization", "")
         self._headers = socket.headers
-        #: Done when it may not listen any more, with the reason, or when we let go ("").
+        #: Done with the reason when the agent is no longer allowed, or with "" when the center
+        #: closes the connection.
         self.over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     async def check(self) -> None:
-        """Raises what a call of that agent would get."""
+        """Raises the error that a call of that agent would get."""
         who = await self._services.auth.identify(self._token, Role.AGENT, "", self._origin)
         check_caller(self._services, who, self.agent, session_in(self._headers))
 
@@ -80,7 +81,7 @@ class Listener:
 
 
 class SocketWatch:
-    """Everybody who listens here. Its task lives while there is somebody."""
+    """All connected agents. Its task runs while there is at least one."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -116,7 +117,7 @@ class SocketWatch:
             except SkepError as error:
                 listener.end(error.detail[:120])
             except Exception:
-                log.exception("whether %s may listen was not found out", listener.agent)
+                log.exception("cannot check whether agent %s may stay connected", listener.agent)
             if number % LOOKS_AT_ONCE == 0:
                 await asyncio.sleep(0)
 
@@ -127,7 +128,7 @@ class SocketWatch:
 
 
 async def _until_gone(services: Services, listener: Listener) -> None:
-    """Until it hangs up, we do, or it may not listen any more."""
+    """Wait until either side disconnects or the agent is no longer allowed."""
     if services.closing.is_set():
         listener.end("")
     gone = asyncio.create_task(_hear_nothing(listener.socket))

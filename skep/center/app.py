@@ -1,7 +1,7 @@
-"""A center: opened, served, closed. Puts store, bus, archive and API together.
+"""A center: open, serve, close. Assembles store, bus, archive and API.
 
 `Center` is an explicit object; one process can hold several. It never decides anything
-about order, retries or placement: that is further down.
+about order, retries or placement: lower rooms do.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from skep.center.api.agents import apps as node_apps
 from skep.center.api.agents import joining, work
 from skep.center.foundation import Foundation
 from skep.center.http import docs_page
-from skep.center.http.asgi import no_such_route, routes, ways
+from skep.center.http.asgi import fixed_paths, no_such_route, routes
 from skep.center.http.authentication import Role
 from skep.center.http.endpoint import Call, Endpoint, Raw
 from skep.center.http.fast_path import FastPath
@@ -70,12 +70,12 @@ from skep.wire.api.health import GET_DOCS, GET_OPENAPI
 
 log = logging.getLogger(__name__)
 
-#: Segments that an alert names.
+#: Number of segments that an alert names.
 NAMED = 5
 
 
 def api_table() -> tuple[Endpoint, ...]:
-    """Every route of the API, this description included."""
+    """Every route of the API, including its description."""
     described: list[Endpoint] = []
 
     @cache
@@ -129,7 +129,7 @@ def api_table() -> tuple[Endpoint, ...]:
 
 
 class Center:
-    """One center over its borders."""
+    """One center on its store, bus and archive."""
 
     def __init__(
         self,
@@ -148,13 +148,13 @@ class Center:
         public = settings.center.public_url
         table = api_table()
         inner = Prefix(
-            FastPath(self._starlette(table), ways(self.services, table)), root_of(public)
+            FastPath(self._starlette(table), fixed_paths(self.services, table)), root_of(public)
         )
         self.app: App = OriginCheck(inner, settings.center.host, host_of(public))
 
     @classmethod
     def from_settings(cls, name: str, settings: Settings, clock: Clock, rng: Random) -> Center:
-        """Borders by their URLs; raises ConfigurationError."""
+        """Choose store, bus and archive by their URLs; raises ConfigurationError."""
         store = open_store(settings.store_url, settings.store)
         bus = open_bus(settings.bus.url, lane_limits(settings.lanes))
         archive = open_archive(
@@ -172,13 +172,13 @@ class Center:
             routes=[*routes(self.services, table), socket],
             exception_handlers={HTTPException: no_such_route(self.services)},
         )
-        # An empty name is a mistake to be told, not a way to the list of all of them.
+        # An empty name is an error to report, not a path to the list of all resources.
         app.router.redirect_slashes = False
         return app
 
     async def open(self) -> None:
-        """Everything that accepted work rests on, in the order in which it is needed. Waits
-        for servers that are starting; after an error nothing stays open."""
+        """Open all parts in the order of their dependencies. Waits for servers that are starting;
+        after an error nothing stays open."""
         try:
             await self._open()
         except BaseException:
@@ -211,14 +211,14 @@ class Center:
             await self._tell_unknown(unknown)
 
     async def _tell_unknown(self, unknown: Sequence[SetAside]) -> None:
-        """Loud: bytes that the store does not know are there because it lost rows, or because
-        the last process was killed between the archive and the store."""
+        """Raise an alert: the archive has bytes that the store does not know because the store lost
+        rows, or because the last process was killed between the two writes."""
         services = self.services
         size = sum(found.size for found in unknown)
         names = ", ".join(found.segment for found in unknown[:NAMED])
         more = f" and {len(unknown) - NAMED} more" if len(unknown) > NAMED else ""
         detail = (
-            f"the store does not know {size} archived bytes; they are kept in {names}{more}. "
+            f"the store does not know {size} archived bytes; they are in {names}{more}. "
             "If the store was damaged or replaced, stop the center and run `skep archive rebuild`"
         )
         log.error("%s", detail)
@@ -229,12 +229,13 @@ class Center:
         await self.services.dispatcher.reconcile()
 
     def release(self) -> None:
-        """Answer the long polls now, so that the server can stop."""
+        """Answer all long polls now, so that the server can stop."""
         self.services.closing.set()
         self.services.signals.work.wake_all()
         self.services.signals.pages.notify()
 
     async def close(self) -> None:
-        """In reverse; what was answered is on disk already. May be called twice."""
+        """Close all parts in reverse order; acknowledged data is on disk already. May be called
+        twice."""
         self.release()
         await self._opened.aclose()

@@ -1,8 +1,8 @@
 """Compares the rows of this center's archive segments with the archive, in bounded steps.
 
-Run by centers, as a part of the self-check. A segment that the store says is deleted and that is
-still there is deleted. One that is missing, or shorter than what was committed, cannot be
-repaired here: it is shown and raises an alert, and no row is ever changed because of it.
+Run by centers, as a part of the self-check. A segment that is deleted in the store but still
+in the archive is deleted. A segment that is missing, or shorter than what was committed,
+cannot be repaired here: it raises an alert, and no row is ever changed because of it.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from skep.store.ports import Store
 
 log = logging.getLogger(__name__)
 
-#: Segments that one step looks at; in a bucket each of them costs two calls.
+#: Number of segments that one step checks; in a bucket each costs two calls.
 STEP_LIMIT = 50
-#: Segments that an alert names.
+#: Number of segments that an alert names.
 NAMED = 5
 KIND = "archive"
 
 
 class _Found(NamedTuple):
-    """What one look at a page has found, and where the next page begins."""
+    """What the check of one page has found, and where the next page begins."""
 
     names: frozenset[str]
     lost: frozenset[str]
@@ -35,7 +35,7 @@ class _Found(NamedTuple):
 
 
 class ArchiveCheck:
-    """One center's walk over its own segments, oldest first."""
+    """Walks over the segments of one center, oldest first."""
 
     def __init__(
         self,
@@ -52,14 +52,14 @@ class ArchiveCheck:
         self._clock = clock
         self._repairs = repairs
         self._limit = limit
-        #: Where the page began that was looked at last, and what was found there.
+        #: Start of the page that was checked last, and what was found in it.
         self._began = ""
         self._before: _Found | None = None
-        #: Segments that two looks did not find as they were committed.
+        #: Segments that two checks did not find as they were committed.
         self.lost: set[str] = set()
 
     async def step(self) -> None:
-        """Look again at the page before, act on what two looks found; look at the next one."""
+        """Check the last page again, act on what both checks found, then check the next page."""
         if self._before is not None:
             again = await self._look(self._began)
             await self._settle(self._before, again)
@@ -82,7 +82,8 @@ class ArchiveCheck:
     async def _settle(self, before: _Found, again: _Found) -> None:
         left = sorted(before.left & again.left)
         gone = [name for name in left if await self._archive.delete(name) is not None]
-        self._repairs.repaired(KIND, len(gone), f"deleted segments that were still there: {gone}")
+        what = f"deleted segments that were still in the archive: {gone}"
+        self._repairs.repaired(KIND, len(gone), what)
         lost = before.lost & again.lost
         new = sorted(lost - self.lost)
         self.lost = (self.lost - again.names) | lost
@@ -93,7 +94,7 @@ class ArchiveCheck:
         more = f" and {len(new) - NAMED} more" if len(new) > NAMED else ""
         detail = (
             f"archive segments are missing or shorter than what was committed: "
-            f"{', '.join(new[:NAMED])}{more}; bodies in them cannot be read: bring them back from "
+            f"{', '.join(new[:NAMED])}{more}; bodies in them cannot be read: restore them from "
             f"a backup into {self._archive.describe()}"
         )
         log.error("%s", detail)

@@ -1,6 +1,6 @@
-"""The name of a center: made at its first start, kept in `center.name`, carried by its segments.
+"""The name of a center: created at its first start, stored in `center.name`, part of its segments.
 
-A file that cannot be read is replaced only where no archive segment carries the lost name.
+An unreadable file is replaced only if no archive segment has the lost name.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _S3_LOCK = "archive-*.lock"
 
 
 def center_name(settings: Settings, clock: Clock, rng: Random) -> str:
-    """The name of this data folder's center; raises ConfigurationError that names the file."""
+    """The name of this data folder's center; raises ConfigurationError, which names the file."""
     file = Path(settings.data) / FILE
     if file.exists():
         try:
             return _read(file)
         except UnreadableFile as error:
             _check_replaceable(settings, error)
-            log.warning("%s; no archive segment carries a name: a new one was made", error)
+            log.warning("%s; created a new name, because no archive segment has one", error)
     name = new_id("center", clock.now(), rng)
     write_durably(file, f"{name}\n".encode())
     return name
@@ -40,7 +40,7 @@ def center_name(settings: Settings, clock: Clock, rng: Random) -> str:
 def _read(file: Path) -> str:
     name = read_line(file)
     if not is_writer(name):
-        raise UnreadableFile(f"{file} does not hold a center's name")
+        raise UnreadableFile(f"{file} does not contain a center's name")
     return name
 
 
@@ -54,7 +54,7 @@ def _check_replaceable(settings: Settings, error: UnreadableFile) -> None:
 
 
 def _names_in_use(settings: Settings) -> list[str]:
-    """Names that segments of this center may carry."""
+    """Names that segments of this center may have."""
     if is_s3(settings.archive_url):
         locks = Path(settings.data).glob(_S3_LOCK)
         return sorted(path.stem.removeprefix("archive-") for path in locks)

@@ -1,7 +1,7 @@
-"""Signals between the parts of one center: what changed, and which loops and callers look again.
+"""Signals between the parts of one center: what changed, and which loops and callers check again.
 
-Made before the parts, so that each gets what it may wake as an argument. A signal says only that
-something may have changed; it decides nothing.
+Signals are created before the parts, so that each part gets those that it may use as an
+argument. A signal only means that something may have changed; it decides nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from skep.runtime.signals import Signal, WakeUp
 
 @dataclass(frozen=True, slots=True)
 class CenterSignals:
-    """By what is waited for."""
+    """The signals of one center, by what is waited for."""
 
     #: Agents that wait for a block.
     work: LongPolls
@@ -25,7 +25,7 @@ class CenterSignals:
     pages: Signal
     #: The dispatcher, here or at another center.
     dispatcher: DispatcherTask
-    #: The loop that tells other centers of work.
+    #: The loop that announces work to other centers.
     announce: WakeUp
     #: Supervisors of runs.
     runs: RunWakeUps
@@ -41,7 +41,7 @@ class CenterSignals:
         self.announce.notify()
 
     def look_again(self) -> None:
-        """Agents of a run are gone or back."""
+        """Agents of a run are lost or back."""
         self.dispatcher.request()
         self.pages.notify()
 

@@ -1,7 +1,7 @@
-"""What a data folder says about itself: a restore that did not end, and whose copy it is.
+"""State of a data folder: whether its restore is incomplete, and whether it is a copy.
 
-A center leaves its address in `center.url` and the identity of the folder in `center.place`. In a
-copy both are still there, and the address leads to the center of the original.
+A center writes its address to `center.url` and the identity of the folder to `center.place`. A
+copy of the folder has both, and the address is that of the center of the original.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PLACE = "center.place"
 
 
 class FolderPlace(msgspec.Struct, frozen=True):
-    """A moved folder keeps its inode, a copied one has neither."""
+    """Identity of a folder: a moved folder keeps its inode, a copy has another path and inode."""
 
     path: str
     inode: int
@@ -38,12 +38,12 @@ def check_finished(folder: Path) -> None:
 
 
 def leave_place(folder: Path) -> None:
-    """From now on this folder is not a copy."""
+    """Record the identity of the folder: it no longer counts as a copy."""
     write_durably(folder / PLACE, msgspec.json.encode(_here(folder)) + b"\n")
 
 
 def copied_from(folder: Path) -> str:
-    """The folder that this one is a copy of; "" when it is not, or nothing says so."""
+    """The folder that this one is a copy of; "" when it is not a copy, or that is unknown."""
     data = read_or_none(folder / PLACE)
     try:
         left = msgspec.json.decode(data, type=FolderPlace) if data else None
@@ -56,11 +56,11 @@ def copied_from(folder: Path) -> str:
 
 
 def tell_copy(folder: Path) -> None:
-    """At the start of a center in a copied folder."""
+    """Log a warning at the start of a center in a copied folder."""
     if original := copied_from(folder):
         log.warning(
-            "%s is a copy of %s; it starts as a center of its own. Do not let both use one store, "
-            "bus or archive.",
+            "%s is a copy of %s; it starts as a separate center. Do not let both use the same "
+            "store, bus or archive.",
             folder,
             original,
         )

@@ -1,8 +1,8 @@
-"""Is there room on the disks? When there is not, the center takes and hands out no more.
+"""Checks disk space. When a disk is full, the center accepts and leases no more work.
 
-It looks every second at the folders of data and archive, and hears of every write that
-failed for want of space, in the database too. Results of what agents have in hand are
-still taken while they fit. It recovers by itself, and never needs a restart.
+It checks the folders of data and archive every second, and every write that failed because
+the disk is full is reported to it, including those of the database. Results of leased blocks
+are still accepted while they fit. It recovers automatically and never needs a restart.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from skep.store.ports import Store
 
 log = logging.getLogger(__name__)
 
-#: Between two trials whether a database that was full takes writes again, in seconds.
+#: Seconds between two tests whether a database that was full accepts writes again.
 TRIAL_EVERY = 5.0
 
 FreeBytes = Callable[[Path], int]
 
 
 def free_bytes(folder: Path) -> int:
-    """Of the file system of a folder, or of the nearest one above it that exists."""
+    """Free bytes of the file system of a folder, or of its nearest existing parent."""
     there = next((path for path in (folder, *folder.parents) if path.exists()), Path())
     return shutil.disk_usage(there).free
 
@@ -36,7 +36,7 @@ def free_bytes(folder: Path) -> int:
 def disk_space(
     name: str, settings: Settings, store: Store, archive: Archive, clock: Clock
 ) -> DiskSpace:
-    """Over every folder that this center writes to."""
+    """A `DiskSpace` for every folder that this center writes to."""
     folders = [Path(settings.data)]
     if not is_s3(settings.archive_url):
         folders.append(folder_of(settings.archive_url))
@@ -63,31 +63,31 @@ class DiskSpace:
         self._clock = clock
         self._free = free
         self._look_at_archive = look_at_archive
-        #: Why nothing is taken just now; "" = all is well.
+        #: Why the center accepts nothing at present; "" = it accepts work.
         self.trouble = ""
         self._kind: type[Unavailable] = DiskFull
-        #: Why no result can be archived, so that nothing is leased; "" = all is well.
+        #: Why no result can be archived, so that nothing is leased; "" = the archive works.
         self.archive_trouble = ""
         self._refused_at: float | None = None
-        self._told = ""
+        self._alerted = ""
 
     @property
     def full(self) -> bool:
-        """Whether room is what is missing."""
+        """Whether the reason is a full disk."""
         return bool(self.trouble) and self._kind is DiskFull
 
     @property
     def stops_leasing(self) -> str:
-        """Why no work is handed out; "" when it is."""
+        """Why no work is leased; "" when it is."""
         return self.trouble or self.archive_trouble
 
     def check(self) -> None:
-        """Raises DiskFull while there is no room, DiskFailed while the disk cannot be written."""
+        """Raises DiskFull while the disk is full, DiskFailed while it cannot be written."""
         if self.trouble:
             raise self._kind(self.trouble)
 
     def heard(self, error: SkepError) -> None:
-        """A write failed for want of space, or of a disk, whatever the figures say."""
+        """Note a write that failed because the disk is full or failed, whatever the figures are."""
         if isinstance(error, DiskFull | DiskFailed) and not self.trouble:
             self._refused_at = self._clock.monotonic()
             self._begin(error.detail, type(error))
@@ -97,28 +97,28 @@ class DiskSpace:
         return [(str(folder), self._free(folder)) for folder in self._folders]
 
     async def look(self) -> None:
-        """Once a second: find out, say it, and find out when it is over."""
+        """Check once a second; raise an alert, and end it when the problem is over."""
         await self._archive()
         low = self._low()
         if low:
             self._begin(low, DiskFull)
         elif self.trouble and await self._takes_writes():
-            log.warning("the disk takes writes again; the center continues")
-            self.trouble = self._told = ""
+            log.warning("the disk accepts writes again; the center continues")
+            self.trouble = self._alerted = ""
             self._refused_at = None
-        if self.trouble and self._told != self.trouble:
+        if self.trouble and self._alerted != self.trouble:
             await self._alert(self.trouble)
-            self._told = self.trouble
+            self._alerted = self.trouble
 
     async def _archive(self) -> None:
-        """Results are refused by the archive itself; here leasing stops, and people are told."""
+        """Stop leasing and raise an alert; the archive itself refuses results."""
         was, self.archive_trouble = self.archive_trouble, await self._archive_error()
         if self.archive_trouble and not was:
-            log.error("nothing is leased: %s", self.archive_trouble)
+            log.error("leasing stopped: %s", self.archive_trouble)
             code, now = ArchiveDown.code, self._clock.now()
             await self._store.alerts.raise_(code, self._center, self.archive_trouble, now)
         elif was and not self.archive_trouble:
-            log.warning("the archive is back; leasing continues")
+            log.warning("the archive is available again; leasing continues")
 
     async def _archive_error(self) -> str:
         try:
@@ -131,8 +131,8 @@ class DiskSpace:
         for folder, free in self.figures():
             if free < self._floor:
                 return (
-                    f"{folder} has only {free // 2**20} MiB free, {self._floor // 2**20} are "
-                    "needed (keep.free_bytes); make room, then it goes on by itself"
+                    f"{folder} has only {free // 2**20} MiB free; {self._floor // 2**20} MiB are "
+                    "needed (keep.free_bytes); free some space, then the center continues"
                 )
         return ""
 
@@ -142,7 +142,8 @@ class DiskSpace:
             self.trouble, self._kind = why, kind
 
     async def _takes_writes(self) -> bool:
-        """After a refused write the figures are not enough: a database may be elsewhere."""
+        """Whether writes succeed. After a failed write the figures are not enough: the database
+        may be on another disk."""
         if self._refused_at is None:
             return True
         if self._clock.monotonic() - self._refused_at < TRIAL_EVERY:

@@ -1,8 +1,8 @@
-"""Something for the dispatcher to do, whichever center has the turn. Runs in a center.
+"""Wakes the dispatcher, on whichever center is the leader. Runs in a center.
 
-One center dispatches at a time. What comes in at the others would wait until that one looks by
-itself, so they call it. A call from elsewhere is not passed on: two centers would call each
-other for ever.
+One center dispatches at a time. Requests that other centers accept would wait until the leader
+checks the store, so they wake it. A wake-up from another center is never passed on: two
+centers would wake each other without end.
 """
 
 from __future__ import annotations
@@ -10,25 +10,25 @@ from __future__ import annotations
 from skep.runtime.clock import Clock
 from skep.runtime.signals import WakeUp
 
-#: The channel of such calls.
+#: The channel of these wake-ups.
 CHANNEL = "dispatch"
 
 
 class DispatcherTask:
-    """Rung by whatever makes work; one loop waits for it, another one passes it on."""
+    """Set by every part that creates work; one loop waits for it, another passes it on."""
 
     def __init__(self, clock: Clock) -> None:
         self._here = WakeUp(clock)
-        #: Rings only for what happened here.
+        #: Set only for work of this center.
         self.elsewhere = WakeUp(clock)
 
     def request(self) -> None:
-        """Requests came, or room for them."""
+        """There are new requests, or room in the lanes."""
         self._here.notify()
         self.elsewhere.notify()
 
     def hear(self) -> None:
-        """Another center says so."""
+        """Another center has work for the dispatcher."""
         self._here.notify()
 
     async def wait(self, seconds: float) -> None:

@@ -1,8 +1,8 @@
-"""Which of the runs that agents remember are over. Run by centers.
+"""Which of the runs that agents remember have ended. Run by centers.
 
-Agents name their runs with each heartbeat. The answer is what this center knows by then, and
-the names are looked up together, in the background, for the next heartbeat: no heartbeat waits
-for the store, however many agents there are.
+Agents name their runs with each heartbeat. The answer is what this center knows at that time;
+the other names are looked up together, in the background, for the next heartbeat. A heartbeat
+never waits for the store, whatever the number of agents.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Iterable
 
 from skep.store.ports.runs import Runs
 
-#: Names that one look-up asks the store about.
+#: Number of names in one query to the store.
 LOOK_LIMIT = 2000
-#: Names that are known to be over; the oldest are looked up again.
+#: Number of ended runs that are remembered; older ones are looked up again.
 KEPT = 20_000
 
 
 class EndedRuns:
-    """Names that agents have asked about, and those of them that are over."""
+    """Names that agents have sent, and those of them that have ended."""
 
     def __init__(self, runs: Runs) -> None:
         self._runs = runs
@@ -26,7 +26,7 @@ class EndedRuns:
         self._over: dict[str, None] = {}
 
     def ended_in(self, names: Iterable[str]) -> list[str]:
-        """Those that are known to be over; the others are looked up by the next `look`."""
+        """Those that are known to have ended; the next `look` looks up the others."""
         found = []
         for name in names:
             self._asked[name] = None
@@ -35,7 +35,7 @@ class EndedRuns:
         return found
 
     async def look(self) -> None:
-        """Ask the store about names that agents still remember."""
+        """Ask the store about the names that agents have sent."""
         names = list(self._asked)[:LOOK_LIMIT]
         if not names:
             return

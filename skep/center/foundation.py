@@ -1,4 +1,4 @@
-"""What every part of one center stands on: its name, settings, borders, clock. Pure.
+"""What every part of one center uses: name, settings, store, bus, archive, clock. Pure.
 
 Building a center from it opens nothing.
 """
@@ -17,10 +17,10 @@ from skep.store.ports import Store
 
 @dataclass(slots=True)
 class OwnAddress:
-    """Where processes on this machine reach the center. The system may choose its port, so the
-    server that serves the center fills it in."""
+    """The URL of the center for processes on this machine. The system may choose the port, so the
+    server of the center sets it."""
 
-    #: "" as long as nothing serves.
+    #: "" until the server runs.
     url: str = ""
 
     def get(self) -> str:
@@ -29,7 +29,7 @@ class OwnAddress:
 
 @dataclass(frozen=True, slots=True)
 class Foundation:
-    """Of one center."""
+    """The foundation of one center."""
 
     name: str
     settings: Settings

@@ -1,7 +1,7 @@
-"""Reads what /metrics shows of store and bus: ledger, lanes, agents. Run by centers, in a loop.
+"""Reads the metrics of store and bus: ledger, lanes, agents. Run by centers, in a loop.
 
-/metrics answers from memory: however often and by whom it is called, it asks neither the store
-nor the bus. The ledger is a sum over all runs, so the pause grows with what one look takes.
+/metrics answers from memory and never asks the store or the bus, however often it is called.
+The ledger is a sum over all runs, so the pause grows with the duration of one reading.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from skep.fleet.roster import Roster
 from skep.runtime.clock import Clock
 from skep.store.ports import Store
 
-#: Seconds from one look to the next, at least.
+#: Minimum seconds between two readings.
 EVERY = 5.0
-#: A pause is at least this many times as long as the look before it.
+#: A pause is at least this many times as long as the reading before it.
 REST = 50.0
 
 
 class Gauges:
-    """One center's looks."""
+    """The gauges of one center."""
 
     def __init__(
         self, store: Store, bus: Bus, roster: Roster, metrics: Metrics, clock: Clock
@@ -31,7 +31,7 @@ class Gauges:
         self._clock = clock
 
     async def look(self) -> float:
-        """Read everything once; returns the seconds to wait before the next look."""
+        """Read everything once; return the seconds to wait before the next reading."""
         began = self._clock.monotonic()
         self._metrics.show_ledger(await self._store.ledgers.read())
         took = self._clock.monotonic() - began

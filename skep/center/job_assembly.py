@@ -1,6 +1,6 @@
-"""The rooms of jobs put together for one center. Assembly only.
+"""Assembles the parts of the job system for one center.
 
-Run once when a center is built. Rooms get what they need as arguments; nothing starts here.
+Run once when a center is built. Parts get what they need as arguments; nothing starts here.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class JobAssembly:
-    """Definitions, schedules, starts, and whoever sees to the runs."""
+    """Definitions, schedules, run starts, and the supervisors of runs."""
 
     book: JobRepository
     starts: RunStarts
@@ -58,7 +58,7 @@ class JobAssembly:
 
 @dataclass(frozen=True, slots=True)
 class JobNeeds:
-    """What jobs use of the other parts of their center."""
+    """Other parts of the center that jobs use."""
 
     validator: Validator
     intake: Intake
@@ -69,7 +69,7 @@ class JobNeeds:
 
 
 def build_jobs(base: Foundation, needs: JobNeeds, wake_ups: RunWakeUps) -> JobAssembly:
-    """Nothing is started yet."""
+    """Build all parts; nothing is started."""
     settings, store, clock = base.settings, base.store, base.clock
     context = JobContext(base.name, settings.jobs, store, needs.intake, clock, base.rng)
     scheduler = StoreScheduler(store.fires, store.jobs, clock)
@@ -146,7 +146,7 @@ def _repository(
 
 
 def _agents_wait(base: Foundation, placement: PlacementAssembly) -> float:
-    """Seconds that a run which is due, or was begun, waits for its agents from now on."""
+    """Seconds from now that a due or started run waits for its agents."""
     return max(base.settings.center.allocate_wait, placement.roster.judges_in)
 
 

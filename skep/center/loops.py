@@ -1,7 +1,7 @@
-"""What a center does without being asked: dispatch, sweep, reconcile, listen.
+"""The background loops of a center: dispatch, sweep, reconcile, listen.
 
-Each loop survives a store or a bus that is away: it says so once, waits, and goes on.
-None of them may end but by cancellation.
+Each loop survives an unavailable store or bus: it logs the error once, waits, and continues.
+A loop must never end except by cancellation.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from skep.lanes.dispatch import dispatch_in_time
 
 log = logging.getLogger(__name__)
 
-#: The dispatcher looks by itself that often, for requests whose time has come.
+#: Seconds between two dispatch rounds without a wake-up, for requests that become due.
 DISPATCH_EVERY = 0.5
 PAUSE_AFTER_TROUBLE = 0.5
 HOUSEKEEPING_EVERY = 600.0
 ANNOUNCE_EVERY = 0.05
-#: Seconds for which used and revoked one-time tokens, and those of runs, are remembered.
+#: Seconds for which used and revoked one-time tokens, and tokens of runs, are kept.
 TOKENS_KEPT = 90 * 86400.0
-#: Between two looks at silent drivers; they beat several times in it.
+#: Seconds between two checks for timed-out drivers; they send several heartbeats in it.
 DRIVERS_EVERY = 60.0
 DISK_EVERY = 1.0
-#: Between two look-ups of runs that agents remember; an agent forgets an ended run after two
-#: heartbeats and this.
+#: Seconds between two look-ups of runs that agents remember; an agent forgets an ended run
+#: after two heartbeats plus this time.
 ENDED_EVERY = 1.0
 NOTICES_EVERY = 1.0
-#: Seconds that notices are shown after they were told.
+#: Seconds for which notices are listed after they were sent.
 NOTICES_KEPT = 30 * 86_400.0
-#: Retention lets a center start in peace, and has a rest on a disk that stays full.
+#: Seconds before retention first runs after a start, and its pause while a disk stays full.
 RETENTION_FIRST = 5.0
 
 _addressed = msgspec.msgpack.Decoder(Addressed)
@@ -85,30 +85,30 @@ class Loops:
 
     async def _keep(self, name: str, step: Callable[[], Awaitable[None]]) -> None:
         trouble = ""
-        # Whatever a step does to its cancellation, it was the last one.
+        # Even if a step swallows its cancellation, no further step starts.
         while not self._over:
             try:
                 await step()
-                trouble = self._well_again(name, trouble)
+                trouble = self._recovered(name, trouble)
             except Unavailable as error:
-                trouble = self._say_once(name, trouble, error)
+                trouble = self._log_once(name, trouble, error)
                 self._services.roster.deaf()
                 await self._services.clock.sleep(PAUSE_AFTER_TROUBLE)
             except SkepError as error:
-                trouble = self._say_once(name, trouble, error)
+                trouble = self._log_once(name, trouble, error)
                 await self._services.clock.sleep(PAUSE_AFTER_TROUBLE)
             except Exception:
-                log.exception("loop %s met a bug and goes on", name)
+                log.exception("unexpected error in loop %s; continuing", name)
                 await self._services.clock.sleep(PAUSE_AFTER_TROUBLE)
 
-    def _say_once(self, name: str, trouble: str, error: SkepError) -> str:
+    def _log_once(self, name: str, trouble: str, error: SkepError) -> str:
         if trouble != error.code:
-            log.warning("loop %s waits: %s", name, error.detail)
+            log.warning("loop %s is waiting: %s", name, error.detail)
         return error.code
 
-    def _well_again(self, name: str, trouble: str) -> str:
+    def _recovered(self, name: str, trouble: str) -> str:
         if trouble:
-            log.info("loop %s goes on", name)
+            log.info("loop %s continues", name)
         return ""
 
     def _every(
@@ -127,16 +127,16 @@ class Loops:
         await self._services.signals.dispatcher.wait(DISPATCH_EVERY)
 
     async def _sweep(self) -> None:
-        """Free what dead agents held and what nobody renewed."""
+        """Free the blocks of dead agents and those whose lease was not renewed."""
         services = self._services
         if not services.roster.may_judge:
-            await services.roster.look_around()  # other centers' orders and sessions
+            await services.roster.look_around()  # commands and sessions from other centers
             return
         dead = await services.roster.dead()
         freed = await services.leases.reap(dead)
         services.metrics.lease_expired.inc(len(freed))
         for item in freed:
-            log.info("block %d is free again: %s", item.block, item.reason)
+            log.info("block %d is available again: %s", item.block, item.reason)
 
     async def _placement(self) -> None:
         await self._services.placement.gone_agents.step()
@@ -144,19 +144,19 @@ class Loops:
     async def _reconcile(self) -> None:
         found = await self._services.dispatcher.reconcile()
         if found:
-            log.info("%d ready blocks went back into their lanes", found)
+            log.info("put %d ready blocks back into their lanes", found)
 
     async def _drivers(self) -> None:
-        """Runs whose spider hangs, was killed or is cut off fail, and say so. First the
-        pause: after a restart of the center they have had no chance to speak."""
+        """Fail the runs whose driver has timed out (it hangs, was killed or is disconnected).
+        Pauses first: after a restart of the center, drivers need time for a heartbeat."""
         services = self._services
         await services.clock.sleep(DRIVERS_EVERY)
         for run in await services.store.checkpoints.give_up_silent(services.clock.now()):
-            log.warning("run %s has failed: its driver was not heard of any more", run)
+            log.warning("run %s has failed: the driver timed out", run)
             await services.control.moved(await services.store.runs.get(run))
 
     async def _self_check(self) -> None:
-        """First the pause: a center that starts has work in flight of its own to take up."""
+        """Pauses first: a starting center has its own unfinished work to resume."""
         services = self._services
         await services.clock.sleep(services.settings.center.self_check_every)
         await services.self_check.step()
@@ -181,7 +181,7 @@ class Loops:
         await services.jobs.feeder.forget()
 
     async def _retention(self) -> None:
-        """At once when the disk is full, else every now and then."""
+        """At once when the disk is full, else at intervals."""
         services = self._services
         await services.clock.sleep(RETENTION_FIRST)
         waited = 0.0
@@ -223,27 +223,27 @@ class Loops:
             try:
                 message = _addressed.decode(payload)
             except msgspec.DecodeError as error:
-                log.warning("a command on the bus cannot be read and is passed over: %s", error)
+                log.warning("ignoring a command on the bus that cannot be decoded: %s", error)
                 continue
             await self._look_at(message)
             await services.hub.hear(message)
 
     async def _look_at(self, message: Addressed) -> None:
-        """What people want of an agent was decided at another center. Once the agent hears of it,
-        it asks here: whoever shall drain must get no work by what was known a second ago."""
+        """Refresh the roster for a command of another center. Once the agent gets the command, it
+        calls here: a draining agent must get no work because of an outdated roster."""
         services, command = self._services, message.command
         if services.hub.has(message.agent) and (command.order or command.name == "wake"):
             with contextlib.suppress(SkepError):
                 await services.roster.look(message.agent)
 
     async def _announce(self) -> None:
-        """One signal for all the work of a moment: other centers hold waiting agents too."""
+        """Send one signal for all work of a moment: agents also wait at other centers."""
         if await self._services.signals.announce.wait(60.0):
             await self._services.bus.signals.publish(WORK, b"")
             await self._services.clock.sleep(ANNOUNCE_EVERY)
 
     async def _pass_on(self) -> None:
-        """One call for all the errands of a moment, to the center that dispatches."""
+        """Send one wake-up for all tasks of a moment to the center that dispatches."""
         services = self._services
         if (
             await services.signals.dispatcher.elsewhere.wait(60.0)

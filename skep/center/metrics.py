@@ -1,6 +1,6 @@
-"""What a center counts, in Prometheus' words. One registry per center, no globals.
+"""The Prometheus metrics of a center. One registry per center, no globals.
 
-Run by centers. Labels are few and known: never a URL, a run or a host.
+Run by centers. Labels have few, known values: never a URL, a run or a host.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from skep.model.states import RequestState
 
 
 class Metrics:
-    """Named as documented; labels never hold a URL or a run."""
+    """All metrics, by their documented names; labels never contain a URL or a run."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -24,18 +24,18 @@ class Metrics:
         self.outcomes = self._counter(
             "skep_requests_reported", "Outcomes stored, by failure class", ("failure",)
         )
-        self.leased = self._counter("skep_blocks_leased", "Blocks handed to agents")
+        self.leased = self._counter("skep_blocks_leased", "Blocks leased to agents")
         self.lease_expired = self._counter(
-            "skep_lease_expired", "Blocks taken back from agents that were gone or silent"
+            "skep_lease_expired", "Blocks taken back from agents that were lost or timed out"
         )
         self.fenced = self._counter(
             "skep_fenced_writes", "Reports refused because their token was stale"
         )
-        self.duplicates = self._counter("skep_duplicate_reports", "Reports that were echoes")
+        self.duplicates = self._counter("skep_duplicate_reports", "Duplicate reports")
         self.problems = self._counter("skep_problems", "Error answers, by code", ("code",))
         self.state = self._gauge("skep_requests", "Requests by state", ("state",))
         self.unaccounted = self._gauge(
-            "skep_ledger_unaccounted", "Accepted requests that no state explains: always 0"
+            "skep_ledger_unaccounted", "Accepted requests that are in no state: always 0"
         )
         self.lane_depth = self._gauge("skep_queue_depth", "Requests in a lane", ("lane",))
         self.agents_up = self._gauge("skep_agents_up", "Agents that are alive")
@@ -56,9 +56,9 @@ class Metrics:
             "skep_repairs", "Differences between records that were repaired", ("kind",)
         )
         self.differences = self._gauge(
-            "skep_differences", "Differences seen at the latest look, not repaired yet", ("kind",)
+            "skep_differences", "Differences found by the latest check, not repaired yet", ("kind",)
         )
-        self.disk_full = self._gauge("skep_disk_full", "1 while nothing is taken for want of room")
+        self.disk_full = self._gauge("skep_disk_full", "1 while the disk is full")
         build = self._gauge("skep_build_info", "Version of this center", ("version",))
         build.labels(__version__).set(1)
 

@@ -1,6 +1,6 @@
-"""Notices of one center put together: who carries them, and where secrets are. Assembly.
+"""Assembles the notifier of one center: its transports, and where secrets are.
 
-Run once when a center is built, which must fail here for settings that could never work.
+Run once when a center is built. Settings that cannot work must fail here, at the start.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ENDS = frozenset({"finished", "failed", "cancelled"})
 
 
 def build_notifier(settings: Settings, store: Store, clock: Clock, rng: Random) -> Notifier:
-    """Raises ConfigurationError for settings that could never work."""
+    """Raises ConfigurationError for settings that cannot work."""
     said = settings.notices
     _check(settings)
     secrets = Path(settings.data) / "secrets"
@@ -38,7 +38,9 @@ def build_notifier(settings: Settings, store: Store, clock: Clock, rng: Random) 
 def _check(settings: Settings) -> None:
     said = settings.notices
     if unknown := set(said.on) - ENDS:
-        raise ConfigurationError(f"notices.on: {min(unknown)!r} is none of {sorted(ENDS)}")
+        raise ConfigurationError(
+            f"notices.on: {min(unknown)!r} is not valid; use some of {sorted(ENDS)}"
+        )
     rules = [("webhooks", NoticeRule(webhook=url)) for url in said.webhooks]
     rules += [("mails", NoticeRule(mail=address)) for address in said.mails]
     for name, rule in rules:

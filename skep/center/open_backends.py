@@ -1,7 +1,7 @@
-"""Opening the servers that a center needs, with a bounded wait for those that are starting.
+"""Opens the servers that a center needs, with a limited wait for those that are starting.
 
-Store, archive and bus share one deadline (`center.start_wait`). Only errors that pass without
-a change are waited for; a wrong setting or a damaged file ends the start at once.
+Store, archive and bus share one deadline (`center.start_wait`). Only temporary errors are
+retried; a wrong setting or a damaged file ends the start at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _AGAIN = Backoff(first=0.1, cap=2.0)
 
 
 class Opening:
-    """One start of a center. `seconds` bounds the waits of all `ready` calls together."""
+    """One start of a center. `seconds` limits the waits of all `ready` calls together."""
 
     def __init__(self, seconds: float, clock: Clock, rng: Random) -> None:
         self._seconds = seconds

@@ -1,4 +1,4 @@
-"""The rooms of placement put together for one center. Assembly only.
+"""Assembles the parts of placement for one center.
 
 Run once when a center is built. Nothing is started, and nothing is decided here.
 """
@@ -22,7 +22,7 @@ from skep.placement.placer import Placer
 
 @dataclass(frozen=True, slots=True)
 class PlacementAssembly:
-    """Who may take what, who is chosen, and what becomes of runs whose agents are gone."""
+    """Eligibility, the choice of agents, and the handling of runs whose agents are gone."""
 
     roster: Roster
     placer: Placer
@@ -38,7 +38,8 @@ def build_placement(
     signals: CenterSignals,
     moved: Callable[[Run], Awaitable[None]],
 ) -> PlacementAssembly:
-    """Nothing is started yet. `moved` tells the processes of a run that its state changed."""
+    """Build all parts; nothing is started. `moved` tells the processes of a run that its state
+    has changed."""
     store, clock, rng, lanes = base.store, base.clock, base.rng, base.bus.lanes
     allocator = Allocator(store, roster, placer, clock, rng, hub.send)
     gone_agents = GoneAgents(

@@ -1,9 +1,9 @@
 """The self-check: each center compares records that belong together, and repairs them.
 
-Run by centers, in the background. One step looks at a bounded number of rows of each kind. What
-two steps in a row find is a difference; what only one finds was work in flight. The store
-decides once more when it repairs, so a center that was frozen repairs nothing by an old view.
-The lanes are compared by `lanes/lane_check.py`, more often.
+Run by centers, in the background. One step checks a limited number of rows of each kind. What
+two consecutive steps find is a difference; what only one finds was unfinished work. The store
+checks again when it repairs, so a center that was suspended never repairs from outdated data.
+`lanes/lane_check.py` compares the lanes, more often.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from skep.runtime.repair_counts import Repairs
 from skep.store.ports import Store
 from skep.store.ports.self_checks import StoreCheck
 
-#: Rows of each kind that one step looks at.
+#: Number of rows of each kind that one step checks.
 STEP_LIMIT = 1000
-#: Seconds between two looks, at least: what centers do by themselves takes less.
+#: Minimum seconds between two checks: normal work of centers takes less.
 APART = 3.0
-#: Differences that one line of the log names.
+#: Number of differences that one log line names.
 NAMED = 5
 KINDS: tuple[StoreCheck, ...] = get_args(StoreCheck)
 
 
 class SelfCheck:
-    """One center's walk over the tables. `withdraw` takes ended runs out of the lanes before
+    """Walks over the tables for one center. `withdraw` removes ended runs from the lanes before
     their allocations are closed."""
 
     def __init__(
@@ -52,7 +52,7 @@ class SelfCheck:
         self._seen_at: dict[StoreCheck, float] = {}
 
     async def step(self) -> None:
-        """Repair what the step before has seen and is still wrong; look at the next rows."""
+        """Repair the differences of the last step that still exist; check the next rows."""
         for kind in KINDS:
             if not self._too_soon(kind):
                 await self._repair(kind)

@@ -49,10 +49,10 @@ from skep.why.explainer import Explainer
 
 #: Schemes that the agents of this version can download.
 SCHEMES = HTTP.schemes
-#: Stored bodies that are read at the same time.
+#: Maximum number of stored bodies that are read at the same time.
 BODY_READERS = 8
-#: Seconds from one writing of heartbeats to the next: all that came meanwhile share it, so
-#: that a thousand agents are some transactions a second, and no beat waits to be noticed.
+#: Seconds between two writes of heartbeats: all that arrived meanwhile share one transaction, so
+#: that a thousand agents need a few transactions a second, and no heartbeat waits long.
 HEARTBEATS_EVERY = 0.06
 
 
@@ -67,54 +67,54 @@ class Services:
     archive: Archive
     clock: Clock
     rng: Random
-    #: Where children find this center.
+    #: The address of this center for its child processes.
     address: OwnAddress
     auth: Auth
     hub: Hub
-    #: Words to the processes of runs.
+    #: Commands to the processes of runs.
     control: RunControl
     unsent: UnsentResults
     metrics: Metrics
-    #: What /metrics shows of store and bus.
+    #: The metrics of store and bus.
     gauges: Gauges
     #: Differences between records that were repaired here.
     repairs: Repairs
     #: Compares records that belong together.
     self_check: SelfCheck
-    #: What agents encrypt their files with, and which of their runs are over.
+    #: Keys with which agents encrypt their files, and which of their runs have ended.
     agent_keys: AgentKeys
     ended_runs: EndedRuns
     roster: Roster
-    #: Who may take what.
+    #: Which agents may work for which runs.
     placement: PlacementAssembly
     intake: Intake
     dispatcher: Dispatcher
     leases: Leases
-    #: Answers agents that ask for blocks.
+    #: Answers agents that request blocks.
     lease_calls: LeaseCalls
     ingest: Ingest
-    #: How hosts are treated.
+    #: The rules for hosts.
     politeness: Politeness
-    #: Who waits for what.
+    #: Signals to waiting callers and loops.
     signals: CenterSignals
-    #: Set while the center lets go of its callers.
+    #: Set while the center releases its callers to stop.
     closing: asyncio.Event
     jobs: JobAssembly
-    #: Whether there is room for more.
+    #: Whether there is disk space.
     disk: DiskSpace
-    #: Deletes what has had its time.
+    #: Deletes expired records.
     retention: Retention
-    #: Tells of ends of runs.
+    #: Sends notices about the ends of runs.
     notifier: Notifier
-    #: Says what things wait for.
+    #: Explains what requests, runs and jobs wait for.
     why: Explainer
     #: Stored bodies that are being read; others wait.
     body_readers: asyncio.Semaphore
 
 
 def build(base: Foundation) -> Services:
-    """Put a center together. Each part gets what it uses as an argument, and is complete when it
-    is made. Nothing is opened yet."""
+    """Assemble a center. Each part gets what it uses as an argument, and is complete when it is
+    created. Nothing is opened."""
     settings, store, clock = base.settings, base.store, base.clock
     signals, metrics = CenterSignals.of(base), Metrics()
     repairs = Repairs(metrics.count_repairs)

@@ -1,6 +1,6 @@
-"""Alerts about results that stay on an agent's disk, from what its heartbeats say. Run by centers.
+"""Raises alerts about results that stay on an agent's disk, from its heartbeats. Run by centers.
 
-It only tells: the agent goes on trying, and each kind is told once in a while for an agent.
+It only raises alerts, a limited number for each agent and kind; the agent keeps retrying.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from skep.model.fleet.agent import Vitals
 from skep.runtime.clock import Clock
 from skep.store.ports import Store
 
-#: Seconds that a report may wait on a disk before people hear of it.
+#: Seconds that a report may wait on a disk before an alert is raised.
 UNSENT_AFTER = 60.0
-#: Seconds before the same is told again.
+#: Seconds before the same alert is raised again.
 ALERT_EVERY = 600.0
 
 
 class UnsentResults:
-    """`heard` with each heartbeat; cheap while there is nothing to tell."""
+    """Call `heard` with each heartbeat; cheap while there is nothing to report."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -32,8 +32,8 @@ class UnsentResults:
             await self._tell("results_unsent", agent, detail)
         if vitals.set_aside:
             detail = (
-                f"{vitals.set_aside} results of another identity were set aside in its outbox:"
-                " its files agent-id or session were lost, and their requests are done again"
+                f"{vitals.set_aside} results of another identity were set aside in its outbox,"
+                " because its file agent-id or session was lost; their requests are sent again"
             )
             await self._tell("results_set_aside", agent, detail)
 

@@ -1,4 +1,4 @@
-"""The API, a file per resource. Each exports its rows; the table is their sum.
+"""The API, one file per resource. Each exports its rows; the table is all of them together.
 
-A row names its role, and nothing answers that has no row.
+A row names its role. A path without a row is never answered.
 """

@@ -1,7 +1,7 @@
-"""Agents, for people: who is there, how it is, and what it is told to do.
+"""Agents, for users: which agents there are, their state, and commands to them.
 
-What a person wants is a fact of the store: every center acts by it within a second, and what
-the agent itself must do is told again with every heartbeat until it says that it is done.
+A command is a row in the store: every center applies it within a second. What the agent itself
+must do is sent with every heartbeat reply until the agent acknowledges it.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from skep.wire.api.agents import (
 )
 from skep.wire.messages import Command
 
-#: Verb: (gets work, why not). Centers see to these alone.
+#: Verb: (gets work, why not). Centers carry these out; the agent is not involved.
 STANDINGS = {
     "enable": (True, ""),
     "disable": (False, ""),
     "cordon": (False, "cordoned"),
     "drain": (False, "draining"),
 }
-#: What the agent itself has to do.
+#: Commands that the agent itself carries out.
 ORDERS = ("drain", "restart", "exit")
 VERBS = (*STANDINGS, "restart", "exit", "wake", "revoke")
 
 
 async def list_agents(call: Call) -> Agents:
-    """Who is there, by the center's clock."""
+    """All agents; ages are by the center's clock."""
     return Agents([_line(call, view) for view in await call.services.roster.refresh()])
 
 
 async def show_agent(call: Call) -> AgentDetail:
-    """One agent and its orders."""
+    """One agent and its commands."""
     agent = await agent_named(call, call.path["agent"])
     line = _line(call, await call.services.roster.look(agent))
     orders = await call.services.store.agents.commands(agent)
@@ -53,12 +53,12 @@ async def show_agent(call: Call) -> AgentDetail:
 
 
 async def agent_vitals(call: Call) -> Beats:
-    """Heartbeat history of an agent, for charts: evenly thinned out to `points`."""
+    """Heartbeat history of an agent, for charts: evenly reduced to `points`."""
     agent = await agent_named(call, call.path["agent"])
     since = call.services.clock.now() - call.query.seconds
     beats = await call.services.store.agents.vitals(agent, since)
     step = -(-len(beats) // call.query.points) or 1
-    # From the newest backwards, so that the last point is the present.
+    # Backwards from the newest, so that the last point is the newest heartbeat.
     return Beats(beats[::-1][::step][::-1])
 
 
@@ -66,7 +66,7 @@ async def command_agent(call: Call) -> AgentLine:
     """enable, disable, cordon, drain, restart, exit, wake or revoke."""
     verb, services = call.path["verb"], call.services
     if verb not in VERBS:
-        raise NotFound(f"{verb[:50]!r} is none of {', '.join(VERBS)}")
+        raise NotFound(f"{verb[:50]!r} is not a command for agents; use one of {', '.join(VERBS)}")
     agent = await agent_named(call, call.path["agent"])
     if verb in STANDINGS:
         enabled, aside = STANDINGS[verb]
@@ -82,8 +82,8 @@ async def command_agent(call: Call) -> AgentLine:
 
 
 async def _revoke(services: Services, agent: str) -> None:
-    """End its credential. One of several processes has that of its machine, which ends for all
-    of them. Raises Conflict when there is none to end."""
+    """Revoke the agent's credential. The processes of one machine share a credential: it is
+    revoked for all of them. Raises Conflict when the agent has none."""
     tokens, roster = services.store.tokens, services.roster
     out = [agent]
     ended = await tokens.revoke(agent)
@@ -97,19 +97,19 @@ async def _revoke(services: Services, agent: str) -> None:
         await roster.enable(one, False, REVOKED if its_own else "")
     if not its_own:
         raise Conflict(
-            f"agent {agent} gets no work any more, but it has no credential of its own: it came"
-            " with a token that others may have, too; `skep token ls` and `skep token revoke` end"
-            " that one"
+            f"agent {agent} gets no more work, but it has no own credential to revoke: it uses a"
+            " token that other agents may also use; find it with `skep token ls` and revoke it with"
+            " `skep token revoke`"
         )
 
 
 async def label_agent(call: Call) -> AgentLine:
-    """Set or take away labels."""
+    """Set or remove labels."""
     agent, changes = await agent_named(call, call.path["agent"]), call.body.labels
     for text in [*changes, *(value for value in changes.values() if value is not None)]:
         if not is_printable(text) or len(text) > TEXT_LIMIT:
             raise InvalidInput(
-                f"{text[:50]!r} in a label: use up to {TEXT_LIMIT} printable characters"
+                f"label {text[:50]!r} is not valid; use up to {TEXT_LIMIT} printable characters"
             )
     if "" in changes:
         raise InvalidInput("a label needs a name")
@@ -129,7 +129,7 @@ ENDPOINTS = (
         GET_AGENT,
         Role.VIEWER,
         show_agent,
-        "Show an agent and its orders",
+        "Show an agent and its commands",
         errors=(InvalidInput, UnknownAgent),
         tag="agents",
         parameters=AGENT_NAMES,
@@ -160,7 +160,7 @@ ENDPOINTS = (
         errors=(InvalidInput, UnknownAgent, Conflict),
         tag="agents",
         parameters={**AGENT_NAMES, "verb": {"enum": list(VERBS)}},
-        notes="drain, restart and exit are repeated until the agent has obeyed. Revoking one of"
-        " several processes of a machine revokes all of them.",
+        notes="drain, restart and exit are repeated until the agent has acknowledged them. Revoking"
+        " one of several processes of a machine revokes all of them.",
     ),
 )

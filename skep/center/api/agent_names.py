@@ -1,7 +1,7 @@
-"""Which agent a person means: the one with that id, else the only one with that name.
+"""Resolves the name of an agent: the agent with that id, else the only agent with that name.
 
-Every route for people asks here, so that the command line and scripts name agents alike. What
-agents say about themselves is always an id, and never comes through here. Centers only.
+Every route for users resolves names here, so that the command line and scripts name agents
+alike. Agents always identify themselves by id and never use this. Centers only.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from skep.center.http.endpoint import Call
 from skep.errors import InvalidInput, UnknownAgent
 from skep.model.fleet.agent import AgentView
 
-#: As long as a name in a registration may be.
+#: Maximum length of a name in a registration.
 NAME_LIMIT = 200
-#: Agents of one name that an error lists.
+#: Number of agents with the same name that an error lists.
 LISTED = 10
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
@@ -28,13 +28,13 @@ AGENT_NAMES: dict[str, Any] = {
         "maxLength": NAME_LIMIT,
         "pattern": r"^[^\u0000-\u001f\u007f-\u009f]+$",
         "description": "The agent's id, or its name while no other agent has that name."
-        " An id wins over a name.",
+        " An id takes precedence over a name.",
     }
 }
 
 
 async def agent_named(call: Call, text: str) -> str:
-    """The id. Raises UnknownAgent when nobody has that id or name, and InvalidInput when
+    """The id. Raises UnknownAgent when no agent has that id or name, and InvalidInput when
     several have that name."""
     if agent := await _found(call, text):
         return agent
@@ -42,8 +42,8 @@ async def agent_named(call: Call, text: str) -> str:
 
 
 async def agent_or_new(call: Call, text: str) -> str:
-    """The id; of an agent that nobody knows yet, the text itself. Raises InvalidInput when it
-    cannot be an id, or is the name of several."""
+    """The id; for an agent that is not registered yet, the text itself. Raises InvalidInput when
+    the text cannot be an id, or is the name of several agents."""
     if agent := await _found(call, text):
         return agent
     check_agent_id(text)
@@ -51,9 +51,11 @@ async def agent_or_new(call: Call, text: str) -> str:
 
 
 async def _found(call: Call, text: str) -> str:
-    """ "" when nobody has that id or name."""
+    """The id; "" when no agent has that id or name."""
     if not 0 < len(text) <= NAME_LIMIT or _CONTROL.search(text):
-        raise InvalidInput(f"an agent's id or name has 1 to {NAME_LIMIT} printable characters")
+        raise InvalidInput(
+            f"agent {text[:50]!r} is not valid; use 1 to {NAME_LIMIT} printable characters"
+        )
     roster = call.services.roster
     if _can_be_id(text) and await roster.known(text):
         return text
@@ -72,12 +74,12 @@ def _can_be_id(text: str) -> bool:
 
 
 def _several(call: Call, name: str, views: list[AgentView]) -> str:
-    """Living ones first: the others are often earlier lives of the same machine."""
+    """Live agents first: the others are often earlier registrations of the same machine."""
     now, alive_after = call.services.clock.now(), call.services.roster.alive_after
     states = {view.id: view.alive(now, alive_after) for view in views}
     ids = sorted(states, key=lambda agent: (not states[agent], agent))
     shown = [f"{agent} ({'alive' if states[agent] else 'silent'})" for agent in ids[:LISTED]]
     more = f" and {len(ids) - LISTED} more" if len(ids) > LISTED else ""
-    return f"{len(ids)} agents have the name {name!r}; say which by its id: " + (
+    return f"{len(ids)} agents have the name {name!r}; use the id of one of them: " + (
         ", ".join(shown) + more
     )

@@ -1,7 +1,7 @@
-"""Instances of applications: listed, read, stopped, restarted.
+"""Instances of applications: list, read logs, stop, restart.
 
-Run by centers. What shall be is kept in the store and told to the agent; an answer never says
-that it is so already.
+Run by centers. The desired state is written to the store and sent to the agent; an answer
+never means that the agent has established it already.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from skep.wire.api.apps import (
 from skep.wire.api.route import Route
 from skep.wire.messages import Command
 
-#: Seconds between two looks at a log that somebody waits for.
+#: Seconds between two checks of a log that a caller waits for.
 LOOK_AGAIN = 0.25
-#: Bytes of a log that are looked at for secrets at once; a longer line is not shown.
+#: Bytes of a log that are searched for secrets at once; a longer line is not shown.
 LINE_LIMIT = 2**18
 _LONG_LINE = b"(a line that is too long to be shown)"
 _MOST = 2**31 - 1
@@ -54,7 +54,7 @@ def _line(run: Run, one: Instance) -> InstanceLine:
 
 
 async def instance_log(call: Call) -> LogText:
-    """What an instance wrote, on whichever agents."""
+    """What an instance wrote, on all agents that it ran on."""
     run, no, query = run_name(call.path["run"]), _number(call), call.query
     clock = call.services.clock
     deadline = clock.monotonic() + query.wait
@@ -79,8 +79,8 @@ async def instance_log(call: Call) -> LogText:
 
 
 async def _part(call: Call, run: str, no: int) -> LogPart:
-    """As it was asked for. For callers who may only look: whole lines, because a secret that
-    is cut in two by the caller would not be found."""
+    """The requested part. Callers who may only read get whole lines, because a secret that the
+    caller's limits cut in two would not be found."""
     read, query = call.services.store.apps.read_log, call.query
     if call.who.role not in LOOK_ONLY:
         return await read(run, no, query.start, query.limit)
@@ -92,8 +92,8 @@ async def _part(call: Call, run: str, no: int) -> LogPart:
 
 
 def whole_lines(part: LogPart, before: bytes) -> LogPart:
-    """Without the rest of a line whose beginning is not asked for, and the beginning of one
-    whose end is not there. `before` is the byte in front of it."""
+    """The part without the rest of a line that begins before it, and without the beginning of a
+    line that does not end in it. `before` is the byte in front of the part."""
     start = 0 if before == b"\n" else part.data.find(b"\n") + 1 or len(part.data)
     end = len(part.data)
     if part.start + end < part.log_end:
@@ -105,34 +105,34 @@ def whole_lines(part: LogPart, before: bytes) -> LogPart:
 
 
 def whole_characters(data: bytes) -> bytes:
-    """Without the beginning of a character whose end comes with the next part."""
+    """The data without the beginning of a character that ends in the next part."""
     for back in range(1, min(4, len(data))):
         lead = data[-back]
         if lead >= 0xC0:  # noqa: PLR2004 - the first byte of several
             length = 2 + (lead >= 0xE0) + (lead >= 0xF0)  # noqa: PLR2004
             return data[:-back] if back < length else data
-        if lead < 0x80:  # noqa: PLR2004 - a character of its own
+        if lead < 0x80:  # noqa: PLR2004 - a complete character
             return data
     return data
 
 
 async def restart_instance(call: Call) -> InstanceLine:
-    """Start an instance anew."""
+    """Restart an instance."""
     run, no = run_name(call.path["run"]), _number(call)
     await call.services.store.runs.get(run)
     one = await call.services.store.apps.restart(run, no, call.services.clock.now())
-    return await _told(call, one)
+    return await _changed(call, one)
 
 
 async def stop_instance(call: Call) -> InstanceLine:
-    """Stop an instance, until it is restarted."""
+    """Stop an instance until it is restarted."""
     run, no = run_name(call.path["run"]), _number(call)
     await call.services.store.runs.get(run)
     one = await call.services.store.apps.stop(run, no, call.services.clock.now())
-    return await _told(call, one)
+    return await _changed(call, one)
 
 
-async def _told(call: Call, one: Instance) -> InstanceLine:
+async def _changed(call: Call, one: Instance) -> InstanceLine:
     call.services.signals.runs.wake(one.run)
     if one.agent:
         await call.services.hub.send(one.agent, Command(APPS))
@@ -151,7 +151,7 @@ async def _instance(call: Call, run: str, no: int) -> Instance:
 def _number(call: Call) -> int:
     found = number(call.path["no"])
     if found > _MOST:
-        raise InvalidInput(f"{found} is no number of an instance")
+        raise InvalidInput(f"{found} is not a valid instance number")
     return found
 
 
@@ -176,8 +176,8 @@ ENDPOINTS = (
         instance_log,
         Role.VIEWER,
         "Read the log of an instance",
-        "With `wait` it answers as soon as there is something to read.",
+        "With `wait`, the answer is sent as soon as there is something to read.",
     ),
-    _row(RESTART_INSTANCE, restart_instance, Role.OPERATOR, "Start an instance anew"),
+    _row(RESTART_INSTANCE, restart_instance, Role.OPERATOR, "Restart an instance"),
     _row(STOP_INSTANCE, stop_instance, Role.OPERATOR, "Stop an instance until it is restarted"),
 )

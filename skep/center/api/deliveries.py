@@ -1,6 +1,6 @@
-"""Delivery of items into sinks: what is pending, what a sink refused; retry and give up.
+"""Delivery of items to sinks: pending deliveries, refused items; retry and give up.
 
-Run by centers. A change goes to the store; the center that delivers hears of it there.
+Run by centers. A change is written to the store, where the delivering center reads it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ VERBS = {"retry": DeliveryState.OPEN, "give-up": DeliveryState.GIVEN_UP}
 
 
 async def list_deliveries(call: Call) -> DeliveryLines:
-    """Deliveries that failed or whose run has ended, over all runs."""
+    """Incomplete deliveries that failed or whose run has ended, of all runs."""
     query: DeliveryPage = call.query
     found = await call.services.store.deliveries.unfinished(query.limit)
     return DeliveryLines([line_of(view) for view in found])
 
 
 async def run_deliveries(call: Call) -> DeliveryLines:
-    """Every sink of a run, and how far it is."""
+    """Every sink of a run and its progress."""
     return await _of(call, await _known(call))
 
 
@@ -45,7 +45,9 @@ async def change_delivery(call: Call) -> DeliveryLines:
     """Retry at once, or give up; a delivery that was given up can be retried."""
     state = VERBS.get(call.path["verb"])
     if state is None:
-        raise NotFound(f"{call.path['verb'][:50]!r} is none of {', '.join(VERBS)}")
+        raise NotFound(
+            f"{call.path['verb'][:50]!r} is not an action; use one of {', '.join(VERBS)}"
+        )
     run, query = await _known(call), call.query
     store, now = call.services.store, call.services.clock.now()
     changed = await store.deliveries.decide(run, query.sink, state, now)
@@ -68,7 +70,7 @@ async def list_rejected(call: Call) -> RejectedLines:
 
 
 async def resend(call: Call) -> Resent:
-    """Send refused items again, such as after the sink's table was changed."""
+    """Send refused items again, for example after a change of the sink's table."""
     asked: Resend = call.body
     run = await _known(call)
     now = call.services.clock.now()
@@ -128,7 +130,7 @@ ENDPOINTS = (
         LIST_RUN_DELIVERIES,
         Role.VIEWER,
         run_deliveries,
-        "Show how far the sinks of a run are",
+        "Show the progress of the sinks of a run",
         errors=_ERRORS,
         tag="deliveries",
         parameters=RUN_NAMES,

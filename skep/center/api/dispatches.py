@@ -1,6 +1,6 @@
-"""Dispatch by hand, and the log of all dispatches.
+"""Manual dispatch, and the log of all dispatches.
 
-Run by centers. A round by hand obeys the same limits as the loop; the log is read only.
+Run by centers. A manual round has the same limits as the loop; the log is read only.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from skep.wire.api.dispatches import (
 
 
 async def dispatch_once(call: Call) -> DispatchReport:
-    """One round by hand: at most its own number of each job."""
+    """One manual round; each job has its usual limit."""
     asked: DispatchOnce = call.body
     dispatcher = call.services.dispatcher
     return await dispatcher.once(dry_run=asked.dry_run, failed_only=asked.failed_only)
 
 
 async def list_dispatches(call: Call) -> Dispatches:
-    """What was dispatched, what waits for a full lane, what went wrong."""
+    """What was dispatched, what waits because a lane is full, and what failed."""
     page: DispatchPage = call.query
-    # This center's newest sums are written first, so that they are in the answer.
+    # Write this center's newest sums first, so that the answer contains them.
     await call.services.dispatcher.log.write()
     store = call.services.store.dispatches
     rows = await store.recent(page.limit, page.before or None, page.run, page.kind)
@@ -40,10 +40,10 @@ ENDPOINTS = (
         DISPATCH_BLOCKS,
         Role.OPERATOR,
         dispatch_once,
-        "Dispatch one round by hand",
+        "Dispatch one round manually",
         errors=(Unavailable,),
         tag="dispatches",
-        notes="The center dispatches by itself all the time; this shows what one round does.",
+        notes="The center dispatches continuously; this shows what one round does.",
     ),
     Endpoint(
         LIST_DISPATCHES,

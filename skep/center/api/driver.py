@@ -1,8 +1,8 @@
-"""What the driver of a run calls: a spider's process takes a run over, reads pages, tells
-what came of them.
+"""What the driver of a run calls: a spider's process takes over a run, reads pages and saves
+checkpoints.
 
-The bytes of a page leave the archive as they lie there. Only for callers that do not decode
-bodies the center does, in a thread.
+The bytes of a page are sent as they are archived. Only for callers that do not decode bodies,
+the center decodes them, in a thread.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ from skep.wire.messages import BODIES_HEADER, ENCODED
 
 #: Archived bytes in one answer; the rest is read with the next call.
 READ_BYTES = 32 * 2**20
-#: Another center may have stored a block: the waiting reader looks by itself that often.
+#: Seconds between two checks of a waiting reader: another center may have stored a block.
 LOOK_EVERY = 0.5
 #: States after which a driver reads no more.
 ENDS = frozenset({RunState.FINISHED, RunState.CANCELLED, RunState.FAILED})
 
 
 async def drive(call: Call) -> Driving:
-    """Open a run, or take it over from whoever drove it."""
+    """Open a run, or take it over from its previous driver."""
     name = run_name(call.path["identity"])
     message: NewDriver = call.body
     wait = call.services.settings.center.allocate_wait
@@ -79,7 +79,7 @@ async def drive(call: Call) -> Driving:
 
 
 async def end(call: Call) -> Ended:
-    """The driver's last word: the run is paused, has failed or is finished, and why."""
+    """End the driver: the run is paused, has failed or is finished, with a reason."""
     message: LastWord = call.body
     services = call.services
     name = run_name(call.path["identity"])
@@ -93,7 +93,7 @@ async def end(call: Call) -> Ended:
 
 
 async def read(call: Call) -> Reading:
-    """Ended requests with their bytes; waits a while when there are none."""
+    """Ended requests with their bytes; waits up to `wait` seconds when there are none."""
     message: Read = call.body
     services = call.services
     name = run_name(call.path["identity"])
@@ -101,7 +101,7 @@ async def read(call: Call) -> Reading:
     await services.control.driver_knows(name, message.state)
     while True:
         ticket = services.signals.pages.subscribe()
-        # First what is open, then what has ended: the other way round a block that ends in
+        # First what is open, then what has ended: in the other order, a block that ends in
         # between would be in neither, and a run could be called finished too early.
         ledger = await services.store.ledgers.read(name)
         found = await services.store.checkpoints.unread(name, message.limit, message.taken)
@@ -111,7 +111,7 @@ async def read(call: Call) -> Reading:
         if found or news or not ledger.open or left <= 0 or services.closing.is_set():
             break
         await within(ticket, min(left, LOOK_EVERY))
-    if orders.state in ENDS:  # it will not ask again
+    if orders.state in ENDS:  # the driver will not ask again
         await services.control.driver_knows(name, orders.state)
     fitting = _fitting(found) if message.bodies else found
     blocks = [await _with_bytes(services.archive, block, message.bodies) for block in fitting]
@@ -120,7 +120,7 @@ async def read(call: Call) -> Reading:
 
 
 def _fitting(found: list[UnreadBlock]) -> list[UnreadBlock]:
-    """Blocks from the front whose bytes fit into one answer; one at least."""
+    """The first blocks whose bytes fit into one answer; at least one."""
     size = 0
     fitting: list[UnreadBlock] = []
     for block in found:
@@ -152,7 +152,7 @@ def _page(page: UnreadPage, frames: bytes) -> Page:
 
 
 async def turn(call: Call) -> TurnDone:
-    """Blocks read, items found, requests wanted: all or nothing."""
+    """Save a checkpoint: blocks read, items found, requests added; all or nothing."""
     message: Turn = call.body
     services = call.services
     found = [_row(item) for item in message.items]
@@ -164,15 +164,15 @@ async def turn(call: Call) -> TurnDone:
 
 
 def _row(item: FoundItem) -> ItemRow:
-    """Raises InvalidInput for what could not be kept, or not be given back as JSON."""
+    """Raises InvalidInput for an item that could not be stored, or not be returned as JSON."""
     if not (0 <= item.request < 2**63 and 0 <= item.n < 2**31):
-        raise InvalidInput(f"item {item.n} of request {item.request} has a number out of range")
+        raise InvalidInput(f"item {item.n} of request {item.request}: value out of range")
     try:
         msgspec.json.encode(item.data)
         return ItemRow(item.request, item.n, msgspec.msgpack.encode(item.data))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidInput(
-            f"item {item.n} of request {item.request} cannot be kept as JSON: {error}"
+            f"item {item.n} of request {item.request} cannot be stored as JSON: {error}"
         ) from error
 
 
@@ -186,7 +186,7 @@ async def items(call: Call) -> Items:
 
 
 async def pages(call: Call) -> Pages:
-    """Ended requests of a run with their archived bytes, again and again."""
+    """Ended requests of a run with their archived bytes; reading again gives the same."""
     query: BlockPage = call.query
     name = run_name(call.path["run"])
     found = await call.services.store.checkpoints.ended(
@@ -203,7 +203,7 @@ async def pages(call: Call) -> Pages:
 
 
 async def _decode_for(call: Call, blocks: list[PageBlock]) -> None:
-    """A caller that does not say that it decodes bodies gets them decoded."""
+    """Decode the bodies, unless the caller has declared that it decodes them."""
     if call.headers.get(BODIES_HEADER) != ENCODED:
         async with call.services.body_readers:
             await asyncio.to_thread(_decode, blocks)
@@ -211,7 +211,7 @@ async def _decode_for(call: Call, blocks: list[PageBlock]) -> None:
 
 def _decode(blocks: list[PageBlock]) -> None:
     for page in (page for block in blocks for page in block.pages if page.frames):
-        with suppress(Malformed, TooLarge):  # the caller meets it when it reads the page
+        with suppress(Malformed, TooLarge):  # the caller gets the error when it reads the page
             page.frames = decoded_records(page.frames)
 
 
@@ -246,8 +246,8 @@ def _row_of(route: Route[Any], handler: Any, summary: str) -> Endpoint:
 ENDPOINTS = (
     _row_of(START_DRIVER, drive, "Open a run or take it over"),
     _row_of(READ_ENDED_REQUESTS, read, "Read ended requests with their bytes"),
-    _row_of(SAVE_CHECKPOINT, turn, "Tell what came of pages"),
-    _row_of(END_DRIVER, end, "Say how and why the driver ended"),
+    _row_of(SAVE_CHECKPOINT, turn, "Save a checkpoint: pages read, items and requests"),
+    _row_of(END_DRIVER, end, "End the driver, with a state and a reason"),
     Endpoint(
         LIST_ITEMS,
         Role.VIEWER,
@@ -267,7 +267,7 @@ ENDPOINTS = (
         tag="runs",
         parameters=RUN_NAMES,
         notes="The bytes are WARC records as zstd frames; viewers get `response` records only. "
-        "Bodies are decoded, unless the header `skep-bodies: encoded` asks for them as they are "
+        "Bodies are decoded, unless the header `skep-bodies: encoded` requests them as they are "
         "stored. Reading changes nothing.",
         clear=(Item,),
     ),

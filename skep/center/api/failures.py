@@ -1,9 +1,9 @@
-"""Dead requests: grouped, looked at, and sent again, given up or forgotten, many at once.
+"""Dead requests: group and show them; retry, cancel or delete many at once.
 
-An act says first what it would do (`dry_run`, which is the default), then does it in batches:
-the caller repeats the call with `after` of the last answer until there is no `next`. It is
-about requests that were dead `before` the moment of the first answer, so it comes to an end
-even when they die again meanwhile.
+A bulk call first reports what it would change (`dry_run`, which is the default), then changes
+it in batches: the caller repeats the call with `after` = `next` of the last answer until
+`next` is null. It covers requests that were dead `before` the time of the first answer, so it
+ends even when requests become dead again meanwhile.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ EXAMPLES = 5
 
 
 async def list_failures(call: Call) -> Groups:
-    """Dead requests by fault and host."""
+    """Dead requests by failure and host."""
     failures = call.services.store.failures
     query: WhichFailures = call.query
     wanted = filter_of(query)
@@ -49,7 +49,7 @@ async def list_failures(call: Call) -> Groups:
 
 
 def filter_of(query: WhichFailures) -> FailureFilter:
-    """Without what is not part of the filter."""
+    """The query without the fields that are not part of the filter."""
     names = FailureFilter.__struct_fields__
     return FailureFilter(**{name: getattr(query, name) for name in names})
 
@@ -61,14 +61,16 @@ async def show_group(call: Call) -> GroupView:
     wanted = FailureFilter(run=query.run, group=call.path["group"])
     groups = await failures.groups(wanted, 1)
     if not groups:
-        raise NotFound(f"there are no failures {call.path['group'][:100]!r} (any more)")
+        raise NotFound(
+            f"there is no failure group {call.path['group'][:100]!r}; `skep failures` lists them"
+        )
     items = await failures.find(wanted, query.after, query.limit)
     more = items[-1].id if len(items) == query.limit else None
     return GroupView(groups[0], items, more)
 
 
 async def retry(call: Call) -> BulkAnswer:
-    """Dead requests wait again, with their failures forgiven."""
+    """Dead requests wait again; their earlier failures no longer count."""
     answer = await _act(call, "retry", call.services.jobs.starts)
     if answer.changed:
         call.services.signals.dispatcher.request()
@@ -76,19 +78,19 @@ async def retry(call: Call) -> BulkAnswer:
 
 
 async def cancel(call: Call) -> BulkAnswer:
-    """Dead requests become cancelled: nobody asks for them again. Their history stays."""
+    """Dead requests become cancelled: they are not retried. Their history stays."""
     return await _act(call, "cancel")
 
 
 async def forget(call: Call) -> BulkAnswer:
-    """Rows of dead requests of ended runs are deleted; the ledger goes on counting them."""
+    """Rows of dead requests of ended runs are deleted; the ledger still counts them."""
     return await _act(call, "forget")
 
 
 async def _act(call: Call, act: Act, starts: RunStarts | None = None) -> BulkAnswer:
     asked: BulkAct = call.body
     if asked.filter == FailureFilter() and not asked.all:
-        raise InvalidInput('an empty filter is every dead request; say "all": true for that')
+        raise InvalidInput('an empty filter matches all dead requests; for that, send "all": true')
     failures = call.services.store.failures
     now = call.services.clock.now()
     before = min(now if asked.before is None else asked.before, now)
@@ -98,7 +100,7 @@ async def _act(call: Call, act: Act, starts: RunStarts | None = None) -> BulkAns
         return BulkAnswer(True, await failures.count(wanted), 0, 0, [], examples, before)
     found = await failures.find(wanted, asked.after, asked.limit)
     revisions: dict[str, int] = {}
-    if starts is not None:  # first, so that no request is sent again as it was
+    if starts is not None:  # first, so that no request is retried with its old settings
         runs = sorted({request.run for request in found})
         revisions = await _revisions(starts, runs, old=asked.old_revision)
     acted = await failures.act(act, [request.id for request in found], before)
@@ -109,7 +111,7 @@ async def _act(call: Call, act: Act, starts: RunStarts | None = None) -> BulkAns
 
 
 async def _revisions(starts: RunStarts, runs: list[str], *, old: bool) -> dict[str, int]:
-    """Runs of jobs -> the revision that their requests follow from now on."""
+    """Runs of jobs -> the revision that applies to their requests from now on."""
     found = {run: await starts.update_run(run, keep=old) for run in runs}
     return {run: revision for run, revision in found.items() if revision is not None}
 
@@ -134,7 +136,7 @@ def _bulk(route: Route[BulkAnswer], handler: Any, summary: str) -> Endpoint:
         tag="failures",
         body_rules=needs_filter(FailureFilter),
         notes="Changes nothing unless `dry_run` is false. Call it again with `after` = `next` and "
-        "the same `before` until `next` is null. Doing it twice does no harm.",
+        "the same `before` until `next` is null. Repeating a call is safe.",
     )
 
 
@@ -143,7 +145,7 @@ ENDPOINTS = (
         LIST_FAILURES,
         Role.VIEWER,
         list_failures,
-        "Group dead requests by what went wrong",
+        "Group dead requests by failure",
         tag="failures",
     ),
     Endpoint(
@@ -155,7 +157,7 @@ ENDPOINTS = (
         tag="failures",
         parameters=_GROUP,
     ),
-    _bulk(RETRY_FAILURES, retry, "Send dead requests again"),
-    _bulk(CANCEL_FAILURES, cancel, "Give dead requests up"),
+    _bulk(RETRY_FAILURES, retry, "Retry dead requests"),
+    _bulk(CANCEL_FAILURES, cancel, "Cancel dead requests"),
     _bulk(DELETE_FAILURES, forget, "Delete dead requests of ended runs"),
 )

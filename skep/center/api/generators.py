@@ -1,6 +1,6 @@
-"""What the generators of a run did.
+"""Figures of the generators of a run.
 
-Run by centers, from what the store counted. Reading starts no generator.
+Run by centers, from the counts in the store. Reading never starts a generator.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ENDPOINTS = (
         LIST_RUN_GENERATORS,
         Role.VIEWER,
         run_generators,
-        "Show what the generators of a run did",
+        "Show the generators of a run and their figures",
         errors=(InvalidInput, UnknownRun),
         tag="runs",
         parameters=RUN_NAMES,

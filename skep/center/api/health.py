@@ -1,6 +1,6 @@
 """Health, version, metrics and the API's own description: the routes without a token.
 
-Run by centers. `livez` answers while everything else is broken; `readyz` says what is.
+Run by centers. `livez` answers even when everything else fails; `readyz` says what fails.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from skep.wire.messages import OLDEST_PROTOCOL, PROTOCOL
 
 
 async def livez(_call: Call) -> Alive:
-    """Says only that the process answers."""
+    """Answers as long as the process runs."""
     return Alive()
 
 
 async def readyz(call: Call) -> Raw:
-    """Store, bus, archive and disk; 503 when one of them is not there."""
+    """Checks of store, bus, archive and disk; 503 when one of them fails."""
     checks = [await _check(name, check) for name, check in _checks(call.services)]
     good = all(check.ok for check in checks)
     shown = checks if call.query.verbose is not None or not good else []
@@ -48,7 +48,7 @@ async def readyz(call: Call) -> Raw:
 
 
 async def _may_look(call: Call) -> bool:
-    """Paths and addresses are for callers with a token."""
+    """Whether the caller may read paths and addresses: only with a token."""
     token = call.headers.get("authorization", "")
     try:
         await call.services.auth.identify(token, Role.VIEWER, "", call.origin)
@@ -108,9 +108,9 @@ def _public(route: Route[Any], handler: Any, summary: str) -> Endpoint:
 
 
 ENDPOINTS = (
-    _public(GET_LIVENESS, livez, "Does the process answer?"),
-    _public(GET_READINESS, readyz, "Can it work?"),
+    _public(GET_LIVENESS, livez, "Liveness: the process answers"),
+    _public(GET_READINESS, readyz, "Readiness: store, bus, archive and disk work"),
     _public(GET_HEALTH, readyz, "The same as /readyz"),
     _public(GET_VERSION, version, "Versions of program and protocol"),
-    _public(GET_METRICS, metrics, "Figures for Prometheus"),
+    _public(GET_METRICS, metrics, "Metrics for Prometheus"),
 )

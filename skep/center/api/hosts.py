@@ -1,6 +1,6 @@
-"""Hosts, as people see them: how they are treated, what came of it, and rules for them.
+"""Hosts, for users: politeness, results, and rules for them.
 
-Run by centers. A rule is kept in the store and holds over every agent and run.
+Run by centers. A rule is stored and applies to every agent and every run.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from skep.model.run import RunSettings
 from skep.store.ports.hosts import HostRow
 from skep.wire.api.hosts import CLEAR_SITE, GET_SITE, LIST_SITES, SET_SITE, HostPage, Sites
 
-#: Names and addresses as they stand in a URL; an address of IPv6 in brackets.
+#: Names and addresses as in a URL; an IPv6 address in brackets.
 _HOST = re.compile(r"\[[0-9a-f:.]{2,45}\]|[a-z0-9_-][a-z0-9._-]{0,252}", re.IGNORECASE)
 HOSTS = {"host": {"type": "string", "pattern": f"^({_HOST.pattern.replace('a-z', 'A-Za-z')})$"}}
 _USUAL = RunSettings()
 
 
 def host_name(call: Call) -> str:
-    """A host in its kept form; raises InvalidInput."""
+    """A host as it is stored; raises InvalidInput."""
     text: str = call.path["host"]
     if not _HOST.fullmatch(text):
         raise InvalidInput(
-            f"{text[:70]!r} is not a host; give a name or an address without scheme and port"
+            f"{text[:70]!r} is not a valid host; send a name or an address without scheme and port"
         )
     return site_of(text)
 
@@ -58,22 +58,22 @@ def _view(call: Call, row: HostRow) -> SiteView:
 
 
 async def list_sites(call: Call) -> Sites:
-    """Every host that was met or has a rule."""
+    """Every host that was contacted or has a rule."""
     page: HostPage = call.query
     if not is_printable(page.after):
-        raise InvalidInput("`after` is a host's name, as `next` gave it")
+        raise InvalidInput("`after` is not a host name; send the `next` of the last page")
     found = await call.services.store.hosts.all(page.limit, page.after)
     following = found[-1].site.host if len(found) == page.limit else ""
     return Sites([_view(call, row) for row in found], following)
 
 
 async def get_site(call: Call) -> SiteView:
-    """One host; its pace is that of a run with the usual settings."""
+    """One host; its rate limit is that of a run with default settings."""
     return _view(call, await call.services.store.hosts.get(host_name(call)))
 
 
 async def put_site(call: Call) -> SiteView:
-    """Set a host's rule; what it does not name is left to the defaults."""
+    """Set the rule of a host; fields that are not set have their defaults."""
     rule: SiteRule = call.body
     host = host_name(call)
     await call.services.store.hosts.set_rule(host, rule, call.services.clock.now())
@@ -82,7 +82,7 @@ async def put_site(call: Call) -> SiteView:
 
 
 async def clear_site(call: Call) -> SiteView:
-    """Forget a host's rule and what was learnt of it, a cooling included; counts stay."""
+    """Delete the rule of a host and what was learned about it, including cooling; counts stay."""
     await call.services.store.hosts.clear(host_name(call), call.services.clock.now())
     call.services.signals.dispatcher.request()
     return await get_site(call)
@@ -96,7 +96,7 @@ ENDPOINTS = (
         GET_SITE,
         Role.VIEWER,
         get_site,
-        "One host",
+        "Show a host",
         errors=(InvalidInput, NotFound),
         tag="sites",
         parameters=HOSTS,
@@ -109,7 +109,7 @@ ENDPOINTS = (
         errors=(InvalidInput,),
         tag="sites",
         parameters=HOSTS,
-        notes="The whole rule: what is not named is left to the defaults.",
+        notes="Replaces the whole rule; fields that are not set have their defaults.",
     ),
     Endpoint(
         CLEAR_SITE,
@@ -119,6 +119,6 @@ ENDPOINTS = (
         errors=(InvalidInput, NotFound),
         tag="sites",
         parameters=HOSTS,
-        notes="Its rule, what was learnt and a cooling are forgotten; counts stay.",
+        notes="Deletes its rule, what was learned about it and its cooling; counts stay.",
     ),
 )

@@ -1,6 +1,6 @@
-"""Jobs are turned on and off: nothing else of them changes. Run by centers.
+"""Enables and disables jobs; nothing else of a job changes. Run by centers.
 
-A revision of its own, as every change; runs that are under way go on.
+Each change is a new revision. Active runs continue.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from skep.wire.api.jobs import DISABLE_JOB, ENABLE_JOB, JobPut
 
 
 async def enable_job(call: Call) -> JobPut:
-    """Turn a job on: its schedule counts, and it can be run."""
+    """Enable a job: its schedule applies, and it can be run."""
     return await _switch(call, enabled=True)
 
 
 async def disable_job(call: Call) -> JobPut:
-    """Turn a job off: it starts no run. Runs that are under way go on."""
+    """Disable a job: it starts no runs. Active runs continue."""
     return await _switch(call, enabled=False)
 
 
@@ -32,16 +32,16 @@ ENDPOINTS = (
         ENABLE_JOB,
         Role.OPERATOR,
         enable_job,
-        "Turn a job on",
+        "Enable a job",
         errors=CHANGES,
-        notes="A revision of its own, unless the job is on already.",
+        notes="Creates a revision, unless the job is enabled already.",
     ),
     job_row(
         DISABLE_JOB,
         Role.OPERATOR,
         disable_job,
-        "Turn a job off",
+        "Disable a job",
         errors=CHANGES,
-        notes="It starts no run until it is turned on. Runs that are under way go on.",
+        notes="It starts no runs until it is enabled. Active runs continue.",
     ),
 )

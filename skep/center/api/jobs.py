@@ -1,7 +1,7 @@
-"""Jobs: put, shown, run, paused and struck out, by name.
+"""Jobs: set, show, run, pause and delete them, by name.
 
-Run by centers. A document is checked whole before anything of it is kept; every change is a
-revision. Answers to callers who may only look are masked (`center/http/asgi.py`).
+Run by centers. A document is checked completely before any of it is stored; every change is a
+revision. Answers to callers who may only read are masked (`center/http/asgi.py`).
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ RUNS_SHOWN = 10
 
 
 def job_name(call: Call) -> str:
-    """A name that a job can have; raises InvalidInput."""
+    """The name in the path; raises InvalidInput if it is not valid."""
     name = call.path["job"]
     try:
         return msgspec.convert(name, JobName)
     except msgspec.ValidationError:
-        raise InvalidInput(f"{name[:70]!r} is not a job's name; it has {NAME_WORDS}") from None
+        raise InvalidInput(f"{name[:70]!r} is not a valid job name; use {NAME_WORDS}") from None
 
 
 def author_of(who: Identity, said: str) -> str:
@@ -68,19 +68,19 @@ def author_of(who: Identity, said: str) -> str:
 
 
 def _expected(call: Call, document: dict[str, Any] | None = None) -> int | None:
-    """The revision that the caller knows, from If-Match or from the document."""
-    told = call.headers.get("if-match", "").strip().strip('"')
+    """The revision that the caller expects, from If-Match or from the document."""
+    given = call.headers.get("if-match", "").strip().strip('"')
     if document is not None and "revision" in document:
-        told = str(document.pop("revision"))
-    if told in {"", "*"}:
+        given = str(document.pop("revision"))
+    if given in {"", "*"}:
         return None
-    if not told.isdecimal() or len(told) > 9:  # noqa: PLR2004 - more is no revision
-        raise InvalidInput(f"revision {told[:50]!r} is not a number")
-    return int(told)
+    if not given.isdecimal() or len(given) > 9:  # noqa: PLR2004 - no revision has more digits
+        raise InvalidInput(f"revision {given[:50]!r} is not a number")
+    return int(given)
 
 
 async def list_jobs(call: Call) -> JobList:
-    """By name."""
+    """All jobs, by name."""
     query: JobPage = call.query
     found = await call.services.store.jobs.all(query.limit, query.after, deleted=query.deleted)
     more = found[-1].job.name if len(found) == query.limit else None
@@ -103,7 +103,7 @@ def _next(kept: KeptJob, now: float) -> list[str]:
 
 
 async def put_job(call: Call) -> JobPut:
-    """Check a document and keep it, all or nothing."""
+    """Check a document and store it, all or nothing."""
     document: dict[str, Any] = dict(call.body)
     name, book = job_name(call), call.services.jobs.book
     expected = _expected(call, document)
@@ -125,7 +125,7 @@ async def put_job(call: Call) -> JobPut:
 
 
 async def _at_revision(call: Call, name: str, expected: int | None) -> None:
-    """A dry run says no where the put itself would: raises Conflict."""
+    """Raises Conflict, so that a dry run fails where the change itself would."""
     if expected is None:
         return
     try:
@@ -141,13 +141,13 @@ async def _at_revision(call: Call, name: str, expected: int | None) -> None:
 
 
 async def delete_job(call: Call) -> KeptJob:
-    """Strike a job out. Its history stays, and runs that are under way go on."""
+    """Delete a job. Its history stays, and active runs continue."""
     author = author_of(call.who, call.query.author)
     return await call.services.jobs.book.delete(job_name(call), _expected(call), author)
 
 
 async def job_revisions(call: Call) -> Revisions:
-    """Who changed what when."""
+    """The changes of a job, with author and time."""
     found = await call.services.store.jobs.revisions(job_name(call), call.query.limit)
     return Revisions([RevisionLine(r.revision, r.at, r.author, r.what) for r in found])
 
@@ -172,10 +172,10 @@ async def run_job(call: Call) -> Started:
 
 
 async def change_job(call: Call) -> Moved:
-    """pause, resume, stop or restart its runs."""
+    """Pause, resume, stop or restart the runs of a job."""
     name, verb, control = job_name(call), call.path["verb"], call.services.control
     if verb not in VERBS:
-        raise NotFound(f"{verb[:50]!r} is none of run, {', '.join(VERBS)}")
+        raise NotFound(f"{verb[:50]!r} is not an action; use one of run, {', '.join(VERBS)}")
     going = (await call.services.store.job_runs.going([name])).get(name, [])
     with control.listening(going) as ear:
         for run in going:
@@ -199,7 +199,7 @@ async def _move(call: Call, name: str, verb: str) -> Moved:
 
 
 async def _restart(call: Call, name: str, _verb: str) -> Moved:
-    """Stop what runs, if anything does, and start anew."""
+    """Stop the active runs, if there are any, and start a new one."""
     starts = call.services.jobs.starts
     try:
         stopped = await starts.stop(name)
@@ -224,11 +224,11 @@ ENDPOINTS = (
         SET_JOB,
         Role.OPERATOR,
         put_job,
-        "Check and keep a job",
+        "Check and store a job",
         errors=(InvalidJob, *CHANGES),
-        notes="The document of docs/reference/jobs.md as JSON. Every fault is told at once, one "
-        "per line of the detail. With `If-Match`, or a field `revision`, a job that has changed "
-        "meanwhile is left alone (409); revision 0 means that there must be none.",
+        notes="The document of docs/reference/jobs.md as JSON. All problems are reported "
+        "together, one per line of the detail. With `If-Match`, or a field `revision`, a job that "
+        "has changed meanwhile is not replaced (409); revision 0 means that it must not exist.",
     ),
     job_row(
         DELETE_JOB,
@@ -236,19 +236,19 @@ ENDPOINTS = (
         delete_job,
         "Delete a job",
         errors=CHANGES,
-        notes="Its history stays; putting it again brings it back.",
+        notes="Its history stays; storing it again restores it.",
     ),
     job_row(
         LIST_JOB_REVISIONS,
         Role.VIEWER,
         job_revisions,
-        "Who changed a job when",
+        "List the revisions of a job",
     ),
     job_row(
         COMPARE_JOB_REVISIONS,
         Role.OPERATOR,
         diff_job,
-        "The difference of two revisions",
+        "Show the difference between two revisions",
     ),
     job_row(
         RUN_JOB,
@@ -256,8 +256,8 @@ ENDPOINTS = (
         run_job,
         "Start a run of a job",
         errors=CHANGES,
-        notes="For external schedulers: calls with the same `Idempotency-Key` are one run, "
-        "whenever and at whichever center they are made.",
+        notes="For external schedulers: calls with the same `Idempotency-Key` start one run, "
+        "at any time and on any center.",
     ),
     job_row(
         CHANGE_JOB,

@@ -1,6 +1,6 @@
-"""Lanes, alerts and the ledger over all: the state of the whole.
+"""Lanes, alerts and the ledger of all runs: the state of the installation.
 
-Run by centers. Reading changes nothing; only `audit` counts rows, and is slow for it.
+Run by centers. Reading changes nothing; only `audit` counts rows, which is slow.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from skep.wire.api.center import (
 
 
 async def ledger(call: Call) -> LedgerView:
-    """Over all runs or for one."""
+    """The ledger of all runs or of one."""
     query: WhichLedger = call.query
     ledgers = call.services.store.ledgers
     run = None if query.run is None else run_name(query.run)
@@ -43,7 +43,7 @@ async def lanes(call: Call) -> LanesView:
 
 
 async def alerts(call: Call) -> Alerts:
-    """What a person should look at."""
+    """What an operator should look at."""
     return Alerts(await call.services.store.alerts.recent(100))
 
 

@@ -1,6 +1,7 @@
-"""Names and numbers in paths: checked before anything looks for them. Centers only.
+"""Checks names and numbers in paths before they are looked up. Centers only.
 
-What cannot be a name is told so (400), what merely is none is not found (404).
+A text that is not a valid name is refused (400); a valid name that does not exist is not found
+(404).
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ NUMBERS: dict[str, Any] = {"request": _NUMBER, "block": _NUMBER}
 
 
 def run_name(text: str) -> str:
-    """A name that a run can have."""
+    """The text, if it is a valid run name; raises InvalidInput."""
     try:
         return msgspec.convert(text, RunId)
     except msgspec.ValidationError as error:
         raise InvalidInput(
-            f"{text[:70]!r} cannot be a run's name; it has 1 to 64 letters, digits, dots, "
-            "dashes or underscores, and begins with a letter or a digit"
+            f"{text[:70]!r} is not a valid run name; use 1 to 64 letters, digits, dots, "
+            "dashes or underscores, and begin with a letter or a digit"
         ) from error
 
 
 def number(text: str) -> int:
-    """An id of a request or a block."""
+    """The id of a request or a block; raises InvalidInput."""
     if not text.isascii() or not text.isdecimal() or len(text) > _DIGITS:
         raise InvalidInput(f"{text[:50]!r} is not an id; ids are decimal numbers")
     return int(text)

@@ -1,6 +1,6 @@
-"""Who works for a run and why nobody else does; what would move if agents left or came.
+"""Which agents work for a run, why others do not, and what would move if agents left or joined.
 
-Run by centers. Looking and trying out change nothing: no agent is chosen here.
+Run by centers. Reading and previews change nothing: no agent is chosen here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from skep.wire.api.placement import (
     SeatLine,
 )
 
-#: Keys that a preview is made with: the newest of a run, or made up.
+#: Number of keys in a preview: of the newest requests of a run, or generated ones.
 SAMPLE = 10_000
 ALLOCATIONS_LIMIT = 100
 
@@ -62,7 +62,7 @@ def _state(call: Call, seat: AllocationSlot) -> str:
 
 
 async def show_placement(call: Call) -> PlacementView:
-    """Why (not) this agent?"""
+    """The placement of a run, and which agents are eligible."""
     services = call.services
     run = await services.store.runs.get(run_name(call.path["run"]))
     views = await services.roster.refresh()
@@ -81,25 +81,28 @@ async def show_placement(call: Call) -> PlacementView:
 
 
 async def show_preview(call: Call) -> PreviewView:
-    """What would move if agents left or came."""
+    """What would move if agents left or joined."""
     query: AgentChange = call.query
     services = call.services
     remove = [await agent_named(call, name) for name in _names(query.remove)]
-    # Who would come need not be known yet.
+    # An agent that would join need not be registered yet.
     add = [await agent_or_new(call, name) for name in _names(query.add)]
     if not remove and not add:
-        raise InvalidInput("say which agents: remove=A or add=B")
+        raise InvalidInput("no agents given; send remove=A or add=B")
     await services.roster.refresh()
     settings, keys, of = await _keys(call, query.run)
     now = [view.id for view in services.placement.placer.fitting(settings)]
     then = sorted({*now, *add} - set(remove))
     runs = [*await _of_chosen(call, set(remove)), *await _of_fitting(call, set(remove))]
-    notes = [*_without_keys(call, settings, remove), *(f"{a} is there" for a in add if a in now)]
+    notes = [
+        *_without_keys(call, settings, remove),
+        *(f"{a} is there already" for a in add if a in now),
+    ]
     return PreviewView(preview(now, then, keys), runs, of, notes)
 
 
 def _without_keys(call: Call, settings: RunSettings, agents: list[str]) -> list[str]:
-    """Agents that get nothing as it is."""
+    """One note for each agent that gets no keys at present."""
     services = call.services
     found = [view for agent in agents if (view := services.roster.view(agent)) is not None]
     verdicts = explain(found, need_of(settings), services.placement.placer.moment)
@@ -111,23 +114,23 @@ def _names(text: str) -> list[str]:
 
 
 async def _keys(call: Call, name: str) -> tuple[RunSettings, list[str], str]:
-    """The keys of a run's newest requests; without a run, or in an empty one, made up."""
+    """The keys of a run's newest requests; without a run, or for an empty one, generated keys."""
     settings = RunSettings()
     if name:
         run = await call.services.store.runs.get(run_name(name))
         settings = run.settings
         if not settings.placement.traits.keyed:
             words = settings.placement.in_words()
-            raise InvalidInput(f"run {name} is placed as {words}; keys move in hashed runs alone")
+            raise InvalidInput(f"run {name} has placement {words}; keys move only in hashed runs")
         sample = await call.services.store.allocations.sample(name, SAMPLE)
         if sample:
             keys = [key_of(wanted, settings.placement.key) for wanted in sample]
             return settings, keys, f"{len(keys)} newest requests of run {name}"
-    return settings, [f"key-{n}" for n in range(SAMPLE)], f"{SAMPLE} made-up keys"
+    return settings, [f"key-{n}" for n in range(SAMPLE)], f"{SAMPLE} generated keys"
 
 
 async def _of_chosen(call: Call, gone: set[str]) -> list[RunEffect]:
-    """What becomes of runs that have chosen any of these agents, when all of them leave."""
+    """The effect on runs that have chosen any of these agents, when all of them leave."""
     allocations = call.services.store.allocations
     lists = [await allocations.of_agent(agent, ALLOCATIONS_LIMIT) for agent in sorted(gone)]
     found = {one.run: one for each in lists for one in each if one.released_at is None}
@@ -147,23 +150,23 @@ async def _of_chosen(call: Call, gone: set[str]) -> list[RunEffect]:
 def _consequence(allocation: Allocation, lost: set[str], belonging: int) -> str:
     placement = allocation.settings.placement
     left = len([one for one in allocation.agents if one not in lost])
-    on = "1 agent goes on" if left == 1 else f"{left} agents go on"
+    on = "1 agent continues" if left == 1 else f"{left} agents continue"
     if not placement.traits.chains:
         return f"{on} with it" if left else "it waits until one of its agents is back"
     if not belonging and left:
-        return f"nothing belongs to whoever leaves; {on}"
+        return f"no open request belongs to these agents; {on}"
     then = {
         "stop": "the run stops",
         "wait": f"it waits {placement.patience:g} s for them, then it stops",
-        "restart": "their chains begin again on another agent",
+        "restart": "their chains restart on another agent",
     }
     theirs = "1 open request belongs" if belonging == 1 else f"{belonging} open requests belong"
-    why = f"{theirs} to whoever leaves" if belonging else "no agent of it is left"
+    why = f"{theirs} to these agents" if belonging else "none of its agents is left"
     return f"{why}: {then[placement.when_gone]}"
 
 
 async def _of_fitting(call: Call, gone: set[str]) -> list[RunEffect]:
-    """Runs that choose nobody, and for which nobody else would fit."""
+    """The effect on runs that choose no agents and have no other eligible agent."""
     placer = call.services.placement.placer
     await placer.refresh()
     effects: list[RunEffect] = []
@@ -172,7 +175,7 @@ async def _of_fitting(call: Call, gone: set[str]) -> list[RunEffect]:
         if not placement.traits.chooses:
             fit = {view.id for view in placer.fitting(one.settings)}
             if fit and not fit - gone:
-                effect = "nobody else fits: its requests wait until somebody does"
+                effect = "no other agent is eligible: its requests wait until one is"
                 effects.append(RunEffect(one.run, placement.in_words(), effect))
     return effects
 
@@ -195,7 +198,7 @@ ENDPOINTS = (
         GET_RUN_PLACEMENT,
         Role.VIEWER,
         show_placement,
-        "Show who may work for a run, and why others may not",
+        "Show which agents may work for a run, and why others may not",
         errors=(InvalidInput, UnknownRun),
         tag="placement",
         parameters=RUN_NAMES,
@@ -204,7 +207,7 @@ ENDPOINTS = (
         PREVIEW_PLACEMENT,
         Role.VIEWER,
         show_preview,
-        "Show what would move if agents left or came",
+        "Show what would move if agents left or joined",
         errors=(InvalidInput, UnknownAgent, UnknownRun),
         tag="placement",
         notes="Nothing is changed.",

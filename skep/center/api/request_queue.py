@@ -1,7 +1,7 @@
-"""What runs call: put requests in, read finished ones back, by block.
+"""The queue of a run: add requests, read finished ones by block.
 
-Run by centers. What was accepted is synced before the answer; reading changes nothing, a block
-stays until it was collected.
+Run by centers. Accepted requests are synced to disk before the answer. Reading changes
+nothing: a block stays until it is marked as collected.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from skep.wire.api.queue import (
 )
 from skep.wire.api.route import Route
 
-#: Unknown blocks that an error names.
+#: Number of unknown blocks that an error names.
 NAMED = 5
 
 
 async def put(call: Call) -> Accepted:
-    """Accept requests; they are on disk when this is answered."""
+    """Accept requests; they are on disk when the answer is sent."""
     (run,) = call.path.values()
     return await call.services.intake.accept(run_name(run), call.body)
 
@@ -53,13 +53,13 @@ async def collected(call: Call) -> Collected:
 
 
 _ALL_OR_NOTHING = (
-    "All or nothing: one request that is not valid refuses the whole batch, and the error names "
+    "All or nothing: if one request is not valid, the whole batch is refused, and the error names "
     "its position. Sending a batch again is safe, with or without an `Idempotency-Key`: a run "
-    "keeps one request per fingerprint, and the answer counts those that were there already as "
+    "has one request per fingerprint, and the answer counts those that it already has as "
     "`known` (requests with `again` are always new). The requests are on disk when the answer "
     "is sent."
 )
-_ALIAS = " The older path of `POST /api/v1/runs/{run}/requests`; both stay."
+_ALIAS = " The older path of `POST /api/v1/runs/{run}/requests`; both are supported."
 
 
 def _adding(route: Route[Accepted], summary: str, notes: str) -> Endpoint:
@@ -77,7 +77,7 @@ def _adding(route: Route[Accepted], summary: str, notes: str) -> Endpoint:
 
 ENDPOINTS = (
     _adding(ADD_REQUESTS, "Add requests to a run", _ALL_OR_NOTHING),
-    _adding(SUBMIT_REQUESTS, "Put requests into a run's queue", _ALL_OR_NOTHING + _ALIAS),
+    _adding(SUBMIT_REQUESTS, "Add requests to the queue of a run", _ALL_OR_NOTHING + _ALIAS),
     Endpoint(
         LIST_FINISHED_REQUESTS,
         Role.VIEWER,

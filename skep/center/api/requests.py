@@ -1,7 +1,7 @@
 """Single requests and blocks, with their history and their archived bytes.
 
-What was downloaded is hostile until proven otherwise: it leaves as an attachment of a
-type that no browser renders.
+Downloaded data is untrusted: it is always sent as an attachment with a type that no browser
+renders.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from skep.wire.api.requests import (
     RequestLine,
 )
 
-#: Seconds that one body may take to be read.
+#: Seconds that a caller may take to read one body.
 READ_SECONDS = 600.0
 
 
@@ -46,17 +46,17 @@ async def show_request(call: Call) -> RequestDetail:
 
 
 def line_of(view: RequestView) -> RequestLine:
-    """In the words of the API."""
+    """A request as the API shows it."""
     told = {**msgspec.structs.asdict(view), "state": view.state.name.lower()}
     return msgspec.convert(told, RequestLine)
 
 
 async def show_body(call: Call) -> Streamed:
-    """The newest body that was kept for a request, decoded."""
+    """The newest archived body of a request, decoded."""
     data, run = await _archived(call)
     limit = (await call.services.store.runs.get(run)).settings.body_limit
     try:
-        async with call.services.body_readers:  # one with a coding is decoded to know its size
+        async with call.services.body_readers:  # an encoded body is decoded to know its size
             body, first = await asyncio.to_thread(_opened, data, limit)
     except Malformed as error:
         raise ArchiveDamaged(
@@ -67,7 +67,7 @@ async def show_body(call: Call) -> Streamed:
 
 
 def _opened(data: bytes, limit: int) -> tuple[StoredBody, bytes]:
-    """The body, and its first piece: damage of small ones shows before the answer begins."""
+    """The body and its first piece: damage of a small body is found before the answer begins."""
     body = StoredBody(data, limit)
     return body, body.piece()
 
@@ -75,7 +75,7 @@ def _opened(data: bytes, limit: int) -> tuple[StoredBody, bytes]:
 async def _pieces(
     readers: asyncio.Semaphore, body: StoredBody, piece: bytes
 ) -> AsyncIterator[bytes]:
-    """Unpacked in threads, for a few callers at a time."""
+    """The decoded body in pieces; decoded in threads, for a few callers at a time."""
     async with readers, asyncio.timeout(READ_SECONDS):
         while piece:
             yield piece
@@ -83,7 +83,7 @@ async def _pieces(
 
 
 async def show_record(call: Call) -> Raw:
-    """The newest WARC records of a request, as they lie in the archive (zstd frames)."""
+    """The newest WARC records of a request, as they are archived (zstd frames)."""
     data, _ = await _archived(call)
     if call.who.role in LOOK_ONLY:
         async with call.services.body_readers:
@@ -99,12 +99,12 @@ async def show_block(call: Call) -> BlockDetail:
 
 
 async def _archived(call: Call) -> tuple[bytes, str]:
-    """The frames of the last attempt that kept any, and the run of the request."""
+    """The frames of the last attempt that has any, and the run of the request."""
     wanted = number(call.path["request"])
     run = (await call.services.store.requests.get(wanted)).run
     kept = [a for a in await call.services.store.requests.attempts(wanted) if a.length]
     if not kept:
-        raise NotFound(f"no bytes were kept for request {wanted}")
+        raise NotFound(f"no bytes are archived for request {wanted}")
     last = kept[-1]
     return await call.services.archive.read(last.segment, last.offset, last.length), run
 
@@ -138,8 +138,8 @@ ENDPOINTS = (
         show_record,
         "The archived WARC records of a request",
         errors=(NotFound, InvalidInput, TooLarge),
-        notes="As they lie in the archive: a body may have the coding that its `Content-Encoding` "
-        "names. Viewers get `response` records only; the others hold what was sent.",
+        notes="As they are archived: a body may have the coding that its `Content-Encoding` "
+        "names. Viewers get `response` records only; the others contain what was sent.",
         tag="requests",
         parameters=NUMBERS,
     ),

@@ -1,7 +1,7 @@
-"""Requests by filter: listed, and cancelled while nobody works on them.
+"""Requests by filter: list them, and cancel those that no agent works on.
 
-Run by centers, in batches. Without `"dry_run": false` nothing is changed, and what is in an
-agent's hands is left alone.
+Run by centers, in batches. Without `"dry_run": false` nothing is changed. Requests that are
+leased to an agent are never changed.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ async def list_requests(call: Call) -> RequestPage:
 
 
 async def cancel_requests(call: Call) -> CancelAnswer:
-    """Open requests that are in nobody's hands become cancelled."""
+    """Cancel open requests that are not leased to an agent."""
     asked: CancelRequests = call.body
     if asked.filter == RequestFilter() and not asked.all:
-        raise InvalidInput('an empty filter is every request; say "all": true for that')
+        raise InvalidInput('an empty filter matches every request; to do that, send "all": true')
     failures = call.services.store.failures
     size = EXAMPLES if asked.dry_run else asked.limit
     found = await failures.requests(asked.filter, asked.after, size)
@@ -45,7 +45,7 @@ async def cancel_requests(call: Call) -> CancelAnswer:
     if asked.dry_run:
         return CancelAnswer(True, await failures.count_requests(asked.filter), 0, 0, examples)
     acted = await failures.cancel([view.id for view in found], call.services.clock.now())
-    with suppress(Unavailable):  # the periodic comparison does it a little later
+    with suppress(Unavailable):  # otherwise the periodic self-check does it later
         await call.services.dispatcher.drop_ended({view.block for view in found if view.block})
     more = found[-1].id if len(found) == asked.limit else None
     return CancelAnswer(False, len(found), acted.done, len(found) - acted.done, examples, more)
@@ -61,6 +61,6 @@ ENDPOINTS = (
         errors=(InvalidInput,),
         tag="requests",
         body_rules=needs_filter(RequestFilter),
-        notes="Changes nothing unless `dry_run` is false. Requests in an agent's hands are left.",
+        notes="Changes nothing unless `dry_run` is false. Leased requests are not changed.",
     ),
 )

@@ -1,7 +1,7 @@
-"""Runs: opened, shown, paused, ended, counted.
+"""Runs: open, show, pause, end and count them.
 
-Run by centers. Opening a run twice is opening it once; a change goes to the store first and is
-then told to everybody who works for the run.
+Run by centers. Opening a run twice has the effect of opening it once. A change is written to
+the store first and then sent to every process that works for the run.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ VERBS = {
 
 
 async def list_runs(call: Call) -> Runs:
-    """Newest first."""
+    """Runs, newest first."""
     query: RunPage = call.query
     found = await call.services.store.runs.recent(query.limit, query.before)
     more = found[-1].created_at if len(found) >= query.limit else None
@@ -48,7 +48,7 @@ async def list_runs(call: Call) -> Runs:
 
 
 async def open_run(call: Call) -> RunView:
-    """Open a run under a name of the caller's. Doing it twice changes nothing."""
+    """Open a run under the caller's name for it. Doing it twice changes nothing."""
     asked: OpenRun = call.body
     new = NewRun(asked.job, asked.settings.checked())
     wait = call.services.settings.center.allocate_wait
@@ -57,21 +57,23 @@ async def open_run(call: Call) -> RunView:
 
 
 async def show_run(call: Call) -> RunView:
-    """A run and where its requests are."""
+    """A run and the states of its requests."""
     return await _view(call, await call.services.store.runs.get(run_name(call.path["run"])))
 
 
 async def change_run(call: Call) -> Steered:
-    """pause, continue, finish or cancel."""
+    """Pause, continue, finish or cancel a run."""
     verb = VERBS.get(call.path["verb"])
     if verb is None:
         known = ", ".join(VERBS)
-        raise NotFound(f"{call.path['verb'][:50]!r} is none of {known}, restart, revive")
+        raise NotFound(
+            f"{call.path['verb'][:50]!r} is not an action; use one of {known}, restart, revive"
+        )
     name = run_name(call.path["run"])
     reason = "" if verb is RunState.RUNNING else f"{verb} by message"
     control = call.services.control
     with control.listening([name]) as ear:
-        # What a driver does itself it need not be told.
+        # A driver needs no command for what it does itself.
         if call.who.role is not Role.DRIVER:
             await control.expect(ear, name, verb)
         run = await call.services.intake.move(name, verb, reason)
@@ -81,7 +83,7 @@ async def change_run(call: Call) -> Steered:
 
 
 async def restart(call: Call) -> Steered:
-    """Ask the process that drives a run to end and to start anew; the run goes on."""
+    """Ask the process that drives a run to restart; the run continues."""
     name = run_name(call.path["run"])
     control, store = call.services.control, call.services.store
     with control.listening([name]) as ear:
@@ -106,7 +108,7 @@ async def _steered(call: Call, run: Run, reached: list[Reached]) -> Steered:
 
 
 async def revive(call: Call) -> Revived:
-    """Send every dead request of a run again."""
+    """Retry every dead request of a run."""
     count = await call.services.store.requests.revive(run_name(call.path["run"]))
     call.services.signals.dispatcher.request()
     return Revived(count)
@@ -114,7 +116,7 @@ async def revive(call: Call) -> Revived:
 
 async def _view(call: Call, run: Run) -> RunView:
     services = call.services
-    # In this order: every answer that is in the figures is in the ledger, too.
+    # In this order, so that every answer that is in the figures is also in the ledger.
     figures = await services.store.figures.read(run.id, services.clock.now())
     ledger = await services.store.ledgers.read(run.id)
     seats = await slots_of(call, run)
@@ -132,7 +134,7 @@ ENDPOINTS = (
         errors=(InvalidInput, NotEnoughAgents),
         tag="runs",
         parameters=RUN_NAMES,
-        notes="Opening a run that is there gives it back as it is, with its first settings.",
+        notes="Opening an existing run returns it unchanged, with its first settings.",
     ),
     Endpoint(
         GET_RUN,
@@ -148,7 +150,7 @@ ENDPOINTS = (
         REVIVE_RUN,
         Role.OPERATOR,
         revive,
-        "Send the dead requests of a run again",
+        "Retry the dead requests of a run",
         errors=(InvalidInput, UnknownRun, Conflict),
         tag="runs",
         parameters=RUN_NAMES,
@@ -157,11 +159,11 @@ ENDPOINTS = (
         RESTART_RUN,
         Role.OPERATOR,
         restart,
-        "Start the process that drives a run anew",
+        "Restart the process that drives a run",
         errors=(InvalidInput, UnknownRun, Conflict),
         tag="runs",
         parameters=RUN_NAMES,
-        notes="It loads the spider's code again, and the run goes on where it was.",
+        notes="The new process loads the spider's code again, and the run continues where it was.",
     ),
     Endpoint(
         CHANGE_RUN,

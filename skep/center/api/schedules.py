@@ -1,6 +1,6 @@
-"""When jobs run by themselves, and what became of every due time.
+"""The schedules of jobs and the outcomes of their due times.
 
-Run by centers, from the ledger of fires. Nothing is fired here.
+Run by centers, from the ledger of fires. It never starts a run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from skep.wire.api.schedules import (
 
 
 async def fires(call: Call) -> FireLines:
-    """The ledger of one job."""
+    """The fires of one job."""
     page: FirePage = call.query
     name = job_name(call)
     name = part_of(name, page.generator) if page.generator else name
@@ -33,7 +33,7 @@ async def fires(call: Call) -> FireLines:
 
 
 async def schedules(call: Call) -> ScheduleLines:
-    """What is planned, and when it comes due next."""
+    """All schedules with their next due times."""
     page: SchedulePage = call.query
     planned = await call.services.store.fires.planned([page.job] if page.job else None)
     now = call.services.clock.now()
@@ -41,7 +41,7 @@ async def schedules(call: Call) -> ScheduleLines:
 
 
 def _line(planned: Planned, now: float, count: int) -> ScheduleLine:
-    # What is decided is past, also while a clock that ran ahead is being put right.
+    # A decided due time is past, even while a clock that ran ahead is being corrected.
     after = max(now, planned.decided)
     due = next_fires(planned.schedule, planned.job, after, count)
     return ScheduleLine(planned.job, planned.schedule, due)
@@ -59,11 +59,11 @@ ENDPOINTS = (
         LIST_JOB_FIRES,
         Role.VIEWER,
         fires,
-        "What became of a job's due times",
+        "List the fires of a job",
         errors=(InvalidInput,),
         tag="jobs",
         parameters=JOB_NAMES,
         notes="Every due time has one outcome: `fired`, `late`, `skipped`, `coalesced` or "
-        "`missed`, with a reason; `due`, `claimed` and `queued` are on their way to one.",
+        "`missed`, with a reason; `due`, `claimed` and `queued` come before the outcome.",
     ),
 )

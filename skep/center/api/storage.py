@@ -1,6 +1,6 @@
-"""What is kept and how much room there is; what was deleted, and what will be; notices.
+"""Stored data and free space, past and planned deletions, and notices.
 
-Run by centers. Only `clean` deletes anything, and it deletes what retention would.
+Run by centers. Only `clean` deletes anything, and never more than retention would.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PLAN_LIMIT = 5000
 
 
 async def show_storage(call: Call) -> Storage:
-    """Room, and what fills it."""
+    """Free space, and what uses the rest."""
     services = call.services
     segments, size = await services.archive.usage()
     keep = services.settings.keep
@@ -56,7 +56,7 @@ async def show_storage(call: Call) -> Storage:
 
 
 async def show_disk(call: Call) -> Disk:
-    """Room alone, at once."""
+    """Free space only, without counting."""
     guard = call.services.disk
     folders = [Folder(folder, free) for folder, free in guard.figures()]
     return Disk(folders, call.services.settings.keep.free_bytes, guard.trouble)
@@ -72,14 +72,14 @@ async def show_plan(call: Call) -> Plan:
 
 
 async def clean(call: Call) -> Deleted:
-    """Do now what retention would do by itself later."""
+    """Do now what retention would do later."""
     deleted = await call.services.retention.step()
     call.services.metrics.show_deleted(msgspec.structs.asdict(deleted))
     return deleted
 
 
 async def list_notices(call: Call) -> Notices:
-    """The outbox: what was told, what waits, what was given up."""
+    """The outbox: notices that were sent, that wait, and that were given up."""
     query: WhichNotices = call.query
     found = await call.services.store.notices.recent(query.limit, query.run)
     told = ({**msgspec.structs.asdict(n), "target": hidden_target(n.target)} for n in found)
@@ -91,9 +91,9 @@ def _row(route: Route[Any], role: Role, handler: Any, summary: str) -> Endpoint:
 
 
 ENDPOINTS = (
-    _row(GET_DISK, Role.VIEWER, show_disk, "Is there room?"),
-    _row(GET_STORAGE, Role.VIEWER, show_storage, "Room, and what fills it"),
-    _row(GET_RETENTION_PLAN, Role.VIEWER, show_plan, "What retention would delete"),
-    _row(CLEAN_STORAGE, Role.ADMIN, clean, "Delete now what is due"),
+    _row(GET_DISK, Role.VIEWER, show_disk, "Show free disk space"),
+    _row(GET_STORAGE, Role.VIEWER, show_storage, "Show disk space and what uses it"),
+    _row(GET_RETENTION_PLAN, Role.VIEWER, show_plan, "Show what retention would delete"),
+    _row(CLEAN_STORAGE, Role.ADMIN, clean, "Delete what is due now"),
     _row(LIST_NOTICES, Role.VIEWER, list_notices, "The outbox of notices"),
 )

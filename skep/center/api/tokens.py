@@ -1,6 +1,6 @@
-"""Tokens: made for people and agents, listed, revoked. Only digests are ever kept.
+"""Tokens: create them for users and agents, list and revoke them. Only digests are stored.
 
-Run by centers, for admins. A token is shown in one answer and nowhere else, in no log either.
+Run by centers, for admins. A token is shown in one answer and never again; no log contains it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LABELS_LIMIT = 64
 
 
 async def issue_token(call: Call) -> IssuedToken:
-    """A token for a person."""
+    """Create a token for a user."""
     message: NewToken = call.body
     _check_texts(message.name)
     auth = call.services.auth
@@ -41,12 +41,12 @@ async def issue_token(call: Call) -> IssuedToken:
 
 
 async def issue_join_token(call: Call) -> IssuedToken:
-    """A token with which one machine can join, once."""
+    """Create a token with which one machine can join, once."""
     message: JoinToken = call.body
     agent = await agent_or_new(call, message.agent) if message.agent else ""
     _check_texts(message.name, message.group, *message.labels, *message.labels.values())
     if len(message.labels) > LABELS_LIMIT:
-        raise InvalidInput(f"a token gives at most {LABELS_LIMIT} labels")
+        raise InvalidInput(f"a join token may have at most {LABELS_LIMIT} labels")
     grant = Grant(message.group, message.labels)
     auth = call.services.auth
     token = await auth.issue(Role.JOIN, agent, message.name, message.seconds, grant)
@@ -54,14 +54,14 @@ async def issue_join_token(call: Call) -> IssuedToken:
 
 
 async def issue_agent_token(call: Call) -> IssuedToken:
-    """A new agent's token; only its digest is kept."""
+    """Create a token for an agent; only its digest is stored."""
     message: AgentToken = call.body
     agent = await agent_or_new(call, message.agent) if message.agent else ""
     return _issued(await call.services.auth.issue(Role.AGENT, agent), agent)
 
 
 async def list_tokens(call: Call) -> Tokens:
-    """Everything that lets somebody in, or did."""
+    """All tokens, including used, revoked and expired ones."""
     now = call.services.clock.now()
     page: TokenPage = call.query
     views = await call.services.store.tokens.all(page.limit, page.after)
@@ -70,7 +70,7 @@ async def list_tokens(call: Call) -> Tokens:
 
 
 async def revoke_token(call: Call) -> TokenLine:
-    """Out on every center within seconds."""
+    """Revoke a token; every center refuses it within seconds."""
     view = await call.services.store.tokens.revoke_one(call.path["token_id"])
     call.services.auth.forget()
     return TokenLine(view, view.state(call.services.clock.now()))
@@ -83,7 +83,7 @@ def _issued(token: str, agent: str = "") -> IssuedToken:
 def _check_texts(*texts: str) -> None:
     for text in texts:
         if not is_printable(text):
-            raise InvalidInput(f"{text[:50]!r}: use printable characters")
+            raise InvalidInput(f"{text[:50]!r} is not valid; use printable characters")
 
 
 def _make(route: Route[IssuedToken], handler: Any, summary: str) -> Endpoint:
@@ -99,10 +99,10 @@ def _make(route: Route[IssuedToken], handler: Any, summary: str) -> Endpoint:
 
 ENDPOINTS = (
     Endpoint(LIST_TOKENS, Role.ADMIN, list_tokens, "List tokens", errors=(NotFound,), tag="tokens"),
-    _make(CREATE_TOKEN, issue_token, "Make a token for a person or a program"),
+    _make(CREATE_TOKEN, issue_token, "Create a token for a user or a program"),
     Endpoint(
         REVOKE_TOKEN, Role.ADMIN, revoke_token, "Revoke a token", errors=(NotFound,), tag="tokens"
     ),
-    _make(CREATE_JOIN_TOKEN, issue_join_token, "Make a one-time token to join with"),
-    _make(CREATE_AGENT_TOKEN, issue_agent_token, "Make a token for an agent"),
+    _make(CREATE_JOIN_TOKEN, issue_join_token, "Create a one-time join token"),
+    _make(CREATE_AGENT_TOKEN, issue_agent_token, "Create a token for an agent"),
 )

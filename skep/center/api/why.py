@@ -1,6 +1,6 @@
-"""Why something does not run: what it waits for, and what will free it.
+"""Explains why something does not run: what it waits for, and what ends the wait.
 
-Run by centers: a few short reads, then pure reasoning. Asking changes nothing.
+Run by centers: a few short reads, then pure functions. It never changes anything.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from skep.wire.api.route import Route
 from skep.wire.api.why import EXPLAIN_BLOCK, EXPLAIN_JOB, EXPLAIN_REQUEST, EXPLAIN_RUN, EXPLAIN_SITE
 
 _NOTES = (
-    "Reasons come most decisive first, each with a stable `code`, a sentence, what will free it, "
-    "`until` when where that is known, commands that help, and the facts behind the sentence. "
-    "The answer takes a few short reads, however large the store is."
+    "Reasons are listed most decisive first, each with a stable `code`, a sentence, what ends the "
+    "wait, `until` if the time is known, commands that help, and the facts behind the sentence. "
+    "The answer takes a few short reads, independent of the size of the store."
 )
 
 
@@ -45,7 +45,7 @@ async def why_job(call: Call) -> Why:
 
 
 async def why_site(call: Call) -> Why:
-    """What those wait for who want to ask a host."""
+    """What requests to a host wait for."""
     return await call.services.why.site(host_name(call))
 
 
@@ -68,7 +68,7 @@ def _row(route: Route[Why], handler: Any, summary: str, *errors: type[SkepError]
 ENDPOINTS = (
     _row(EXPLAIN_REQUEST, why_request, "Why a request is not done", NotFound),
     _row(EXPLAIN_BLOCK, why_block, "Why a block is not done", UnknownBlock),
-    _row(EXPLAIN_RUN, why_run, "Why a run does not go on", UnknownRun),
+    _row(EXPLAIN_RUN, why_run, "Why a run does not continue", UnknownRun),
     _row(EXPLAIN_JOB, why_job, "Why a job does not run", UnknownJob),
-    _row(EXPLAIN_SITE, why_site, "Why a host is not asked"),
+    _row(EXPLAIN_SITE, why_site, "Why no requests are sent to a host"),
 )

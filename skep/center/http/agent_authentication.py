@@ -1,7 +1,7 @@
-"""The agents' door: is the caller who it says, and the newest process of it? Centers only.
+"""Checks that a caller is the agent that it claims to be, and its newest process. Centers only.
 
-The token says which agent a caller may be, the session which process of it. Answers come
-from what this center saw last; where a block changes hands the store is asked.
+The token says which agent a caller may be, the session which process of it. Checks use the
+roster of this center; before a block is handed out, the store is asked.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _DIGITS = 18
 
 
 def session_in(headers: Mapping[str, str]) -> int:
-    """0 for agents of before; raises InvalidInput."""
+    """The session number; 0 for older agents that send none. Raises InvalidInput."""
     text = headers.get(SESSION_HEADER, "")
     if text and (not text.isascii() or not text.isdecimal() or len(text) > _DIGITS):
-        raise InvalidInput(f"{SESSION_HEADER} is a number, not {text[:20]!r}")
+        raise InvalidInput(f"header {SESSION_HEADER} must be a number, not {text[:20]!r}")
     return int(text or 0)
 
 
@@ -32,19 +32,19 @@ def check_caller(services: Services, who: Identity, agent: str, session: int) ->
     who.may_be(agent)
     view = services.roster.view(agent)
     if services.settings.center.auth and not who.subject and view is not None and view.bound:
-        raise Forbidden(f"agent {agent} has a credential of its own; the shared token is not it")
+        raise Forbidden(f"agent {agent} has its own credential; use that one, not the shared token")
     services.roster.check_session(agent, session)
 
 
 def check_agent(call: Call, agent: str) -> int:
-    """The same for a call; returns its session."""
+    """Check the caller of a call; return its session."""
     session = session_in(call.headers)
     check_caller(call.services, call.who, agent, session)
     return session
 
 
 def no_more(call: Call, agent: str, session: int) -> Callable[[], Awaitable[bool]]:
-    """For a call that waits: has its caller hung up, or may it not have anything now?"""
+    """For a waiting call: a function that says whether its caller disconnected or lost access."""
 
     async def over() -> bool:
         if await call.gone():
@@ -63,10 +63,10 @@ def no_more(call: Call, agent: str, session: int) -> Callable[[], Awaitable[bool
 
 
 async def handed_out(call: Call, agent: str, session: int, blocks: list[Leased]) -> list[Leased]:
-    """Blocks on their way to an agent. Raises Fenced, and takes them back, when another
-    process has become it meanwhile: they would rest in nobody's hands."""
+    """The blocks to send to an agent. When another process has become this agent meanwhile,
+    takes the blocks back and raises Fenced: no process would work on them."""
     if not blocks or await call.services.roster.still(agent, session):
         return blocks
     held = [block.held for block in blocks]
-    await call.services.leases.give_back(agent, held, "another process is this agent")
-    raise Fenced(f"agent {agent} runs elsewhere by now; this process was session {session}")
+    await call.services.leases.give_back(agent, held, "another process took over this agent")
+    raise Fenced(f"agent {agent} has a newer process; this one is session {session}")

@@ -1,7 +1,7 @@
-"""From HTTP to endpoints and back. Plain ASGI by way of Starlette's routing.
+"""Connects HTTP calls to endpoints, with Starlette's routing and plain ASGI.
 
-It decides nothing: it reads (never more than the limit), checks the role, decodes, calls
-and encodes. Every error leaves as problem+json with a stable code.
+It makes no decisions: it reads (never more than the limit), checks the role, decodes, calls
+and encodes. Every error is sent as problem+json with a stable code.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from skep.wire.problem import PROBLEM, problem_of
 
 log = logging.getLogger(__name__)
 
-_SPOKEN = frozenset(str(version) for version in range(OLDEST_PROTOCOL, PROTOCOL + 1))
-#: A length with more digits is over every limit.
+_SUPPORTED = tuple(str(version) for version in range(OLDEST_PROTOCOL, PROTOCOL + 1))
+#: A length with more digits exceeds every limit.
 _DIGITS = 18
-#: In the scope of a call: whether its caller may only look.
-_LOOKS = "skep.looks"
+#: In the scope of a call: whether its caller may only read.
+_READ_ONLY = "skep.read_only"
 _SAFE_HEADERS = {
     "x-content-type-options": "nosniff",
     "cache-control": "no-store",
@@ -60,7 +60,7 @@ _SAFE_HEADERS = {
 Answer = Callable[[Request], Awaitable[Response]]
 
 
-def ways(services: Services, table: Sequence[Endpoint]) -> dict[tuple[str, str], Answer]:
+def fixed_paths(services: Services, table: Sequence[Endpoint]) -> dict[tuple[str, str], Answer]:
     """Endpoints of paths that have no parameter, by method and path."""
     fixed = [row for row in table if "{" not in row.path]
     return {(row.method, row.path): _adapter(services, row) for row in fixed}
@@ -76,8 +76,8 @@ def routes(services: Services, table: Sequence[Endpoint]) -> list[BaseRoute]:
 
 
 class _Path(Route):
-    """A path of the table: who comes with another method gets a 405, and is not passed on
-    to a path with a parameter in the same place."""
+    """A path of the table. A call with another method gets a 405; it is not passed on to a path
+    with a parameter in the same place."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         match, child = super().matches(scope)
@@ -85,14 +85,14 @@ class _Path(Route):
 
 
 def _fixed_first(path: str) -> list[bool]:
-    """`/jobs/{job}/fires` before `/jobs/{job}/{verb}`, in whatever order the table has them."""
+    """`/jobs/{job}/fires` before `/jobs/{job}/{verb}`, independent of the order in the table."""
     return ["{" in part for part in path.split("/")]
 
 
-def _by_method(ways: dict[str, Answer]) -> Answer:
+def _by_method(answers: dict[str, Answer]) -> Answer:
     async def answer(request: Request) -> Response:
-        # Starlette lets HEAD in wherever GET is; the server sends no body for it.
-        return await ways["GET" if request.method == "HEAD" else request.method](request)
+        # Starlette accepts HEAD wherever it accepts GET; the server sends no body for it.
+        return await answers["GET" if request.method == "HEAD" else request.method](request)
 
     return answer
 
@@ -105,10 +105,10 @@ def _adapter(services: Services, row: Endpoint) -> Answer:
         try:
             return await _answer(services, row, request)
         except SkepError as error:
-            return problem(services, error, masks=request.scope.get(_LOOKS, False))
+            return problem(services, error, masks=request.scope.get(_READ_ONLY, False))
         except ClientDisconnect:
-            return Response(status_code=499)  # for the count only: the caller has gone
-        except Exception as error:  # noqa: BLE001 - a bug must not look like a lost line
+            return Response(status_code=499)  # only counted: the caller has disconnected
+        except Exception as error:  # noqa: BLE001 - a bug must not look like a lost connection
             return unexpected(services, request, error)
         finally:
             timer.observe(perf_counter() - begun)
@@ -123,7 +123,7 @@ async def _answer(services: Services, row: Endpoint, request: Request) -> Respon
     origin = request.client.host if request.client else ""
     token = request.headers.get("authorization", "")
     who = await services.auth.identify(token, row.role, driven, origin)
-    request.scope[_LOOKS] = who.role in LOOK_ONLY
+    request.scope[_READ_ONLY] = who.role in LOOK_ONLY
     if row.role is not Role.PUBLIC:
         mark_authenticated(request.scope)
     call = Call(
@@ -141,33 +141,33 @@ async def _answer(services: Services, row: Endpoint, request: Request) -> Respon
     begun = services.clock.monotonic()
     answer = await row.handler(call)
     if services.clock.monotonic() - begun > REMEMBER_SECONDS:
-        # A token that was revoked while its call waited here gets nothing any more.
+        # A token that was revoked while its call waited here gets no answer.
         await services.auth.identify(token, row.role, driven, origin)
     if who.role in LOOK_ONLY and row.gives is not None:
-        answer = masked(answer, {**MASKS, **dict.fromkeys(row.clear, _as_it_is)})
+        answer = masked(answer, {**MASKS, **dict.fromkeys(row.clear, _unchanged)})
     return _response(row, answer, request)
 
 
-def _as_it_is(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 
 def mark_authenticated(scope: MutableMapping[str, Any]) -> None:
-    """The connection of this call has shown a good token; bounds for others leave it alone."""
+    """Exempt the connection of this call from the limits for callers without a valid token."""
     connection = scope.get(SCOPE_KEY)
     if connection is not None:
         connection.has_token()
 
 
 def check_protocol(text: str) -> None:
-    """Absent means the current one; raises OldProtocol that says which side to upgrade."""
-    if not text or text in _SPOKEN:
+    """Raises OldProtocol, which says which side to upgrade. Empty means the current version."""
+    if not text or text in _SUPPORTED:
         return
     newer = text.isascii() and text.isdecimal() and len(text) < _DIGITS and int(text) > PROTOCOL
-    older = "upgrade this center first" if newer else "upgrade the caller (pip install -U skep)"
+    advice = "upgrade this center first" if newer else "upgrade the caller (pip install -U skep)"
     raise OldProtocol(
-        f"protocol {text[:20]!r} is not spoken by this center (Skep {__version__}), "
-        f"{OLDEST_PROTOCOL} to {PROTOCOL} are: {older}; see docs/how-to/upgrade.md"
+        f"protocol {text[:20]!r} is not supported; this center (Skep {__version__}) supports "
+        f"{' and '.join(_SUPPORTED)}: {advice}; see docs/how-to/upgrade.md"
     )
 
 
@@ -190,11 +190,11 @@ async def _body(services: Services, row: Endpoint, request: Request) -> Any:
 
 
 def _kind_of(request: Request) -> str:
-    """Absent means JSON. Anything that a web page may send unasked (a form) is refused."""
+    """Absent means JSON. Types that web pages can send across origins (forms) are refused."""
     kind = request.headers.get("content-type", codec.JSON).partition(";")[0].strip().lower()
     if kind not in {codec.JSON, codec.MSGPACK}:
         raise Malformed(
-            f"content type {kind[:100]!r} is not taken; send {codec.JSON} or {codec.MSGPACK}"
+            f"content type {kind[:100]!r} is not supported; send {codec.JSON} or {codec.MSGPACK}"
         )
     return kind
 
@@ -202,13 +202,13 @@ def _kind_of(request: Request) -> str:
 async def _read(request: Request, limit: int) -> bytes:
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and (len(announced) > _DIGITS or int(announced) > limit):
-        raise TooLarge(f"the body has {announced} bytes; {limit} is the limit")
+        raise TooLarge(f"the body has {announced} bytes; the limit is {limit} bytes")
     parts: list[bytes] = []
     size = 0
     async for part in request.stream():
         size += len(part)
         if size > limit:
-            raise TooLarge(f"the body is over {limit} bytes; send it in smaller parts")
+            raise TooLarge(f"the body exceeds {limit} bytes; send it in smaller parts")
         parts.append(part)
     return b"".join(parts)
 
@@ -233,7 +233,7 @@ def _response(row: Endpoint, result: Any, request: Request) -> Response:
 def problem(
     services: Services, error: SkepError, instance: str = "", *, masks: bool = False
 ) -> Response:
-    """An error as an answer, counted; `masks`: for a caller who sees no credentials."""
+    """An error as an answer, counted. `masks`: the caller may not read credentials."""
     services.metrics.problems.labels(error.code).inc()
     services.disk.heard(error)
     body = problem_of(error)
@@ -252,23 +252,23 @@ def problem(
 
 
 def unexpected(services: Services, request: Request, cause: Exception) -> Response:
-    """A bug of ours: the caller gets a name for it, the log gets everything."""
+    """An unexpected error: the caller gets an id for it, the log gets the traceback."""
     name = new_id("bug", services.clock.now(), services.rng)
     log.error("%s: %s %s", name, request.method, request.url.path, exc_info=cause)
-    error = SkepError(f"this is a bug in Skep; the center's log has it under {name}")
+    error = SkepError(f"this is a bug in Skep; find {name} in the center's log")
     return problem(services, error, name)
 
 
 def no_such_route(services: Services) -> Callable[[Request, Exception], Awaitable[Response]]:
-    """Starlette's own 404 and 405, in our words."""
+    """Starlette's own 404 and 405 as problem+json."""
 
     async def answer(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
         kind = {404: NotFound, 405: WrongMethod}.get(status, SkepError)
         called = f"{request.method} {request.url.path}"
         page = f"{request.scope.get('root_path', '')}/openapi.json"
-        told = problem(services, kind(f"{called} is not part of the API; see {page}"))
-        told.headers.update(getattr(error, "headers", None) or {})
-        return told
+        response = problem(services, kind(f"{called} is not part of the API; see {page}"))
+        response.headers.update(getattr(error, "headers", None) or {})
+        return response
 
     return answer

@@ -1,8 +1,8 @@
-"""Who is calling, and may they? Run by centers only.
+"""Identifies callers and checks what they may do. Run by centers only.
 
-Tokens are random, shown once, and kept as SHA-256 digests (they have 192 bits, so a slow
-hash would protect nothing). A found token is remembered for a few seconds, which is how
-long a revoked one may still work. An address that sends many wrong ones has to wait.
+Tokens are random, shown once, and stored as SHA-256 digests (they have 192 bits, so a slow
+hash would add no protection). A valid token is cached for a few seconds; a revoked one may
+work that long. An address that sends many wrong tokens has to wait.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ log = logging.getLogger(__name__)
 
 REMEMBER_SECONDS = 3.0
 REMEMBER_COUNT = 10_000
-#: Whoever has to ask the store asks for those too that will have to ask soon: a thousand
-#: agents are one question in seconds.
+#: A query to the store also renews the cached tokens that expire soon: a thousand agents need
+#: one query every few seconds.
 RENEW_SECONDS = REMEMBER_SECONDS / 2
-#: Seconds between two questions about tokens from addresses that sent many wrong ones.
+#: Seconds between two queries for tokens from addresses that sent many wrong ones.
 SUSPECTS_EVERY = 0.25
 
 
 class Role(StrEnum):
-    """What a token may do; an endpoint names the least that it needs."""
+    """What a token may do; an endpoint names the lowest role that it accepts."""
 
     PUBLIC = "public"
     VIEWER = "viewer"
@@ -46,14 +46,14 @@ class Role(StrEnum):
     AGENT = "agent"
     #: A spider's process: it may drive the one run that its token is for.
     DRIVER = "driver"
-    #: A machine that wants to be an agent: good for one call.
+    #: A machine that joins as an agent: valid for one call.
     JOIN = "join"
 
 
-#: Callers who may change nothing see no credentials.
+#: Callers with these roles may not change anything and get answers with masked credentials.
 LOOK_ONLY = frozenset({Role.PUBLIC, Role.VIEWER})
 
-#: Roles that satisfy an endpoint. An agent's token opens the agents' door and no other.
+#: Roles that an endpoint accepts. An agent's token is valid for the agent endpoints only.
 ALLOWED: dict[Role, frozenset[Role]] = {
     Role.VIEWER: frozenset({Role.VIEWER, Role.OPERATOR, Role.ADMIN}),
     Role.OPERATOR: frozenset({Role.OPERATOR, Role.ADMIN}),
@@ -64,21 +64,26 @@ ALLOWED: dict[Role, frozenset[Role]] = {
 
 
 def check_agent_id(agent: str) -> None:
-    """Raises InvalidInput: an id goes into logs, tables, lists and paths as it is. Nobody could
-    say in a path that an agent with a slash in its id shall be disabled."""
+    """Raises InvalidInput. An id is used unchanged in logs, tables, lists and paths: an agent with
+    a slash in its id could not be disabled, because no path could name it."""
     printable = agent.isprintable() and agent.isascii()
     if not 0 < len(agent) <= AGENT_ID_LIMIT or not printable:
-        raise InvalidInput(f"an agent's id has 1 to {AGENT_ID_LIMIT} printable ASCII characters")
+        raise InvalidInput(
+            f"agent id {agent[:20]!r} is not valid; use 1 to {AGENT_ID_LIMIT} printable ASCII"
+            " characters"
+        )
     if "/" in agent or "," in agent or not agent.strip(" ."):
-        raise InvalidInput("an agent's id has no slash and no comma, and not only dots")
+        raise InvalidInput(
+            f"agent id {agent[:20]!r} is not valid; use no slash, no comma, and not only dots"
+        )
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """A caller. `subject` of an agent's token is the one agent that it may be, "" = any."""
+    """A caller. `subject` of an agent's token is the only agent that it may be, "" = any."""
 
     role: Role
     subject: str = ""
-    #: What the center said about the agent when it joined.
+    #: Group and labels that the center gave the agent when it joined.
     grant: Grant = Grant()
 
     def may_be(self, agent: str) -> None:
@@ -114,14 +119,14 @@ class Auth:
         self._known: dict[bytes, _Known] = {}
         self._tries = LoginAttempts(clock, wrong_tokens)
         self._revocations = 0
-        #: Digests that were used since they were last asked for.
+        #: Digests that were used since the last query.
         self._used: set[bytes] = set()
         self._questions = Batcher(self._ask)
-        #: Tokens from addresses that sent many wrong ones: few questions, for many at once.
+        #: For tokens from addresses that sent many wrong ones: few queries, each for many tokens.
         self._suspects = Batcher(self._ask, SUSPECTS_EVERY)
 
     def forget(self) -> None:
-        """Tokens were revoked here: none is believed before the store was asked again."""
+        """Drop all cached tokens, because some were revoked here: the store is asked again."""
         self._revocations += 1
         self._known.clear()
 
@@ -138,7 +143,7 @@ class Auth:
         if scheme.lower() != "bearer" or not token:
             raise Unauthorized(
                 "send `Authorization: Bearer TOKEN`; commands take the token from --token-file "
-                "FILE or from admin.token in --data FOLDER, and `skep token add` makes one"
+                "FILE or from admin.token in --data FOLDER, and `skep token add` creates one"
             )
         identity = await self._find(digest_of(token.strip()), origin)
         if identity.role is Role.DRIVER and driven and identity.subject == driven:
@@ -148,7 +153,7 @@ class Auth:
         return identity
 
     def remembers(self, authorization: str) -> bool:
-        """Whether a caller who may look was here before; for when the store cannot be asked."""
+        """Whether the token is cached and may read; for when the store is not available."""
         token = authorization.partition(" ")[2].strip()
         known = self._known.get(digest_of(token))
         return known is not None and known.who.role in ALLOWED[Role.VIEWER]
@@ -159,8 +164,8 @@ class Auth:
             self._used.add(digest)
             return known.identity(self._clock.now())
         suspect = known is None and self._tries.over(origin)
-        # Each question of the suspect has a key of its own: two with one token do not wait
-        # for each other.
+        # Each suspect call has its own key: two calls with the same token do not wait for each
+        # other.
         questions, key = (self._suspects, object()) if suspect else (self._questions, digest)
         found = await questions.ask(key, digest)
         if found is None and suspect:
@@ -170,14 +175,14 @@ class Auth:
             if await self._store.tokens.revoked(digest):
                 raise Revoked("the token was revoked; ask for a new one")
             raise Unauthorized(
-                "the token is not known here; commands take it from --token-file FILE or from "
-                "admin.token in --data FOLDER; an admin of this center makes one with "
+                "this center does not know the token; commands take it from --token-file FILE or "
+                "from admin.token in --data FOLDER; an admin of this center creates one with "
                 "`skep token add NAME --role viewer`"
             )
         return found.identity(self._clock.now())
 
     async def _ask(self, digests: list[bytes]) -> list[_Known | None]:
-        """The store, for these and for all others whose time is nearly over."""
+        """Ask the store for these tokens and for all cached ones that expire soon."""
         now, revocations = self._clock.monotonic(), self._revocations
         soon = [one for one in self._used if self._is_due(one, now) and one not in digests]
         self._used.clear()
@@ -190,7 +195,7 @@ class Auth:
             self._known.clear()
         for digest in (*digests, *soon):
             self._known.pop(digest, None)
-        if revocations == self._revocations:  # else it may be older than a revocation
+        if revocations == self._revocations:  # otherwise the answer may be older than a revocation
             self._known |= found
         return [found.get(digest) for digest in digests]
 
@@ -199,7 +204,7 @@ class Auth:
         return known is not None and now - known.at >= RENEW_SECONDS
 
     async def adopt(self, token: str, role: Role, subject: str = "", note: str = "") -> None:
-        """Let a token in that was made elsewhere, such as the one in the data folder."""
+        """Accept a token that was created elsewhere, such as the one in the data folder."""
         now = self._clock.now()
         await self._store.tokens.add(digest_of(token), role, subject, now, note)
 
@@ -211,8 +216,8 @@ class Auth:
         seconds: float | None = None,
         grant: Grant | None = None,
     ) -> str:
-        """A new token; this is the only time that it is seen. Good for `seconds`, None = until
-        it is revoked."""
+        """Create a token; it is shown only this once. Valid for `seconds`, None = until it is
+        revoked."""
         token = new_secret(f"skep_{role}")
         now = self._clock.now()
         until = None if seconds is None else now + seconds
@@ -221,7 +226,7 @@ class Auth:
 
 
 class DriverPasses:
-    """Tokens for the spiders of jobs, each good for driving one run."""
+    """Tokens for the spiders of jobs, each valid for driving one run."""
 
     def __init__(self, auth: Auth, store: Store) -> None:
         self._auth = auth
@@ -231,7 +236,7 @@ class DriverPasses:
         return await self._auth.issue(Role.DRIVER, run)
 
     async def withdraw(self, run: str, token: str = "") -> None:
-        """One token, or when the run is closed every token that was issued for it."""
+        """Revoke one token, or, when the run is closed, all tokens that were issued for it."""
         digest = digest_of(token) if token else None
         await self._store.tokens.revoke_driver(run, digest)
 
@@ -241,18 +246,18 @@ def digest_of(token: str) -> bytes:
 
 
 def ensure_token(path: Path, role: Role) -> str:
-    """The token kept in a file, readable by its owner only. It is made at the first start, and
+    """The token in a file that only its owner can read. It is created at the first start, and
     again when the file is empty: no copy of such a token can exist."""
     if not path.exists() or path.stat().st_size == 0:
         if path.exists():
-            log.warning("%s was empty; a new token was made", path)
+            log.warning("%s was empty; created a new token", path)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_durably(path, f"{new_secret(f'skep_{role}')}\n".encode())
     return read_token(path)
 
 
 def read_token(path: Path) -> str:
-    """Raises ConfigurationError that says what is wrong with the file."""
+    """Raises ConfigurationError, which says what is wrong with the file."""
     try:
         return read_line(path)
     except UnreadableFile as error:

@@ -1,7 +1,7 @@
 """The API's description as one HTML page, for people. Pure.
 
-Made from the OpenAPI document alone, without scripts and without files of other servers:
-it works in a closed network. The only style is allowed by its hash.
+It is generated from the OpenAPI document alone and uses no scripts and no files of other
+servers, so it works in a closed network. The content policy allows its one style by hash.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _operation(called: str, operation: dict[str, Any]) -> Iterator[str]:
 
 
 def _example(title: str, part: dict[str, Any]) -> str:
-    """What the first content shows; closed, since answers are long."""
+    """The example of the first content; collapsed, because answers are long."""
     for content in part.get("content", {}).values():
         if "example" in content:
             text = escape(json.dumps(content["example"], indent=2, ensure_ascii=False))

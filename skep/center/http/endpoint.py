@@ -1,7 +1,7 @@
-"""One row of the center's API: method, path, role, what goes in, what comes out.
+"""One row of the center's API: method, path, role, input and output.
 
-The table of these rows is the API: routing, permission, decoding, the OpenAPI page and
-the test that tries every route without a token all read the same rows.
+The table of these rows is the API: routing, permissions, decoding, the OpenAPI page and
+the test that calls every route without a token all read the same rows.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ async def _never() -> bool:
 
 @dataclass(slots=True)
 class Call:
-    """What an endpoint gets: everything is decoded and allowed by now."""
+    """What an endpoint gets: the call is decoded and authorized."""
 
     services: Services
     who: Identity
     path: dict[str, str]
     query: Any = None
     body: Any = None
-    #: Headers of the call, by their names in small letters.
+    #: Headers of the call, by lowercase name.
     headers: Mapping[str, str] = field(default_factory=dict)
-    #: Whether the caller hung up; for answers that take their time.
+    #: Whether the caller disconnected; for answers that take long.
     gone: Callable[[], Awaitable[bool]] = _never
     #: The address that it came from, "" = not known.
     origin: str = ""
@@ -39,7 +39,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """An answer that is not a message: its bytes go out as they are."""
+    """An answer that is not a message: its bytes are sent unchanged."""
 
     content: bytes
     content_type: str
@@ -49,7 +49,7 @@ class Raw:
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """An answer too large for memory: `size` bytes, as they come."""
+    """An answer too large for memory: `size` bytes, sent as they arrive."""
 
     parts: AsyncIterator[bytes]
     content_type: str
@@ -59,7 +59,7 @@ class Streamed:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A route, with what this side knows about it: who may call it and what answers."""
+    """A route with what only the center knows: who may call it and which handler answers."""
 
     route: Route[Any]
     role: Role
@@ -67,15 +67,15 @@ class Endpoint:
     summary: str
     errors: tuple[type[SkepError], ...] = ()
     tag: str = "center"
-    #: What people should know beyond the summary.
+    #: More than the summary says, for users.
     notes: str = ""
-    #: Schemas of path parameters that are more than any text.
+    #: Schemas of path parameters that accept less than any text.
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    #: JSON Schema that the body keeps to beside its type; checked by the handler.
+    #: JSON Schema that the body must follow in addition to its type; the handler checks it.
     body_rules: Mapping[str, Any] = field(default_factory=dict)
-    #: The process that drives the run of the path may call it too, with its own token.
+    #: Whether the process that drives the run of the path may also call it, with its own token.
     for_driver: bool = False
-    #: Types of its answer that nothing is masked in: collected data, not what it was got with.
+    #: Types in its answer that are not masked: collected data, not credentials used to get it.
     clear: tuple[type, ...] = ()
 
     @property
@@ -108,7 +108,7 @@ class Endpoint:
 
     @property
     def others(self) -> dict[int, Any]:
-        """Types of answers that are neither the good one nor a problem, by status."""
+        """Types of answers that are neither the normal one nor a problem, by status."""
         return dict.fromkeys(self.route.also, self.route.gives)
 
 
@@ -121,7 +121,7 @@ def for_agents(
     gives: Any,
     *errors: type[SkepError],
 ) -> Endpoint:
-    """A row below /node: agents post a message and get one."""
+    """A row below /node: an agent posts a message and gets one."""
     return Endpoint(
         Route(operation, "POST", f"/node/{path}", gives, takes),
         Role.AGENT,
@@ -129,5 +129,5 @@ def for_agents(
         summary,
         errors=(InvalidInput, Fenced, *errors),
         tag="agents",
-        notes="Takes msgpack, plain or zstd, or JSON, where bytes are base64.",
+        notes="Accepts msgpack, plain or zstd, or JSON, where bytes are base64.",
     )

@@ -1,8 +1,8 @@
-"""The short way in for paths without a parameter, as plain ASGI: no routing, no middleware.
+"""Direct dispatch for paths without a parameter, as plain ASGI: no routing, no middleware.
 
-Agents beat, lease and report at such paths, hundreds of times a second. An endpoint answers
-its own errors, so nothing that stands before it would have anything to do. All other calls go
-on to the application.
+Agents call such paths (heartbeats, leases, reports) hundreds of times a second. An endpoint
+answers its own errors, so these calls need no middleware. All other calls go on to the
+application.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from skep.center.http.origin_check import App, Receive, Scope, Send
 
 
 class FastPath:
-    """Wraps the application. `ways`: endpoints by method and path."""
+    """Wraps the application. `routes`: endpoints by method and path."""
 
-    def __init__(self, app: App, ways: Mapping[tuple[str, str], Answer]) -> None:
+    def __init__(self, app: App, routes: Mapping[tuple[str, str], Answer]) -> None:
         self._app = app
-        self._routes = ways
+        self._routes = routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":

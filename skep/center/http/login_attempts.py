@@ -1,7 +1,7 @@
-"""How many wrong tokens an address may send. In memory, for each center; centers only.
+"""Counts the wrong tokens that an address sends, in the memory of each center. Centers only.
 
-Tokens cannot be guessed: this keeps those who try from using up the store. From an address
-that sent too many, tokens are looked up together and slowly; a good one is never refused.
+Tokens cannot be guessed; this limits the load that attempts put on the store. For an address
+that sent too many, tokens are looked up together and slowly. A valid token is never refused.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from skep.runtime.clock import Clock
 WRONG_TOKENS = 30
 #: Seconds for which a wrong token counts.
 WINDOW = 60.0
-#: Addresses that are remembered; the one that was heard longest ago goes first.
+#: Number of addresses that are remembered; the least recently failed one is dropped first.
 ADDRESSES = 10_000
-#: Bits of an IPv6 address that one household has: an attacker has all addresses of it.
-HOUSEHOLD = 64
+#: Bits of the IPv6 network that one customer gets: an attacker can use all its addresses.
+NETWORK_BITS = 64
 
 
 class LoginAttempts:
@@ -30,23 +30,23 @@ class LoginAttempts:
         self._failures: dict[str, deque[float]] = {}
 
     def over(self, origin: str) -> bool:
-        """Whether look-ups of unknown tokens from there have to wait, after too many wrong ones."""
-        failures = self._failures.get(household(origin))
+        """Whether look-ups of unknown tokens from this address wait, after too many wrong ones."""
+        failures = self._failures.get(network_of(origin))
         if not origin or failures is None or len(failures) < self._limit:
             return False
         return self._clock.monotonic() - failures[0] < WINDOW
 
     def refusal(self, origin: str) -> TooManyTries:
-        """What a further wrong token gets."""
+        """The error for another wrong token."""
         return TooManyTries(
-            f"{self._limit} wrong tokens came from {origin} within a minute; wait a minute"
+            f"{origin} sent {self._limit} wrong tokens within a minute; wait a minute"
         )
 
     def failed(self, origin: str) -> None:
-        """A wrong token came from there."""
+        """Count a wrong token from this address."""
         if not origin:
             return
-        place = household(origin)
+        place = network_of(origin)
         failures = self._failures.pop(place, None) or deque(maxlen=self._limit)
         failures.append(self._clock.monotonic())
         self._failures[place] = failures
@@ -54,8 +54,8 @@ class LoginAttempts:
             del self._failures[next(iter(self._failures))]
 
 
-def household(origin: str) -> str:
-    """The address, or the network that an IPv6 address is one of many of."""
+def network_of(origin: str) -> str:
+    """The address; for IPv6, the network that it belongs to."""
     try:
         address = ip_address(origin.partition("%")[0])
     except ValueError:
@@ -64,4 +64,4 @@ def household(origin: str) -> str:
         return str(address)
     if address.ipv4_mapped is not None:
         return str(address.ipv4_mapped)
-    return str(IPv6Address(int(address) >> HOUSEHOLD << HOUSEHOLD))
+    return str(IPv6Address(int(address) >> NETWORK_BITS << NETWORK_BITS))

@@ -1,6 +1,7 @@
-"""The OpenAPI page, made from the table of endpoints. Pure.
+"""The OpenAPI document, generated from the table of endpoints. Pure.
 
-Made once per center, and by the tests. It can promise nothing that the table does not have.
+It is generated once per center, and by the tests. It never describes anything that is not in
+the table.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from skep.model.message_bounds import EXACT
 from skep.wire.problem import PROBLEM, Problem
 
 REF = "#/components/schemas/{name}"
-#: The bounds of a connection: any call may end in one of these.
+#: The limits of a connection: any call may end with one of these errors.
 _BOUNDS = (Malformed, HeadTooLarge, UrlTooLong, TooSlow, TooManyConnections)
 _NODES = (msgspec.inspect.Type, msgspec.inspect.Field)
 _BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
@@ -47,7 +48,7 @@ _PARAMETER = re.compile(r"{(\w+)(?::\w+)?}")
 
 
 def describe(table: Sequence[Endpoint], public_url: str = "") -> dict[str, Any]:
-    """The whole document; behind a proxy it says where the paths begin."""
+    """The whole document; behind a proxy it names the URL below which the paths are."""
     kinds = [kind for row in table for kind in _kinds(row)]
     schemas, components = msgspec.json.schema_components([*kinds, Problem], ref_template=REF)
     by_kind = dict(zip([repr(kind) for kind in [*kinds, Problem]], schemas, strict=True))
@@ -77,7 +78,7 @@ def describe(table: Sequence[Endpoint], public_url: str = "") -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """Schemas of types, by their names in Python, and examples of them."""
+    """Schemas and examples of types, by their names in Python."""
 
     schemas: dict[str, dict[str, Any]]
     examples: examples.Examples
@@ -119,12 +120,12 @@ def _example(value: Any) -> dict[str, Any]:
 
 
 def operation_id(row: Endpoint) -> str:
-    """Generated clients make method names of it."""
+    """Generated clients use it as the name of a method."""
     return row.route.id
 
 
 def _describe_fields(kinds: Sequence[Any], components: dict[str, Any]) -> None:
-    """Put the comments of the classes into their schemas, where a schema says nothing itself."""
+    """Copy the comments of the classes into their schemas where a schema has no description."""
     for found in _structs(kinds):
         kind = found.cls
         schema = components.get(kind.__name__, components.get(f"{kind.__module__}.{kind.__name__}"))
@@ -134,7 +135,7 @@ def _describe_fields(kinds: Sequence[Any], components: dict[str, Any]) -> None:
 
 
 def field_text(kind: type, name: str) -> str:
-    """The comment above the field, else what the table says of it; "" = nothing."""
+    """The comment above the field, else the text in the table; "" = there is none."""
     own = field_comments(kind).get(name, "")
     return own or FIELD_TEXTS.get(f"{kind.__name__}.{name}") or FIELD_TEXTS.get(name, "")
 
@@ -149,7 +150,7 @@ def _parts(schema: dict[str, Any], found: msgspec.inspect.StructType) -> list[di
 
 
 def _structs(kinds: Sequence[Any]) -> Iterator[msgspec.inspect.StructType]:
-    """Every struct that the types are made of, once."""
+    """Every struct that the types contain, once."""
     todo: list[Any] = list(msgspec.inspect.multi_type_info(kinds))
     seen: set[type] = set()
     while todo:
@@ -166,7 +167,7 @@ def _structs(kinds: Sequence[Any]) -> Iterator[msgspec.inspect.StructType]:
 
 
 def _complete(part: Any) -> None:
-    """Add what msgspec cannot say, in every schema inside."""
+    """Add what msgspec cannot express, to every schema inside."""
     if isinstance(part, dict):
         _complete_one(part)
         part = list(part.values())
@@ -177,7 +178,7 @@ def _complete(part: Any) -> None:
 
 def _complete_one(part: dict[str, Any]) -> None:
     if part.get("items") is False and part.get("maxItems") == len(part.get("prefixItems", [])):
-        del part["items"]  # `maxItems` says the same, and generators of clients fail on it
+        del part["items"]  # `maxItems` means the same, and client generators fail on `items`
     if part.get("contentEncoding") == "base64":
         part["pattern"] = _BASE64
     part.update(part.pop(EXACT, {}))
@@ -236,14 +237,14 @@ def _responses(row: Endpoint, known: _Known) -> dict[str, Any]:
         good["content"] = {row.media: _raw(row)}
     answers: dict[str, Any] = {str(row.status): good}
     for status, kind in row.others.items():
-        answers[str(status)] = {"description": "Not this time", "content": known.message(kind)}
+        answers[str(status)] = {"description": "Not ready", "content": known.message(kind)}
     for error in _errors(row):
         answers.setdefault(str(error.status), _problem_answer(error, known))
     return answers
 
 
 def _raw(row: Endpoint) -> dict[str, Any]:
-    """An answer that is text, bytes or a document of its own."""
+    """An answer that is text, bytes or a document without a schema here."""
     kind = row.media.partition("/")[0]
     schema: dict[str, Any] = {"type": "string"} if kind == "text" else {**_BYTES}
     if row.media == "application/json":

@@ -1,7 +1,7 @@
 """Values of the examples in the API's description. Pure data.
 
-Requests are written out by operation id, and tests send them to a center. Answers are made from
-their schemas with the values of `FIELDS`, so a new field needs no entry here.
+Request bodies are listed by operation id, and tests send them to a center. Answers are generated
+from their schemas with the values of `FIELDS`, so a new field needs no entry here.
 """
 
 from __future__ import annotations

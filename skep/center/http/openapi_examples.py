@@ -1,7 +1,7 @@
 """Examples of every operation, for the API's description. Pure.
 
-An answer is made from its schema, so that it is whole and fits; a test validates all of them.
-It never shows anything of a center.
+An answer is generated from its schema, so it is complete and valid; a test validates all of
+them. It never shows data of a center.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def of_path(name: str, schema: Schema) -> Any:
 
 
 def of_query(operation: str, name: str, schema: Schema) -> Any:
-    """A value of a query parameter: its default, where nothing else is written down."""
+    """A value of a query parameter: the one in the table, else its default."""
     if (found := QUERIES.get(f"{operation}.{name}")) is not None:
         return found
     if (default := schema.get("default")) is not None:
@@ -44,7 +44,7 @@ def of_query(operation: str, name: str, schema: Schema) -> Any:
 
 
 def of_body(operation: str) -> Any:
-    """What a call sends; None where nothing is written down."""
+    """The body of a call; None where the table has none."""
     return BODIES.get(operation)
 
 
@@ -54,19 +54,19 @@ def of_raw(operation: str) -> Any:
 
 
 def of_error(error: type[SkepError]) -> dict[str, Any]:
-    """A problem as it is sent."""
+    """A problem as the center sends it."""
     found: dict[str, Any] = msgspec.to_builtins(problem_of(error(error.title)))
     return found
 
 
 class Examples:
-    """Makes values that fit schemas; `components` are those that references name."""
+    """Generates values that match schemas; `components` are the schemas that references name."""
 
     def __init__(self, components: dict[str, Schema]) -> None:
         self._components = components
 
     def of(self, schema: Schema, name: str = "", owner: str = "") -> Any:
-        """A value of a field `name` of the type `owner`."""
+        """A value for the field `name` of the type `owner`."""
         if (written := FIELDS.get(f"{owner}.{name}")) is not None:
             return written
         if "$ref" in schema:
@@ -84,7 +84,7 @@ class Examples:
         return self.of(schema, name)
 
     def _any_of(self, schema: Schema, name: str) -> Any:
-        """The default; the first of them that is not null, where there is none."""
+        """The default; without one, the first alternative that is not null."""
         if "default" in schema and name not in FIELDS:
             return schema["default"]
         kinds = [one for one in schema["anyOf"] if one.get("type") != "null"]
@@ -112,7 +112,7 @@ class Examples:
 
 
 def _fits(value: Any, schema: Schema) -> bool:
-    """As far as a value of the table can be wrong."""
+    """Whether a value of the table matches the schema; checks what such a value can violate."""
     kinds = _KINDS.get(str(schema.get("type")), ())
     if "enum" in schema:
         return value in schema["enum"]

@@ -1,7 +1,7 @@
-"""Descriptions of fields, read from the `#:` comments in the source of their classes.
+"""Reads the descriptions of fields from the `#:` comments in the source of their classes.
 
 The comment above a field is its only documentation: the API's description shows the same
-text. Sources are parsed once per module, when the description is made.
+text. Each source is parsed once, when the description is generated.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MARK = "#:"
 
 @cache
 def field_comments(kind: type) -> dict[str, str]:
-    """Field name: text of its comment. A subclass has those of its bases."""
+    """Field name: text of its comment. A subclass inherits those of its bases."""
     found: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         found |= _comments_of(base.__module__).get(base.__qualname__, {})

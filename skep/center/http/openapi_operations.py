@@ -10,13 +10,13 @@ TAGS = {
     "runs": "Open runs, submit requests, read pages and items, pause, finish and cancel.",
     "jobs": "Job documents, their revisions, schedules and runs.",
     "requests": "Single requests and blocks: state, attempts, archived bodies and records.",
-    "failures": "Dead requests, grouped by what went wrong, and what to do with them.",
+    "failures": "Dead requests grouped by failure; retry, cancel or delete them.",
     "deliveries": "Delivery of items to sinks, and items that a sink refused.",
     "apps": "Instances of applications and their logs.",
     "sites": "Hosts and the rules that requests to them follow.",
     "agents": "Agents: state and commands; below `/node`, the protocol that agents use.",
     "placement": "Which agents may work for a run, and why others may not.",
-    "dispatches": "The log of dispatched blocks, and a dispatch round by hand.",
+    "dispatches": "The log of dispatched blocks, and manual dispatch rounds.",
     "why": "Explanations of what a request, block, run, job or host waits for.",
     "storage": "Disk space, retention and the outbox of notices.",
     "center": "The ledger, lanes, self-check and alerts of the center.",
@@ -24,18 +24,18 @@ TAGS = {
     "health": "Health, version, metrics and this description; no token is needed.",
 }
 
-#: Path parameters by name; a schema with a description of its own wins.
+#: Path parameters by name; a description in the parameter's schema takes precedence.
 PATH_PARAMETERS = {
     "agent": "Id or name of the agent.",
     "block": "Id of the block.",
     "digest": "SHA-256 of the package, in hexadecimal.",
-    "group": "Key of the group, as the list of failures gives it.",
-    "host": "Name or address of the host as it stands in a URL; IPv6 in brackets.",
+    "group": "Key of the group, as the list of failures shows it.",
+    "host": "Name or address of the host as in a URL; IPv6 in brackets.",
     "identity": "Name of the run.",
     "job": "Name of the job.",
     "no": "Number of the instance, from 0.",
     "request": "Id of the request.",
     "run": "Name of the run.",
-    "token_id": "Id of the token, as the list of tokens gives it; not the token itself.",
-    "verb": "What to do.",
+    "token_id": "Id of the token, as the list of tokens shows it; not the token itself.",
+    "verb": "The action.",
 }

@@ -1,8 +1,8 @@
-"""Two checks before anything else, as plain ASGI: the Host and the Origin of a call.
+"""Checks the Host and the Origin of every call before anything else, as plain ASGI.
 
-A center on loopback is still reachable from a browser on the same machine, so a page from
-elsewhere must not be able to talk to it under a name of its own (DNS rebinding), nor open
-a WebSocket across origins.
+A center on loopback is still reachable from a browser on the same machine, so a page of
+another site must never be able to call it under its own name (DNS rebinding), nor open a
+WebSocket across origins.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-_STRANGER = Forbidden(
-    "calls from that host or origin are not taken; call the center by its own address"
+_REFUSAL = Forbidden(
+    "calls with this Host or Origin are refused; call the center by its own address"
 )
-_BODY = msgspec.json.encode(problem_of(_STRANGER))
+_BODY = msgspec.json.encode(problem_of(_REFUSAL))
 
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::[0-9]{1,5})?")
@@ -43,16 +43,16 @@ def is_loopback(host: str) -> bool:
 
 
 class OriginCheck:
-    """Wraps the application; lets everything else through untouched."""
+    """Wraps the application; passes all accepted calls on unchanged."""
 
     def __init__(self, app: App, bound_to: str, public: str = "") -> None:
         self._app = app
         self._loopback_only = is_loopback(bound_to)
-        #: The name under which a proxy is called, which passes it on.
+        #: The public name of the proxy, which passes it on as Host.
         self._public = public
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan" or self._welcome(scope):
+        if scope["type"] == "lifespan" or self._is_allowed(scope):
             await self._app(scope, receive, send)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
@@ -61,7 +61,7 @@ class OriginCheck:
             await send({**head, "headers": [(b"content-type", PROBLEM.encode())]})
             await send({"type": "http.response.body", "body": _BODY})
 
-    def _welcome(self, scope: Scope) -> bool:
+    def _is_allowed(self, scope: Scope) -> bool:
         hosts, origins = _values(scope, b"host"), _values(scope, b"origin")
         if len(hosts) != 1 or len(origins) > 1:
             return False
@@ -77,7 +77,7 @@ def _values(scope: Scope, wanted: bytes) -> list[str]:
 
 
 def _place(origin: str) -> str:
-    """Host and port of an origin, "" for `null` and for what is none."""
+    """Host and port of an origin, "" for `null` and for values that are not an origin."""
     try:
         return urlsplit(origin).netloc.lower()
     except ValueError:
@@ -85,6 +85,6 @@ def _place(origin: str) -> str:
 
 
 def _name(host: str) -> str:
-    """The host without its port; "" when there is something else behind it."""
+    """The host without its port; "" when something else follows the host."""
     found = _HOST.fullmatch(host)
     return found[1] if found else ""

@@ -1,8 +1,9 @@
-"""The path below which a proxy offers a center (`center.public_url`), as plain ASGI.
+"""The path below which a proxy serves a center (`center.public_url`), as plain ASGI.
 
-A proxy may pass calls on with that path or without it, and neighbours may call the center
-directly: each call is seen by the application as one below the path, so that links,
-redirects and the API's description lead back through the proxy. It never answers anything.
+A proxy may pass calls on with that path or without it, and programs in the same network may
+call the center directly. The application gets every call as one below the path, so that
+links, redirects and the API's description lead back through the proxy. It never answers a
+call.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ def root_of(public_url: str) -> str:
 
 
 def host_of(public_url: str) -> str:
-    """Host, and port if there is one, as a caller's Host header says it."""
+    """Host, and port if there is one, as in a caller's Host header."""
     return urlsplit(public_url).netloc.lower()
 
 
 class Prefix:
-    """Wraps the application. The routes are matched behind `root_path`."""
+    """Wraps the application. Routes are matched after `root_path`."""
 
     def __init__(self, app: App, root: str) -> None:
         self._app = app

@@ -1,7 +1,7 @@
-"""The HTTP server around a center: one socket, no signals of its own. Centers only.
+"""The HTTP server of a center: one socket, no signal handlers. Centers only.
 
-The port is bound before anything is promised, so that `port=0` is known and a taken port
-is an error at once. A bind to another address than loopback without auth is refused.
+The port is bound first, so that the number behind `port=0` is known and a port in use is an
+error at once. It never listens on an address other than loopback without auth.
 """
 
 from __future__ import annotations
@@ -21,38 +21,38 @@ from skep.center.http.origin_check import is_loopback
 from skep.errors import ConfigurationError
 from skep.settings import CenterSettings
 
-#: Seconds that calls get to end when the server stops.
+#: Seconds that active calls have to end when the server stops.
 GRACE = 5
-#: Between two looks whether they have ended.
+#: Seconds between two checks whether they have ended.
 STEP = 0.005
-#: Seconds between pings to an agent that listens, and for its answer: a half-open connection
-#: is given up within 25 s from this side too.
+#: Seconds between pings to a connected agent, and for its answer: the center also closes a
+#: half-open connection within 25 s.
 PING_SECONDS = 12.0
 
 
 class _Server(uvicorn.Server):
-    """Signals belong to the program that runs the center, not to its server. It ends when it is
-    told to: uvicorn's own looks every tenth of a second whether it shall."""
+    """The program that runs the center handles signals, not its server. It stops at once on
+    `end`: uvicorn's own server checks only every tenth of a second."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
-        self._told = asyncio.Event()
+        self._ending = asyncio.Event()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
     def end(self) -> None:
-        """Returns at once; `serve` ends soon."""
+        """Ask the server to stop. Returns at once; `serve` ends soon after."""
         self.should_exit = True
-        self._told.set()
+        self._ending.set()
 
     async def main_loop(self) -> None:
         await self.on_tick(0)  # the headers of every answer
-        await self._told.wait()
+        await self._ending.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take no more calls; those that are there get a while to end."""
+        """Accept no more calls; wait up to `GRACE` seconds for the active ones."""
         for server in self.servers:
             server.close()
         for one in sockets or []:
@@ -68,7 +68,7 @@ class _Server(uvicorn.Server):
 
 
 class CenterServer:
-    """Serves one center until it is told to stop."""
+    """Serves one center until `stop`."""
 
     def __init__(self, center: Center, settings: CenterSettings) -> None:
         check_bind(settings)
@@ -82,14 +82,14 @@ class CenterServer:
 
     @property
     def url(self) -> str:
-        """Where it can be reached from this machine."""
+        """The URL of the center on this machine."""
         host, port = self._socket.getsockname()[:2]
         shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104 - shown
         return f"http://[{shown}]:{port}" if ":" in shown.strip("[]") else f"http://{shown}:{port}"
 
     async def start(self, prepare: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Open the center, do what has to be done before the first call, then answer."""
-        # Where spiders of jobs, which are children of this process, find it.
+        """Open the center, await `prepare`, then accept calls."""
+        # The address for the spiders of jobs, which are children of this process.
         self._center.services.address.url = self.url
         await self._center.open()
         if prepare is not None:
@@ -119,7 +119,7 @@ class CenterServer:
             await self._task
 
     async def stop(self) -> None:
-        """Let go of the callers, end the server, close the center."""
+        """Release waiting callers, stop the server, close the center."""
         self._center.release()
         if self._server is not None and self._task is not None:
             self._server.end()
@@ -131,11 +131,11 @@ class CenterServer:
 
 
 def check_bind(settings: CenterSettings) -> None:
-    """Raises ConfigurationError for a center that anybody could use."""
+    """Raises ConfigurationError for a center that would accept calls from anyone."""
     if not settings.auth and not is_loopback(settings.host):
         raise ConfigurationError(
             f"refusing to listen on {settings.host} without auth; "
-            "switch center.auth on or bind to 127.0.0.1"
+            "enable center.auth or bind to 127.0.0.1"
         )
     for proxy in settings.trusted_proxies:
         _check_proxy(proxy)
@@ -146,7 +146,7 @@ def _check_proxy(proxy: str) -> None:
         ip_network(proxy)
     except ValueError as error:
         raise ConfigurationError(
-            f"center.trusted_proxies: {proxy!r} is not an address or a network (10.0.0.0/8)"
+            f"center.trusted_proxies: {proxy!r} is not a valid address or network (10.0.0.0/8)"
         ) from error
 
 
@@ -154,14 +154,14 @@ def _bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # Connections take it over. Head and body of an answer are two writes: without it the
-    # second waits for the caller's delayed acknowledgement, 40 ms for each call.
+    # Connections inherit it. Head and body of an answer are two writes: without it the second
+    # waits for the caller's delayed acknowledgement, 40 ms for each call.
     bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
         bound.bind((host, port))
     except OSError as error:
         bound.close()
         raise ConfigurationError(
-            f"cannot listen on {host}:{port}: {error.strerror}; choose another with --port"
+            f"cannot listen on {host}:{port}: {error.strerror}; choose another port with --port"
         ) from error
     return bound

@@ -201,10 +201,10 @@ class CenterDouble:
 
     def _check(self, request: web.Request) -> None:
         if request.headers.get("Authorization") != f"Bearer {self.token}":
-            raise Unauthorized("the token is not known; make one with `skep token`")
+            raise Unauthorized("this center does not know the token; create one with `skep token`")
         protocol = request.headers.get(messages.PROTOCOL_HEADER, "")
         if protocol not in self.protocols:
-            raise OldProtocol(f"protocol {protocol} is not spoken here; upgrade the agent")
+            raise OldProtocol(f"protocol {protocol} is not supported; upgrade the agent")
 
     async def _register(self, data: bytes) -> messages.Registered:
         message = codec.decode(data, messages.Register)

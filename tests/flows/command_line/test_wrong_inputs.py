@@ -105,7 +105,7 @@ TYPED: dict[str, tuple[str, ...]] = {
     "info --center nonsense": ("'nonsense' has no address", "--center URL"),
     "info --center ftp://x": ("'ftp://x'", "http://HOST:PORT"),
     "info --center http://127.0.0.1:99999": ("99999", "http://HOST:PORT"),
-    "info --token-file wrong.token": ("token is not known", "--token-file FILE"),
+    "info --token-file wrong.token": ("this center does not know the token", "--token-file FILE"),
     "info --token-file nosuch.token": ("cannot read nosuch.token",),
     "info --token-file bytes.dat": ("bytes.dat is not valid UTF-8",),
     # names and ids

@@ -321,7 +321,7 @@ async def test_a_wrong_token_is_a_clear_error_at_the_start(
 ) -> None:
     async with CenterClient([center.url], "wrong", SystemClock(), Random(1)) as client:
         agent = build_agent(client, tmp_path, FAST, {"toy": ToyKind()})
-        with pytest.raises(Unauthorized, match="token is not known"):
+        with pytest.raises(Unauthorized, match="does not know the token"):
             await agent.run()
 
 

@@ -88,7 +88,7 @@ async def test_an_id_wins_over_a_name(center: RunningCenter) -> None:
 
 async def test_a_name_of_several_is_refused_with_their_ids(center: RunningCenter) -> None:
     """And nothing is done to any of them."""
-    words = "2 agents have the name 'twin'; say which by its id: t1 (alive), t2 (alive)"
+    words = "2 agents have the name 'twin'; use the id of one of them: t1 (alive), t2 (alive)"
     for path in (at("twin"), at("twin", "/vitals"), at("twin", "/allocations")):
         assert (await center.admin.get(path)).problem().detail == words
     problem = (await center.admin.post(at("twin", "/drain"))).problem()

@@ -95,7 +95,7 @@ async def test_a_preview_tells_what_happens_to_runs(
     view = (await center.admin.get("/api/v1/placement/preview?remove=c")).json()
     effects = {one["run"]: one["effect"] for one in view["runs"]}
     assert effects == {
-        "r": "no agent of it is left: it waits 7 s for them, then it stops",
+        "r": "none of its agents is left: it waits 7 s for them, then it stops",
         "f": "it waits until one of its agents is back",
     }
 
@@ -112,12 +112,12 @@ async def test_a_preview_of_several_agents_counts_them_together(
     one = (await center.admin.get("/api/v1/placement/preview?remove=a")).json()
     several = (await center.admin.get("/api/v1/placement/preview?remove=a,b,a")).json()
     assert {each["run"]: each["effect"] for each in one["runs"]} == {
-        "two": "1 agent goes on with it",
-        "three": "2 agents go on with it",
+        "two": "1 agent continues with it",
+        "three": "2 agents continue with it",
     }
     assert sorted((each["run"], each["effect"]) for each in several["runs"]) == [
-        ("eu", "nobody else fits: its requests wait until somebody does"),
-        ("three", "1 agent goes on with it"),
+        ("eu", "no other agent is eligible: its requests wait until one is"),
+        ("three", "1 agent continues with it"),
         ("two", "it waits until one of its agents is back"),
     ]
 

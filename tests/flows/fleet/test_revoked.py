@@ -65,7 +65,7 @@ async def test_a_center_that_does_not_know_it_ends_no_agent(
         await until(lambda: agent.heartbeats.beats > 0)
     try:
         async with running_center(tmp_path / "wrong", **quick):
-            await until(lambda: "the token is not known here" in caplog.text)
+            await until(lambda: "this center does not know the token" in caplog.text)
         beats = agent.heartbeats.beats
         async with running_center(tmp_path / "right", **quick):
             await until(lambda: agent.heartbeats.beats > beats)

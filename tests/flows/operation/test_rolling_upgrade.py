@@ -152,7 +152,7 @@ def test_a_protocol_that_is_too_far_away_is_refused_with_advice(tmp_path: Path) 
             code = copied(tmp_path / f"strange-{spoken}", {"wire/messages.py": word})
             done = refused_agent(code, center, tmp_path / "agent")
             assert done.returncode == 2
-            assert f"protocol '{spoken}' is not spoken by this center" in done.stderr
+            assert f"protocol '{spoken}' is not supported; this center (Skep" in done.stderr
             assert advice in done.stderr
             assert "docs/how-to/upgrade.md" in done.stderr
 

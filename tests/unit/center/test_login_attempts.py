@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from skep.center.http.authentication import Auth, Identity, Role
-from skep.center.http.login_attempts import ADDRESSES, LoginAttempts, household
+from skep.center.http.login_attempts import ADDRESSES, LoginAttempts, network_of
 from skep.errors import TooManyTries, Unauthorized
 from skep.model.fleet.token import FoundToken, Grant
 from skep.store.ports import Store
@@ -87,10 +87,10 @@ def test_addresses_are_bounded(clock: ManualClock) -> None:
         ("::1", "::1"),
     ],
 )
-def test_a_household_is_one(origin: str, same: str) -> None:
+def test_a_network_is_one(origin: str, same: str) -> None:
     """Fault 71: whoever has one IPv6 address has a great many."""
-    assert household(origin) == household(same)
-    assert household(origin) != household("2001:db8:1::1")
+    assert network_of(origin) == network_of(same)
+    assert network_of(origin) != network_of("2001:db8:1::1")
 
 
 async def test_a_token_ends_with_its_time(auth: Auth, clock: ManualClock) -> None:

@@ -232,7 +232,7 @@ def test_names_of_runs(name: str) -> None:
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\n", "a\x00", "\u00e9", "x" * 65, "-a"])
 def test_names_that_no_run_has(name: str) -> None:
     """Fault 51."""
-    with pytest.raises(InvalidInput, match="run's name"):
+    with pytest.raises(InvalidInput, match="is not a valid run name"):
         run_name(name)
 
 

@@ -1,1 +1,1 @@
-"""What agents call, apart from the resources for people."""
+"""The endpoints that agents call, separate from the resources for users."""

@@ -1,7 +1,7 @@
-"""What agents call about applications: what they shall run, packages, logs. Centers only.
+"""The endpoints that agents call for applications: desired state, packages, logs. Centers only.
 
-An agent says everything that it has and is told everything that it shall have. Secrets are
-read from their files here, at the last moment, and go to no log and no store.
+An agent reports all its instances and gets the desired state of all of them. Secrets are read
+from their files here, at the last moment, and never enter a log or the store.
 """
 
 from __future__ import annotations
@@ -51,12 +51,13 @@ ALERT = "app_secret"
 
 
 async def apps(call: Call) -> AppsReply:
-    """How an agent's instances are, and what it shall do about each of its own."""
+    """Store the state of an agent's instances; answer with their desired state."""
     message: AppsAsk = call.body
     services, agent = call.services, message.agent
     await _check_newest(call, agent)
     now = services.clock.now()
-    stale = await services.store.apps.report(agent, [_told(one) for one in message.instances], now)
+    reported = [_reported(one) for one in message.instances]
+    stale = await services.store.apps.report(agent, reported, now)
     services.metrics.fenced.inc(stale)
     for one in message.instances:
         await services.control.instance_is(one.run, one.no, one.state)
@@ -68,15 +69,15 @@ async def apps(call: Call) -> AppsReply:
 
 
 async def _check_newest(call: Call, agent: str) -> None:
-    """By the store: an instance must not go to a process that is not the agent any more."""
+    """Check with the store: an instance must not go to an outdated process of the agent."""
     session = check_agent(call, agent)
     if not await call.services.roster.known(agent):
         raise UnknownAgent(f"agent {agent} is not registered; call /node/register first")
     if not await call.services.roster.still(agent, session):
-        raise Fenced(f"agent {agent} runs elsewhere by now; this process was session {session}")
+        raise Fenced(f"agent {agent} has a newer process; this one is session {session}")
 
 
-def _told(one: AppReport) -> ReportedInstance:
+def _reported(one: AppReport) -> ReportedInstance:
     fields = msgspec.structs.asdict(one)
     return ReportedInstance(**{**fields, "reason": plain(one.reason)})
 
@@ -84,12 +85,12 @@ def _told(one: AppReport) -> ReportedInstance:
 async def _answer(
     services: Services, wish: DesiredInstance, has: set[tuple[str, int, int]]
 ) -> AppWish | None:
-    """None for an instance that is over: what the agent is not told of, it ends."""
+    """None for an instance that has ended: an agent ends what is not in the answer."""
     one, state = wish.instance, wish.state
     if _leaves(services, wish):
         state = InstanceState.STOPPED
     if state is InstanceState.STOPPED and (one.run, one.no, one.token) not in has:
-        # It has not begun there, or has left nothing behind.
+        # It has not started there, or has left nothing behind.
         await services.store.apps.end(one, state, "", services.clock.now())
         return None
     try:
@@ -102,7 +103,8 @@ async def _answer(
 
 
 def _leaves(services: Services, wish: DesiredInstance) -> bool:
-    """A person empties the agent. What must not be started twice may end there by itself."""
+    """Whether the instance leaves an agent that is being drained. An instance that must not be
+    started twice may end there."""
     view = services.roster.view(wish.instance.agent)
     return view is not None and view.aside == DRAINING and wish.app.spec.restart != "never"
 
@@ -115,7 +117,8 @@ def _with_secrets(spec: AppSpec, secrets: Mapping[str, str], known: AppSecrets) 
 
 
 async def _give_up(services: Services, wish: DesiredInstance, why: str) -> None:
-    """A secret that is gone does not come back by asking, and is nobody else's trouble."""
+    """Fail an instance whose secret is missing: a retry would not help, and other instances must
+    not be affected."""
     one, now = wish.instance, services.clock.now()
     log.warning("instance %d of run %s: %s", one.no, one.run, why)
     await services.store.apps.end(one, InstanceState.FAILED, why, now)
@@ -123,11 +126,11 @@ async def _give_up(services: Services, wish: DesiredInstance, why: str) -> None:
 
 
 async def app_log(call: Call) -> AppLogReply:
-    """A piece of what an instance wrote; on disk when this is answered."""
+    """Store a piece of an instance's log; it is on disk when the answer is sent."""
     message: AppLog = call.body
     check_agent(call, message.agent)
     if len(message.data) > APP_LOG_PIECE:
-        raise TooLarge(f"a piece of log has at most {APP_LOG_PIECE} bytes")
+        raise TooLarge(f"the piece of log exceeds {APP_LOG_PIECE} bytes; send smaller pieces")
     store = call.services.store
     app = await store.apps.get(message.run)
     if app is None:
@@ -144,18 +147,20 @@ async def package(call: Call) -> Streamed:
     try:
         digest = msgspec.convert(call.path["digest"], Digest)
     except msgspec.ValidationError:
-        raise InvalidInput("a package is named by its SHA-256, in small letters") from None
+        raise InvalidInput(
+            "the package digest is not valid; use its SHA-256 in lowercase hexadecimal"
+        ) from None
     store, subject = call.services.store, call.who.subject
     if call.who.role is Role.AGENT and subject:
         check_agent(call, subject)
         if not await store.packages.wanted_by(digest, subject):
-            raise NotFound(f"agent {subject} runs no package {digest}")
+            raise NotFound(f"agent {subject} does not run package {digest}")
     found = await store.packages.get(digest)
     return Streamed(_chunks(call.services, found), "application/zip", found.size)
 
 
 async def _chunks(services: Services, found: Package) -> AsyncIterator[bytes]:
-    """One at a time: nobody holds a whole package in memory."""
+    """One at a time, so that a whole package is never in memory."""
     number = 0
     while part := await services.store.packages.chunk(found.digest, number):
         yield part
@@ -171,7 +176,7 @@ ENDPOINTS = (
         "report_instances",
         "apps",
         apps,
-        "Tell instances of applications",
+        "Report instances of applications",
         AppsAsk,
         AppsReply,
         UnknownAgent,
@@ -180,7 +185,7 @@ ENDPOINTS = (
         "send_instance_log",
         "app-log",
         app_log,
-        "Send log of an instance",
+        "Send a piece of an instance's log",
         AppLog,
         AppLogReply,
         NotFound,
@@ -190,10 +195,10 @@ ENDPOINTS = (
         GET_PACKAGE,
         Role.AGENT,
         package,
-        "The package of an application",
+        "Download the package of an application",
         errors=(InvalidInput, NotFound, Fenced),
         tag="agents",
         parameters={"digest": {"type": "string", "pattern": _DIGEST}},
-        notes="An agent with a credential of its own gets what it runs, and nothing else.",
+        notes="An agent with its own credential gets only the packages that it runs.",
     ),
 )

@@ -1,7 +1,7 @@
-"""How a machine becomes an agent: one call, with a token that is good for one.
+"""Joins a machine as an agent: one call, with a token that is valid once.
 
-The agent has made a secret of its own and tells only its digest, so the answer holds nothing
-that could be stolen, and a machine whose answer was lost asks again.
+The agent has created its own secret and sends only the digest, so the answer contains nothing
+that could be stolen, and a machine whose answer was lost can repeat the call.
 """
 
 from __future__ import annotations
@@ -17,15 +17,18 @@ from skep.wire.messages import OLDEST_PROTOCOL, PROTOCOL, Join, Joined
 
 
 async def join(call: Call) -> Joined:
-    """Use the token up, and let the credential in."""
+    """Consume the token and accept the credential."""
     message: Join = call.body
     if not OLDEST_PROTOCOL <= message.protocol <= PROTOCOL:
-        raise OldProtocol(f"protocol {message.protocol} is not spoken here; upgrade the agent")
+        raise OldProtocol(f"protocol {message.protocol} is not supported; upgrade the agent")
     check_agent_id(message.agent)
     if machine_of(message.agent) != message.agent:
-        raise InvalidInput("an id that ends with a dot and a number is one of several processes")
+        raise InvalidInput(
+            f"{message.agent!r} names one of several processes; choose an id that does not end with"
+            " a dot and a number"
+        )
     if not own_target(message.agent):
-        raise InvalidInput(f"{message.agent!r} could not be told from a run; choose another id")
+        raise InvalidInput(f"{message.agent!r} is ambiguous with a run; choose another id")
     services = call.services
     token = call.headers.get("authorization", "").partition(" ")[2].strip()
     grant = await services.store.tokens.join(
@@ -42,7 +45,7 @@ ENDPOINTS = (
         "Join as a new agent",
         errors=(InvalidInput, OldProtocol, Conflict),
         tag="agents",
-        notes="With a one-time token. `digest` is the SHA-256 of a secret that the agent has"
-        " made, base64 in JSON; the secret is its token from then on.",
+        notes="Needs a one-time token. `digest` is the SHA-256 of a secret that the agent has"
+        " created, base64 in JSON; the secret is its token from then on.",
     ),
 )

@@ -1,7 +1,7 @@
-"""What agents call. Paths as the founding documents gave them, under /node.
+"""The endpoints that agents call for their work, below /node.
 
-Run by centers. Everything an agent says is checked against its token and its session first;
-a result is acknowledged when it is on disk, never before.
+Run by centers. Every message is first checked against the agent's token and session. A result
+is acknowledged when it is on disk, never before.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ from skep.wire.messages import (
 
 
 async def register(call: Call) -> Registered:
-    """An agent says who it is and what it still holds; processed however late it comes."""
+    """Register an agent and the blocks that it still holds; accepted at any age."""
     message: Register = call.body
     services = call.services
     if not OLDEST_PROTOCOL <= message.protocol <= PROTOCOL:
-        raise OldProtocol(f"protocol {message.protocol} is not spoken here; upgrade the agent")
+        raise OldProtocol(f"protocol {message.protocol} is not supported; upgrade the agent")
     agent = message.registration.id
     await services.roster.known(agent)
     check_agent(call, agent)
@@ -62,7 +62,7 @@ async def register(call: Call) -> Registered:
     own = bool(call.who.subject)
     came = Arrival(message.session, message.mark, message.marks, bound=own)
     view = await services.roster.register(about, came)
-    if not view.has_beaten:  # else this try was on its way for longer than a later one
+    if not view.has_beaten:  # otherwise this call was delayed and a later one arrived first
         await services.leases.abandon(agent, message.holding)
     sites = services.settings.sites
     return Registered(
@@ -80,44 +80,45 @@ async def register(call: Call) -> Registered:
 
 
 def _granted(about: Registration, grant: Grant) -> Registration:
-    """The group and the labels with which an agent was let in are not its own to choose."""
+    """The group and the labels that the agent joined with override those that it sends."""
     labels = {**about.labels, **grant.labels}
     return replace(about, group=grant.group or about.group, labels=labels)
 
 
 def _check_description(about: Registration) -> None:
-    """People read it, and it is written again at every reconnect: plain and short."""
+    """Raises InvalidInput: users read these texts, and every reconnect writes them again, so
+    they must be printable and short."""
     labels = [text for pair in about.labels.items() for text in pair]
     texts = (about.name, about.group, about.address, about.os, about.version)
     for text in (*texts, *about.kinds, *labels):
         if len(text) > DESCRIPTION_LIMIT or not is_printable(text):
             raise InvalidInput(
-                f"{text[:50]!r} in a registration: use up to {DESCRIPTION_LIMIT} printable"
-                " characters"
+                f"{text[:50]!r} in a registration is not valid; use up to {DESCRIPTION_LIMIT}"
+                " printable characters"
             )
     if len(about.labels) > LABELS_LIMIT or len(about.kinds) > LABELS_LIMIT:
         raise InvalidInput(f"a registration has at most {LABELS_LIMIT} labels and kinds each")
 
 
 async def heartbeat(call: Call) -> HeartbeatReply:
-    """Note that the agent lives, renew its leases, tell it what it should know."""
+    """Record that the agent is alive, renew its leases, send it commands."""
     message: Heartbeat = call.body
     services = call.services
     session = check_agent(call, message.agent)
     age = max(message.age, message.deaf)
     fresh = services.roster.fresh(age)
-    # What waited too long says nothing about now: it renews no lease either (C10). Nor does
-    # an agent live that does not hear us; it does after it has heard this.
+    # A heartbeat that was delayed too long says nothing about the present: it renews no lease.
+    # An agent that gets no replies does not count as alive; it does after it gets this one.
     holding = message.holding if fresh else []
-    # Side by side, so that both are in one commit. A renewal of somebody who turns out not to
-    # be known does no harm: the token of its block decides, as always.
+    # Concurrently, so that both are in one commit. A renewal for an agent that turns out to be
+    # unknown is harmless: the fencing token of its block decides, as always.
     known, lost = await asyncio.gather(
         services.roster.heartbeat(message.agent, message.vitals, age, session),
         services.leases.renew(message.agent, holding),
     )
     await services.control.tickets(message.tickets)
     await services.unsent.heard(message.agent, message.vitals)
-    if known:  # what was done is done, however long its word was on the way
+    if known:  # an acknowledgement counts, however late it arrives
         await services.roster.note_acknowledged(message.agent, message.obeyed)
     if not known or not fresh:
         return HeartbeatReply(known=known)
@@ -132,7 +133,7 @@ async def heartbeat(call: Call) -> HeartbeatReply:
 
 
 async def _orders(services: Services, message: Heartbeat) -> list[Command]:
-    """What the agent was told to do and has not done, once more."""
+    """The commands that the agent has not acknowledged yet."""
     view = services.roster.view(message.agent)
     if view is None or not view.pending:
         return []
@@ -142,7 +143,7 @@ async def _orders(services: Services, message: Heartbeat) -> list[Command]:
 
 
 async def lease(call: Call) -> LeaseReply:
-    """Blocks for an agent; waits a while when there are none."""
+    """Blocks for an agent; waits up to `wait` seconds when there are none."""
     message: LeaseAsk = call.body
     services = call.services
     session = check_agent(call, message.agent)
@@ -156,8 +157,8 @@ async def lease(call: Call) -> LeaseReply:
 
 
 async def _look_again(call: Call, agent: str) -> None:
-    """Raises UnknownAgent or Forbidden, by the store: who was enabled at another center a moment
-    ago is woken before this one has looked around, and must not be sent away."""
+    """Raises UnknownAgent or Forbidden, from the store: an agent that another center has just
+    enabled may call before this center has refreshed its roster, and must not be refused."""
     services = call.services
     try:
         view = await services.roster.look(agent)
@@ -178,7 +179,7 @@ async def _reply(call: Call, blocks: list[Leased]) -> LeaseReply:
 
 
 async def report(call: Call) -> ReportReply:
-    """Results of blocks; on disk when this is answered."""
+    """Store results of blocks; they are on disk when the answer is sent."""
     message: Report = call.body
     services = call.services
     check_agent(call, message.agent)
@@ -191,7 +192,7 @@ async def report(call: Call) -> ReportReply:
 
 
 def _frees_something(block: BlockReport) -> bool:
-    """A request to be tried again, or a host that others wait for."""
+    """Whether the report has a request to retry, or a host that other requests wait for."""
     if any(outcome.failure for outcome in block.outcomes):
         return True
     return any(note.left or note.deferred for note in block.sites)
@@ -213,7 +214,7 @@ def _count(call: Call, message: Report, verdicts: list[str]) -> None:
 
 
 async def give_back(call: Call) -> GivenBack:
-    """An agent returns blocks that it will not do."""
+    """Take back blocks that an agent will not work on."""
     message: GiveBack = call.body
     check_agent(call, message.agent)
     reason = plain(message.reason)[:DESCRIPTION_LIMIT]
@@ -231,7 +232,12 @@ ENDPOINTS = (
         OldProtocol,
     ),
     for_agents(
-        "send_heartbeat", "heartbeat", heartbeat, "Beat and renew leases", Heartbeat, HeartbeatReply
+        "send_heartbeat",
+        "heartbeat",
+        heartbeat,
+        "Send a heartbeat, renew leases",
+        Heartbeat,
+        HeartbeatReply,
     ),
     for_agents(
         "lease_blocks",
@@ -245,5 +251,5 @@ ENDPOINTS = (
     for_agents(
         "report_blocks", "block", report, "Report results of blocks", Report, ReportReply, DiskFull
     ),
-    for_agents("return_blocks", "giveback", give_back, "Give blocks back", GiveBack, GivenBack),
+    for_agents("return_blocks", "giveback", give_back, "Return blocks", GiveBack, GivenBack),
 )

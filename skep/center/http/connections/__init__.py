@@ -1,3 +1,3 @@
-"""Bounds on connections to a center: size and time of heads and bodies, number of
-connections. They hold before a request is decoded or a token is looked up.
+"""Limits for connections to a center: size and duration of heads and bodies, number of
+connections. They apply before a request is decoded or a token is looked up.
 """

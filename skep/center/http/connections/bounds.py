@@ -1,6 +1,6 @@
-"""The bounds of one center, from its settings, and the answers of connections that exceed one.
+"""The limits of one center, from its settings, and the answers to connections that exceed one.
 
-A refusal is written by hand: no request exists yet that an endpoint could answer.
+A refusal is encoded here as raw HTTP: no request exists yet that an endpoint could answer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from skep.errors import HeadTooLarge, Malformed, SkepError, TooManyConnections, 
 from skep.settings import CenterSettings
 from skep.wire.problem import PROBLEM, problem_of
 
-#: Files that a center needs beside its connections: database, archive, segments, children.
+#: Files that a center needs in addition to its connections: database, archive, segments,
+#: children.
 RESERVED_FILES = 200
 #: Requests that a connection may send ahead of their answers.
 PIPELINED = 16
@@ -34,7 +35,7 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 def bounds_of(settings: CenterSettings) -> Bounds:
-    """The settings, with no more connections than this process may open files."""
+    """The settings, limited to the number of files that this process may open."""
     return Bounds(
         head_bytes=settings.head_bytes,
         headers=settings.headers_limit,
@@ -55,7 +56,7 @@ def _files() -> int:
 
 
 class Refusal:
-    """Why a connection is closed: a word for the metric, and the bytes of the answer."""
+    """Why a connection is closed: the label of the metric, and the bytes of the answer."""
 
     def __init__(self, reason: str, error: SkepError) -> None:
         self.reason = reason
@@ -72,24 +73,25 @@ def _answer(error: SkepError) -> bytes:
 
 
 class Refusals:
-    """One of each kind, made once: a refusal must cost less than what it refuses."""
+    """One refusal of each kind, created once: a refusal must cost less than what it refuses."""
 
     def __init__(self, bounds: Bounds) -> None:
-        most = f"{bounds.head_bytes} bytes and {bounds.headers} headers"
-        self.head = Refusal("head_size", HeadTooLarge(f"a head may have {most}"))
-        self.url = Refusal("url_size", UrlTooLong(f"a URL may have {bounds.url_bytes} bytes"))
+        most = f"{bounds.head_bytes} bytes or {bounds.headers} headers"
+        self.head = Refusal("head_size", HeadTooLarge(f"the head exceeds {most}"))
+        self.url = Refusal("url_size", UrlTooLong(f"the URL exceeds {bounds.url_bytes} bytes"))
         self.slow_head = Refusal(
             "slow_head", TooSlow(f"the head was not complete after {bounds.head_seconds:g} s")
         )
         self.slow_body = Refusal(
             "slow_body",
             TooSlow(
-                f"the body came too slowly: {bounds.body_seconds:g} s, and one second more for "
-                f"every {bounds.body_rate} bytes, are allowed"
+                f"the body arrived too slowly; the limit is {bounds.body_seconds:g} s plus one "
+                f"second for every {bounds.body_rate} bytes"
             ),
         )
         self.full = Refusal(
-            "full", TooManyConnections(f"this center serves {bounds.connections} connections")
+            "full",
+            TooManyConnections(f"the limit of {bounds.connections} connections is reached"),
         )
         self.garbage = Refusal("not_http", Malformed("this is not an HTTP/1.1 request"))
         self.pipelined = Refusal(

@@ -1,9 +1,9 @@
-"""One HTTP connection: uvicorn's protocol, with bounds on what arrives before it is answered.
+"""One HTTP connection: uvicorn's protocol, with limits on what arrives before it is answered.
 
 Runs on the event loop of a center, once for every chunk that arrives, so it only counts and
-compares here; time is looked at by the `Register`, for all connections together. The parser
-keeps an incomplete header in memory and says nothing of it: bytes that lead to no callback
-are counted, whatever they are (a header, a trailer, the extension of a chunk).
+compares; the `Register` checks deadlines for all connections together. The parser keeps an
+incomplete header in memory without a callback, so bytes that lead to no callback are
+counted, whatever they are (a header, a trailer, the extension of a chunk).
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from skep.center.http.connections.bounds import PIPELINED, Bounds, Refusal, Refusals
-from skep.center.http.login_attempts import household
+from skep.center.http.login_attempts import network_of
 
 if TYPE_CHECKING:
     from asyncio import Transport
 
-#: What a connection waits for: a (further) request, the rest of a head, the rest of a body.
+#: What a connection waits for: a request, the rest of a head, the rest of a body.
 IDLE, HEAD, BODY = range(3)
-#: Seconds that a caller gets to read an answer that came before its body had ended.
+#: Seconds that a caller has to read an answer that was sent before its body had ended.
 LINGER = 5.0
-#: Bytes of a header beside its name and its value.
+#: Bytes of a header in addition to its name and its value.
 HEADER_OVERHEAD = 4
-#: Where an application finds the connection of a call.
+#: Key of the connection in the scope of a call.
 SCOPE_KEY = "skep.connection"
 
 
 class _Refused(Exception):
-    """Ends the parser's work."""
+    """Stops the parser."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.reason)
@@ -44,7 +44,7 @@ class Connections(Protocol):
     def opened(self, connection: BoundedProtocol) -> None: ...
 
     def known(self, connection: BoundedProtocol) -> None:
-        """It has authenticated."""
+        """The connection has authenticated."""
 
     def closed(self, connection: BoundedProtocol) -> None: ...
 
@@ -52,7 +52,7 @@ class Connections(Protocol):
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """`register`, `bounds` and `refusals` belong to the class: `Register.protocol` makes one."""
+    """`register`, `bounds` and `refusals` belong to the class: `Register.protocol` creates one."""
 
     register: ClassVar[Connections]
     bounds: ClassVar[Bounds]
@@ -61,15 +61,15 @@ class BoundedProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
         self.phase = HEAD
-        #: When the phase must have ended, by the loop's clock.
+        #: Deadline of the phase, by the loop's clock.
         self.until = inf
         self.opened_at = self.loop.time()
-        #: Where it comes from; "" = not known.
+        #: Network address of the caller; "" = not known.
         self.address = ""
         self.authenticated = False
         self._head_left = self.bounds.head_bytes
         self._headers_left = self.bounds.headers
-        #: Bytes since the parser last said something.
+        #: Bytes since the parser's last callback.
         self._unheard = 0
         self._heard = False
         self._stalled: tuple[int, float] | None = None
@@ -79,7 +79,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.until = self.opened_at + self.bounds.head_seconds
-        self.address = household(self.client[0]) if self.client else ""
+        self.address = network_of(self.client[0]) if self.client else ""
         self.register.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -88,22 +88,22 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def handle_websocket_upgrade(self) -> None:
-        self.register.closed(self)  # the WebSocket counts itself among the server's connections
+        self.register.closed(self)  # the WebSocket adds itself to the server's connections
         super().handle_websocket_upgrade()
 
     @property
     def answering(self) -> bool:
-        """Whether a call is under way."""
+        """Whether a call is active."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def has_token(self) -> None:
-        """A call of this connection came with a good token."""
+        """A call of this connection had a valid token."""
         if not self.authenticated:
             self.authenticated = True
             self.register.known(self)
 
     def refuse(self, refusal: Refusal) -> None:
-        """Answer where there is no answer yet, and close."""
+        """Answer, unless an answer has begun, and close."""
         if self.transport.is_closing():
             return
         self.register.refused(refusal.reason)
@@ -113,7 +113,7 @@ class BoundedProtocol(HttpToolsProtocol):
         elif self.cycle.response_started or self.pipeline:
             self.transport.abort()
         else:
-            # The call ends as if its caller had hung up, and nothing is written after this.
+            # The call ends as if its caller had disconnected, and nothing is written after this.
             self.cycle.disconnected = True
             self.cycle.message_event.set()
             self.transport.write(refusal.answer)
@@ -137,7 +137,7 @@ class BoundedProtocol(HttpToolsProtocol):
             if self._unheard > self.bounds.head_bytes:
                 self.refuse(self.refusals.head)
 
-    # -- what the parser says
+    # -- callbacks of the parser
 
     def _begin_head(self) -> None:
         self.phase = HEAD
@@ -147,7 +147,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._unheard = 0
 
     def on_message_begin(self) -> None:
-        if self.phase != HEAD:  # sent ahead, behind another request
+        if self.phase != HEAD:  # pipelined after another request
             self._begin_head()
             self._heard = True
         super().on_message_begin()
@@ -163,7 +163,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._head_left < 0 or self._headers_left < 0:
             raise _Refused(self.refusals.head)
         if self.phase != HEAD:
-            return  # a trailer is counted, and belongs to no request
+            return  # a trailer is counted but belongs to no request
         name = name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True
@@ -192,7 +192,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """As uvicorn's, without a timer: the register ends idle connections."""
+        """As in uvicorn, without a timer: the register closes idle connections."""
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
@@ -207,9 +207,9 @@ class BoundedProtocol(HttpToolsProtocol):
     # -- time
 
     def look(self, now: float, pause: float) -> None:
-        """Called every `pause` seconds: has the time of this phase passed?"""
+        """Check the deadline of the phase; called every `pause` seconds."""
         if self.flow.read_paused:
-            self.until += pause  # it waits for us
+            self.until += pause  # it waits for the center
         if now > self.until:
             self._too_late()
         elif self.flow.write_paused:
@@ -223,12 +223,12 @@ class BoundedProtocol(HttpToolsProtocol):
         elif self.phase == BODY and self.answering:
             self.refuse(self.refusals.slow_body)
         elif not self.transport.is_closing():
-            if self.phase != IDLE:  # silent from its beginning, or answered already
+            if self.phase != IDLE:  # it sent nothing, or is answered already
                 self.register.refused("silent")
             self.transport.close()
 
     def _look_at_answer(self, now: float) -> None:
-        """A caller that does not read its answer keeps it in our memory."""
+        """Check the deadline of an answer: one that is not read stays in the center's memory."""
         left = self.transport.get_write_buffer_size()
         if self._stalled is None or left != self._stalled[0]:
             self._stalled = left, now

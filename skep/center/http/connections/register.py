@@ -1,8 +1,8 @@
-"""All connections of a center: how many there are, which have no token, whose time is over.
+"""Counts all connections of a center and closes those without a token or past a deadline.
 
-One task looks at all of them; a timer for each would cost every call. Above a bound the
-connection goes that has waited longest without a token and is not being answered, so that
-new callers come in: agents send their token with their first bytes.
+One task checks all of them; a timer for each would slow down every call. Above a limit, the
+register closes the connection that has waited longest without a token and has no active
+call, so that new callers can connect: agents send their token with their first bytes.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from skep.center.http.connections.protocol import BoundedProtocol
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks.
+#: Seconds between two checks.
 LOOK_EVERY = 1.0
-#: Seconds for which a new connection is not counted against its address: a thousand agents
-#: that connect at once from behind one router have shown their tokens by then.
+#: Seconds for which a new connection does not count for its address: a thousand agents that
+#: connect at once from behind one router have sent their tokens by then.
 GRACE = 1.0
 #: Seconds between two log lines about refused connections.
 TELL_EVERY = 60.0
 
 
 class Register:
-    """`count` is told the reason of each refusal."""
+    """`count` is called with the reason of each refusal."""
 
     def __init__(self, bounds: Bounds, count: Callable[[str], None]) -> None:
         self._bounds = bounds
         self._count = count
         self._open: set[BoundedProtocol] = set()
-        #: Connections without a token, in the order in which they came.
+        #: Connections without a token, oldest first.
         self._anonymous: dict[BoundedProtocol, None] = {}
         self._refusals = Refusals(bounds)
         self._untold: Counter[str] = Counter()
@@ -42,7 +42,7 @@ class Register:
         self._pause = min(LOOK_EVERY, bounds.head_seconds / 4, bounds.body_seconds / 4)
 
     def protocol(self) -> type[BoundedProtocol]:
-        """The class of connections that are counted here."""
+        """The protocol class whose connections are counted here."""
         parts = {"register": self, "bounds": self._bounds, "refusals": self._refusals}
         return type("CenterProtocol", (BoundedProtocol,), parts)
 
@@ -68,16 +68,16 @@ class Register:
         self._count(reason)
         self._untold[reason] += 1
 
-    # -- the look at all of them
+    # -- periodic checks
 
     async def watch(self) -> None:
-        """Until cancelled."""
+        """Check all connections until cancelled."""
         loop = asyncio.get_running_loop()
         before = loop.time()
         while True:
             await asyncio.sleep(self._pause)
             now = loop.time()
-            # After a stop of this process what was sent meanwhile has not been read yet.
+            # If this process was suspended, data that arrived meanwhile is not read yet.
             self._look(now, max(self._pause, now - before - self._pause))
             before = now
 
@@ -106,6 +106,6 @@ class Register:
         if not self._untold or monotonic() - self._told_at < TELL_EVERY:
             return
         reasons = ", ".join(f"{reason} {count}" for reason, count in self._untold.most_common())
-        log.warning("connections refused: %s; see center.* limits in the settings", reasons)
+        log.warning("refused connections: %s; see the center.* limits in the settings", reasons)
         self._untold.clear()
         self._told_at = monotonic()

@@ -42,7 +42,9 @@ if TYPE_CHECKING:
 @click.option("--name", help="Display name. Default: the host name.")
 @click.option("--group", help="Group for placement.")
 @click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", help="A label; repeatable.")
-@click.option("--processes", type=click.IntRange(1, 256), help="Number of processes, each an agent.")
+@click.option(
+    "--processes", type=click.IntRange(1, 256), help="Number of processes, each an agent."
+)
 @click.option("--concurrency", type=click.IntRange(1, 4096), help="Downloads at the same time.")
 @click.pass_context
 def command(
@@ -199,7 +201,9 @@ def token(
 
 @command.command("join")
 @click.argument("url")
-@click.option("--token", envvar="SKEP_JOIN_TOKEN", help="Token from `skep agent token`; valid once.")
+@click.option(
+    "--token", envvar="SKEP_JOIN_TOKEN", help="Token from `skep agent token`; valid once."
+)
 @click.option("--id", "wanted", default="", help="Id of the agent. Default: a new id.")
 @click.option(
     "--try", "pages", multiple=True, metavar="URL", help="Download this page as a test; repeatable."

@@ -133,7 +133,9 @@ def label(reach: CenterAddress, agent: str, changes: tuple[str, ...], as_json: b
 
 
 @command.command("token")
-@click.option("--agent", default="", help="Id or name of the only agent that may use it. Default: any agent.")
+@click.option(
+    "--agent", default="", help="Id or name of the only agent that may use it. Default: any agent."
+)
 @json_option
 @calls_center
 def token(reach: CenterAddress, agent: str, as_json: bool) -> None:

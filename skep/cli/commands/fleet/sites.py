@@ -152,7 +152,9 @@ def show_site(reach: CenterAddress, host: str, as_json: bool) -> None:
 
 @command.command("set")
 @click.argument("host")
-@click.option("--rate", type=click.FloatRange(0, 10_000), help="Requests per second; 0 means no limit.")
+@click.option(
+    "--rate", type=click.FloatRange(0, 10_000), help="Requests per second; 0 means no limit."
+)
 @click.option("--concurrency", type=click.IntRange(1, 1000), help="Downloads at the same time.")
 @click.option("--robots/--no-robots", default=None, help="Whether to obey robots.txt.")
 @json_option
@@ -170,7 +172,9 @@ def set_rule(
 
     rule = SiteRule(rate, concurrency, robots)
     if rule == SiteRule():
-        raise click.UsageError("no rule is given; use at least one of --rate, --concurrency, --robots")
+        raise click.UsageError(
+            "no rule is given; use at least one of --rate, --concurrency, --robots"
+        )
     name = _checked_host(host)
     _show_one(ask(reach, lambda api: api.hosts.put(name, rule)), as_json)
 
