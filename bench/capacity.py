@@ -29,8 +29,8 @@ from bench.options import Options
 from skep.center.services import HEARTBEATS_EVERY
 from skep.model.fleet.agent import Registration, Vitals
 from skep.settings import CenterSettings, StoreSettings
+from skep.store.open_store import open_store
 from skep.store.ports import Store
-from skep.store.registry import open_store
 from skep.testing.servers import postgres
 
 FLEETS = (1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)

@@ -31,7 +31,7 @@ from bench.processes import ROOT
 from skep.center.http.authentication import digest_of
 from skep.runtime.ids import new_secret
 from skep.settings import StoreSettings
-from skep.store.registry import open_store
+from skep.store.open_store import open_store
 from skep.testing.servers import postgres, redis
 
 AGENTS, CENTERS = 1000, 2

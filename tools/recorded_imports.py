@@ -19,7 +19,7 @@ from typing import Any
 
 import skep
 from skep.model import downloader_kinds
-from skep.model.fleet import strategies
+from skep.model.fleet import strategy_traits
 
 ROOT = Path(__file__).parent.parent
 #: Folders and files that show people what to write.
@@ -128,7 +128,7 @@ def started() -> dict[str, Any]:
         "scripts": sorted(project["scripts"]),
         "extras": sorted(project["optional-dependencies"]),
         "python -m": sorted(targets),
-        "entry-point groups": [downloader_kinds.GROUP, strategies.GROUP],
+        "entry-point groups": [downloader_kinds.GROUP, strategy_traits.GROUP],
     }
 
 

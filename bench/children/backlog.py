@@ -27,7 +27,7 @@ from skep.lanes.dispatch import SWEEP_LIMIT, lane_limits
 from skep.model.run import NewRun
 from skep.runtime.clock import SystemClock
 from skep.settings import load
-from skep.store.registry import open_store
+from skep.store.open_store import open_store
 from skep.store.sql.store import SqlStore
 
 RUNS, HOSTS, CHUNK = 40, 97, 500_000

@@ -16,7 +16,7 @@ from skep.jobs.request_validation import Validator
 from skep.model.run import NewRun
 from skep.runtime.clock import SystemClock
 from skep.settings import StoreSettings
-from skep.store.registry import open_store
+from skep.store.open_store import open_store
 
 
 async def measure(url: str, count: int) -> dict[str, float]:

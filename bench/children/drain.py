@@ -27,7 +27,7 @@ from skep.model.request import Outcome, Work
 from skep.model.run import NewRun
 from skep.runtime.clock import SystemClock
 from skep.settings import Settings, load
-from skep.store.registry import open_store
+from skep.store.open_store import open_store
 
 AGENT = "agent-1"
 BLOCKS = 20

@@ -25,8 +25,9 @@ from skep.bus.ports import Bus
 from skep.bus.registry import open_bus
 from skep.center.agent_socket import commands_socket
 from skep.center.api import (
-    agent_administration,
+    agents,
     apps,
+    center,
     deliveries,
     dispatches,
     driver,
@@ -36,9 +37,8 @@ from skep.center.api import (
     hosts,
     job_switch,
     jobs,
-    lanes_and_alerts,
     placement,
-    request_queue,
+    queue,
     requests,
     requests_by_filter,
     runs,
@@ -47,8 +47,8 @@ from skep.center.api import (
     tokens,
     why,
 )
-from skep.center.api.agents import apps as node_apps
-from skep.center.api.agents import joining, work
+from skep.center.api.agent_protocol import apps as node_apps
+from skep.center.api.agent_protocol import joining, work
 from skep.center.foundation import Foundation
 from skep.center.http import docs_page
 from skep.center.http.asgi import fixed_paths, no_such_route, routes
@@ -64,8 +64,8 @@ from skep.center.services import Services, build
 from skep.lanes.dispatch import lane_limits
 from skep.runtime.clock import Clock
 from skep.settings import Settings
+from skep.store.open_store import open_store
 from skep.store.ports import Store
-from skep.store.registry import open_store
 from skep.wire.api.health import GET_DOCS, GET_OPENAPI
 
 log = logging.getLogger(__name__)
@@ -104,7 +104,7 @@ def api_table() -> tuple[Endpoint, ...]:
         *work.ENDPOINTS,
         *node_apps.ENDPOINTS,
         *joining.ENDPOINTS,
-        *request_queue.ENDPOINTS,
+        *queue.ENDPOINTS,
         *driver.ENDPOINTS,
         *runs.ENDPOINTS,
         *deliveries.ENDPOINTS,
@@ -118,8 +118,8 @@ def api_table() -> tuple[Endpoint, ...]:
         *failures.ENDPOINTS,
         *storage.ENDPOINTS,
         *dispatches.ENDPOINTS,
-        *lanes_and_alerts.ENDPOINTS,
-        *agent_administration.ENDPOINTS,
+        *center.ENDPOINTS,
+        *agents.ENDPOINTS,
         *tokens.ENDPOINTS,
         *hosts.ENDPOINTS,
         *placement.ENDPOINTS,

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from skep.archive.frames import Exchange
 from skep.downloaders.content_child import Answer, ContentPage, ContentSetup
-from skep.downloaders.failure_classes import short
+from skep.downloaders.curl_failures import short
 from skep.downloaders.libcurl.transfer import Done
 from skep.downloaders.ports import Fetched
 from skep.model.content_rules import ContentRules

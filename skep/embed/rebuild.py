@@ -24,8 +24,8 @@ from skep.model.states import RunState
 from skep.runtime.clock import Clock
 from skep.runtime.file_lock import try_lock
 from skep.settings import Settings
+from skep.store.open_store import open_store
 from skep.store.ports import Store
-from skep.store.registry import open_store
 
 #: Pages in one transaction.
 BATCH = 500

@@ -21,7 +21,7 @@ from skep.jobs.definitions.proxy_check import check_proxies
 from skep.model.content_rules import ContentRules
 from skep.model.downloader_kinds import HTTP, downloader_kind, kind_names, names_with
 from skep.model.fleet.placement import Placement
-from skep.model.fleet.strategies import strategy_names
+from skep.model.fleet.strategy_traits import strategy_names
 from skep.model.hosts.host import site_of
 from skep.model.hosts.url import BadUrl, Url, read_url
 from skep.model.lane import HIGHEST, LOWEST

@@ -14,7 +14,7 @@ from skep.model.content_rules import ContentRules
 from skep.model.dispatch import DispatchOrder
 from skep.model.downloader_kinds import HTTP
 from skep.model.fleet.placement import AskedPlacement, Placement
-from skep.model.fleet.strategies import ANY, is_built_in
+from skep.model.fleet.strategy_traits import ANY, is_built_in
 from skep.model.hosts.named_places import PLACE_LENGTH, PLACES_LIMIT
 from skep.model.message_bounds import SHORT_LIST, Name, Texts
 from skep.model.proxies import AskedExits, AskedSessions, ExitRules, Sessions

@@ -13,8 +13,8 @@ from typing import Any
 
 from skep.errors import InvalidInput
 from skep.streams.json_records import as_json, plain, sort_out
-from skep.streams.options import CsvOptions
 from skep.streams.ports import Record, Refused
+from skep.streams.sink_options import CsvOptions
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 

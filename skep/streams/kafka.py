@@ -17,8 +17,8 @@ from skep.streams.blocking_thread import OneThread
 from skep.streams.driver_options import host_list
 from skep.streams.host_rules import JobLimits
 from skep.streams.json_records import as_json, field_of, key_text, sort_out
-from skep.streams.options import KafkaOptions
 from skep.streams.ports import Record, Refused
+from skep.streams.sink_options import KafkaOptions
 from skep.streams.sink_url import SinkUrl
 
 #: What a message costs beyond its key and value, generously.

@@ -21,8 +21,8 @@ from skep.streams.blocking_thread import OneThread
 from skep.streams.driver_options import host_list
 from skep.streams.host_rules import HostRules, JobLimits
 from skep.streams.json_records import as_json, field_of, plain, sort_out
-from skep.streams.options import MongoOptions
 from skep.streams.ports import Record, Refused
+from skep.streams.sink_options import MongoOptions
 from skep.streams.sink_url import SinkUrl
 
 Document = dict[str, Any]

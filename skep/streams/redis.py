@@ -16,8 +16,8 @@ from redis import exceptions as known
 from skep.errors import ConfigurationError, SkepError, Unavailable
 from skep.streams.host_rules import HostRules, JobLimits
 from skep.streams.json_records import as_json, field_of, key_text, sort_out
-from skep.streams.options import RedisOptions
 from skep.streams.ports import Record, Refused
+from skep.streams.sink_options import RedisOptions
 from skep.streams.sink_url import SinkUrl
 
 TIMEOUT = 10.0

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 
 from skep.errors import ConfigurationError
 from skep.runtime.clock import Clock, SystemClock
-from skep.streams import options as of
+from skep.streams import sink_options as of
 from skep.streams.driver_options import BY_SCHEME, check_options
 from skep.streams.host_rules import JobLimits
 from skep.streams.ports import Sink

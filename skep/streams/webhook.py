@@ -17,8 +17,8 @@ from skep.runtime.lazy_certificates import aiohttp
 from skep.streams.checked_http import connector
 from skep.streams.host_rules import JobLimits
 from skep.streams.json_records import as_json, sort_out
-from skep.streams.options import WebhookOptions
 from skep.streams.ports import Record, Refused
+from skep.streams.sink_options import WebhookOptions
 from skep.streams.sink_url import SinkUrl
 
 #: Answers below 500 that concern the address and not the records: a person must grant access,

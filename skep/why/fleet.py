@@ -13,7 +13,7 @@ import msgspec
 from skep.model.downloader_kinds import HTTP
 from skep.model.fleet.agent import AgentView
 from skep.model.fleet.placement import KIND, RUN, Placement, Verdict
-from skep.model.fleet.strategies import strategy_names
+from skep.model.fleet.strategy_traits import strategy_names
 from skep.model.lane import Lane
 from skep.model.run import RunSettings
 from skep.model.wait_reasons import Reason

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from skep.settings import StoreSettings
+from skep.store.open_store import open_store
 from skep.store.ports import Store
-from skep.store.registry import open_store
 
 
 @pytest.fixture

@@ -22,8 +22,8 @@ from skep.downloaders.code.isolation import Isolation
 from skep.downloaders.code.limit_ceiling import Ceiling
 from skep.downloaders.code.results import Keep, Results
 from skep.downloaders.code.worker import ChildRequest, Worker
+from skep.downloaders.curl_failures import short
 from skep.downloaders.egress_policy import EgressPolicy
-from skep.downloaders.failure_classes import short
 from skep.downloaders.ports import Fetched
 from skep.model.failures.failure_class import FailureClass
 from skep.model.request import Outcome, Work

@@ -12,7 +12,7 @@ from threading import Lock
 
 from skep.archive.frames import Exchange
 from skep.downloaders.code.child_messages import End
-from skep.downloaders.failure_classes import short
+from skep.downloaders.curl_failures import short
 from skep.downloaders.ports import Fetched
 from skep.model.failures.failure_class import FailureClass
 from skep.model.request import Outcome, Work

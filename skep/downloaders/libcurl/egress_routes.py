@@ -14,8 +14,8 @@ from random import Random
 
 import pycurl
 
+from skep.downloaders.curl_failures import CurlFailure
 from skep.downloaders.egress_policy import EgressPolicy
-from skep.downloaders.failure_classes import CurlFailure
 from skep.downloaders.libcurl.curl_share import CurlShare
 from skep.downloaders.libcurl.request_headers import BadHeader, run_headers
 from skep.downloaders.libcurl.response_head import Head

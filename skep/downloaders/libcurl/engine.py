@@ -16,7 +16,7 @@ from collections.abc import Callable
 import pycurl
 
 from skep.archive.content_decoding import BadEncoding, OverLimit
-from skep.downloaders.failure_classes import CurlFailure, classify, cut_of, short
+from skep.downloaders.curl_failures import CurlFailure, classify, cut_of, short
 from skep.downloaders.libcurl.connections import Connections, EngineOptions
 from skep.downloaders.libcurl.egress_routes import EgressRoutes, Next
 from skep.downloaders.libcurl.host_queue import HostQueue

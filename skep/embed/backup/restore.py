@@ -42,8 +42,8 @@ from skep.runtime.files import (
 )
 from skep.settings import Settings
 from skep.store.dump import FILES, check_empty, committed_segments, kind_of, load
+from skep.store.open_store import known_schemas, open_store
 from skep.store.ports import Store
-from skep.store.registry import known_schemas, open_store
 from skep.store.restored_numbers import leave_gaps
 
 LOCK = "center.lock"

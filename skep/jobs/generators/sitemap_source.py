@@ -24,7 +24,7 @@ from skep.jobs.generators.generator_intake import accept_when_available
 from skep.jobs.intake import Intake
 from skep.jobs.request_sources import Checkpoint, Submission
 from skep.model.downloader_kinds import HTTP
-from skep.model.fleet.strategies import ANY
+from skep.model.fleet.strategy_traits import ANY
 from skep.model.jobs.generator_kinds import SITEMAP
 from skep.model.jobs.job import Generator, Job
 from skep.model.request import NewRequest

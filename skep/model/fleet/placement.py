@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from skep.model.downloader_kinds import downloader_kind
-from skep.model.fleet.strategies import ANY, BUILT_IN_NAMES, Strategy, strategy_named
+from skep.model.fleet.strategy_traits import ANY, BUILT_IN_NAMES, Strategy, strategy_named
 from skep.model.message_bounds import Texts
 
 ANYBODY = ""

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from skep.model.downloader_kinds import HTTP
 from skep.model.fleet.placement import AskedPlacement, Placement
-from skep.model.fleet.strategies import FIXED
+from skep.model.fleet.strategy_traits import FIXED
 from skep.model.jobs.app import AppPart
 from skep.model.jobs.generator_kinds import GeneratorKind, generator_kind
 from skep.model.jobs.notice import NoticeRule

@@ -1,5 +1,5 @@
 """Placement strategies, one file for each. Centers only.
 
 A strategy chooses agents for a run and says who takes each of its requests. Its traits are in
-`skep/model/fleet/strategies.py`; nothing outside its file compares its name.
+`skep/model/fleet/strategy_traits.py`; nothing outside its file compares its name.
 """

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from random import Random
 
 from skep.model.fleet.agent import AgentView
-from skep.model.fleet.strategies import CHAINED
+from skep.model.fleet.strategy_traits import CHAINED
 from skep.placement.strategies.contract import AgentsNow
 from skep.store.ports.placement import Allocation, Placing, Wanted
 

@@ -12,7 +12,7 @@ from random import Random
 from typing import Protocol
 
 from skep.model.fleet.agent import AgentView
-from skep.model.fleet.strategies import Strategy
+from skep.model.fleet.strategy_traits import Strategy
 from skep.model.run import RunSettings
 from skep.store.ports.placement import Allocation, Placing
 

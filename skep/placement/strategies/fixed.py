@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from random import Random
 
 from skep.model.fleet.agent import AgentView
-from skep.model.fleet.strategies import FIXED
+from skep.model.fleet.strategy_traits import FIXED
 from skep.placement.strategies.contract import AgentsNow
 from skep.placement.strategies.shared import Shared
 from skep.store.ports.placement import Allocation, Placing

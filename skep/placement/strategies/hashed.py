@@ -7,7 +7,7 @@ from random import Random
 
 from skep.model.fleet.agent import AgentView
 from skep.model.fleet.placement import Key
-from skep.model.fleet.strategies import HASHED
+from skep.model.fleet.strategy_traits import HASHED
 from skep.placement.hash_keys import key_of
 from skep.placement.hash_ring import Ring
 from skep.placement.strategies.contract import AgentsNow

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from skep.model.fleet.agent import AgentView
-from skep.model.fleet.strategies import GROUP, Strategy, added_strategies
+from skep.model.fleet.strategy_traits import GROUP, Strategy, added_strategies
 from skep.placement.strategies.any_agent import AnyAgent
 from skep.placement.strategies.chained import ChainedAgents
 from skep.placement.strategies.contract import AgentsNow, PlacementStrategy

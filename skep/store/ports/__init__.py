@@ -32,7 +32,7 @@ from skep.store.ports.waits import Waits
 
 
 class Store(Protocol):
-    """The whole store, opened by URL in `store/registry.py`."""
+    """The whole store, opened by URL in `store/open_store.py`."""
 
     @property
     def runs(self) -> Runs: ...

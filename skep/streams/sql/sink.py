@@ -17,8 +17,8 @@ from skep.errors import ConfigurationError, InvalidInput
 from skep.streams.blocking_thread import OneThread
 from skep.streams.host_rules import JobLimits
 from skep.streams.json_records import key_text
-from skep.streams.options import SqlOptions
 from skep.streams.ports import Record, Refused
+from skep.streams.sink_options import SqlOptions
 from skep.streams.sink_url import SinkUrl
 from skep.streams.sql.column_kinds import check_name, written
 from skep.streams.sql.columns import BatchPlan, Rules, Shape, plan_batch

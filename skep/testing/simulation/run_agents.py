@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from skep.center.api.agents import work as api
+from skep.center.api.agent_protocol import work as api
 from skep.errors import Fenced, SkepError
 from skep.model.block import BlockReport, Leased
 from skep.model.fleet.agent import Registration, Vitals

@@ -22,8 +22,8 @@ from skep.jobs.runs.spider_process import SpiderCommand
 from skep.model.request import NewRequest
 from skep.model.run import RunSettings
 from skep.streams import registry
-from skep.streams.options import SinkOptions
 from skep.streams.ports import Record, Refused
+from skep.streams.sink_options import SinkOptions
 from skep.testing.simulation.gates import CenterBorder, GatedClock, NoAnswer
 from skep.wire.api.driver import FoundItem, LastWord, NewDriver, Read, Reading, Turn
 

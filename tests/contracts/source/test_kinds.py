@@ -27,7 +27,7 @@ from typing import Any
 import pytest
 
 from skep.model.downloader_kinds import BUILT_IN as DOWNLOADERS
-from skep.model.fleet.strategies import BUILT_IN as STRATEGIES
+from skep.model.fleet.strategy_traits import BUILT_IN as STRATEGIES
 from skep.model.jobs.generator_kinds import BUILT_IN as GENERATORS
 from tests.contracts.test_source import ROOT, python_files
 
@@ -52,7 +52,7 @@ OWN = {
     "skep/jobs/generators/sources.py": "the registry of generators without code",
     "skep/placement/strategies/registry.py": "the registry of strategies",
     "skep/model/downloader_kinds.py": "the table of downloader kinds",
-    "skep/model/fleet/strategies.py": "the table of strategies",
+    "skep/model/fleet/strategy_traits.py": "the table of strategies",
     "skep/model/jobs/generator_kinds.py": "the table of generator kinds",
 }
 

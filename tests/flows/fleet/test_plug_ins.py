@@ -27,7 +27,7 @@ PACKAGE = '''
 from skep.archive.frames import Exchange, FrameMaker
 from skep.downloaders.ports import Fetched
 from skep.model.downloader_kinds import DownloaderKind
-from skep.model.fleet.strategies import Strategy
+from skep.model.fleet.strategy_traits import Strategy
 from skep.model.request import Outcome
 from skep.placement.strategies.shared import Shared
 

@@ -160,8 +160,8 @@ async def first_sitemap(center: RunningCenter, run: str, batch: list[NewRequest]
 
 
 WAYS = (
-    WayIn("POST requests", "center/api/request_queue.py:put", submitted),
-    WayIn("POST requestqueue", "center/api/request_queue.py:put", submitted_by_alias),
+    WayIn("POST requests", "center/api/queue.py:put", submitted),
+    WayIn("POST requestqueue", "center/api/queue.py:put", submitted_by_alias),
     WayIn("checkpoint", "center/api/driver.py:turn", checkpointed),
     WayIn("requests of a job", "jobs/generators/generator_feed.py:_plainly", requests_of_job),
     WayIn("generator", "jobs/generators/generator_feed.py:_accept", generated, leaves_out=True),

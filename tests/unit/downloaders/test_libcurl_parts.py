@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.downloaders.failure_classes import classify, short
+from skep.downloaders.curl_failures import classify, short
 from skep.downloaders.libcurl.host_queue import HostQueue
 from skep.downloaders.libcurl.request_headers import (
     BadHeader,

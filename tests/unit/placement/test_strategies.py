@@ -14,7 +14,7 @@ from skep.errors import NotEnoughAgents
 from skep.model.downloader_kinds import DownloaderKind, downloader_kind
 from skep.model.fleet.agent import AgentView, Registration
 from skep.model.fleet.placement import Placement
-from skep.model.fleet.strategies import BUILT_IN, Strategy, strategy_named, strategy_names
+from skep.model.fleet.strategy_traits import BUILT_IN, Strategy, strategy_named, strategy_names
 from skep.model.run import RunSettings, told_to_agents
 from skep.model.states import RunState
 from skep.placement.strategies.guarded import GuardedStrategy
@@ -112,7 +112,7 @@ def test_a_package_cannot_take_the_name_of_another(
 ) -> None:
     """Neither that of a strategy of ours, nor one that its traits do not say."""
     (tmp_path / "odd_strategies.py").write_text(
-        "from skep.model.fleet.strategies import Strategy\n"
+        "from skep.model.fleet.strategy_traits import Strategy\n"
         "class Odd:\n    traits = Strategy('odd', chains=True)\n"
     )
     info = tmp_path / "odd_strategies-1.0.dist-info"

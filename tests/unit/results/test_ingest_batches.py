@@ -16,9 +16,9 @@ from skep.model.block import BlockReport, Leased
 from skep.model.hosts.politeness import Politeness
 from skep.results.ingest import Ingest
 from skep.settings import LaneSettings, StoreSettings
+from skep.store.open_store import open_store
 from skep.store.ports import Store
 from skep.store.ports.blocks import Blocks, Settlement, SettleResult
-from skep.store.registry import open_store
 from skep.testing.clock import ManualClock
 from skep.testing.conformance.store.ground import assert_accounted, ledger
 from skep.testing.conformance.store.leasing import leased

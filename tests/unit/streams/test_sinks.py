@@ -26,9 +26,9 @@ from skep.streams.csv import FORMULA_STARTS, Csv
 from skep.streams.files import FileSink
 from skep.streams.kafka import producer_settings
 from skep.streams.mongo import operation_for
-from skep.streams.options import CsvOptions, KafkaOptions
 from skep.streams.ports import Record, Sink
 from skep.streams.registry import KINDS, SinkKind, open_sink, secrets_hidden
+from skep.streams.sink_options import CsvOptions, KafkaOptions
 from skep.streams.sink_url import SinkUrl
 from skep.streams.sql.column_kinds import check_name
 from skep.testing.conformance.sink import pages, records
