@@ -10,7 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from skep.errors import Conflict, InvalidInput, LostLease, NotEnoughAgents, SkepError
+from skep.errors import (
+    Conflict,
+    InvalidInput,
+    LostLease,
+    NotEnoughAgents,
+    SkepError,
+    UnknownRun,
+)
 from skep.jobs.context import JobContext
 from skep.jobs.generators.generator_feed import Feeder
 from skep.model.jobs.generator_progress import fire_key_of, split_part
@@ -188,7 +195,10 @@ class RunStarts:
         reason = "" if to is RunState.RUNNING else f"{to} by message to job {job}"
         moved: list[Run] = []
         for name in (await self._store.job_runs.going([job])).get(job, []):
-            run = await self._store.runs.get(name)
+            try:
+                run = await self._store.runs.get(name)
+            except UnknownRun:  # begun, and waits for its agents: the others are moved all the same
+                continue
             if run.state in wanted:
                 moved.append(await self._intake.move(name, to, reason))
         if not moved:

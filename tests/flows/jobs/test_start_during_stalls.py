@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from skep.errors import Unavailable
+from skep.model.jobs.job import JobRun
 from skep.model.run import Run
 from skep.testing.grounds.centers import HandAgent, RunningCenter, running_center
 from skep.testing.grounds.jobs import until_found
@@ -121,3 +122,22 @@ async def test_a_run_that_the_supervisor_prepares_waits_for_agents(
     await until_found(is_fed)
     assert await state_of(center, run) == "running"
     assert (await center.ledger(run)).accepted == 1
+
+
+async def test_a_run_that_waits_for_agents_does_not_keep_the_others_from_a_stop(
+    center: RunningCenter,
+) -> None:
+    """It is begun and not open yet: other runs of its job are stopped all the same."""
+    agent = await agent_with_job(center)
+    going = (await center.admin.post("/api/v1/jobs/placed/run")).json()["run"]
+    del agent  # it sends no more heartbeats
+    await until_late(center)
+    services, now = center.services, center.services.clock.now()
+    held: dict[str, Any] = {
+        "holder": services.jobs.supervisor._center,
+        "held_until": now + 30,
+        "lease": 1,
+    }
+    await services.store.job_runs.begin(JobRun("placed-waits", "placed", "k", 1, now, **held))
+    assert (await center.admin.post("/api/v1/jobs/placed/stop")).status < 300
+    assert await state_of(center, going) == "cancelled"
