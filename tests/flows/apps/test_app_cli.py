@@ -70,7 +70,7 @@ async def wait_for(center: RunningCenter, run: str, *states: str) -> None:
 
 async def test_instances_and_logs_on_the_command_line(center: RunningCenter, line: Line) -> None:
     """From `ls` to `stop`; what a program wrote cannot move the cursor."""
-    assert (await line("ls"))[1] == "no job has an application that was run\n"
+    assert (await line("ls"))[1] == "no application job has a run\n"
     hands = [await ManualAppAgent(center.agent, name).start() for name in ("a1", "a2")]
     assert (await center.admin.put("/api/v1/jobs/app", {"name": "app", **IMAGE})).status == 200
     assert "was never run" in (await line("ls", "app"))[1]
@@ -103,7 +103,7 @@ async def test_instances_and_logs_on_the_command_line(center: RunningCenter, lin
     acted = await line.data("restart", run, "--instance", "0")
     assert acted["items"][0]["instance"]["round"] == 1
     assert (await line("stop", "app", "--instance", "0"))[1] == (
-        f"instance 0 of run {run} shall be stopped on agent {by_no[0].id}\n"
+        f"instance 0 of run {run}: desired state is stopped on agent {by_no[0].id}\n"
     )
     await wait_for(center, run, "stopped", "done")
     assert (await line("stop", run, "--instance", "7"))[0] == ExitCode.NOT_FOUND
@@ -178,5 +178,5 @@ async def test_who_waits_and_who_follows_outlive_centers_that_are_away(
     said = line.heard().splitlines()
     assert [text for text in said if text in {"before", "after"}] == ["before", "after"]
     assert f"{key[0]} finished" in said
-    assert any("trying again" in text for text in said)
+    assert any("; retrying for 60 s" in text for text in said)
     await hand.die()

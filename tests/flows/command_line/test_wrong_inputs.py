@@ -145,7 +145,7 @@ TYPED: dict[str, tuple[str, ...]] = {
     "schedule preview 0_0_*_*_* --from yesterday": ("'yesterday'", "2026-12-24T18:00"),
     # files of jobs
     "job lint bytes.dat": ("bytes.dat is not text", "YAML"),
-    "job lint empty.yaml": ("empty.yaml holds no document", "jobs.md"),
+    "job lint empty.yaml": ("empty.yaml contains no document", "jobs.md"),
     "job lint not-yaml.yaml": ("not YAML: line 2",),
     "job lint nosuch.yaml": ("nosuch.yaml: No such file",),
 }

@@ -147,10 +147,10 @@ async def test_the_command_line(center: RunningCenter, capsys: pytest.CaptureFix
     shown = await cli(center, capsys, "failures", "show", group)
     assert shown.startswith("15 x")
     plan = await cli(center, capsys, "failures", "retry", group, "--dry-run")
-    assert plan.startswith("15 requests would be touched by retry")
+    assert plan.startswith("retry would change 15 requests; nothing was changed")
     assert (await center.ledger("r")).dead == 30
     done = await cli(center, capsys, "failures", "retry", group, "--yes", "--batch", "4")
-    assert done.startswith("retry: 15 requests, 0 left")
+    assert done.startswith("retry: 15 requests changed, 0 unchanged")
     gone = await cli(center, capsys, "failures", "cancel", "--run", "r", "--yes", "--json")
     assert msgspec.json.decode(gone)["changed"] == 15
     assert (await center.ledger("r")).cancelled == 15

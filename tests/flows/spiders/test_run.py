@@ -232,7 +232,7 @@ WRONG = {
     "unknown sink": (["spiders.py:Pages", "-o", "ftp://x/y"], 2, "no sink speaks 'ftp'"),
     "nothing to resume": (["spiders.py:Broken", "--resume"], 3, "leave --resume out"),
     "unknown run": (["spiders.py:Pages", "--resume", "ghost"], 3, "no run 'ghost'"),
-    "two names": (["spiders.py:Pages", "--run", "a", "--resume", "b"], 2, "without --run"),
+    "two names": (["spiders.py:Pages", "--run", "a", "--resume", "b"], 2, "--run cannot be used"),
     "start raises": (["spiders.py:Broken"], 1, "no idea where to begin (start failed)"),
 }
 

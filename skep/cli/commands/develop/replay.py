@@ -82,7 +82,7 @@ def _plain(difference: Difference) -> dict[str, Any]:
 
 
 def in_words(difference: Difference) -> str:
-    """For people."""
+    """As text."""
     counts = {kind: getattr(difference, kind) for kind in ("same", "added", "removed", "changed")}
     lines = [
         f"{difference.pages} pages: {difference.kept} items kept, {difference.now} now",

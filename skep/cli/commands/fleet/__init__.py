@@ -1,1 +1,1 @@
-"""`skep agents`, `agent`, `token`, `placement`, `sites`, and what they share."""
+"""`skep agents`, `agent`, `token`, `placement`, `sites`, and the code they share."""

@@ -1,6 +1,6 @@
-"""`skep agent`: leases work from a center, downloads it and reports. It only dials out.
+"""`skep agent`: leases work from a center, downloads and reports. It only connects outbound.
 
-Below it: `token`, on the center's side, and `join`, on a machine that wants to be an agent.
+Subcommands: `token` runs at the center, `join` runs on a machine that becomes an agent.
 """
 
 from __future__ import annotations
@@ -39,10 +39,12 @@ if TYPE_CHECKING:
 @click.group("agent", invoke_without_command=True)
 @dial_options
 @process_options
-@click.option("--name", help="Name shown to people; the host's by default.")
+@click.option("--name", help="Display name. Default: the host name.")
 @click.option("--group", help="Group for placement.")
 @click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", help="A label; repeatable.")
-@click.option("--processes", type=click.IntRange(1, 256), help="Processes, each an agent.")
+@click.option(
+    "--processes", type=click.IntRange(1, 256), help="Number of processes, each an agent."
+)
 @click.option("--concurrency", type=click.IntRange(1, 4096), help="Downloads at the same time.")
 @click.pass_context
 def command(
@@ -58,8 +60,9 @@ def command(
 ) -> int:
     """Start an agent that works for a center.
 
-    It keeps its identity and its unsent results in the data folder. Ctrl-C or SIGTERM lets
-    running downloads end and gives the rest back; a second one ends it at once.
+    The agent keeps its identity and unsent results in the data folder. On Ctrl-C or SIGTERM
+    it finishes active downloads and returns the rest to the center; a second signal stops it
+    immediately.
     """
     if context.invoked_subcommand is not None:
         context.obj = CenterAddress(center, token_file, process.data, process.config)
@@ -82,9 +85,9 @@ def command(
     folder = Path(settings.data)
     if not center and not (folder / "center.url").exists():
         raise CenterUnreachable(
-            f"this machine has not joined a center ({folder} names none); make a token with "
-            "`skep agent token` where the center is, then run `skep agent join URL --token TOKEN` "
-            "here, or say where the center is with --center URL"
+            f"this machine has not joined a center ({folder} names none); create a token at the "
+            "center with `skep agent token`, then run `skep agent join URL --token TOKEN` here, or "
+            "give the address of the center with --center URL"
         )
     if settings.agent.processes > 1:
         return uvloop.run(_supervise(settings))
@@ -93,7 +96,7 @@ def command(
     pairs = dict(split_pair(text, "--label") for text in labels)
     code, again = uvloop.run(_work(settings, urls, token, pairs))
     if again:
-        # The same command in the same process: what was upgraded on disk is loaded now.
+        # Run the same command again in this process, which loads an upgraded version from disk.
         os.execv(sys.executable, [sys.executable, "-m", "skep", *sys.argv[1:]])  # noqa: S606 - ourselves
     return code
 
@@ -101,7 +104,7 @@ def command(
 async def _work(
     settings: Settings, urls: list[str], token: str, labels: Mapping[str, str]
 ) -> tuple[int, bool]:
-    """(exit code, whether it was told to restart)."""
+    """(exit code, whether the center requested a restart)."""
     from skep.agent.launch import LaunchedAgent
     from skep.agent.process_signals import run_until_signalled
     from skep.runtime.garbage_collection import collect_less_often
@@ -122,7 +125,7 @@ async def _supervise(settings: Settings) -> int:
     folder = Path(settings.data)
 
     def argv(number: int) -> list[str]:
-        """The same command again, as one process with a folder and a name of its own."""
+        """The same command for one process, with its own folder and name."""
         place = folder / f"process-{number}"
         _name_child(folder, place, number)
         mine = ["--processes", "1", "--data", str(place)]
@@ -134,8 +137,8 @@ async def _supervise(settings: Settings) -> int:
 
 
 def _name_child(folder: Path, place: Path, number: int) -> None:
-    """The processes of an agent that has joined go by its id and their number: one credential
-    is good for all of them."""
+    """Give each process of a joined agent the id of the agent with its number; one credential
+    is valid for all of them."""
     from skep.agent.agent_folder import read_agent_id
     from skep.runtime.files import write_durably
 
@@ -146,7 +149,7 @@ def _name_child(folder: Path, place: Path, number: int) -> None:
 
 
 def _place(folder: Path) -> list[str]:
-    """What a child would look for in the data folder of its parent."""
+    """Options for what a child would otherwise read from the data folder of its parent."""
     from skep.embed.center_address import addresses
 
     given = click.get_current_context().params
@@ -159,11 +162,11 @@ def _place(folder: Path) -> list[str]:
 
 
 @command.command("token")
-@click.option("--agent", default="", help="The id that it must have, or the agent to replace.")
-@click.option("--group", default="", help="Its group, whatever it says itself.")
+@click.option("--agent", default="", help="Id of the new agent, or of the agent to replace.")
+@click.option("--group", default="", help="Group of the agent; overrides its own setting.")
 @click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", help="A label; repeatable.")
-@click.option("--name", default="", help="A note for people, shown by `skep token ls`.")
-@click.option("--expires", type=SPAN, default="1h", help="Good for so long; 1h unless set.")
+@click.option("--name", default="", help="A note that `skep token ls` shows.")
+@click.option("--expires", type=SPAN, default="1h", help="Lifetime of the token. Default: 1h.")
 @json_option
 @calls_center
 def token(
@@ -175,9 +178,9 @@ def token(
     expires: float,
     as_json: bool,
 ) -> None:
-    """Make a token with which one machine can join, once.
+    """Create a token with which one machine can join, once.
 
-    Run this where the center is, with an admin's token. Only a digest of it is kept.
+    Run this command at the center, with an admin token. The center stores only a digest.
     """
     from skep.cli.terminal.settings_options import split_pair
     from skep.wire.api.tokens import JoinToken
@@ -191,19 +194,21 @@ def token(
     show(answer.token)
     if agent and answer.agent != agent:
         say(f"for agent {answer.agent}, which has the name {agent}")
-    # Behind a proxy the address of this machine's own center is of no use elsewhere.
+    # Behind a proxy, other machines cannot use the local address of the center.
     address = reach.settings().center.public_url or ",".join(reach.urls())
     say(f"on the new machine: skep agent join {address} --token {answer.token}")
 
 
 @command.command("join")
 @click.argument("url")
-@click.option("--token", envvar="SKEP_JOIN_TOKEN", help="From `skep agent token`; used once.")
-@click.option("--id", "wanted", default="", help="The id to have; a new one unless set.")
 @click.option(
-    "--try", "pages", multiple=True, metavar="URL", help="Download this to see; repeatable."
+    "--token", envvar="SKEP_JOIN_TOKEN", help="Token from `skep agent token`; valid once."
 )
-@click.option("--check", is_flag=True, help="Only look; the token is not used.")
+@click.option("--id", "wanted", default="", help="Id of the agent. Default: a new id.")
+@click.option(
+    "--try", "pages", multiple=True, metavar="URL", help="Download this page as a test; repeatable."
+)
+@click.option("--check", is_flag=True, help="Run the checks only; do not use the token.")
 @click.option("--again", is_flag=True, help="Replace the credential of this folder.")
 @json_option
 @place_options
@@ -220,14 +225,14 @@ def join(
 ) -> int:
     """Make this machine an agent of the center at URL.
 
-    It looks first (reach, TLS, version, clock, egress, token) and says what is wrong. Then it
-    uses the token up and keeps a credential of its own in the data folder, with which
-    `skep agent` starts from then on. Several addresses are given with commas.
+    The command first checks the connection, TLS, version, clock, egress and token, and reports
+    problems. Then it uses the token and stores a credential in the data folder, with which
+    `skep agent` starts from then on. Separate several addresses with commas.
     """
     from skep.cli.terminal.settings_options import read_settings
 
     if not token:
-        raise click.UsageError("--token is missing; make one with `skep agent token`")
+        raise click.UsageError("--token is missing; create one with `skep agent token`")
     outer = click.get_current_context().find_object(CenterAddress)
     if outer is not None:
         data, config = data or outer.data, config or outer.config
@@ -274,9 +279,9 @@ async def _join(
     try:
         await use_token(urls, token, agent, secret, dry=True)
     except SkepError as error:
-        fix = "make a new one with `skep agent token` and try again"
+        fix = "create a new token with `skep agent token` and try again"
         return [*looks, JoinCheck(Finding("token", False, error.detail, fix))], None
-    looks.append(JoinCheck(Finding("token", True, f"good for agent {agent}")))
+    looks.append(JoinCheck(Finding("token", True, f"valid for agent {agent}")))
     if check:
         return looks, None
     secret = folder.prepare(agent)

@@ -1,7 +1,7 @@
-"""`skep agent join`: the looks at a center before a one-time token is used, and its use.
+"""`skep agent join`: checks a center, then uses a one-time token.
 
-Nothing is changed before every look that matters went well, so a wrong address, a wrong
-clock or a proxy in the way do not cost a token.
+Nothing is changed before all required checks pass, so that a wrong address, a wrong clock or a
+proxy does not use up a token.
 """
 
 from __future__ import annotations
@@ -32,58 +32,58 @@ from skep.wire.messages import OLDEST_PROTOCOL, PROTOCOL, Join, Joined
 
 PENDING = "agent.joining"
 TOKEN = "agent.token"  # noqa: S105 - a file's name
-#: Public addresses that stand for "the internet"; no packet is sent to them.
+#: Public addresses that represent the internet; no packet is sent to them.
 PUBLIC = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 
-#: Words in an error, what they mean, and what to do.
+#: Parts of error texts, what they mean, and what to do.
 MEANINGS: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (
         ("CERTIFICATE_VERIFY_FAILED", "certificate verify failed"),
-        "its certificate is not trusted here, is out of date, or is for another name",
-        "use the name in the certificate; for a CA of your own set SSL_CERT_FILE to its file",
+        "its certificate is not trusted here, has expired, or is for another name",
+        "use the name in the certificate; for your own CA, set SSL_CERT_FILE to its file",
     ),
     (
         ("WRONG_VERSION_NUMBER", "wrong version number", "record layer failure"),
-        "what listens there does not speak TLS",
-        "write http:// for a center without TLS, or the address of the proxy that has it",
+        "the server at this address does not use TLS",
+        "write http:// for a center without TLS, or use the address of its TLS proxy",
     ),
     (
         ("Name or service not known", "name resolution", "No address associated", "getaddrinfo"),
         "its name cannot be resolved on this machine",
-        "check the name and the DNS settings here",
+        "check the name and the DNS settings of this machine",
     ),
     (
         ("Connection refused", "Connect call failed", "ECONNREFUSED"),
-        "nothing listens at that address and port",
-        "start the center, bind it beyond loopback with --host, and check the port",
+        "nothing listens at this address and port",
+        "start the center, bind it to a reachable address with --host, and check the port",
     ),
     (
         ("took too long", "timed out", "timeout", "unreachable", "No route"),
-        "nothing answers: a firewall or a wrong address",
-        "allow outbound connections from here to the center",
+        "no answer; a firewall blocks the connection, or the address is wrong",
+        "allow outbound connections from this machine to the center",
     ),
     (
         ("Server disconnected", "reset by peer", "Bad status line", "Expected HTTP"),
-        "it hangs up on plain HTTP",
-        "write https:// when the center is behind TLS",
+        "the server closes plain HTTP connections",
+        "write https:// if the center is behind TLS",
     ),
     (
         ("did not answer like a Skep center", "not part of the API", "Not Found"),
-        "something answers that is no center",
-        "check the address, and the path when the center is behind a proxy",
+        "the server at this address is not a Skep center",
+        "check the address, and the path if the center is behind a proxy",
     ),
 )
 
 
 class JoinCheck(msgspec.Struct):
-    """A finding, and whether joining makes no sense when it is wrong."""
+    """A finding, and whether it must be ok to join."""
 
     finding: Finding
     needed: bool = True
 
 
 def explain(url: str, words: str) -> Finding:
-    """A failed call in words that say what to do."""
+    """Describe a failed call, with what to do."""
     for signs, meaning, fix in MEANINGS:
         if any(sign.lower() in words.lower() for sign in signs):
             return Finding("reach", False, f"{url}: {meaning} ({words[-160:]})", fix)
@@ -91,10 +91,10 @@ def explain(url: str, words: str) -> Finding:
 
 
 async def look_at(url: str) -> list[JoinCheck]:
-    """Everything about one address of the center."""
+    """Run all checks for one address of the center."""
     if urlsplit(url).scheme not in {"http", "https"}:
-        detail = f"{url}: an address begins with http:// or https://"
-        return [JoinCheck(Finding("reach", False, detail, "write it like that"))]
+        detail = f"{url}: the address does not begin with http:// or https://"
+        return [JoinCheck(Finding("reach", False, detail, "write http://HOST or https://HOST"))]
     clock = SystemClock()
     async with CenterClient([url], "", clock, Random()) as client:  # noqa: S311 - jitter
         asked = clock.now()
@@ -112,7 +112,7 @@ async def look_at(url: str) -> list[JoinCheck]:
 
 
 async def look_at_all(urls: Sequence[str]) -> list[JoinCheck]:
-    """Every address. Of several centers some may be down just now: one that is well will do."""
+    """Check all addresses. Some of several centers may be down; one healthy center is enough."""
     found = [await look_at(url) for url in urls]
     if any(all(look.finding.ok for look in looks if look.needed) for looks in found):
         for look in (one for looks in found for one in looks):
@@ -121,15 +121,15 @@ async def look_at_all(urls: Sequence[str]) -> list[JoinCheck]:
 
 
 def in_the_clear(url: str) -> Finding:
-    """Over plain HTTP everybody on the way can read the agent's credential."""
+    """Over plain HTTP, others on the network path can read the credential of the agent."""
     parts = urlsplit(url)
     safe = parts.scheme == "https" or is_loopback(parts.hostname or "")
     detail = "TLS" if parts.scheme == "https" else "plain HTTP"
-    return Finding("tls", safe, detail, "put a reverse proxy with TLS before the center")
+    return Finding("tls", safe, detail, "put a reverse proxy with TLS in front of the center")
 
 
 def protocol(about: Version) -> Finding:
-    """A center speaks its own protocol and the one before; so do agents."""
+    """Centers and agents support their own protocol version and the one before."""
     newest, oldest = about.protocol, about.oldest_protocol
     good = newest >= OLDEST_PROTOCOL and oldest <= PROTOCOL <= newest
     side = "the center first, then this agent" if newest < PROTOCOL else "this agent"
@@ -138,19 +138,19 @@ def protocol(about: Version) -> Finding:
 
 
 def clocks(skew: float) -> Finding:
-    """Skep believes no agent's clock; certificates and the reading of logs depend on it."""
+    """Skep does not depend on the clocks of agents, but certificates and logs do."""
     detail = f"{abs(skew):.1f} s {'behind' if skew > 0 else 'ahead of'} the center"
-    return Finding("clock", abs(skew) < SKEW_LIMIT, detail, "set the clock, for example by NTP")
+    return Finding("clock", abs(skew) < SKEW_LIMIT, detail, "set the clock, for example with NTP")
 
 
 def egress(settings: Settings) -> Iterator[JoinCheck]:
-    """Where downloads may go from here, and whether there is a way at all."""
+    """The addresses that downloads may connect to, and whether there is a route to them."""
     rules = settings.egress
-    said = "public addresses" + "".join(f", {network}" for network in rules.allow)
-    said += "".join(f", never {network}" for network in rules.deny)
+    allowed = "public addresses" + "".join(f", {network}" for network in rules.allow)
+    allowed += "".join(f", never {network}" for network in rules.deny)
     found = has_route()
-    fix = "downloads need a route to where the pages are, or a proxy in the run"
-    detail = f"downloads may go to {said}; " + (
+    fix = "add a route to the hosts of the pages, or a proxy to the run"
+    detail = f"downloads may go to {allowed}; " + (
         f"a route exists for {' and '.join(found)}"
         if found
         else "there is no route to the internet"
@@ -159,7 +159,7 @@ def egress(settings: Settings) -> Iterator[JoinCheck]:
 
 
 def has_route() -> list[str]:
-    """Address families with a way out, as the kernel sees it."""
+    """Address families with a route to the internet, according to the kernel."""
     found = []
     for family, address in PUBLIC:
         try:
@@ -172,7 +172,7 @@ def has_route() -> list[str]:
 
 
 async def fetched(settings: Settings, url: str) -> JoinCheck:
-    """One page, downloaded as the agent would."""
+    """Download one page as the agent would."""
     from skep.cli.commands.crawl.page_fetcher import Fetcher
     from skep.model.run import RunSettings
     from skep.spiders.authoring.request import Request
@@ -180,7 +180,7 @@ async def fetched(settings: Settings, url: str) -> JoinCheck:
     async with Fetcher(settings, RunSettings()) as fetcher:
         page = await fetcher.fetch(Request(url))
     detail = f"{url}: {page.status or ''} {page.failure or 'downloaded'}".replace(":  ", ": ")
-    fix = "look at egress.allow, at the DNS and at the firewall of this machine"
+    fix = "check egress.allow, DNS and the firewall of this machine"
     return JoinCheck(Finding("download", not page.failure, detail, fix), needed=False)
 
 
@@ -191,21 +191,21 @@ class Folder:
         self.folder = folder
 
     def check(self, *, again: bool) -> None:
-        """Raises ConfigurationError when it is not ours to write to."""
+        """Raises ConfigurationError if the folder cannot be used to join."""
         if (self.folder / "center.name").exists():
             raise ConfigurationError(
-                f"{self.folder} belongs to a center, whose agents need not join; choose another"
-                " folder with --data"
+                f"{self.folder} belongs to a center, whose own agent does not need to join; choose"
+                " another folder with --data"
             )
         if (self.folder / TOKEN).exists() and not again:
             raise ConfigurationError(
-                f"{self.folder} has a credential already; start it with `skep agent`, or join"
-                " --again with a new token"
+                f"{self.folder} already has a credential; start the agent with `skep agent`, or"
+                " replace the credential with --again and a new token"
             )
 
     def propose(self, wanted: str) -> tuple[str, str]:
-        """(agent's id, a secret): those of a join that was cut off, else new ones. Nothing is
-        written: the folder of an agent that works must not change by a look."""
+        """(id of the agent, a secret): those of an interrupted join, or new ones. Nothing is
+        written: a check must not change the folder of an active agent."""
         kept = self.folder / "agent" / "agent-id"
         known = read_agent_id(kept) if kept.exists() and kept.stat().st_size else ""
         fresh = new_id("agent", SystemClock().now(), Random())  # noqa: S311 - a name, no secret
@@ -214,7 +214,7 @@ class Folder:
         return wanted or known or fresh, secret
 
     def prepare(self, agent: str) -> str:
-        """Keep the agent's id; its secret, the same when it is asked for again."""
+        """Store the id of the agent; return its secret, the same on every call."""
         place = self.folder / "agent"
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         place.mkdir(exist_ok=True)
@@ -222,7 +222,7 @@ class Folder:
         return ensure_token(self.folder / PENDING, Role.AGENT)
 
     def keep(self, urls: Sequence[str]) -> None:
-        """From now on `skep agent` finds everything here."""
+        """Store what `skep agent` needs to start from this folder."""
         write_durably(self.folder / "center.url", f"{','.join(urls)}\n".encode())
         os.replace(self.folder / PENDING, self.folder / TOKEN)  # noqa: PTH105 - as in files.py
         sync_folder(self.folder)
@@ -231,7 +231,7 @@ class Folder:
 async def use_token(
     urls: Sequence[str], token: str, agent: str, secret: str, *, dry: bool
 ) -> Joined:
-    """Raises what the center says."""
+    """Raises the error of the center."""
     message = Join(agent, digest_of(secret), dry=dry)
     async with CenterClient(urls, token, SystemClock(), Random()) as client:  # noqa: S311 - jitter
         return await client.join(message)

@@ -1,4 +1,4 @@
-"""One agent as a sheet for people: how it is, was and should be, and why it does not work."""
+"""One agent as text: its state, its history, its commands, and why it is idle."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 _BARS = "▁▂▃▄▅▆▇█"
 _ASIDE = {
-    "cordoned": "it is cordoned: it keeps the runs that it has and gets no new ones",
-    "draining": "it is being drained: it hands over what it has",
-    "": "a person has disabled it",
+    "cordoned": "it is cordoned: it keeps its runs and gets no new ones",
+    "draining": "it is draining: it returns its work",
+    "": "it is disabled",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class AgentFacts:
-    """An agent, the runs that have chosen it, and its heartbeats of the last hour."""
+    """An agent, the runs that use it, and its heartbeats of the last hour."""
 
     detail: AgentDetail
     allocations: Sequence[AllocationLine] = ()
@@ -34,7 +34,7 @@ class AgentFacts:
     history: Sequence[tuple[float, Vitals]] = ()
 
     def plain(self) -> Extended:
-        """For programs."""
+        """As plain data, for JSON."""
         from skep.wire.client.answers_as_sent import Extended
 
         more = {"allocations": self.allocations, "history": self.history}
@@ -42,7 +42,7 @@ class AgentFacts:
 
 
 def agent_sheet(facts: AgentFacts, now: float) -> str:
-    """Everything that the center knows about it."""
+    """Everything that the center knows about the agent."""
     parts = ["\n".join(f"{name:<8}  {value}" for name, value in _rows(facts))]
     if facts.detail.orders:
         parts.append(_orders(facts.detail.orders, now))
@@ -76,14 +76,14 @@ def _rows(facts: AgentFacts) -> list[tuple[str, str]]:
 
 
 def _work(line: AgentDetail) -> str:
-    """Its last heartbeat says nothing about an agent that is dead."""
+    """The active downloads; the last heartbeat of a dead agent is ignored."""
     if not line.alive:
         return "none: it is dead"
     return f"{line.agent.vitals.active} downloads, {line.agent.vitals.rate:.0f}/s"
 
 
 def state_of(line: AgentLine | AgentDetail) -> str:
-    """alive or dead by the center's clock; the others are a person's wish."""
+    """alive or dead, by the clock of the center; the other states are set by a user."""
     if line.agent.aside == "revoked":
         return "revoked"
     if not line.alive:
@@ -92,44 +92,44 @@ def state_of(line: AgentLine | AgentDetail) -> str:
 
 
 def why_idle(line: AgentDetail) -> str:
-    """Why it does nothing just now; "" when it works."""
+    """Why the agent is idle; "" if it works."""
     view = line.agent
     if view.aside == "revoked":
         machine = machine_of(view.id)
         return (
             "no: its credential was revoked; `skep agent token --agent"
-            f" {machine}` lets a machine be it again, and `skep agents enable {view.id}` gives it"
-            " work"
+            f" {machine}` creates a token to join again, and `skep agents enable {view.id}` gives"
+            " it work"
         )
     if not line.alive:
-        return "no: it is not heard of; its process, its machine or its line is gone"
+        return "no: it sends no heartbeats; check its process, its machine and its network"
     if not view.enabled:
-        again = f"`skep agents enable {view.id}` ends that"
+        again = f"`skep agents enable {view.id}` gives it work again"
         return f"no: {_ASIDE.get(view.aside, _ASIDE[''])}; {again}"
     if view.vitals.active:
         return ""
     if view.vitals.outbox:
-        return "no: results wait on its disk until a center takes them"
-    return "no: there is nothing that it may take; `skep why RUN` says what a run waits for"
+        return "no: results on its disk wait until a center accepts them"
+    return "no: there is no work for it; `skep why RUN` explains what a run waits for"
 
 
 def _outbox(vitals: Vitals) -> str:
     words = [f"{vitals.outbox} results"]
     words += [f"the oldest for {age(vitals.outbox_age)}"] if vitals.outbox_age else []
     words += [f"{vitals.dropped} dropped"]
-    words += [f"{vitals.set_aside} of another identity set aside"] if vitals.set_aside else []
+    words += [f"{vitals.set_aside} of another identity kept apart"] if vitals.set_aside else []
     return ", ".join(words)
 
 
 def _trouble(vitals: Vitals) -> str:
     if not vitals.trouble:
-        return "none since it began"
+        return "none since its start"
     return f"{vitals.trouble}, {age(vitals.trouble_age)} before its last heartbeat"
 
 
 def _history(beats: Sequence[tuple[float, Vitals]]) -> list[tuple[str, str]]:
     """The last hour, oldest first."""
-    if len(beats) < 2:  # noqa: PLR2004 - one point is no line
+    if len(beats) < 2:  # noqa: PLR2004 - one point does not make a line
         return []
     vitals = [one for _, one in beats]
     return [
@@ -139,7 +139,7 @@ def _history(beats: Sequence[tuple[float, Vitals]]) -> list[tuple[str, str]]:
 
 
 def sparkline(values: Sequence[float], most: float = 0.0) -> str:
-    """A small chart; `most` is the top of it, else the largest value is."""
+    """A small chart; its top is `most`, or the largest value."""
     top = max([most, *values]) or 1.0
     return "".join(_BARS[min(int(value / top * len(_BARS)), len(_BARS) - 1)] for value in values)
 
@@ -154,7 +154,7 @@ def _allocations(found: Sequence[AllocationLine], now: float) -> str:
         (Id(one.run), one.state, one.placement, f"{age(now - one.since)} ago", _end(one, now))
         for one in found
     ]
-    return table(("CHOSEN BY RUN", "STATE", "PLACEMENT", "SINCE", "UNTIL"), rows)
+    return table(("RUN", "STATE", "PLACEMENT", "SINCE", "UNTIL"), rows)
 
 
 def _end(one: AllocationLine, now: float) -> str:
@@ -171,7 +171,7 @@ def _orders(orders: Sequence[Order], now: float) -> str:
 
 def _outcome(order: Order, now: float) -> str:
     if order.ended_at is None:
-        return "open: repeated until it is acknowledged"
+        return "open: repeated until acknowledged"
     return f"{order.outcome}, {age(now - order.ended_at)} ago"
 
 

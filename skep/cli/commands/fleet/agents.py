@@ -1,4 +1,4 @@
-"""`skep agents`: who works for the center, how one is, and what it is told to do."""
+"""`skep agents`: lists the agents of a center, shows one, and sends commands to it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from skep.runtime.clock import SystemClock
 if TYPE_CHECKING:
     from skep.wire.api.agents import AgentLine, AgentVerb
 
-#: What the agent itself must do, and what needs other words than its state.
-TOLD = ("drain", "restart", "exit")
-SAID = {"revoke": "has no credential any more"}
-#: Beats that the history of an agent is drawn from.
+#: Commands that the agent itself executes, and results that its state does not describe.
+SENT = ("drain", "restart", "exit")
+RESULTS = {"revoke": "has no valid credential any more"}
+#: Number of heartbeats in the chart of an agent.
 POINTS = 60
 HISTORY_SECONDS = 3600.0
 HEAD = ("AGENT", "NAME", "GROUP", "STATE", "LAST HEARTBEAT", "ACTIVE", "RATE", "OUTBOX", "VERSION")
@@ -45,9 +45,9 @@ def command() -> None:
 
 
 def agents_table(lines: Sequence[AgentLine]) -> str:
-    """For people."""
+    """As text."""
     if not lines:
-        return "no agents yet; `skep agent token` makes a token with which one can join"
+        return "no agents yet; `skep agent token` creates a token for a new agent"
     return table(HEAD, [_row(line) for line in lines], spare=("VERSION", "OUTBOX", "GROUP"))
 
 
@@ -67,7 +67,7 @@ def _row(line: AgentLine) -> tuple[object, ...]:
 
 
 def _who(said: str, answer: AgentLine) -> str:
-    """What was typed, with the id of the agent when that was its name."""
+    """What the user typed; the id is added if it was a name."""
     agent = answer.agent.id
     return agent if said == agent else f"{said} ({agent})"
 
@@ -79,18 +79,18 @@ def _verb(name: AgentVerb, text: str) -> None:
     @calls_center
     def act(reach: CenterAddress, agent: str, as_json: bool) -> None:
         answer = ask(reach, lambda api: api.agents.command(agent, name))
-        told = f"was told to {name}; `skep agents show` says whether it has"
-        done = told if name in TOLD else SAID.get(name) or f"is {state_of(answer)}"
+        sent = f"was sent the command {name}; `skep agents show` shows its acknowledgement"
+        done = sent if name in SENT else RESULTS.get(name) or f"is {state_of(answer)}"
         show_json(answer) if as_json else show(f"{_who(agent, answer)} {done}")
 
 
-_verb("enable", "Give it work again.")
-_verb("disable", "Give it no more work; what it holds it may finish.")
-_verb("cordon", "As disable, for a while: it keeps what it has, and its runs.")
-_verb("drain", "Give it no more work, and take back what it has not begun.")
-_verb("restart", "Tell it to drain and start again.")
-_verb("exit", "Tell it to drain and end.")
-_verb("revoke", "End its credential and give it no more work.")
+_verb("enable", "Give work to an agent again.")
+_verb("disable", "Give no more work to an agent; it may finish its work.")
+_verb("cordon", "Give no new runs to an agent; it keeps its work and its runs.")
+_verb("drain", "Give no more work to an agent, and take back what it has not started.")
+_verb("restart", "Drain an agent and restart it.")
+_verb("exit", "Drain an agent and end it.")
+_verb("revoke", "Revoke the credential of an agent and give it no more work.")
 
 
 @command.command("show")
@@ -99,7 +99,7 @@ _verb("revoke", "End its credential and give it no more work.")
 @json_option
 @calls_center
 def show_one(reach: CenterAddress, agent: str, as_json: bool) -> None:
-    """Show one agent: how it is, what it was told to do, which runs have chosen it."""
+    """Show one agent: its state, its commands, and the runs that use it."""
     facts = asyncio.run(_facts(reach, agent))
     show_json(facts.plain()) if as_json else show(agent_sheet(facts, SystemClock().now()))
 
@@ -121,7 +121,7 @@ async def _facts(reach: CenterAddress, agent: str) -> AgentFacts:
 @json_option
 @calls_center
 def label(reach: CenterAddress, agent: str, changes: tuple[str, ...], as_json: bool) -> None:
-    """Set labels (NAME=VALUE) or take them away (NAME-)."""
+    """Set labels (NAME=VALUE) or remove them (NAME-)."""
     labels: dict[str, str | None] = {}
     for text in changes:
         name, value = (text[:-1], None) if text.endswith("-") else split_pair(text, "label")
@@ -133,11 +133,13 @@ def label(reach: CenterAddress, agent: str, changes: tuple[str, ...], as_json: b
 
 
 @command.command("token")
-@click.option("--agent", default="", help="The one agent that may use it, by id or name; else any.")
+@click.option(
+    "--agent", default="", help="Id or name of the only agent that may use it. Default: any agent."
+)
 @json_option
 @calls_center
 def token(reach: CenterAddress, agent: str, as_json: bool) -> None:
-    """Make a token for an agent; it is shown once, and only its digest is kept."""
+    """Create a token for an agent. It is shown once; the center stores only a digest."""
     from skep.wire.api.tokens import AgentToken
 
     answer = ask(reach, lambda api: api.tokens.create_agent(AgentToken(agent)))

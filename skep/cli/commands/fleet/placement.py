@@ -1,6 +1,6 @@
-"""`skep placement`: who works for a run, why others do not, and what a change would move.
+"""`skep placement`: the agents of a run, why others are excluded, and what a change would move.
 
-It only asks: no agent is chosen, and nothing moves.
+It only reads: it does not choose agents or move work.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @click.group("placement")
 def command() -> None:
-    """Show who works for a run and why others do not; what would move."""
+    """Show the agents of a run and why others are excluded; preview moves."""
 
 
 @command.command("show")
@@ -33,13 +33,13 @@ def command() -> None:
 @json_option
 @calls_center
 def show_placement(reach: CenterAddress, run: str, as_json: bool) -> None:
-    """The agents of a run, and every other agent with the first rule that it fails."""
+    """Show the agents of a run, and each other agent with the first rule that excludes it."""
     view = ask(reach, lambda api: api.placement.of_run(run))
     show_json(view) if as_json else show(placement_sheet(view, SystemClock().now()))
 
 
 def placement_sheet(view: PlacementView, now: float) -> str:
-    """For people."""
+    """As text."""
     lines = [f"run        {view.run}", f"placement  {view.words}"]
     if view.agents:
         chosen = [_slot(seat, now) for seat in view.agents]
@@ -59,20 +59,21 @@ def _slot(seat: SeatLine, now: float) -> tuple[str, ...]:
 
 @command.command("preview")
 @click.argument("run", required=False, default="")
-@click.option("--remove", multiple=True, metavar="AGENT", help="By id or name; it would leave.")
-@click.option("--add", multiple=True, metavar="AGENT", help="By id or name; it would come.")
+@click.option("--remove", multiple=True, metavar="AGENT", help="Id or name of an agent to remove.")
+@click.option("--add", multiple=True, metavar="AGENT", help="Id or name of an agent to add.")
 @wide_option
 @json_option
 @calls_center
 def show_preview(
     reach: CenterAddress, run: str, remove: tuple[str, ...], add: tuple[str, ...], as_json: bool
 ) -> None:
-    """What would move if agents left or came; nothing is changed.
+    """Show what would move if agents were added or removed; nothing is changed.
 
-    With RUN, a hashed run, by its newest requests; without, by made-up keys over all agents.
+    With RUN, a hashed run, the preview uses its newest requests; without RUN, it uses
+    generated keys over all agents.
     """
     if not remove and not add:
-        raise click.UsageError("say which agents: --remove A or --add B")
+        raise click.UsageError("no agents are given; use --remove AGENT or --add AGENT")
     from skep.wire.api.placement import AgentChange
 
     change = AgentChange(",".join(remove), ",".join(add), run)
@@ -81,7 +82,7 @@ def show_preview(
 
 
 def preview_sheet(view: PreviewView) -> str:
-    """For people."""
+    """As text."""
     hashed = view.hashed
     lines = [
         f"keys       {view.of}",

@@ -1,6 +1,6 @@
-"""`skep sites`: hosts, how the fleet treats them, and what can be said about one.
+"""`skep sites`: lists hosts, shows their politeness, and sets or clears their rules.
 
-A rule holds over all agents and runs; setting one replaces the whole rule of that host.
+A rule applies to all agents and runs; setting a rule replaces the whole rule of the host.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from skep.model.hosts.host import SiteView
 
 HEAD = ("HOST", "PACE", "STATE", "REQUESTS", "FAILED", "REFUSED", "LATENCY", "AGENT")
-#: Hosts in one call.
+#: Hosts per call.
 PAGE = 1000
 
 
@@ -36,7 +36,7 @@ def _list(reach: CenterAddress, as_json: bool) -> None:
 
 @listing_group("sites", _list)
 def command() -> None:
-    """List hosts; show how one is treated, set or clear its rule."""
+    """List hosts; show one, set or clear its rule."""
 
 
 @command.command("ls")
@@ -44,7 +44,7 @@ def command() -> None:
 @json_option
 @calls_center
 def ls(reach: CenterAddress, as_json: bool) -> None:
-    """List every host that was met or has a rule."""
+    """List all hosts with downloads or a rule."""
     _list(reach, as_json)
 
 
@@ -63,9 +63,9 @@ async def _read_all(reach: CenterAddress) -> list[SiteView]:
 
 
 def sites_table(views: Sequence[SiteView]) -> str:
-    """For people."""
+    """As text."""
     if not views:
-        return "no hosts yet; they are listed when something was downloaded from them"
+        return "no hosts yet; a host is listed after the first download from it"
     now = SystemClock().now()
     spare = ("AGENT", "LATENCY", "REFUSED")
     return table(HEAD, [_row(view, now) for view in views], spare=spare)
@@ -85,7 +85,7 @@ def _row(view: SiteView, now: float) -> tuple[object, ...]:
 
 
 def pace_of(view: SiteView) -> str:
-    """The pace in force, in the words of a rule."""
+    """The current rate limit and concurrency as text."""
     if view.pace is None:
         return "any"
     rate = f"1 in {view.pace.spacing:.2g} s" if view.pace.spacing else "any rate"
@@ -93,7 +93,7 @@ def pace_of(view: SiteView) -> str:
 
 
 def state_of(view: SiteView, now: float) -> str:
-    """Cooling, being probed, in somebody's hands or idle."""
+    """Cooling, probing, in use by a block, or idle."""
     if view.cooling_until > now:
         return f"cooling {age(view.cooling_until - now)} ({view.reason})"
     if view.strikes:
@@ -102,7 +102,7 @@ def state_of(view: SiteView, now: float) -> str:
 
 
 def _checked_host(text: str) -> str:
-    """A host as people give it; raises BadParameter that names the part that is one."""
+    """Check a host; raises BadParameter that suggests the host part of a URL."""
     if text and not re.search(r"[\s/?#@]", text):
         return text
     found = re.search(r"(?:^|//|@)([A-Za-z0-9_.-]+)(?::[0-9]+)?(?:[/?#]|$)", text)
@@ -117,7 +117,7 @@ def _show_one(view: SiteView, as_json: bool) -> None:
 
 
 def site_text(view: SiteView) -> str:
-    """Everything about one host, a line each."""
+    """Everything about one host, one fact per line."""
     from msgspec.structs import asdict
 
     now = SystemClock().now()
@@ -127,14 +127,14 @@ def site_text(view: SiteView) -> str:
         ("host", view.host),
         ("rule", ", ".join(f"{name} {value}" for name, value in rule.items()) or "none"),
         ("pace", pace_of(view)),
-        ("robots.txt", "obeyed" if robots else "not asked for"),
+        ("robots.txt", "obeyed" if robots else "not requested"),
         ("crawl delay", f"{view.crawl_delay:g} s" if view.crawl_delay else "none known"),
         ("state", state_of(view, now)),
         ("requests", f"{view.requests}, {view.failed} failed, {view.refused} refused"),
-        ("barred", f"{view.barred} by robots.txt, {view.deferred} put off"),
+        ("barred", f"{view.barred} by robots.txt, {view.deferred} deferred"),
         ("received", f"{view.received} bytes, {view.latency:.3f} s each"),
         ("last", f"{age(now - view.last_at)} ago" if view.last_at else "never"),
-        ("in hand of", view.agent or "nobody"),
+        ("held by", view.agent or "no agent"),
     )
     return "\n".join(f"{name + ':':<13}{text}" for name, text in lines)
 
@@ -145,16 +145,18 @@ def site_text(view: SiteView) -> str:
 @json_option
 @calls_center
 def show_site(reach: CenterAddress, host: str, as_json: bool) -> None:
-    """Show one host: its rule, its pace, and what came of it."""
+    """Show one host: its rule, its rate limit and its results."""
     name = _checked_host(host)
     _show_one(ask(reach, lambda api: api.hosts.show(name)), as_json)
 
 
 @command.command("set")
 @click.argument("host")
-@click.option("--rate", type=click.FloatRange(0, 10_000), help="Requests a second; 0 = any.")
+@click.option(
+    "--rate", type=click.FloatRange(0, 10_000), help="Requests per second; 0 means no limit."
+)
 @click.option("--concurrency", type=click.IntRange(1, 1000), help="Downloads at the same time.")
-@click.option("--robots/--no-robots", default=None, help="Whether robots.txt is obeyed.")
+@click.option("--robots/--no-robots", default=None, help="Whether to obey robots.txt.")
 @json_option
 @calls_center
 def set_rule(
@@ -165,12 +167,14 @@ def set_rule(
     robots: bool | None,
     as_json: bool,
 ) -> None:
-    """Set the rule of a host, over all agents and runs; what is not named is the default."""
+    """Set the rule of a host for all agents and runs; options not given get the default."""
     from skep.model.hosts.host import SiteRule
 
     rule = SiteRule(rate, concurrency, robots)
     if rule == SiteRule():
-        raise click.UsageError("say at least one of --rate, --concurrency, --robots")
+        raise click.UsageError(
+            "no rule is given; use at least one of --rate, --concurrency, --robots"
+        )
     name = _checked_host(host)
     _show_one(ask(reach, lambda api: api.hosts.put(name, rule)), as_json)
 
@@ -180,6 +184,6 @@ def set_rule(
 @json_option
 @calls_center
 def clear(reach: CenterAddress, host: str, as_json: bool) -> None:
-    """Forget a host's rule and what was learnt of it; counts stay."""
+    """Delete the rule of a host and its learned limits; its counts remain."""
     name = _checked_host(host)
     _show_one(ask(reach, lambda api: api.hosts.clear(name)), as_json)

@@ -1,6 +1,6 @@
-"""`skep token`: who may call the centers. A token is shown once, when it is made.
+"""`skep token`: creates, lists and revokes tokens. A token is shown once, when it is created.
 
-The center keeps digests alone, so a token that was lost cannot be shown again.
+The center stores only digests, so a lost token cannot be shown again.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ HEAD = ("TOKEN", "ROLE", "FOR", "NAME", "STATE", "MADE", "EXPIRES")
 
 @click.group("token")
 def command() -> None:
-    """Make, list and revoke tokens of people and agents.
+    """Create, list and revoke tokens of users and agents.
 
-    viewer sees everything, operator works with runs and jobs, admin does the rest. Tokens
-    with which agents join are made by `skep agent token`.
+    A viewer can read everything, an operator can also change runs and jobs, and an admin can
+    do everything. To create a token with which an agent joins, use `skep agent token`.
     """
 
 
 async def _all(reach: CenterAddress) -> list[TokenLine]:
-    """Page after page."""
+    """All tokens, read page by page."""
     from skep.wire.api.tokens import TokenPage
 
     lines: list[TokenLine] = []
@@ -51,9 +51,9 @@ async def _all(reach: CenterAddress) -> list[TokenLine]:
 
 @command.command("add")
 @click.option("--role", type=click.Choice(["viewer", "operator", "admin"]), required=True,
-              help="What its owner may do.")  # fmt: skip
-@click.option("--name", default="", help="Whose it is.")
-@click.option("--expires", type=SPAN, help="Good for so long, such as 30d; else until revoked.")
+              help="Role of the token.")  # fmt: skip
+@click.option("--name", default="", help="Name of its owner.")
+@click.option("--expires", type=SPAN, help="Lifetime, such as 30d. Default: until revoked.")
 @json_option
 @calls_center
 def add(
@@ -63,7 +63,7 @@ def add(
     expires: float | None,
     as_json: bool,
 ) -> None:
-    """Make a token for a person or a program; only its digest is kept."""
+    """Create a token for a user or a program; the center stores only a digest."""
     from skep.wire.api.tokens import NewToken
 
     answer = ask(reach, lambda api: api.tokens.create(NewToken(role, name, expires)))
@@ -71,12 +71,12 @@ def add(
 
 
 @command.command("ls")
-@click.option("--all", "everything", is_flag=True, help="Used, revoked and expired ones too.")
+@click.option("--all", "everything", is_flag=True, help="Include used, revoked and expired tokens.")
 @wide_option
 @json_option
 @calls_center
 def ls(reach: CenterAddress, everything: bool, as_json: bool) -> None:
-    """List tokens, without those of runs."""
+    """List tokens, except those of runs."""
     lines = asyncio.run(_all(reach))
     items = [line for line in lines if everything or line.state == "live"]
     show_json({"items": items}) if as_json else show(tokens_table(items, SystemClock().now()))
@@ -87,19 +87,19 @@ def ls(reach: CenterAddress, everything: bool, as_json: bool) -> None:
 @json_option
 @calls_center
 def revoke(reach: CenterAddress, token: str, as_json: bool) -> None:
-    """Shut a token out, by the name that `skep token ls` gives: within 5 s, everywhere."""
+    """Revoke a token, by the name in `skep token ls`; all centers reject it within 5 s."""
     answer = ask(reach, lambda api: api.tokens.revoke(token))
     show_json(answer) if as_json else show(f"{token} is {answer.state}")
 
 
 def tokens_table(lines: Sequence[TokenLine], now: float) -> str:
-    """For people."""
+    """As text."""
     return table(HEAD, [_row(line, now) for line in lines], spare=("MADE",))
 
 
 def _row(line: TokenLine, now: float) -> tuple[object, ...]:
     token, expires = line.token, line.token.expires_at
-    left = "-" if expires is None else f"in {age(expires - now)}" if expires > now else "over"
+    left = "-" if expires is None else f"in {age(expires - now)}" if expires > now else "expired"
     whose = token.used_by or token.subject or "-"
     made = f"{age(now - token.created_at)} ago"
     return token.id, token.role, whose, token.note or "-", line.state, made, left

@@ -1,1 +1,1 @@
-"""`skep job`, `schedule`, `generator`, `app`, and what they share."""
+"""`skep job`, `schedule`, `generator`, `app`, and the code they share."""

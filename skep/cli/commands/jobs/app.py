@@ -1,6 +1,6 @@
-"""`skep app`: instances of application jobs, their logs, and what can be done to one.
+"""`skep app`: lists instances of application jobs, prints their logs, restarts and stops them.
 
-It asks and tells; agents do. What instances wrote is shown with control characters as text.
+It only calls the center; agents run the instances. Control characters in logs are escaped.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 HEAD = ("NO", "AGENT", "STATE", "STARTS", "EXIT", "SINCE", "REASON")
 _instance = click.option(
-    "--instance", "no", type=click.IntRange(0, 2**31 - 1), help="Only this one, by its number."
+    "--instance", "no", type=click.IntRange(0, 2**31 - 1), help="Number of one instance."
 )
 
 
 @center_group("app")
 def command() -> None:
-    """List instances of applications; read their logs, restart or stop them."""
+    """List application instances; read their logs, restart or stop them."""
 
 
 @command.command("ls")
@@ -40,7 +40,7 @@ def command() -> None:
 @json_option
 @calls_center
 def ls(reach: CenterAddress, run_or_job: str, as_json: bool) -> None:
-    """Show the instances of a run, or of a job's newest run; without a name, of every job
+    """Show the instances of a run or of the newest run of a job; without a name, of every job
     with an application.
     """
     from skep.cli.commands.jobs.app_calls import every_app, found_instances
@@ -50,13 +50,13 @@ def ls(reach: CenterAddress, run_or_job: str, as_json: bool) -> None:
     if as_json:
         show_json({"runs": [one.plain() for one in found]})
     elif not found:
-        show("no job has an application that was run")
+        show("no application job has a run")
     else:
         show("\n\n".join(sheet(one, SystemClock().now()) for one in found))
 
 
 def sheet(found: AppRun, now: float) -> str:
-    """One run, for people."""
+    """One run as text."""
     from skep.cli.commands.jobs.app_calls import NOT_THERE
 
     reason = f": {found.reason}" if found.reason else ""
@@ -79,16 +79,20 @@ def _row(line: InstanceLine, now: float) -> tuple[object, ...]:
 @command.command("logs")
 @click.argument("run_or_job")
 @_instance
-@click.option("-f", "--follow", is_flag=True, help="Go on until the instances have ended.")
-@click.option("--tail", type=click.IntRange(0), help="Only so many of the last lines of each.")
+@click.option(
+    "-f", "--follow", is_flag=True, help="Follow the logs until the instances have ended."
+)
+@click.option(
+    "--tail", type=click.IntRange(0), help="Print only the last N lines of each instance."
+)
 @calls_center
 def logs(
     reach: CenterAddress, run_or_job: str, no: int | None, follow: bool, tail: int | None
 ) -> None:
-    """Print what the instances of a run, or of a job's newest run, wrote.
+    """Print the logs of the instances of a run or of the newest run of a job.
 
-    With several instances every line begins with the number of its own. What could move a
-    terminal's cursor or change its colors is printed as text.
+    With several instances, every line begins with the number of its instance. Control
+    characters are printed as text.
     """
     from skep.cli.commands.jobs.app_logs import print_logs
 
@@ -101,7 +105,7 @@ def logs(
 @json_option
 @calls_center
 def restart(reach: CenterAddress, run_or_job: str, no: int | None, as_json: bool) -> None:
-    """Start the instances of a run anew, or one of them; the run goes on."""
+    """Restart the instances of a run, or one of them; the run continues."""
     _act(reach, run_or_job, no, "restart", as_json)
 
 
@@ -113,7 +117,7 @@ def restart(reach: CenterAddress, run_or_job: str, no: int | None, as_json: bool
 def stop(reach: CenterAddress, run_or_job: str, no: int | None, as_json: bool) -> None:
     """Stop the instances of a run, or one of them, until it is restarted.
 
-    When all have ended, so has the run; to stop a run at once there is `skep runs cancel`.
+    The run ends when all of its instances have ended. `skep runs cancel` stops a run at once.
     """
     _act(reach, run_or_job, no, "stop", as_json)
 
@@ -129,7 +133,7 @@ def _act(reach: CenterAddress, run_or_job: str, no: int | None, verb: Verb, as_j
     for line in lines:
         one = line.instance
         where = f" on agent {one.agent}" if one.agent else ""
-        show(f"instance {one.no} of run {one.run} shall be {line.wanted}{where}")
+        show(f"instance {one.no} of run {one.run}: desired state is {line.wanted}{where}")
 
 
 async def _acted(

@@ -1,6 +1,6 @@
-"""What `skep app` asks of a center: which run is meant, and its instances. Imported late.
+"""The calls of `skep app` to a center: find the run, then its instances.
 
-Run by the command line. A name is a run first, then a job; it must never guess further.
+Imported when the command runs. A name is first a run, then a job; nothing else is guessed.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from skep.wire.api.apps import InstanceLine
     from skep.wire.client import CenterClient
 
-#: The state of a run that is listed with its job and is no run: it could not start, or was
-#: forgotten.
+#: The state of a run that its job lists but that does not exist: it could not start, or was
+#: deleted.
 NOT_THERE = "not there"
 
 
 @dataclass(frozen=True, slots=True)
 class AppRun:
-    """A run of an application with its instances; one that never began has none."""
+    """A run of an application with its instances; a run that never started has none."""
 
     run: str
     job: str
@@ -39,7 +39,7 @@ class AppRun:
         return cls(run.id, run.job, run.state, run.reason)
 
     def plain(self) -> dict[str, Any]:
-        """For programs."""
+        """As plain data, for JSON."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
@@ -65,7 +65,7 @@ async def _newest(client: CenterClient, job: str) -> JobRun:
 
 
 async def _listed_run(client: CenterClient, listed: JobRun) -> AppRun:
-    """One of a job's runs, and why it is none when it never began."""
+    """A run of a job, or the reason why it never started."""
     try:
         return AppRun.of((await client.api.runs.show(listed.run)).run)
     except UnknownRun:
@@ -73,7 +73,7 @@ async def _listed_run(client: CenterClient, listed: JobRun) -> AppRun:
 
 
 async def instances_of(client: CenterClient, run_or_job: str, no: int | None = None) -> AppRun:
-    """A run with its instances, or one of them. Raises NotFound when there are none."""
+    """A run with its instances, or with one of them. Raises NotFound if there are none."""
     found = await _instances(client, await run_named(client, run_or_job))
     if no is not None:
         found = replace(found, items=tuple(one for one in found.items if one.instance.no == no))
@@ -93,7 +93,7 @@ async def _instances(client: CenterClient, run: AppRun) -> AppRun:
 
 
 async def found_instances(reach: CenterAddress, run_or_job: str) -> list[AppRun]:
-    """Of one run, which may have none yet."""
+    """A run with its instances; it may have none yet."""
     async with connected(reach) as client:
         return [await _instances(client, await run_named(client, run_or_job))]
 

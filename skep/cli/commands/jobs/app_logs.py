@@ -1,4 +1,4 @@
-"""Logs of instances on a terminal: whole lines, harmless, one instance beside the other.
+"""Prints the logs of instances: complete lines, control characters escaped, several at a time.
 
 Imported when `skep app logs` runs.
 """
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from skep.wire.client import CenterClient
 
 PART = 256 * 1024
-#: Seconds that one call waits for the next line. One that takes longer than the wait and the
-#: route's own seconds met a center that is frozen, and the next one is asked.
+#: Seconds that one call waits for the next line. If a call takes longer than this and the timeout
+#: of its route, the center is frozen and the next center is called.
 WAIT = 10.0
-#: Bytes that are looked at for the last lines; more lines than fit are not shown.
+#: Bytes that are read to find the last lines; lines before them are not shown.
 TAIL_FIRST, TAIL_MOST = 64 * 1024, 4 * 2**20
 
 
 async def print_logs(
     reach: CenterAddress, run_or_job: str, no: int | None, *, follow: bool, tail: int | None
 ) -> None:
-    """Until everything was printed, or with `follow` until the instances have ended."""
+    """Print all logs; with `follow`, continue until the instances have ended."""
     async with connected(reach) as client:
         found = await instances_of(client, run_or_job, no)
         numbers = [line.instance.no for line in found.items]
@@ -79,7 +79,7 @@ class _Reader:
         return part.start
 
     async def _last_lines(self, count: int) -> int:
-        """Print the last lines that are whole; where to go on from."""
+        """Print the last complete lines; return the position to continue from."""
         size = TAIL_FIRST
         while True:
             part = await self._part(-size, limit=size)
@@ -88,7 +88,7 @@ class _Reader:
                 break
             size *= 8
         *whole, half = lines
-        wanted = count - bool(half)  # a line that has not ended yet is one of them
+        wanted = count - bool(half)  # an incomplete line counts as one
         for line in whole[-wanted:] if wanted > 0 else []:
             self._line(line)
         self._half = half if count else ""

@@ -1,6 +1,6 @@
-"""`skep generator`: tries generators of jobs out, and shows what they did in runs.
+"""`skep generator`: tests the generators of jobs and shows what they did in runs.
 
-`test` runs the code here, in the same box as a center's; `ls` only reads.
+`test` runs the code here, in the same sandbox as a center; `ls` only reads.
 """
 
 from __future__ import annotations
@@ -28,19 +28,26 @@ HEAD = ("GENERATOR", "KIND", "STATE", "YIELDED", "TAKEN", "KNOWN", "BAD", "SECON
 
 @center_group("generator")
 def command() -> None:
-    """Try out generators of jobs; show what they did in a run."""
+    """Test the generators of a job; show what they did in a run."""
 
 
 @command.command("test")
 @click.argument("source")
 @click.argument("name", required=False, default="")
-@click.option("-n", "count", type=click.IntRange(1, 10_000), default=10, help="URIs to show.")
-@click.option("--seconds", type=click.FloatRange(0.1, 3600), default=30.0, help="Time for each.")
+@click.option(
+    "-n", "count", type=click.IntRange(1, 10_000), default=10, help="Number of URIs to show."
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.1, 3600),
+    default=30.0,
+    help="Time limit of each generator.",
+)
 @click.option(
     "--folder",
     type=click.Path(path_type=Path, file_okay=False),
     default=Path(),
-    help="Where files of generators are found.",
+    help="Folder with the files of the generators.",
 )
 @json_option
 @calls_center
@@ -53,11 +60,12 @@ def test(
     folder: Path,
     as_json: bool,
 ) -> int:
-    """Run generators on this machine, in their box, and show what they yield.
+    """Run generators on this machine, in their sandbox, and show what they yield.
 
-    SOURCE is a file with job documents, or the name of a job that a center keeps; NAME is one
-    of its generators, by name or number. Each is ended when it has yielded enough. Nothing is
-    stored, and no page is fetched but sitemaps. The exit code is 1 when one of them fails.
+    SOURCE is a file with job documents, or the name of a job at the center; NAME is the name
+    or number of one of its generators. Each generator is stopped when it has yielded enough.
+    Nothing is stored, and only sitemaps are downloaded. The exit code is 1 if a generator
+    fails.
     """
     from skep.cli.commands.jobs.generator_trials import GeneratorChoice, test_generators
 
@@ -73,7 +81,7 @@ def test(
 def ls(reach: CenterAddress, run: str, as_json: bool) -> None:
     """Show what the generators of a run did.
 
-    With the name of a job it is its newest run.
+    For the name of a job, its newest run is shown.
     """
     answer = asyncio.run(_figures(reach, run))
     if as_json:
@@ -104,5 +112,5 @@ async def _figures(reach: CenterAddress, run: str) -> RunGenerators:
 async def _newest_run(client: CenterClient, job: str) -> str:
     view = await client.api.jobs.show(job)
     if not view.runs:
-        raise NotFound(f"job {job} has had no run yet; `skep job run {job}` starts one")
+        raise NotFound(f"job {job} has no runs yet; `skep job run {job}` starts one")
     return view.runs[0].run

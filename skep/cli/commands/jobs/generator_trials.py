@@ -1,6 +1,6 @@
-"""What `skep generator test` does. Imported when it runs; nothing is stored anywhere.
+"""Runs generators for `skep generator test`. Nothing is stored.
 
-Run by the command line; code runs in the same box as at a center.
+Imported when the command runs; the code runs in the same sandbox as at a center.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ from skep.spiders.authoring.request import Request
 
 @dataclass(frozen=True, slots=True)
 class GeneratorChoice:
-    """Which generators to try: of a file or a job, by name or number; "" = all of them."""
+    """The generators to test: of a file or a job, by name or number; "" means all."""
 
     source: str
     name: str
-    #: URIs of each that are shown, and seconds that each may take.
+    #: URIs to show of each generator, and its time limit in seconds.
     count: int
     seconds: float
-    #: Where their files are found.
+    #: The folder with their files.
     folder: Path
 
 
 async def test_generators(reach: CenterAddress, wanted: GeneratorChoice, *, as_json: bool) -> int:
-    """The exit code; what each of them yields is shown."""
+    """Show what each generator yields; return the exit code."""
     found = [
         (job, place, part)
         for job in await _jobs(reach, wanted.source)
@@ -91,7 +91,7 @@ async def _jobs(reach: CenterAddress, source: str) -> Sequence[Job]:
 
 
 def _read(file: Path) -> list[Job] | None:
-    """None when there is no such file."""
+    """None if the file does not exist."""
     if not file.is_file():
         return None
     jobs: list[Job] = []
@@ -108,7 +108,7 @@ def _read(file: Path) -> list[Job] | None:
 
 
 async def sitemap(settings: Settings, job: Job, part: Generator, boxes: CodeSandboxes) -> Batches:
-    """The first pages of a sitemap, fetched as an agent would, one after the other."""
+    """The first pages of a sitemap, downloaded one by one, as an agent would."""
     ahead = [part.url]
     async with Fetcher(settings, maps_settings(job)) as fetcher:
         while ahead:
@@ -138,7 +138,7 @@ def _show(trial: Trial) -> None:
         show(f"{request.uri}{f'  {more}' if more else ''}")
     for bad in trial.bad:
         say(f"not valid: {bad}")
-    ended = "all of it" if trial.whole else "ended after that"
+    ended = "complete" if trial.whole else "stopped early"
     if trial.error:
         say(f"{trial.name} failed after {trial.seconds:.2f} s: {trial.error}")
     else:

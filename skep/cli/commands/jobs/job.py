@@ -1,6 +1,7 @@
-"""`skep job`: keeps, shows and runs jobs. Files are YAML or JSON, several documents each.
+"""`skep job`: creates, shows, changes and runs jobs. Files are YAML or JSON with documents.
 
-`lint` checks here; otherwise the center checks, and keeps a document whole or not at all.
+`lint` checks locally; otherwise the center checks, and stores a document completely or not at
+all.
 """
 
 from __future__ import annotations
@@ -40,26 +41,26 @@ _files = click.argument(
 
 @center_group("job")
 def command() -> None:
-    """Keep jobs, show them, run them."""
+    """Create, show, change and run jobs."""
 
 
 @command.command("apply")
 @_files
-@click.option("--dry-run", is_flag=True, help="Say what would change; keep nothing.")
-@click.option("--no-test", is_flag=True, help="Do not try the code of generators out first.")
+@click.option("--dry-run", is_flag=True, help="Show what would change; store nothing.")
+@click.option("--no-test", is_flag=True, help="Do not test the code of generators first.")
 @json_option
 @calls_center
 def apply(
     reach: CenterAddress, files: tuple[Path, ...], dry_run: bool, no_test: bool, as_json: bool
 ) -> int:
-    """Check job documents and keep them.
+    """Check job documents and store them.
 
-    FILES are YAML (several documents with `---` between them, or a list) or JSON; `-` is
-    stdin. Every document is checked before the first one is sent: what is wrong is told with
-    file, job and path, and then nothing is kept. Applying the same files again changes
-    nothing. A document with a field `revision` is kept only over that revision. Code of
-    generators that is new or has changed is run for a moment by the center, in its box, and
-    the document is refused when that fails.
+    FILES are YAML (several documents separated by `---`, or a list) or JSON; `-` is stdin.
+    All documents are checked before the first one is sent. All errors are reported together,
+    with file, job and path; invalid jobs are rejected, and then nothing is stored. Applying
+    the same files again changes nothing. A document with a field `revision` is stored only
+    if that is the current revision. The center runs new and changed code of generators for a
+    moment in its sandbox, and rejects the document if that fails.
     """
     from skep.cli.commands.jobs.job_files import apply_files
 
@@ -74,7 +75,7 @@ def apply(
 def lint(files: tuple[Path, ...], as_json: bool) -> int:
     """Check job documents without a center.
 
-    A center checks more: which downloaders it has, and whether a spider's file is there.
+    A center also checks that it has the downloader and the file of the spider.
     """
     from skep.cli.commands.jobs.job_files import lint_files
 
@@ -82,7 +83,7 @@ def lint(files: tuple[Path, ...], as_json: bool) -> int:
 
 
 @command.command("ls")
-@click.option("--deleted", is_flag=True, help="Those that were deleted too.")
+@click.option("--deleted", is_flag=True, help="Include deleted jobs.")
 @wide_option
 @json_option
 @calls_center
@@ -92,7 +93,7 @@ def ls(reach: CenterAddress, deleted: bool, as_json: bool) -> None:
     if as_json:
         show_json({"items": jobs})
     elif not jobs:
-        show("no jobs yet; `skep job apply FILE` keeps one")
+        show("no jobs yet; `skep job apply FILE` creates one")
     else:
         now = SystemClock().now()
         spare = ("CUSTOMER", "CHANGED", "REVISION", "PRIORITY")
@@ -128,7 +129,7 @@ def _when(schedule: Schedule) -> str:
 
 
 def _what(job: Job) -> str:
-    """What it runs: a spider, an application, or a kind of downloader."""
+    """What the job runs: a spider, an application, or a kind of downloader."""
     if job.app is not None:
         return job.app.image or job.app.package
     return job.spider.path if job.spider else job.downloader.kind
@@ -139,21 +140,21 @@ def _what(job: Job) -> str:
 @json_option
 @calls_center
 def show_one(reach: CenterAddress, job: str, as_json: bool) -> None:
-    """Show a job as a document that can be applied again, and its newest runs."""
+    """Show a job, as a document that can be applied again, and its newest runs."""
     from skep.cli.commands.jobs.job_calls import document_of
 
-    keep_answers()  # what this version does not know stays in the document
+    keep_answers()  # fields that this version does not know stay in the document
     view = ask(reach, lambda api: api.jobs.show(job))
     show_json(view) if as_json else show_exact(document_of(view))
 
 
 @command.command("run")
 @click.argument("job")
-@click.option("--key", default="", help="Started once per key: the same key gives the same run.")
+@click.option("--key", default="", help="Idempotency key: the same key returns the same run.")
 @arguments_option
-@click.option("--generator", default="", help="Run this one generator of the job alone.")
+@click.option("--generator", default="", help="Run only this generator of the job.")
 @click.option("--wait", is_flag=True, help="Wait until the run has ended.")
-@click.option("--timeout", type=float, help="With --wait: give up after this many seconds.")
+@click.option("--timeout", type=float, help="With --wait: stop waiting after N seconds.")
 @allow_dead_option
 @json_option
 @calls_center
@@ -170,12 +171,12 @@ def run(
 ) -> int:
     """Start a run of a job.
 
-    Arguments given with -a are for this run alone, over those of the job; its spider and the
-    code of its generators get them.
+    Arguments given with -a apply only to this run and override those of the job. The spider
+    and the code of the generators receive them.
 
-    With --wait the exit code is 0 when every request is done, 7 when some are dead, 1 when
-    none is done or the run was stopped or paused, 8 when the time was over. Ctrl-C ends the
-    command; the run goes on.
+    With --wait, the exit code is 0 if every request is done, 7 if some are dead, 1 if none is
+    done or the run was stopped or paused, and 8 after --timeout. Ctrl-C ends the command; the
+    run continues.
     """
     import msgspec
 
@@ -210,10 +211,10 @@ def _verb(name: JobVerb, text: str) -> None:
         return command_outcome.exit_of(answer.reached, wait)
 
 
-_verb("pause", "Pause its runs: nothing more is handed out, its spiders end.")
-_verb("resume", "Go on with its paused runs.")
-_verb("stop", "Stop its runs: what has not ended is cancelled.")
-_verb("restart", "Stop its runs and start a new one.")
+_verb("pause", "Pause the runs of a job: no more requests are leased, and its spiders end.")
+_verb("resume", "Continue the paused runs of a job.")
+_verb("stop", "Stop the runs of a job and cancel their open requests.")
+_verb("restart", "Stop the runs of a job and start a new run.")
 
 
 def _switch(name: Literal["enable", "disable"], text: str) -> None:
@@ -241,8 +242,8 @@ async def _switched(
         return [await switch(job, putting()) for job in jobs]
 
 
-_switch("enable", "Turn jobs on: schedules count again.")
-_switch("disable", "Turn jobs off: no run starts; runs that are under way go on.")
+_switch("enable", "Enable jobs: their schedules start runs again.")
+_switch("disable", "Disable jobs: no run starts; active runs continue.")
 
 
 @command.command("edit")
@@ -252,8 +253,8 @@ _switch("disable", "Turn jobs off: no run starts; runs that are under way go on.
 def edit(reach: CenterAddress, job: str, as_json: bool) -> int:
     """Change a job in your editor ($VISUAL or $EDITOR).
 
-    What is kept is checked first. When it is not valid, or when somebody changed the job
-    meanwhile, your text stays in a file that is named.
+    The document is checked before it is stored. If it is not valid, or if the job was changed
+    in the meantime, your text stays in a file and the command prints its name.
     """
     from skep.cli.commands.jobs.job_files import edit_job
 
@@ -265,7 +266,7 @@ def edit(reach: CenterAddress, job: str, as_json: bool) -> int:
 @json_option
 @calls_center
 def rm(reach: CenterAddress, jobs: tuple[str, ...], as_json: bool) -> None:
-    """Delete jobs. Their history stays, and applying them again brings them back."""
+    """Delete jobs. Their history remains; applying them again restores them."""
     gone = asyncio.run(_deleted(reach, jobs))
     if as_json:
         show_json({"items": gone})
@@ -283,12 +284,14 @@ async def _deleted(reach: CenterAddress, jobs: Sequence[str]) -> list[KeptJob]:
 
 @command.command("history")
 @click.argument("job")
-@click.option("--limit", type=click.IntRange(1, 1000), default=100, help="How many, newest first.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=100, help="Maximum number, newest first."
+)
 @wide_option
 @json_option
 @calls_center
 def history(reach: CenterAddress, job: str, limit: int, as_json: bool) -> None:
-    """Who changed a job when."""
+    """Show the changes of a job, with author and time."""
     from skep.wire.api.jobs import RevisionPage
 
     answer = ask(reach, lambda api: api.jobs.revisions(job, RevisionPage(limit)))
@@ -312,8 +315,8 @@ def history(reach: CenterAddress, job: str, limit: int, as_json: bool) -> None:
 def diff(reach: CenterAddress, job: str, old: int | None, new: int | None, as_json: bool) -> int:
     """Show what changed between two revisions.
 
-    By default the newest revision and the one before it; with one number, from that to the
-    newest.
+    The default is the newest revision and the one before it; with one number, that revision
+    and the newest.
     """
     from skep.wire.api.jobs import Between
 

@@ -1,6 +1,6 @@
-"""What `skep job` asks of a center, and how its answers read. Imported when it runs.
+"""The calls of `skep job` to a center, and the text of the answers. Imported when it runs.
 
-A run is started under a key of its own, so a call that is made again starts no second one.
+Each run is started with its own key, so that a repeated call does not start a second run.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 PAGE = 500
 APP_KINDS = {APP_KIND, IMAGE_KIND}
 LOOK_EVERY = 0.3
-#: A run in one of these does nothing more by itself.
+#: States in which a run does nothing without a command.
 STILL = {"finished", "cancelled", "paused", "failed"}
 
 
 def putting() -> Putting:
-    """A change of a job, with the name of who sits here for the history."""
+    """A change of a job, with the name of the local user for the history."""
     try:
         return Putting(author=getpass.getuser())
     except (KeyError, OSError):  # a user without a name
@@ -46,7 +46,7 @@ def putting() -> Putting:
 
 
 async def all_jobs(client: CenterClient, *, deleted: bool) -> list[KeptJob]:
-    """Every job, page by page."""
+    """All jobs, read page by page."""
     jobs: list[KeptJob] = []
     after: str | None = ""
     while after is not None:
@@ -57,8 +57,8 @@ async def all_jobs(client: CenterClient, *, deleted: bool) -> list[KeptJob]:
 
 
 def document_of(view: JobView) -> str:
-    """A job as YAML; everything about it that is not part of it stands in comments. Fields of a
-    newer center stay in the document, where the command keeps answers."""
+    """A job as YAML; its metadata is in comments. Fields of a newer center stay in the document
+    if the command keeps answers."""
     kept, now = view.kept, SystemClock().now()
     changed = f"revision {kept.revision}, {age(now - kept.changed_at)} ago"
     lines = [f"# {changed}, by {kept.author}{', deleted' if kept.deleted else ''}"]
@@ -79,8 +79,8 @@ async def run_job(
     *,
     as_json: bool,
 ) -> int:
-    """Start a run, and with `waiting` stay until it has ended; the exit code."""
-    # A call that met a dying center is made again at the next: with a key it is one run.
+    """Start a run, wait for its end if `waiting` is given, and return the exit code."""
+    # If a center dies during the call, the next one is called; the key prevents a second run.
     key = key or f"skep {secrets.token_hex(8)}"
     async with connected(reach) as client:
         started = await client.api.jobs.run(job, starting, key)
@@ -92,7 +92,7 @@ async def run_job(
         if view is not None:
             await say_failures(client, started.run, view.ledger.dead)
     if view is None:
-        say(f"the time to wait was over; {still_running(started.run)}")
+        say(f"timed out; {still_running(started.run)}")
         show_json(started) if as_json else show(started.run)
         return ExitCode.TIMED_OUT
     _show_end(started.run, view, as_json)
@@ -121,7 +121,7 @@ async def _ended(
 
 
 def _draw(progress: Progress, view: RunView) -> None:
-    """An application has instances and no requests, and so no progress."""
+    """Draws nothing for an application, which has instances instead of requests."""
     ledger = view.ledger
     if ledger.accepted:
         progress.update(ledger.accepted - ledger.open, ledger.accepted, ledger.dead)
@@ -132,7 +132,7 @@ def _show_end(run: str, view: RunView, as_json: bool) -> None:
         show_json(view)
         return
     reason = f" ({view.run.reason})" if view.run.reason else ""
-    # An application has instances and no requests: `skep app ls` shows them.
+    # An application has instances instead of requests: `skep app ls` shows them.
     app = view.run.settings.downloader in APP_KINDS
     counts = "" if app else f": {view.ledger.done} done, {view.ledger.dead} dead"
     show(f"{run} {view.run.state}{reason}{counts}")

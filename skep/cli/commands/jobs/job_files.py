@@ -1,6 +1,6 @@
-"""Job files: read, checked, sent, edited. Imported when `skep job` needs them.
+"""Reads, checks, sends and edits job files. Imported when `skep job` needs it.
 
-Nothing is sent before everything was read and checked, so that a slip in the last document
+Everything is read and checked before anything is sent, so that an error in the last document
 does not leave half of the files applied.
 """
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from skep.wire.api.jobs import JobPut
     from skep.wire.client import CenterClient
 
-#: A field that is for the center, and no part of the job.
+#: A field for the center that is not part of the job.
 REVISION = "revision"
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One document and where it came from."""
+    """One document and its source."""
 
     file: str
     number: int
@@ -53,7 +53,7 @@ class Document:
         return f"{self.file}: {self.name}"
 
     def faults(self) -> list[str]:
-        """Everything that is wrong, as `path: message`."""
+        """All problems, as `path: message`."""
         plain = self.data
         if isinstance(plain, dict):
             plain = {name: value for name, value in plain.items() if name != REVISION}
@@ -61,13 +61,13 @@ class Document:
 
 
 def read_files(files: Sequence[Path]) -> list[Document]:
-    """Every document of every file; raises InvalidInput for what cannot be read at all."""
+    """All documents of all files; raises InvalidInput for a file that cannot be read."""
     documents: list[Document] = []
     for file in files:
         shown = "stdin" if str(file) == "-" else str(file)
         found = read_documents(_text_of(file, shown), shown)
         if not found:
-            raise InvalidInput(f"{shown} holds no document; see docs/reference/jobs.md")
+            raise InvalidInput(f"{shown} contains no document; see docs/reference/jobs.md")
         documents += [Document(shown, number, data) for number, data in enumerate(found, 1)]
     return documents
 
@@ -80,7 +80,7 @@ def _text_of(file: Path, shown: str) -> str:
 
 
 def lint_files(files: Sequence[Path], *, as_json: bool) -> int:
-    """The exit code: 0 when every document is good."""
+    """Return the exit code: 0 if every document is valid."""
     documents = read_files(files)
     judged = [(document, document.faults()) for document in documents]
     if as_json:
@@ -92,7 +92,7 @@ def lint_files(files: Sequence[Path], *, as_json: bool) -> int:
     if any(faults for _, faults in judged):
         return ExitCode.USAGE
     if not as_json:
-        show(f"{len(documents)} good")
+        show(f"{len(documents)} valid")
     return ExitCode.OK
 
 
@@ -105,7 +105,7 @@ def _tell(judged: Sequence[tuple[Document, list[str]]]) -> None:
 async def apply_files(
     reach: CenterAddress, files: Sequence[Path], *, dry_run: bool, test: bool, as_json: bool
 ) -> int:
-    """The exit code; what became of each document is shown."""
+    """Show the result for each document; return the exit code."""
     documents = read_files(files)
     judged = [(document, document.faults()) for document in documents]
     if any(faults for _, faults in judged):
@@ -119,7 +119,7 @@ async def apply_files(
             say("nothing was applied")
             return code_of(errors[0])
         done = tried
-        if not dry_run:  # their code was tried out a moment ago
+        if not dry_run:  # their code was tested by the dry run
             done, errors = await _put_all(client, documents, test=False)
     if as_json:
         show_json({"items": done})
@@ -134,7 +134,7 @@ async def apply_files(
 async def _put_all(
     client: CenterClient, documents: Sequence[Document], **how: bool
 ) -> tuple[list[JobPut], list[SkepError]]:
-    """(answers, errors), each error told with its document."""
+    """(answers, errors); each error is printed with its document."""
     done: list[JobPut] = []
     errors: list[SkepError] = []
     names = [document.name for document in documents]
@@ -159,7 +159,7 @@ async def put_document(
     alert: bool = False,
     beside: Sequence[str] = (),
 ) -> JobPut:
-    """Send a document; those of `beside` that it runs after are sent with it."""
+    """Send a document together with those of `beside` that it runs after."""
     schedule = data.get("schedule") if isinstance(data, dict) else None
     after = schedule.get("after") if isinstance(schedule, dict) else None
     others = ",".join(one for one in after or () if one in beside)
@@ -178,8 +178,8 @@ def _show_put(answer: JobPut, dry_run: bool) -> None:
 
 
 async def edit_job(reach: CenterAddress, job: str, *, as_json: bool) -> int:
-    """The exit code. A text that was not kept stays in its file."""
-    keep_answers()  # what this version does not know stays in the document
+    """Return the exit code. A text that was not stored stays in its file."""
+    keep_answers()  # fields that this version does not know stay in the document
     async with connected(reach) as client:
         view = await client.api.jobs.show(job)
         before = f"{document_of(view)}\n"
@@ -193,7 +193,7 @@ async def edit_job(reach: CenterAddress, job: str, *, as_json: bool) -> int:
         try:
             answer = await _put_draft(client, text, draft, view.kept.revision)
         except SkepError as error:
-            say(f"your text is in {draft}; `skep job apply {draft}` tries it again")
+            say(f"your text is in {draft}; try again with `skep job apply {draft}`")
             raise error from None
     draft.unlink()
     show_json(answer) if as_json else _show_put(answer, dry_run=False)
@@ -203,13 +203,15 @@ async def edit_job(reach: CenterAddress, job: str, *, as_json: bool) -> int:
 async def _put_draft(client: CenterClient, text: str, draft: Path, revision: int) -> JobPut:
     found = read_documents(text, str(draft))
     if len(found) != 1 or not isinstance(found[0], dict):
-        raise ConfigurationError("the text must be one document with fields")
+        raise ConfigurationError(
+            "the text is not one document with fields; write a mapping such as `name: NAME`"
+        )
     document = Document(str(draft), 1, found[0])
     return await put_document(client, document.name, {**found[0], REVISION: revision})
 
 
 def _drafted(text: str, job: str) -> Path:
-    """A file that only its owner can read: a job may hold passwords."""
+    """Create a file that only its owner can read, because a job may contain passwords."""
     file, name = tempfile.mkstemp(prefix=f"{job}-", suffix=".yaml")
     with os.fdopen(file, "w") as draft:
         draft.write(text)
@@ -217,16 +219,16 @@ def _drafted(text: str, job: str) -> Path:
 
 
 def _open_editor(file: Path) -> None:
-    """Raises ConfigurationError when there is none, or when it failed."""
+    """Raises ConfigurationError if no editor is set or the editor failed."""
     chosen = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not chosen:
         file.unlink()
-        raise ConfigurationError("no editor is set; say which with EDITOR=vi")
+        raise ConfigurationError("no editor is set; set one with EDITOR=vi")
     try:
         ended = subprocess.run([*shlex.split(chosen), str(file)], check=False)  # noqa: S603 - the user's own
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"the editor {chosen!r} cannot be started: {error}") from error
     if ended.returncode:
         raise ConfigurationError(
-            f"the editor ended with {ended.returncode}; {file} is as it left it"
+            f"the editor exited with {ended.returncode}; your text is in {file}"
         )

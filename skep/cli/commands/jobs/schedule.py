@@ -1,6 +1,6 @@
-"""`skep schedule`: when jobs run by themselves, and what became of it.
+"""`skep schedule`: shows the due times of jobs and their outcomes.
 
-`preview` asks nobody: it works out a cron line on this machine, as a center would.
+`preview` does not call a center: it evaluates a cron expression on this machine.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FIRE_HEAD = ("DUE", "OUTCOME", "RUN", "CENTER", "REASON")
 
 @click.group("schedule")
 def command() -> None:
-    """Show when jobs run by themselves; try out a cron line."""
+    """Show the schedules of jobs; test a cron expression."""
 
 
 @command.command("ls")
@@ -40,7 +40,7 @@ def command() -> None:
 @json_option
 @calls_center
 def list_all(reach: CenterAddress, as_json: bool) -> None:
-    """List every schedule with its next due time."""
+    """List all schedules with their next due times."""
     from skep.wire.api.schedules import SchedulePage
 
     answer = ask(reach, lambda api: api.schedules.list(SchedulePage(count=1)))
@@ -48,9 +48,11 @@ def list_all(reach: CenterAddress, as_json: bool) -> None:
 
 
 def schedules_table(lines: Sequence[ScheduleLine]) -> str:
-    """For people."""
+    """As text."""
     if not lines:
-        return "no job has a schedule; give one to a job's document and `skep job apply` it"
+        return (
+            "no job has a schedule; add one to the document of a job and apply it: `skep job apply`"
+        )
     return table(LIST_HEAD, [_row(line) for line in lines], spare=("OVERLAP", "ZONE"))
 
 
@@ -61,7 +63,7 @@ def _row(line: ScheduleLine) -> tuple[object, ...]:
 
 
 def words_of(schedule: Schedule) -> str:
-    """In few words: `17 3 * * *`, `every 900 s`, `after a, b`."""
+    """A short text: `17 3 * * *`, `every 900 s`, `after a, b`."""
     words = [schedule.cron] if schedule.cron else []
     if schedule.every:
         words.append(f"every {schedule.every} s")
@@ -76,16 +78,18 @@ def words_of(schedule: Schedule) -> str:
 @json_option
 @calls_center
 def following(reach: CenterAddress, job: str, count: int, as_json: bool) -> None:
-    """Show a job's next due times."""
+    """Show the next due times of a job."""
     from skep.wire.api.schedules import SchedulePage
 
     items = ask(reach, lambda api: api.schedules.list(SchedulePage(job, count))).items
     if not items:
-        ask(reach, lambda api: api.jobs.show(job))  # raises UnknownJob when it is not there
+        ask(reach, lambda api: api.jobs.show(job))  # raises UnknownJob if it does not exist
         raise click.ClickException(
-            f"job {job} has no schedule, or is off; `skep job show {job}` shows its document"
+            f"job {job} has no schedule, or is disabled; `skep job show {job}` shows its document"
         )
-    show_json(items[0]) if as_json else show("\n".join(items[0].next) or "never by the clock")
+    show_json(items[0]) if as_json else show(
+        "\n".join(items[0].next) or "no due times: the schedule does not depend on the clock"
+    )
 
 
 @command.command("fires")
@@ -95,21 +99,21 @@ def following(reach: CenterAddress, job: str, count: int, as_json: bool) -> None
 @json_option
 @calls_center
 def fires(reach: CenterAddress, job: str, count: int, as_json: bool) -> None:
-    """Show what became of a job's due times, newest first."""
+    """Show the outcomes of a job's due times, newest first."""
     from skep.wire.api.schedules import FirePage
 
     name, generator = split_part(job)
     page = FirePage(limit=count, generator=generator)
     answer = ask(reach, lambda api: api.schedules.fires(name, page))
     if not answer.items:
-        ask(reach, lambda api: api.jobs.show(name))  # raises UnknownJob when it is not there
+        ask(reach, lambda api: api.jobs.show(name))  # raises UnknownJob if it does not exist
     show_json(answer) if as_json else show(fires_table(answer.items))
 
 
 def fires_table(fires: Sequence[Fire]) -> str:
-    """For people."""
+    """As text."""
     if not fires:
-        return "nothing has come due yet"
+        return "no due time has passed yet"
     return table(FIRE_HEAD, [_fire(one) for one in fires], spare=("CENTER",))
 
 
@@ -123,15 +127,15 @@ def _moment(instant: int) -> str:
 
 @command.command("preview")
 @click.argument("cron")
-@click.option("--tz", "zone", default="UTC", help="Time zone, such as Europe/Berlin; UTC.")
+@click.option("--tz", "zone", default="UTC", help="Time zone, such as Europe/Berlin. Default: UTC.")
 @click.option("--exclude", multiple=True, help="Days without due times: sat, 12-25, 2026-12-24.")
 @click.option("-n", "count", type=click.IntRange(1, 1000), default=5, help="How many; 5.")
-@click.option("--from", "start", default="", help="ISO 8601 moment to begin at; now.")
+@click.option("--from", "start", default="", help="First moment, in ISO 8601. Default: now.")
 @json_option
 def preview(
     cron: str, zone: str, exclude: tuple[str, ...], count: int, start: str, as_json: bool
 ) -> None:
-    """Show when a cron line comes due, without any center."""
+    """Show the due times of a cron expression, without a center."""
     from skep.jobs.schedule.timetable import next_fires, schedule_problems
     from skep.model.jobs.schedule import Schedule
 

@@ -67,7 +67,7 @@ def command(
 
 
 def report_text(report: DispatchReport) -> str:
-    """For people: a line for each run and lane, and the sum."""
+    """As text: a line for each run and lane, and the sum."""
     verb = "would go" if report.dry_run else "went"
     place = f"{report.center} on {report.host}" if report.host else report.center
     summary = f"{report.size} requests {verb} into lanes, {report.seconds:.3f} s, by {place}"
@@ -79,7 +79,7 @@ def report_text(report: DispatchReport) -> str:
 
 
 def log_table(rows: Sequence[DispatchRow]) -> str:
-    """For people, newest first."""
+    """As text, newest first."""
     if not rows:
         return "the log has no such rows"
     now = SystemClock().now()

@@ -88,7 +88,7 @@ class Overview:
     fleet: Fleet | None = None
 
     def plain(self) -> dict[str, Any]:
-        """For programs."""
+        """As plain data, for JSON."""
         head: dict[str, Any] = {"address": self.address, "ledger": self.ledger}
         if self.fleet is None:
             return {**head, "runs": [one.view for one in self.runs]}

@@ -60,7 +60,7 @@ def size(count: float) -> str:
 
 
 def storage_text(view: Storage) -> str:
-    """For people."""
+    """As text."""
     now = SystemClock().now()
     state = colored(view.trouble, "red") if view.trouble else "room enough"
     disks = [f"{disk.folder}: {size(disk.free)} free" for disk in view.disks]
@@ -81,7 +81,7 @@ def _kept(kept: Kept) -> tuple[object, ...]:
 
 
 def plan_text(view: Plan) -> str:
-    """For people."""
+    """As text."""
     if not view.items:
         return "nothing is to be deleted"
     now = SystemClock().now()
@@ -97,7 +97,7 @@ def plan_text(view: Plan) -> str:
 
 
 def cleaned_text(deleted: Deleted) -> str:
-    """For people."""
+    """As text."""
     return (
         f"deleted of {deleted.runs} runs: {size(deleted.bodies)} of bodies, {deleted.logs} log "
         f"rows, {deleted.rows} requests; {deleted.segments} segments "
@@ -106,7 +106,7 @@ def cleaned_text(deleted: Deleted) -> str:
 
 
 def notices_text(view: Notices) -> str:
-    """For people."""
+    """As text."""
     if not view.items:
         return "no notices"
     now = SystemClock().now()

@@ -1,1 +1,1 @@
-"""`skep runs`, `data`, `request`, `failures`, `why`, and what they share."""
+"""`skep runs`, `data`, `request`, `failures`, `why`, and the code they share."""

@@ -1,6 +1,6 @@
-"""Reads the pages of a run from its center, block after block, with their archived bytes.
+"""Reads the pages of a run from its center, block by block, with their archived bytes.
 
-Run by `skep replay` and `skep data`. The run does not notice: nothing is marked as read.
+Used by `skep replay` and `skep data`. It does not change the run or mark pages as read.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from skep.wire.api.results import Pages
     from skep.wire.client import CenterClient
 
-#: Blocks in one call: some hundred pages.
+#: Blocks per call: a few hundred pages.
 AT_ONCE = 4
 
 
 async def archived_blocks(
     client: CenterClient, run: str, *, unread: bool = False
 ) -> AsyncIterator[PageBlock]:
-    """Blocks that the run's spider has read; with `unread` every one that ended."""
+    """Blocks that the spider of the run has read; with `unread`, all ended blocks."""
     async for found in _read(client, run, unread=unread):
         for block in found.blocks:
             yield block
 
 
 async def archived_pages(client: CenterClient, run: str) -> AsyncIterator[Pages]:
-    """Blocks that the run's spider has read, some at a time, with what it kept of them."""
+    """Blocks that the spider of the run has read, with their items, several at a time."""
     async for found in _read(client, run, items=True):
         yield found
 

@@ -1,7 +1,7 @@
-"""Acts on many requests: first how many and which, then batch by batch, with progress.
+"""Changes many requests: first a dry run, then batch by batch, with progress.
 
-Run by `skep failures` and `skep request`. Nothing is changed before somebody has seen the dry
-run and said yes, or `--yes`.
+Used by `skep failures` and `skep request`. Nothing is changed before the user confirms the dry
+run, or gives `--yes`.
 """
 
 from __future__ import annotations
@@ -41,26 +41,30 @@ def moment(_context: object, _option: object, text: str | None) -> float | None:
     try:
         return float(text)
     except ValueError:
-        raise click.BadParameter(f"{text!r}: say 30min, 2h, 3d, or seconds since 1970") from None
+        raise click.BadParameter(
+            f"{text!r} is not a time; write 30min, 2h, 3d, or seconds since 1970"
+        ) from None
 
 
 def batch_options(everything: str) -> Callable[[Function], Function]:
-    """Options of every act on many: `everything`, `dry_run`, `yes`, `batch`."""
+    """Options of commands that change many requests: `everything`, `dry_run`, `yes`, `batch`."""
     return stacked(
         click.option("--all", "everything", is_flag=True, help=everything),
-        click.option("--dry-run", is_flag=True, help="Say how many and which; change nothing."),
-        click.option("--yes", is_flag=True, help="Do not ask."),
-        click.option("--batch", type=click.IntRange(1, 5000), default=1000, help="At a time."),
+        click.option("--dry-run", is_flag=True, help="Show what would change; change nothing."),
+        click.option("--yes", is_flag=True, help="Do not ask for confirmation."),
+        click.option(
+            "--batch", type=click.IntRange(1, 5000), default=1000, help="Requests per call."
+        ),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One call of an act on many; the first is a dry run."""
+    """One call of a bulk change; the first call is a dry run."""
 
     dry_run: bool = True
     after: int = 0
-    #: Only what died before this moment; the answer to the dry run says which.
+    #: Only requests that died before this moment, which comes from the dry run.
     before: float | None = None
 
 
@@ -69,7 +73,7 @@ async def act_on_all(
     act: Callable[[CenterApi, Step], Awaitable[A]],
     confirm: Callable[[Outcome], bool],
 ) -> A:
-    """The sum of all answers; only the first, of the dry run, when nobody confirms."""
+    """The sum of all answers; only the answer of the dry run if it is not confirmed."""
     from msgspec.structs import replace
 
     async with connected(reach) as client:
@@ -88,7 +92,7 @@ async def act_on_all(
 
 
 def _begun(plan: A) -> A:
-    """What is added up: the dry run says how many fit and gives examples."""
+    """The start of the sum: the number of matches and the examples of the dry run."""
     from msgspec.structs import replace
 
     from skep.wire.api.failures import BulkAnswer
@@ -99,7 +103,7 @@ def _begun(plan: A) -> A:
 
 
 def _with_runs(total: A, answer: A) -> A:
-    """Of failures: runs that rest, and revisions of jobs that are followed."""
+    """For failures: add the paused runs, and the job revisions that runs follow."""
     from msgspec.structs import replace
 
     from skep.wire.api.failures import BulkAnswer
@@ -116,7 +120,7 @@ def _tell(total: Outcome) -> None:
 
 
 def asked(act: str, dry_run: bool, yes: bool, as_json: bool) -> Callable[[Outcome], bool]:
-    """Whether to go on after the dry run."""
+    """Decides whether to continue after the dry run."""
 
     def confirm(plan: Outcome) -> bool:
         if dry_run or not plan.matched:
@@ -131,18 +135,18 @@ def asked(act: str, dry_run: bool, yes: bool, as_json: bool) -> Callable[[Outcom
 
 
 def show_outcome(act: str, done: Outcome, as_json: bool) -> None:
-    """What was done, or would be."""
+    """Print what was done, or what would be done."""
     if as_json:
         show_json(done)
         return
     if sys.stderr.isatty() and not done.dry_run:
         say("")
     if done.dry_run:
-        show(f"{done.matched} requests would be touched by {act}; nothing was changed")
+        show(f"{act} would change {done.matched} requests; nothing was changed")
         for example in done.examples:
             show(f"  {example.id}  {example.uri}  {getattr(example, 'detail', '')}".rstrip())
         return
-    show(f"{act}: {done.changed} requests, {done.left} left as they are")
+    show(f"{act}: {done.changed} requests changed, {done.left} unchanged")
     _show_runs(done)
 
 
@@ -154,4 +158,4 @@ def _show_runs(done: Outcome) -> None:
     for run, revision in sorted(done.revisions.items()):
         show(f"run {run} follows revision {revision} of its job")
     for run in done.resting:
-        show(f"run {run} rests; `skep runs continue {run}` hands them out")
+        show(f"run {run} is not active; `skep runs continue {run}` sends the requests")

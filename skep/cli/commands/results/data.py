@@ -1,6 +1,7 @@
-"""`skep data`: what a run has found and fetched, as files.
+"""`skep data`: exports the items and pages of a run to files.
 
-It reads from the center and writes files here; the run is not changed, nor marked as read.
+It reads from the center and writes local files. It does not change the run or mark items as
+read.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ STDOUT = "-"
 
 @click.group("data")
 def command() -> None:
-    """Take items and pages out of a run."""
+    """Export the items and pages of a run."""
 
 
 for part in (
@@ -52,26 +53,26 @@ for part in (
     "form",
     type=click.Choice(["jsonl", "csv"]),
     default="jsonl",
-    help="How items are written to stdout or FILE.",
+    help="Format of the items on stdout or in FILE.",
 )
 @click.option(
     "-o",
     "output",
     default=STDOUT,
     metavar="FILE",
-    help="Where items go: a file that is not there yet, or the URL of a sink; else stdout.",
+    help="Output for items: a new file or the URL of a sink. Default: stdout.",
 )
 @click.option(
     "--warc",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Copy the archived pages into this folder, as RUN.warc.zst, instead of items.",
+    help="Write the archived pages to RUN.warc.zst in this folder, instead of items.",
 )
 @calls_center
 def export(reach: CenterAddress, run: str, form: str, output: str, warc: Path | None) -> int:
     """Write the items of a run, or its archived pages.
 
-    Items come in the order in which the run kept them. With --warc and -o both are
-    written. A file that is there already is never changed; a sink is told what it lacks.
+    Items are in the order in which the run stored them. With --warc and -o, both are
+    written. Existing files are never changed; a sink receives only the items it lacks.
     """
     return asyncio.run(_export(reach, run, form, output, warc))
 
@@ -87,7 +88,7 @@ async def _export(reach: CenterAddress, run: str, form: str, output: str, warc: 
             say(f"{output_sink.items} items of {run}{refused}")
         if warc is not None:
             pages, path = await write_warc(client, run, warc)
-            say(f"{pages} pages of {run} into {path}")
+            say(f"{pages} pages of {run} written to {path}")
     if problem:
         say(f"error: {problem}")
     return ExitCode.FAILED if problem else ExitCode.OK
@@ -110,12 +111,12 @@ async def _items(
 async def _place(
     client: CenterClient, run: str, form: str, output: str
 ) -> AsyncIterator[tuple[str, dict[str, str]]]:
-    """(the sink's URL, its options). A plain file is made whole, then put into its place."""
+    """(URL of the sink, its options). A plain file is completed first, then moved to its place."""
     if ":" in output:
         yield output, {}
         return
     if await asyncio.to_thread(Path(output).exists):
-        raise click.UsageError(f"-o: {output} is there already; choose another file")
+        raise click.UsageError(f"-o: {output} exists; choose another file")
     options = {"fields": ",".join(await fields_of(client, run))} if form == "csv" else {}
     near = Path(output).parent if output != STDOUT else None
     with TemporaryDirectory(prefix=".skep-", dir=near) as folder:
@@ -137,7 +138,7 @@ def _copy_to_stdout(file: Path) -> None:
 
 
 async def fields_of(client: CenterClient, run: str) -> list[str]:
-    """Every field of any item, in the order of first appearance: a header needs them all."""
+    """All fields of all items, in the order of first appearance; a CSV header needs them."""
     from skep.wire.api.results import ItemPage
 
     results = client.api.results
@@ -151,7 +152,7 @@ async def fields_of(client: CenterClient, run: str) -> list[str]:
 
 
 async def write_warc(client: CenterClient, run: str, folder: Path) -> tuple[int, Path]:
-    """The newest records of every ended request, in one file that WARC tools read."""
+    """Write the newest records of every ended request to one WARC file."""
     from skep import __version__
     from skep.archive.frames import FrameMaker
     from skep.cli.commands.results.archived_pages import archived_blocks
@@ -159,7 +160,7 @@ async def write_warc(client: CenterClient, run: str, folder: Path) -> tuple[int,
     await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
     path = folder / f"{run}.warc.zst"
     if path.exists():
-        raise click.UsageError(f"--warc: {path} is there already; choose another folder")
+        raise click.UsageError(f"--warc: {path} exists; choose another folder")
     part = path.with_name(f".{path.name}.part")
     maker = FrameMaker(SystemClock(), Random())  # noqa: S311 - record ids, no secrets
     pages = 0

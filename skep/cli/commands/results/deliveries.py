@@ -1,6 +1,6 @@
-"""`skep data deliveries|retry|give-up|rejected|resend`: items on their way into sinks.
+"""`skep data deliveries|retry|give-up|rejected|resend`: the delivery of items to sinks.
 
-It asks and tells; the centers deliver.
+It only calls the center; the centers deliver.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
         RejectedLines,
     )
 
-#: Deliveries that are listed at most.
+#: Maximum number of listed deliveries.
 SHOWN = 1000
 HEAD = ("RUN", "SINK", "STATE", "DELIVERED", "PENDING", "REJECTED", "PLACE", "LAST ERROR")
-sink_option = click.option("--sink", default="", help="Key of one sink; else every sink.")
+sink_option = click.option("--sink", default="", help="Key of one sink. Default: all sinks.")
 
 
 @click.command("deliveries")
@@ -40,7 +40,7 @@ sink_option = click.option("--sink", default="", help="Key of one sink; else eve
 @json_option
 @calls_center
 def deliveries(reach: CenterAddress, run: str | None, as_json: bool) -> None:
-    """Show how far the sinks of a run are; without RUN, all deliveries that are pending."""
+    """Show the deliveries of a run; without RUN, all pending deliveries."""
     from skep.wire.api.deliveries import DeliveryPage
 
     page = DeliveryPage(SHOWN)
@@ -56,7 +56,7 @@ def deliveries(reach: CenterAddress, run: str | None, as_json: bool) -> None:
 @json_option
 @calls_center
 def retry(reach: CenterAddress, run: str, sink: str, as_json: bool) -> None:
-    """Deliver the items of a run now, also where the delivery was given up."""
+    """Deliver the items of a run now, even if the delivery was given up."""
     _change(reach, run, "retry", sink, as_json)
 
 
@@ -66,7 +66,7 @@ def retry(reach: CenterAddress, run: str, sink: str, as_json: bool) -> None:
 @json_option
 @calls_center
 def give_up(reach: CenterAddress, run: str, sink: str, as_json: bool) -> None:
-    """Stop delivering the items of a run. The items stay in the run."""
+    """Stop delivering the items of a run. The run keeps the items."""
     _change(reach, run, "give-up", sink, as_json)
 
 
@@ -78,13 +78,13 @@ def _change(reach: CenterAddress, run: str, verb: DeliveryVerb, sink: str, as_js
 
 @click.command("rejected")
 @click.argument("run")
-@click.option("--after", type=click.IntRange(0), default=0, help="Only higher numbers.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=100, help="How many.")
+@click.option("--after", type=click.IntRange(0), default=0, help="Only items with higher numbers.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=100, help="Maximum number.")
 @wide_option
 @json_option
 @calls_center
 def rejected(reach: CenterAddress, run: str, after: int, limit: int, as_json: bool) -> None:
-    """List items that sinks refused; `skep data resend RUN` sends them again."""
+    """List items that sinks rejected; `skep data resend RUN` sends them again."""
     from skep.wire.api.deliveries import RejectedPage
 
     answer = ask(reach, lambda api: api.deliveries.rejected(run, RejectedPage(after, limit)))
@@ -100,21 +100,21 @@ def rejected(reach: CenterAddress, run: str, after: int, limit: int, as_json: bo
 def resend(
     reach: CenterAddress, run: str, numbers: tuple[int, ...], sink: str, as_json: bool
 ) -> None:
-    """Send refused items again: those NUMBERS of `skep data rejected RUN`, or all."""
+    """Send rejected items again: all, or the NUMBERS that `skep data rejected RUN` shows."""
     from skep.wire.api.deliveries import Resend
 
     answer = ask(reach, lambda api: api.deliveries.resend(run, Resend(sink, numbers)))
-    show_json(answer) if as_json else show(f"{answer.items} refused items are sent again")
+    show_json(answer) if as_json else show(f"{answer.items} rejected items will be sent again")
 
 
 def pending_in_words(lines: Sequence[DeliveryLine]) -> str:
-    """What the sinks of one run do not have yet; "" when they have everything."""
+    """The items that the sinks of a run still lack, as text; "" if there are none."""
     open_ = [line for line in lines if line.state != "done" and line.pending]
     return "; ".join(_pending(line) for line in open_)
 
 
 def deliveries_table(lines: Sequence[DeliveryLine], now: float) -> str:
-    """For people."""
+    """As text."""
     return table(HEAD, [_row(line, now) for line in lines])
 
 

@@ -1,6 +1,6 @@
-"""`skep failures`: dead requests by what went wrong, and what can be done about them.
+"""`skep failures`: lists dead requests by cause, and retries, cancels or deletes them.
 
-Asks a center; acts on many go by `bulk_requests`, which shows what would happen first.
+Bulk changes use `bulk_requests`, which first shows what would change.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 HEAD = ("REQUESTS", "FAILURE", "HOST", "LAST", "GROUP", "WHAT")
 CLASSES = ", ".join(FailureClass)
-#: Groups that are listed, unless --limit says otherwise.
+#: Default number of listed groups.
 SHOWN = 50
-_AGE = "Such as 30min, 2h or 3d, or seconds since 1970."
+_AGE = "30min, 2h or 3d ago, or seconds since 1970."
 
 
 def _failure_class(_: click.Context, __: click.Parameter, given: str) -> str:
@@ -43,32 +43,37 @@ def _failure_class(_: click.Context, __: click.Parameter, given: str) -> str:
 
 
 _filters = stacked(
-    click.option("--run", default="", help="Of this run."),
-    click.option("--job", default="", help="Of runs of this job."),
-    click.option("--host", default="", help="At this host."),
+    click.option("--run", default="", help="Run of the requests."),
+    click.option("--job", default="", help="Job of the runs."),
+    click.option("--host", default="", help="Host of the requests."),
     click.option(
         "--failure", default="", callback=_failure_class, help=f"Failure class: {CLASSES}."
     ),
     click.option("--status", type=click.IntRange(0, 65535), help="HTTP status."),
-    click.option("--text", default="", help="Somewhere in the detail of the last attempt."),
-    click.option("--since", callback=moment, help=f"Died after. {_AGE}"),
-    click.option("--until", callback=moment, help=f"Died before. {_AGE}"),
+    click.option("--text", default="", help="Text in the detail of the last attempt."),
+    click.option("--since", callback=moment, help=f"Died after this time: {_AGE}"),
+    click.option("--until", callback=moment, help=f"Died before this time: {_AGE}"),
 )
 
 
 @listing_group("failures", lambda reach, as_json: _list(reach, {}, SHOWN, as_json))
 def command() -> None:
-    """List failures by what went wrong; show, retry, cancel or forget them."""
+    """List failures by cause; show, retry, cancel or forget them.
+
+    Filters are combined with AND.
+    """
 
 
 @command.command("ls")
 @_filters
-@click.option("--limit", type=click.IntRange(1, 1000), default=SHOWN, help="How many groups.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=SHOWN, help="Maximum number of groups."
+)
 @wide_option
 @json_option
 @calls_center
 def ls(reach: CenterAddress, limit: int, as_json: bool, **wanted: Any) -> None:
-    """List groups of dead requests, the largest first."""
+    """List groups of dead requests, largest first. Filters are combined with AND."""
     _list(reach, wanted, limit, as_json)
 
 
@@ -81,12 +86,12 @@ def _list(reach: CenterAddress, wanted: dict[str, Any], limit: int, as_json: boo
 
 
 def said(wanted: dict[str, Any]) -> dict[str, Any]:
-    """The part of a filter that was given."""
+    """The filters that were given."""
     return {name: value for name, value in wanted.items() if value not in ("", None)}
 
 
 def groups_table(answer: Groups) -> str:
-    """For people."""
+    """As text."""
     if not answer.items:
         return "no dead requests"
     now = SystemClock().now()
@@ -105,13 +110,15 @@ def _row(group: FailureGroup, now: float) -> tuple[object, ...]:
 
 @command.command("show")
 @click.argument("group")
-@click.option("--run", default="", help="Of this run only.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=20, help="How many requests.")
+@click.option("--run", default="", help="Only requests of this run.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=20, help="Maximum number of requests."
+)
 @wide_option
 @json_option
 @calls_center
 def show_group(reach: CenterAddress, group: str, run: str, limit: int, as_json: bool) -> None:
-    """Show some requests of a group, each with its last attempt."""
+    """Show requests of a group, each with its last attempt."""
     from skep.wire.api.failures import WhichDead
 
     which = WhichDead(run=run, limit=limit)
@@ -120,7 +127,7 @@ def show_group(reach: CenterAddress, group: str, run: str, limit: int, as_json: 
 
 
 def group_text(view: GroupView) -> str:
-    """For people."""
+    """As text."""
     group, now = view.group, SystemClock().now()
     head = f"{group.requests:,} x {group.failure} {group.status or ''}".rstrip()
     rows = [
@@ -151,7 +158,7 @@ def _as_it_is(function: Any) -> Any:
 _old_revision = click.option(
     "--old-revision",
     is_flag=True,
-    help="As the job was when the run began; else as it is now.",
+    help="Use the job as it was when the run began. Default: the job as it is now.",
 )
 
 
@@ -172,7 +179,9 @@ def _act(name: Act, text: str, more: Callable[[Any], Any] = _as_it_is) -> None:
     ) -> None:
         filter_ = said({**wanted, "group": group})
         if not filter_ and not everything:
-            raise click.UsageError("say which: a GROUP, a filter such as --run, or --all")
+            raise click.UsageError(
+                "no requests are selected; give a GROUP, a filter such as --run, or --all"
+            )
         given = {"all": everything, "limit": batch, "old_revision": old_revision}
         confirm = bulk_requests.asked(name, dry_run, yes, as_json)
         done = bulk_requests.act_on_all(
@@ -204,10 +213,10 @@ async def _send(
 
 _act(
     "retry",
-    "Send dead requests again. Their failures are forgiven, their history stays. Requests of a "
-    "job follow its current revision, and the answer says which; --old-revision keeps the one "
-    "with which their run began.",
+    "Retry dead requests. Their failure count is reset; their history remains. Requests of a job "
+    "use its current revision, which is printed; with --old-revision, they use the revision with "
+    "which their run began. Filters are combined with AND.",
     _old_revision,
 )
-_act("cancel", "Give dead requests up. They count as cancelled, their history stays.")
-_act("forget", "Delete dead requests of ended runs. The ledger goes on counting them.")
+_act("cancel", "Cancel dead requests. They count as cancelled; their history remains.")
+_act("forget", "Delete dead requests of ended runs. The ledger still counts them.")

@@ -1,6 +1,6 @@
-"""`skep request`: one request with every attempt at it, and many by filter.
+"""`skep request`: shows a request with its attempts, and lists or cancels requests by filter.
 
-Bodies are printed as they came only when they go to a file or a pipe; a terminal gets text.
+A body is written unchanged to a file or pipe; on a terminal, control characters are escaped.
 """
 
 from __future__ import annotations
@@ -47,19 +47,21 @@ SPARE = ("SENT", "ADDRESS", "RECEIVED")
 ATTEMPT_HEAD = ("AGO", "AGENT", "RESULT", "TIME", "SENT", "RECEIVED", "ADDRESS", "DETAIL")
 
 _filters = stacked(
-    click.option("--run", default="", help="Of this run."),
-    click.option("--job", default="", help="Of runs of this job."),
-    click.option("--host", default="", help="At this host."),
-    click.option("--state", type=click.Choice(STATES), help="In this state."),
-    click.option("--text", default="", help="Somewhere in the URI."),
-    click.option("--since", callback=moment, help="Accepted after: 30min, 2h, 3d."),
-    click.option("--until", callback=moment, help="Accepted before: 30min, 2h, 3d."),
+    click.option("--run", default="", help="Run of the requests."),
+    click.option("--job", default="", help="Job of the runs."),
+    click.option("--host", default="", help="Host of the requests."),
+    click.option("--state", type=click.Choice(STATES), help="State of the requests."),
+    click.option("--text", default="", help="Text in the URI."),
+    click.option("--since", callback=moment, help="Accepted after this time: 30min, 2h or 3d ago."),
+    click.option(
+        "--until", callback=moment, help="Accepted before this time: 30min, 2h or 3d ago."
+    ),
 )
 
 
 @center_group("request")
 def command() -> None:
-    """Show a request and every attempt at it; list or cancel many."""
+    """Show a request and its attempts; list or cancel requests."""
 
 
 @command.command("show")
@@ -68,19 +70,20 @@ def command() -> None:
 @json_option
 @calls_center
 def show_request(reach: CenterAddress, number: int, as_json: bool) -> None:
-    """Show a request and every attempt at it, oldest first."""
+    """Show a request and its attempts, oldest first."""
     view = ask(reach, lambda api: api.requests.show(number))
     show_json(view) if as_json else show(request_text(view))
 
 
 @command.command("body")
 @click.argument("number", type=click.IntRange(0), metavar="ID")
-@click.option("-o", "file", type=click.File("wb"), help="Write it to this file.")
+@click.option("-o", "file", type=click.File("wb"), help="Write the body to this file.")
 @calls_center
 def show_body(reach: CenterAddress, number: int, file: IO[bytes] | None) -> None:
-    """Print the newest body that was archived for a request.
+    """Print the newest archived body of a request.
 
-    A pipe and a file get the bytes as they came; a terminal gets them as harmless text.
+    A pipe or a file receives the bytes unchanged; on a terminal, control characters are
+    escaped.
     """
     data = asyncio.run(_body(reach, number))
     if file is not None:
@@ -97,7 +100,7 @@ async def _body(reach: CenterAddress, number: int) -> bytes:
 
 
 def request_text(view: RequestDetail) -> str:
-    """For people."""
+    """As text."""
     request, now = view.request, SystemClock().now()
     since = f"accepted {age(now - request.created_at)} ago"
     lines = [
@@ -107,7 +110,7 @@ def request_text(view: RequestDetail) -> str:
     ]
     rows = [_attempt(attempt, now) for attempt in view.attempts]
     return "\n".join(
-        [*lines, "", table(ATTEMPT_HEAD, rows, SPARE) if rows else "no attempts (any more)"]
+        [*lines, "", table(ATTEMPT_HEAD, rows, SPARE) if rows else "no stored attempts"]
     )
 
 
@@ -128,13 +131,13 @@ def _attempt(attempt: Attempt, now: float) -> tuple[object, ...]:
 
 @command.command("ls")
 @_filters
-@click.option("--limit", type=click.IntRange(1, 1000), default=50, help="How many.")
-@click.option("--after", type=click.IntRange(0), default=0, help="With larger ids than this.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, help="Maximum number.")
+@click.option("--after", type=click.IntRange(0), default=0, help="Only requests with larger ids.")
 @wide_option
 @json_option
 @calls_center
 def ls(reach: CenterAddress, limit: int, after: int, as_json: bool, **wanted: Any) -> None:
-    """List requests by filter, in the order of their ids."""
+    """List requests by id. Filters are combined with AND."""
     from skep.wire.api.requests import WhichRequests
 
     which = WhichRequests(**said(wanted), limit=limit, after=after)
@@ -160,10 +163,14 @@ def cancel(
     as_json: bool,
     **wanted: Any,
 ) -> None:
-    """Cancel open requests. What is in an agent's hands is left."""
+    """Cancel open requests, except those that an agent has leased. Filters are combined with
+    AND.
+    """
     filter_ = said(wanted)
     if not filter_ and not everything:
-        raise click.UsageError("say which: a filter such as --run or --host, or --all")
+        raise click.UsageError(
+            "no requests are selected; give a filter such as --run or --host, or --all"
+        )
     confirm = asked("cancel", dry_run, yes, as_json)
     given = {"all": everything, "limit": batch}
     done = act_on_all(reach, lambda api, step: _cancel(api, filter_, given, step), confirm)

@@ -1,6 +1,6 @@
-"""One run in words: where its requests are, what came of them, why it ended. Pure.
+"""One run as text: the states of its requests, its results, why it ended. Pure.
 
-For `skep runs show`; it asks nobody.
+Used by `skep runs show`; it makes no calls.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 def in_words(view: RunView, now: float, waits_for: str = "") -> str:
-    """The answer of GET /api/v1/runs/{run} for people, and what the run waits for."""
+    """The answer of GET /api/v1/runs/{run} as text, and what the run waits for."""
     run, figures = view.run, view.figures
     since = run.changed_at or run.created_at
     lines = [
-        f"run       {run.id} of job {run.job}, made {age(now - run.created_at)} ago",
+        f"run       {run.id} of job {run.job}, created {age(now - run.created_at)} ago",
         f"state     {run.state} for {age(now - since)}",
     ]
     if run.reason:

@@ -1,6 +1,6 @@
-"""`skep runs`: the list of runs, and what can be done to one.
+"""`skep runs`: lists runs, shows a run, and sends commands to it.
 
-It asks and tells; what became of a command is said by `command_outcome`.
+It only calls the center; `command_outcome` describes the result of a command.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ HEAD = ("RUN", "STATE", "AGE", "ACCEPTED", "OPEN", "DONE", "DEAD", "WAITS FOR")
 
 
 @click.group("runs", invoke_without_command=True)
-@click.option("--limit", type=click.IntRange(1, 1000), default=20, help="How many, newest first.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=20, help="Maximum number, newest first."
+)
 @wide_option
 @json_option
 @calls_center
@@ -54,7 +56,7 @@ class ShownRun(NamedTuple):
     waits_for: str = ""
 
     def plain(self) -> Extended:
-        """For programs."""
+        """As plain data, for JSON."""
         from skep.wire.client.answers_as_sent import Extended
 
         return Extended(self.view, {"waits_for": self.waits_for})
@@ -80,13 +82,13 @@ async def _shown(client: CenterClient, run: str) -> ShownRun:
 
 
 def _undelivered(view: RunView) -> str:
-    """Of a run that has ended: what its sinks do not have yet."""
+    """The items that the sinks of an ended run still lack, as text."""
     ended = view.run.state in {"finished", "cancelled"}
     return pending_in_words(view.deliveries) if ended else ""
 
 
 def runs_table(runs: list[ShownRun]) -> str:
-    """For people."""
+    """As text."""
     if not runs:
         return "no runs yet; `skep submit RUN FILE --new` opens one"
     now = SystemClock().now()
@@ -106,7 +108,7 @@ def _row(shown: ShownRun, now: float) -> tuple[object, ...]:
 @json_option
 @calls_center
 def show_run(reach: CenterAddress, run: str, as_json: bool) -> None:
-    """Its figures: left, total, success, failed, rate, agents, bytes; and why it ended."""
+    """Show the counts, rate, agents and bytes of a run, and why it ended."""
     shown = asyncio.run(_one(reach, run))
     if as_json:
         show_json(shown.plain())
@@ -145,11 +147,11 @@ async def _changed(
     return await api.runs.change(run, verb, Waiting(wait))
 
 
-_verb("pause", "Hand out no more of its requests; downloads that run may end.")
-_verb("continue", "Go on with a paused, failed or finished run.")
-_verb("restart", "Start the process of its spider anew; the run goes on.")
-_verb("finish", "End it well; what is still open is cancelled.")
-_verb("cancel", "Cancel every request that has not ended; agents drop what they do for it.")
+_verb("pause", "Pause a run: no more requests are leased; active downloads may finish.")
+_verb("continue", "Continue a paused, failed or finished run.")
+_verb("restart", "Restart the spider process of a run; the run continues.")
+_verb("finish", "Finish a run successfully; open requests are cancelled.")
+_verb("cancel", "Cancel a run and its open requests; agents stop their downloads for it.")
 
 
 @command.command("revive")
@@ -157,6 +159,8 @@ _verb("cancel", "Cancel every request that has not ended; agents drop what they 
 @json_option
 @calls_center
 def revive(reach: CenterAddress, run: str, as_json: bool) -> None:
-    """Send its dead requests again."""
+    """Retry the dead requests of a run."""
     answer = ask(reach, lambda api: api.runs.revive(run))
-    show_json(answer) if as_json else show(f"{answer.requests} dead requests of {run} wait again")
+    show_json(answer) if as_json else show(
+        f"{answer.requests} dead requests of {run} will be retried"
+    )

@@ -1,7 +1,7 @@
-"""Why requests of a run failed, as lines for people.
+"""Prints why requests of a run failed.
 
-Used by commands that wait. A center that does not answer these questions adds no line: the
-result of the command stays as it is.
+Used by commands that wait. If the center does not answer, it prints nothing: the result of the
+command does not change.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ TEXT = 200
 
 
 async def say_failures(client: CenterClient, run: str, dead: int) -> None:
-    """The largest groups of dead requests of a run; nothing when none is dead."""
+    """Print the largest groups of dead requests of a run; nothing if none is dead."""
     for line in await failure_lines(client, run) if dead else []:
         say(line)
 
 
 async def failure_lines(client: CenterClient, run: str) -> list[str]:
-    """`2 x network at example.org: could not resolve host`, and where the rest is listed."""
+    """`2 x network at example.org: could not resolve host`, and the command for the rest."""
     from skep.wire.api.failures import WhichFailures
     from skep.wire.api.route import CALL_SECONDS
 

@@ -1,7 +1,7 @@
-"""`skep why`: what something waits for, and what will free it.
+"""`skep why`: explains what an object waits for, and the next step.
 
-A bare ID may name several things. The one that is told about is named first, and the others
-are pointed at, so that nobody reads the wrong answer unawares.
+An ID without a kind may match several objects. The output names the explained object first and
+lists the commands for the others, so that the answer cannot be misread.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from skep.model.wait_reasons import Why
     from skep.wire.client import CenterClient
 
-#: What a bare ID is taken for, in this order.
+#: Kinds that are tried for an ID without a kind, in this order.
 KINDS = ("request", "run", "job", "block", "site")
 
 
@@ -34,10 +34,10 @@ KINDS = ("request", "run", "job", "block", "site")
 @json_option
 @calls_center
 def command(reach: CenterAddress, thing: str, as_json: bool) -> None:
-    """Say what a request, block, run, job or host waits for.
+    """Explain what a request, block, run, job or host waits for.
 
-    ID is the number of a request, the name of a run, of a job or of a host, or one of
-    request:N, block:N, run:NAME, job:NAME and site:HOST, which leave no doubt.
+    ID is the number of a request, or the name of a run, job or host. To state the kind, write
+    request:N, block:N, run:NAME, job:NAME or site:HOST.
     """
     found = asyncio.run(_ask(reach, thing))
     for other in found[1:]:
@@ -46,7 +46,7 @@ def command(reach: CenterAddress, thing: str, as_json: bool) -> None:
 
 
 async def _ask(reach: CenterAddress, thing: str) -> list[Why]:
-    """Everything of that name, the one that is meant first."""
+    """All objects of that name, the most likely one first."""
     async with connected(reach) as client:
         named, _, rest = thing.partition(":")
         if rest and named in KINDS:
@@ -61,15 +61,15 @@ async def _guess(client: CenterClient, thing: str) -> list[Why]:
     known = [why for why in found if why.reasons[0].code != "host_unknown"]
     if known:
         return known
-    if run := await latest_run(client, thing):  # a spider's name, which no job has
+    if run := await latest_run(client, thing):  # the name of a spider without a job
         return [await _why(client, "run", run)]
     raise NotFound(
-        f"there is no request, run, job or host {thing!r}; a block is named block:NUMBER"
+        f"there is no request, run, job or host {thing!r}; write block:NUMBER for a block"
     )
 
 
 def _candidates(thing: str) -> tuple[str, ...]:
-    """What it can be; a block is only meant when it is called one."""
+    """The kinds that it can be; a block must be written as block:NUMBER."""
     number = thing.isascii() and thing.isdecimal()
     return ("request", "run", "job") if number else ("run", "job", "site")
 
@@ -101,20 +101,20 @@ def _number(kind: str, text: str) -> int:
 
 
 def in_words(why: Why) -> str:
-    """For people: the thing, then its reasons, each with what frees it and what to type."""
+    """The object as text, then its reasons, each with the next step and commands."""
     of = f" of run {why.run}" if why.run and why.kind != "run" else ""
     title = f" ({why.title})" if why.title else ""
     lines = [f"{why.kind} {why.id}{of} is {why.state}{title}"]
     for number, reason in enumerate(why.reasons, 1):
         lines.append(f"{number:>2}. {reason.text}  [{reason.code}]")
         if reason.frees:
-            lines.append(f"    frees it: {reason.frees}")
+            lines.append(f"    next step: {reason.frees}")
         lines += [f"    $ {command}" for command in reason.do]
     return "\n".join(lines)
 
 
 async def waits_for(client: CenterClient, run: Run) -> str:
-    """The first reason of a run that waits; "" for one that goes on or has ended."""
+    """The first reason why a run waits; "" if it is active or has ended."""
     if run.state in {"finished", "cancelled"}:
         return ""
     why = await _if_there(client, "run", run.id)
