@@ -57,7 +57,12 @@ async def view(center: RunningCenter, name: str) -> Any:
 
 async def test_every_verb_takes_a_name(center: RunningCenter) -> None:
     """Each says which agent it was."""
-    verbs = {"disable": "disabled", "cordon": "cordoned", "enable": "alive", "drain": "told to"}
+    verbs = {
+        "disable": "disabled",
+        "cordon": "cordoned",
+        "enable": "alive",
+        "drain": "was sent the command drain",
+    }
     for verb, state in verbs.items():
         text = await said(center, "agents", verb, "attic")
         assert text.startswith("attic (x3) ")
@@ -74,7 +79,7 @@ async def test_orders_labels_and_sheets_by_name(center: RunningCenter) -> None:
     assert "x3" in sheet
     assert "room=1" in sheet
     await said(center, "agents", "token", "--agent", "attic")
-    assert "attic (x3) has no credential" in await said(center, "agents", "revoke", "attic")
+    assert "attic (x3) has no valid credential" in await said(center, "agents", "revoke", "attic")
     assert (await view(center, "x3"))["enabled"] is False
 
 

@@ -83,7 +83,7 @@ def test_join_work_and_leave(center: CenterProcess, tmp_path: Path) -> None:
         shown = answer(center.folder, "agents", "show", agent.id)["agent"]
         assert (shown["registration"]["group"], shown["bound"]) == ("home", True)
         told = skep(center.folder, "agents", "restart", agent.id)
-        assert "was told to restart" in told.stdout
+        assert "was sent the command restart" in told.stdout
         until_sync(lambda: registrations(agent) == 2)
         labels = skep(center.folder, "agents", "label", agent.id, "tier=2", "site-")
         assert labels.stdout == "tier=2\n"
@@ -176,8 +176,8 @@ def test_what_is_in_the_way_is_named(
 ) -> None:
     """Reach and TLS: each in words that say what to do."""
     assert "nothing listens" in refused(tmp_path, "http://127.0.0.1:1")
-    assert "does not speak TLS" in refused(tmp_path, center.url.replace("http:", "https:"))
-    assert "no center" in refused(tmp_path, f"http://127.0.0.1:{odd.server_port}")
+    assert "does not use TLS" in refused(tmp_path, center.url.replace("http:", "https:"))
+    assert "is not a Skep center" in refused(tmp_path, f"http://127.0.0.1:{odd.server_port}")
     assert "cannot be resolved" in refused(tmp_path, "http://center.invalid")
 
 
@@ -191,7 +191,7 @@ async def test_something_else_that_speaks_json(
     monkeypatch.setattr(_Odd, "body", body)
     (look,) = await look_at(f"http://127.0.0.1:{odd.server_port}")
     assert (look.needed, look.finding.ok) == (True, False)
-    assert "no center" in look.finding.detail
+    assert "is not a Skep center" in look.finding.detail
 
 
 async def test_one_center_of_several_is_enough(center: CenterProcess) -> None:

@@ -180,7 +180,7 @@ async def test_the_command_line_shows_sets_and_clears(
     assert code == 0
     assert "1 in 2.1 s, 4 at once" in text
     assert "rate 0.5, robots False" in text
-    assert "not asked for" in text
+    assert "not requested" in text
     assert SLOW in (await skep("sites", "ls"))[1]
     assert [view["host"] for view in (await read("sites"))["items"]] == [SLOW]
     assert (await read("sites", "clear", SLOW))["rule"]["rate"] is None

@@ -27,13 +27,13 @@ def test_a_sparkline_fits_its_values() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"alive": False}, "it is not heard of"),
-        ({"enabled": False, "aside": "cordoned"}, "keeps the runs that it has"),
-        ({"enabled": False, "aside": "draining"}, "hands over what it has"),
+        ({"alive": False}, "it sends no heartbeats"),
+        ({"enabled": False, "aside": "cordoned"}, "it keeps its runs and gets no new ones"),
+        ({"enabled": False, "aside": "draining"}, "it is draining: it returns its work"),
         ({"enabled": False, "aside": "revoked", "alive": False}, "`skep agent token --agent a1`"),
-        ({"enabled": False}, "a person has disabled it; `skep agents enable a1`"),
-        ({"vitals": Vitals(outbox=3)}, "results wait on its disk"),
-        ({}, "nothing that it may take"),
+        ({"enabled": False}, "it is disabled; `skep agents enable a1`"),
+        ({"vitals": Vitals(outbox=3)}, "results on its disk wait"),
+        ({}, "there is no work for it"),
     ],
 )
 def test_why_it_does_not_work(given: dict[str, Any], words: str) -> None:

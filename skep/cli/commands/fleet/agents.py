@@ -79,7 +79,7 @@ def _verb(name: AgentVerb, text: str) -> None:
     @calls_center
     def act(reach: CenterAddress, agent: str, as_json: bool) -> None:
         answer = ask(reach, lambda api: api.agents.command(agent, name))
-        sent = f"received the command {name}; `skep agents show` shows its acknowledgement"
+        sent = f"was sent the command {name}; `skep agents show` shows its acknowledgement"
         done = sent if name in SENT else RESULTS.get(name) or f"is {state_of(answer)}"
         show_json(answer) if as_json else show(f"{_who(agent, answer)} {done}")
 
