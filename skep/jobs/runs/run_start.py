@@ -171,10 +171,10 @@ class RunStarts:
         return kept.revision
 
     async def stop_run(self, run: str, reason: str = "") -> None:
-        """Cancel it; nothing happens when it has ended."""
+        """Cancel it; nothing happens when it has ended, or waits for its agents and is not open."""
         try:
             await self._intake.move(run, RunState.CANCELLED, reason)
-        except Conflict:
+        except (Conflict, UnknownRun):
             return
 
     async def pause(self, job: str) -> list[Run]:

@@ -141,3 +141,5 @@ async def test_a_run_that_waits_for_agents_does_not_keep_the_others_from_a_stop(
     await services.store.job_runs.begin(JobRun("placed-waits", "placed", "k", 1, now, **held))
     assert (await center.admin.post("/api/v1/jobs/placed/stop")).status < 300
     assert await state_of(center, going) == "cancelled"
+    # A schedule that replaces runs stops all of them; one that is not open must not end the fire.
+    await services.jobs.starts.stop_run("placed-waits", "replaced")
