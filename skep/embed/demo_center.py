@@ -109,7 +109,7 @@ class DemoCenter:
         return child
 
     async def submit(self, run: str, urls: list[str], settings: AskedSettings) -> int:
-        """Open a run and put pages into it, over HTTP like everybody; how many were new."""
+        """Open a run and add pages over HTTP; return the number of new requests."""
         from skep.wire.api.runs import OpenRun
 
         await self.client.api.runs.open(run, OpenRun(settings=settings))

@@ -107,7 +107,7 @@ class LocalCenter:
             raise
 
     async def _adopt_tokens(self) -> None:
-        """Before anybody is answered: to an agent "not known" means that it may go home."""
+        """Runs before the first answer: an agent whose token is unknown ends."""
         auth = self.center.services.auth
         name = self.center.services.name
         await auth.adopt(self.admin_token, Role.ADMIN, note=f"{ADMIN_TOKEN} of {name}")

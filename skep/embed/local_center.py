@@ -74,7 +74,7 @@ class DataFolderCenter:
 
     @property
     def pid(self) -> int:
-        """The child's; 0 when the center is somebody else's."""
+        """The process id of the child; 0 if another process runs the center."""
         return self._child.pid if self._child else 0
 
     def token(self) -> str:

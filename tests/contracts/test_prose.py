@@ -54,9 +54,7 @@ RETIRED = re.compile(r"^## Retired words$.*?(?=^## )", re.MULTILINE | re.DOTALL)
 ROOMS_TO_DO: set[str] = {
     "agent",
     "center",
-    "cli",
     "downloaders",
-    "embed",
     "jobs",
     "placement",
     "testing",

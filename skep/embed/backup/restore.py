@@ -140,8 +140,8 @@ def _unpacked(source: Path, folder: Path) -> Path:
                 _unpack(tar, member, place)
     except (tarfile.TarError, EOFError) as error:
         raise ConfigurationError(
-            f"{source} is not a whole backup: it is no .tar file of `skep backup`, or was cut "
-            f"short ({error})"
+            f"{source} is not a whole backup: it is not a .tar file of `skep backup`, or was "
+            f"cut short ({error})"
         ) from error
     return place
 

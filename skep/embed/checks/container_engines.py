@@ -1,5 +1,5 @@
-"""What `skep doctor` says about container engines: which are here, whether they work for the
-user who asks, and what to install or mend. It starts no image, and changes nothing.
+"""Checks of `skep doctor` for container engines: which are installed, whether they work for the
+current user, and what to install or fix. It starts no image and changes nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def container_engines(settings: AgentSettings) -> list[Finding]:
 
 
 def judge(settings: AgentSettings, states: list[EngineState], user: str) -> list[Finding]:
-    """An engine that nobody here needs may be as it likes."""
+    """An engine that is not needed is never reported as a problem."""
     used = next((state for state in states if state.works), None)
     wanted = settings.containers and IMAGE_KIND not in settings.kinds_off
     findings = [_engine(state, user, needed=wanted and state is used) for state in states]
@@ -60,7 +60,7 @@ def _images(settings: AgentSettings, none_here: bool, used: EngineState | None) 
     if IMAGE_KIND in settings.kinds_off:
         return Finding("images", True, f"not run here: {IMAGE_KIND} is in agent.kinds_off")
     lack = "neither podman nor docker is installed" if none_here else "no engine here works"
-    fix = INSTALL if none_here else "mend one of those above"
+    fix = INSTALL if none_here else "fix one of the engines above"
     if not settings.containers:
         then = f"{used.name} would run them" if used else f"{lack}: {fix}"
         return Finding("images", True, f"not run here: agent.containers is off; {then}")

@@ -31,8 +31,8 @@ FIRST_BYTES = 65536
 LOOKS = 5
 
 _FIXES = {
-    "store": "start the database that store.url names, or mend store.url",
-    "bus": "start the Redis that bus.url names, or mend bus.url",
+    "store": "start the database that store.url names, or fix store.url",
+    "bus": "start the Redis that bus.url names, or fix bus.url",
     "archive": "make what archive.url names, a folder or a bucket, readable and writable for the "
     "center",
     "disk": "make room in the center's data folder",
@@ -188,7 +188,7 @@ async def archive(settings: Settings) -> list[Finding]:
         bucket = open_bucket(settings.archive_url, login_of(settings))
         found = await bucket.list()
     except SkepError as error:
-        fix = "mend archive.url and archive.secret, or the rights of these credentials"
+        fix = "fix archive.url and archive.secret, or the rights of these credentials"
         return [Finding("archive", False, error.detail, fix)]
     return [Finding("archive", True, f"{bucket.place} is there: {len(found)} objects")]
 
