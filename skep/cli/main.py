@@ -52,20 +52,20 @@ GROUPS: dict[str, dict[str, str]] = {
     },
     "Operate": {
         "info": "Show the state of everything on one screen.",
-        "doctor": "Check this machine and the center, and say how to mend what is wrong.",
-        "backup": "Back up a center, also while it runs.",
+        "doctor": "Check this machine and the center, and explain how to fix problems.",
+        "backup": "Back up a center, even while it runs.",
         "restore": "Restore a backup into an empty data folder.",
-        "archive": "Make rows again from archived pages.",
-        "storage": "Show what is kept, what was deleted and what will be; notices, too.",
-        "dispatch": "Dispatch one round by hand, or show the log of dispatches.",
-        "center": "Start a center alone.",
-        "cluster": "Try several centers on this machine.",
+        "archive": "Rebuild database rows from archived pages.",
+        "storage": "Show stored data, past and planned deletions, and notices.",
+        "dispatch": "Run one dispatch round manually, or show the dispatch log.",
+        "center": "Start a center without an agent.",
+        "cluster": "Run several centers on this machine, for testing.",
     },
     "Develop": {
-        "new": "Write the first lines of a spider.",
-        "shell": "Try selectors on a page, in Python.",
-        "parse": "Show what a spider makes of one page.",
-        "replay": "Parse the archived pages of a run again, and compare the items.",
+        "new": "Create a spider from a template.",
+        "shell": "Test selectors on a page in a Python shell.",
+        "parse": "Show what a spider extracts from one page.",
+        "replay": "Parse the archived pages of a run again and compare the items.",
         "completion": "Print the completion script for a shell.",
         "version": "Show the version.",
     },
@@ -129,7 +129,7 @@ def unknown_command(word: str) -> str:
 def skep() -> None:
     """Collect data with your own machines.
 
-    Start with `skep demo`, then `skep up`. Run a command with --help for its description.
+    Start with `skep demo`, then `skep up`. Every command has --help.
     """
 
 

@@ -101,7 +101,7 @@ def test_a_new_spider_runs_as_it_is(desk: Path, site: str) -> None:
     assert len((desk / "my-site.jsonl").read_text().splitlines()) == PAGES + 1
 
     again = skep(desk, "new", "spider", "my-site")
-    assert (again.returncode, "my_site.py is there already" in again.stderr) == (2, True)
+    assert (again.returncode, "my_site.py exists" in again.stderr) == (2, True)
     assert (desk / "my_site.py").read_text() == text
 
 

@@ -1,6 +1,6 @@
-"""`skep new spider`: the first lines of a spider, which run as they are.
+"""`skep new spider`: creates a spider from a template; the result runs without changes.
 
-It writes one file and never replaces one that is there.
+It writes one file and never replaces an existing file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,40}")
 
 @click.group("new")
 def command() -> None:
-    """Write the first lines of a spider."""
+    """Create a spider from a template."""
 
 
 @command.command("spider")
@@ -30,9 +30,9 @@ def command() -> None:
     "--url", default="https://example.com/", metavar="URL", help="Where the spider starts."
 )
 def spider(name: str, url: str) -> None:
-    """Write NAME.py, a spider that runs as it is.
+    """Create NAME.py, a spider that runs without changes.
 
-    A file that is there already is never changed.
+    An existing file is never changed.
     """
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         raise click.UsageError(
@@ -44,7 +44,7 @@ def spider(name: str, url: str) -> None:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise click.UsageError(f"{path} is there already; choose another name") from None
+        raise click.UsageError(f"{path} exists; choose another name") from None
     show(f"{path} is written; next: `skep run {path} -o {name}.jsonl`")
 
 

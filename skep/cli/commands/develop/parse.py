@@ -1,4 +1,4 @@
-"""`skep parse`: what a spider makes of one page, without a center and without a run.
+"""`skep parse`: shows what a spider extracts from one page, without a center or a run.
 
 The page is downloaded here and parsed in this process; items are shown, never kept.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.command("parse")
 @click.argument("url")
 @spider_option
-@click.option("--callback", metavar="NAME", help="The method that looks at the page; else parse.")
+@click.option("--callback", metavar="NAME", help="Method that parses the page. Default: parse.")
 @arguments_option
 @place_options
 def command(
@@ -39,10 +39,10 @@ def command(
     data: Path | None,
     config: Path | None,
 ) -> int:
-    """Show what a spider makes of one page.
+    """Show what a spider extracts from one page.
 
     Downloads URL, calls the callback and prints items and requests as JSON. The exit code
-    is 1 when the page could not be had or the callback raised.
+    is 1 if the download failed or the callback raised an exception.
     """
     import asyncio
 

@@ -1,7 +1,6 @@
-"""`skep replay`: a spider that was changed, tried on the pages of a run that was made.
+"""`skep replay`: runs a changed spider on the archived pages of a run and compares the items.
 
-Pages come from the archive and items are compared here; nothing is downloaded, the run is left
-as it was.
+Pages come from the archive; nothing is downloaded, and the run is not changed.
 """
 
 from __future__ import annotations
@@ -39,10 +38,10 @@ SHOWN = 100
 def command(
     reach: CenterAddress, run: str, spider_name: str, arguments: tuple[str, ...], as_json: bool
 ) -> int:
-    """Parse the archived pages of a run again, and compare the items.
+    """Parse the archived pages of a run again and compare the items.
 
     Nothing is downloaded and nothing is changed. Shows which items were added, removed or
-    changed, field by field. The exit code is 0 without a difference and 1 with one.
+    changed, field by field. The exit code is 0 if there are no differences, otherwise 1.
     """
     from skep.runtime.logging import start_logging
     from skep.spiders.driving.page_parsing import Stop

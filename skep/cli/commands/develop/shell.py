@@ -1,6 +1,6 @@
-"""`skep shell`: a page in a Python prompt, to find the right selectors.
+"""`skep shell`: opens a page in a Python shell, to find the right selectors.
 
-What is typed runs in this process, with the rights of whoever types it.
+The typed code runs in this process, with the rights of the current user.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CODE = "<-c>"
 
 @click.command("shell")
 @click.argument("url", required=False)
-@click.option("-c", "source", metavar="CODE", help="Run this instead of asking, and end.")
+@click.option("-c", "source", metavar="CODE", help="Run this code and exit.")
 @click.option(
     "--spider",
     "spider_name",
@@ -57,10 +57,10 @@ def command(
     data: Path | None,
     config: Path | None,
 ) -> int:
-    """Try selectors on a page, in Python.
+    """Test selectors on a page in a Python shell.
 
-    The names are `response`, `fetch(url)`, `view(response)` and `spider`. With -c the code
-    is run and the program ends: with 1 when the code raised, else with 0.
+    The names are `response`, `fetch(url)`, `view(response)` and `spider`. With -c, the command
+    runs the code and exits: with 1 if the code raised an exception, otherwise with 0.
     """
     from skep.cli.commands.crawl.page_fetcher import Fetcher
     from skep.cli.terminal.settings_options import read_settings

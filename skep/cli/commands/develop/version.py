@@ -1,6 +1,6 @@
 """`skep version`: what is installed here, and what the protocol is.
 
-It asks nobody, so it works without a center.
+It makes no calls, so it works without a center.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`skep archive`: make rows again from archived pages, after the store lost them.
+"""`skep archive`: rebuilds database rows from archived pages, after the store lost them.
 
 Works on the data folder of this machine, while its center is stopped.
 """
@@ -16,18 +16,18 @@ from skep.runtime.clock import SystemClock
 
 @click.group("archive")
 def command() -> None:
-    """Make rows again from archived pages."""
+    """Rebuild database rows from archived pages."""
 
 
 @command.command("rebuild")
 @json_option
 @process_options
 def rebuild(process: ProcessOptions, as_json: bool) -> None:
-    """Make a request of every archived page that the store does not know.
+    """Create a request for every archived page that the store does not contain.
 
-    For a store that was lost or damaged, when there is no backup. The pages get a run of their
-    own (`rebuilt-TIME`), so that bodies can be read and exported again. Which run asked for a
-    page, failed attempts, items and waiting requests are not in the archive and stay lost.
+    Use this if the store was lost or damaged and there is no backup. The pages are added to a
+    new run (`rebuilt-TIME`), so that bodies can be read and exported again. The archive does
+    not contain the original runs, failed attempts, items and waiting requests.
     """
     from skep.embed.rebuild import rebuild as make_rows
 

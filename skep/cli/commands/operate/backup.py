@@ -28,10 +28,11 @@ def command(
     as_json: bool,
     process: ProcessOptions,
 ) -> None:
-    """Back up a center, also while it runs.
+    """Back up a center, even while it runs.
 
-    TARGET is a new folder, or a new file that ends in .tar. It holds the store, the archive,
-    the center's name, its tokens and DATA/secrets, each file with its SHA-256. -v shows each.
+    TARGET is a new folder, or a new file that ends in .tar. It contains the store, the
+    archive, the name of the center, its tokens and DATA/secrets, each file with its SHA-256.
+    -v prints each file.
     """
     from skep.embed.backup.make import back_up
 

@@ -1,6 +1,6 @@
-"""`skep center`: a center alone; agents join from wherever they are.
+"""`skep center`: starts a center; agents on any machine can join it.
 
-Reads its settings and hands over to `embed`; a bind that anybody could use is refused there.
+Reads the settings and calls `embed`, which rejects a public bind without authentication.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def command(
     bus: str | None,
     archive: str | None,
 ) -> int:
-    """Start a center alone.
+    """Start a center without an agent.
 
-    Several centers share one store and one bus; each has a data folder of its own. A bind
-    to another address than loopback works only with auth on, as it is by default.
+    Several centers share one store and one bus; each has its own data folder. Binding to an
+    address other than loopback requires authentication, which is on by default.
     """
     from skep.cli.terminal.output import show
     from skep.embed.serve import start

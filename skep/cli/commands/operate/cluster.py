@@ -19,7 +19,7 @@ PROGRAM = "skep.testing.cluster"
 
 @click.group("cluster")
 def command() -> None:
-    """Try several centers on this machine."""
+    """Run several centers on this machine, for testing."""
 
 
 @command.command("dev")
@@ -28,10 +28,14 @@ def command() -> None:
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("skep-cluster"),
     show_default=True,
-    help="Where everything is kept; the same folder goes on with the same data.",
+    help="Data folder; an existing folder continues with its data.",
 )
-@click.option("--centers", type=click.IntRange(1, 16), default=2, help="Centers; 2 unless set.")
-@click.option("--agents", type=click.IntRange(0, 64), default=2, help="Agents; 2 unless set.")
+@click.option(
+    "--centers", type=click.IntRange(1, 16), default=2, help="Number of centers. Default: 2."
+)
+@click.option(
+    "--agents", type=click.IntRange(0, 64), default=2, help="Number of agents. Default: 2."
+)
 @click.option("--mysql", is_flag=True, help="MariaDB in place of PostgreSQL.")
 @json_option
 def dev(folder: Path, centers: int, agents: int, mysql: bool, as_json: bool) -> None:

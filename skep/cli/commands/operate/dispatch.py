@@ -1,6 +1,6 @@
-"""`skep dispatch`: one round of the dispatcher by hand, and its log.
+"""`skep dispatch`: runs one dispatch round manually, and shows the dispatch log.
 
-The dispatcher needs nobody to do this: it is for looking, and for people who will not wait.
+Centers dispatch automatically; use this to inspect a round or to start one early.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KINDS = click.Choice(["alert", "success", "failed"])
 
 
 @click.command("dispatch")
-@click.option("--dry-run", is_flag=True, help="Say what it would do, and do nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be dispatched; change nothing.")
 @click.option("--failed-only", is_flag=True, help="Only requests that have failed before.")
 @click.option("--log", "of_log", is_flag=True, help="Show the log; nothing is dispatched.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, help="Rows of the log.")
@@ -49,10 +49,10 @@ def command(
     kind: Literal["alert", "success", "failed"] | None,
     as_json: bool,
 ) -> None:
-    """Dispatch one round by hand, or show the log of dispatches.
+    """Run one dispatch round manually, or show the dispatch log.
 
-    The center dispatches by itself all the time. A round takes at most its own number
-    (setting `dispatch`) from each job, and only what the lanes have room for.
+    The center dispatches automatically. A round takes at most N requests of each job (its
+    setting `dispatch`), and only as many as fit into the lanes.
     """
     from skep.wire.api.dispatches import DispatchOnce, DispatchPage
 

@@ -1,7 +1,6 @@
-"""`skep doctor`: looks at this machine and at the center, and says how to mend things.
+"""`skep doctor`: checks this machine and the center, and explains how to fix problems.
 
-It only reads. What it cannot look at, such as the folder of a center elsewhere, it leaves
-out.
+It only reads. It skips what it cannot read, such as the folder of a remote center.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ if TYPE_CHECKING:
 @json_option
 @calls_center
 def command(reach: CenterAddress, as_json: bool) -> int:
-    """Check this machine and the center, and say how to mend what is wrong.
+    """Check this machine and the center, and explain how to fix problems.
 
-    The exit code is 1 when something is wrong; a warning alone does not change it.
+    The exit code is 1 if a check fails; warnings do not change it.
     """
     from skep.embed.checks.examination import examine
 
@@ -43,7 +42,7 @@ def command(reach: CenterAddress, as_json: bool) -> int:
 
 
 def line_of(finding: Finding, *, warns: bool = False) -> str:
-    """For people. What only `warns` is not in the way of anything."""
+    """As text. A failed check that only `warns` does not block anything."""
     bad = colored("warn ", "yellow") if warns or finding.warning else colored("wrong", "red")
     mark = "ok   " if finding.ok else bad
     fix = f"\n       fix: {finding.fix}" if not finding.ok else ""

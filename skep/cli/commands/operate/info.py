@@ -1,6 +1,6 @@
-"""`skep info`: the state of everything on one screen; with --interval, again and again.
+"""`skep info`: shows the state of everything on one screen; with --interval, repeatedly.
 
-A few reads from one center; nothing is changed, so it may run for ever.
+It makes a few read-only calls to one center, so it can run without a time limit.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CLEAR_SCREEN = "\x1b[H\x1b[2J"
 @click.option(
     "--interval",
     type=click.FloatRange(0.1),
-    help="Show it again every so many seconds, until Ctrl-C.",
+    help="Refresh every N seconds, until Ctrl-C.",
 )
 @wide_option
 @json_option
@@ -48,7 +48,7 @@ CLEAR_SCREEN = "\x1b[H\x1b[2J"
 def command(reach: CenterAddress, run: str | None, interval: float | None, as_json: bool) -> None:
     """Show the state of everything on one screen.
 
-    The first line is the ledger: what was accepted equals the sum of all states, always.
+    The first line is the ledger: the accepted requests always equal the sum of all states.
     """
     asyncio.run(_show(reach, run, interval, as_json))
 

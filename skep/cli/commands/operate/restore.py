@@ -23,8 +23,9 @@ from skep.runtime.clock import SystemClock
 def command(source: Path, as_json: bool, process: ProcessOptions) -> None:
     """Restore a backup into an empty data folder.
 
-    SOURCE is what `skep backup` made. For PostgreSQL or MariaDB name an empty database with
-    --set store.url=URL. Work that was leased is waiting again; start the center afterwards.
+    SOURCE is a backup that `skep backup` created. For PostgreSQL or MariaDB, name an empty
+    database with --set store.url=URL. Leased work waits again after the restore. Then start
+    the center.
     """
     from skep.embed.backup.restore import restore
 

@@ -27,16 +27,16 @@ _UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 
 @click.command("storage")
-@click.option("--plan", is_flag=True, help="What retention would delete now; deletes nothing.")
+@click.option("--plan", is_flag=True, help="Show what retention would delete now; delete nothing.")
 @click.option("--clean", is_flag=True, help="Delete it now instead of later.")
-@click.option("--notices", is_flag=True, help="The outbox of notices instead.")
+@click.option("--notices", is_flag=True, help="Show the outbox of notices.")
 @wide_option
 @json_option
 @calls_center
 def command(reach: CenterAddress, plan: bool, clean: bool, notices: bool, as_json: bool) -> None:
-    """Show what is kept, what was deleted and what will be; notices, too."""
+    """Show stored data, past and planned deletions, and notices."""
     if sum((plan, clean, notices)) > 1:
-        raise click.UsageError("say one of --plan, --clean, --notices")
+        raise click.UsageError("use only one of --plan, --clean, --notices")
     if clean:
         deleted = ask(reach, lambda api: api.storage.clean())
         show_json(deleted) if as_json else show(cleaned_text(deleted))
