@@ -1,4 +1,4 @@
-"""What: requests and runs are checked here, and only what is valid is kept. Centers only.
+"""Jobs, runs and requests: only valid ones are stored. Centers only.
 
-It sees the ports of the borders, never a backend.
+It uses the ports of store, bus and archive, never a backend.
 """

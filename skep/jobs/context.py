@@ -1,4 +1,4 @@
-"""What every part of a center's jobs works with: one struct instead of six arguments each. Pure."""
+"""What every part of a center's job system uses: one struct instead of six arguments. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from skep.store.ports import Store
 
 @dataclass(frozen=True, slots=True)
 class JobContext:
-    """Of one center."""
+    """The context of one center."""
 
-    #: The name of the center, which holds runs under it.
+    #: The name of the center, under which it leases runs.
     center: str
     settings: JobsSettings
     store: Store

@@ -74,12 +74,12 @@ class Intake:
         checked: bool = False,
         chosen: list[str] | None = None,
     ) -> tuple[Run, bool]:
-        """(run, whether it is new). Opening a run twice gives the one that is there.
+        """(run, whether it is new). Opening a run twice returns the existing one.
 
         A run that needs agents gets them now, after `wait` seconds at most; raises
-        NotEnoughAgents, and then there is no run. `chosen` are what `await_agents` found.
+        NotEnoughAgents, and then there is no run. `chosen` is the result of `await_agents`.
         """
-        if checked:  # of an application: no downloader could follow them
+        if checked:  # settings of an application: downloaders do not support them
             pass
         elif new.settings.code is None:
             self._validator.check_settings(new.settings)
@@ -101,13 +101,13 @@ class Intake:
         self, run_id: str, settings: RunSettings, wait: float | None
     ) -> list[str]:
         """Wait until a run that is about to start can have its agents, and choose them; raises
-        NotEnoughAgents after `wait` seconds, None = at once. Nothing is kept."""
+        NotEnoughAgents after `wait` seconds, None = at once. Nothing is stored."""
         if self._allocator is None:
             return []
         return await self._allocator.choose(run_id, settings, wait)
 
     async def allocate(self, run: Run) -> None:
-        """Agents for a run whose settings were changed after it was opened."""
+        """Choose agents for a run whose settings were changed after it was opened."""
         if self._allocator is not None and run.state is RunState.RUNNING:
             await self._allocator.ensure(run)
 
@@ -131,7 +131,7 @@ class Intake:
         return result
 
     async def accept(self, run_id: str, offered: Sequence[Offered]) -> Accepted:
-        """Store requests that a person or a program sent: all of them or none."""
+        """Store requests that a user or a program sent: all of them or none."""
         return await self.accept_from(Submission(self._store), run_id, offered)
 
     def check(self, request: Offered, settings: RunSettings) -> None:
@@ -156,8 +156,8 @@ class Intake:
         return Checked(rows, refused)
 
     async def name_places(self, run: Run, places: Collection[str]) -> None:
-        """Keep loopback and private places that a person named for a run, before any request
-        to them can be leased. Links never come here."""
+        """Store loopback and private places that a user named for a run, before any request to
+        them can be leased. Links must never be passed here."""
         known = {*run.settings.named, *run.named}
         if added := [place for place in places if place not in known]:
             await self._store.runs.name_places(run.id, added)
@@ -169,7 +169,7 @@ class Intake:
     async def move(
         self, run_id: str, to: RunState, reason: str = "", lease: RunLease | None = None
     ) -> Run:
-        """Pause, continue, finish or cancel a run; `reason` is kept with it. With `lease` as
+        """Pause, continue, finish or cancel a run; `reason` is stored with it. `lease` is that of
         the center that supervises the run; raises LostLease."""
         now = self._clock.now()
         run = await self._store.runs.move(run_id, to, reason, now, lease)

@@ -46,7 +46,7 @@ class RequestSource(Protocol[T_co]):
         request refuses the whole batch."""
 
     def named(self, rows: Sequence[RequestRow]) -> Collection[str]:
-        """Loopback and private places that a person named with these requests."""
+        """Loopback and private places that a user named with these requests."""
 
     async def store(self, run: str, checked: Checked, now: float) -> tuple[T_co, int]:
         """Store the requests in one transaction: (its result, number of new requests).
@@ -57,7 +57,7 @@ class RequestSource(Protocol[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """Sent by a person or a program; a transaction of its own."""
+    """Sent by a user or a program; stored in a separate transaction."""
 
     leaves_out_invalid: ClassVar[bool] = False
     stores: Store
@@ -93,7 +93,7 @@ class Checkpoint:
 
 
 class Generated(NamedTuple):
-    """What became of a batch of a generator."""
+    """The result of a batch of a generator."""
 
     taken: Taken
     refused: Sequence[Refused]
@@ -107,7 +107,7 @@ class GeneratorBatch:
     stores: Store
     begun: Generation
     counts: Callable[[Sequence[Refused]], Counts]
-    #: Whether a person wrote the URIs. Code, queries and sitemaps may pass on those of others.
+    #: Whether a user wrote the URIs. Code, queries and sitemaps may pass on those of others.
     written: bool
     #: The job, and the seconds for which its later runs leave these URIs out; 0 = never.
     job: str = ""

@@ -1,8 +1,8 @@
-"""From what a caller sends to what is kept: URL, scheme, priority, fingerprint. Pure.
+"""Converts requests of callers to stored ones: URL, scheme, priority, fingerprint. Pure.
 
-All or nothing: the first request that is not valid stops the whole batch, and the error
-names it by its place. Runs once per accepted request, so the common case is one regular
-expression and one hash.
+All or nothing: the first invalid request refuses the whole batch, and the error names its
+position. Runs once per accepted request, so the common case is one regular expression and
+one hash.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from skep.model.run import RunSettings
 from skep.store.ports.requests import RequestRow
 
 FINGERPRINT_BYTES = 16
-#: Most requests in one call; a larger batch is sent in parts.
+#: Maximum number of requests in one call; larger batches must be sent in parts.
 BATCH_LIMIT = 50_000
 
 #: No URL holds one of these; it would end it, or a line of a log.
 _SPACE = re.compile(r"[\s\x00-\x1f\x7f]")
 _METHOD = re.compile(r"[A-Z]{1,20}")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
-#: What may stand in a URI as it is; everything else is percent-encoded.
+#: Characters that stay in a URI; all others are percent-encoded.
 _KEEP = "!$%&'()*+,/:;=?@[]~"
 _UNSAFE = re.compile(r"[^!$%&'()*+,/:;=?@\[\]~\w.-]", re.ASCII)
-#: In user names and passwords `@`, `/` and brackets would say where the host begins.
+#: In user names and passwords, `@`, `/` and brackets would mark the beginning of the host.
 _KEEP_CREDENTIALS = "!$%&'()*+,:;=~"
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 JOB_LIMIT = 200
@@ -48,7 +48,7 @@ PLAIN = HTTP.name
 
 
 class Validator:
-    """Knows which schemes have a downloader, and what a request without priority gets."""
+    """Knows which schemes have a downloader, and the default priority."""
 
     def __init__(
         self, schemes: Iterable[str], rng: Random, downloaders: Iterable[str] | None = None
@@ -63,11 +63,11 @@ class Validator:
         return self._downloaders
 
     def check_settings(self, settings: RunSettings) -> None:
-        """Raises InvalidInput for settings that no agent could follow."""
+        """Raises InvalidInput for settings that agents do not support."""
         if settings.downloader not in self._downloaders:
             known = ", ".join(sorted(self._downloaders))
             raise InvalidInput(
-                f"there is no downloader {settings.downloader[:50]!r}; known are {known}"
+                f"there is no downloader {settings.downloader[:50]!r}; use one of {known}"
             )
         if problem := strategy_problem(settings.placement):
             raise InvalidInput(f"placement.strategy {problem}")
@@ -81,7 +81,7 @@ class Validator:
     def rows(
         self, offered: Sequence[Offered], priority: int, now: float, downloader: str = PLAIN
     ) -> list[RequestRow]:
-        """Every request as it will be kept; raises InvalidInput that says which is wrong."""
+        """Every request as it will be stored; raises InvalidInput, which names the invalid one."""
         anything = downloader_kind(downloader).any_scheme
         if len(offered) > BATCH_LIMIT:
             raise TooLarge(f"{len(offered)} requests in one call; send at most {BATCH_LIMIT}")
@@ -140,12 +140,12 @@ class Validator:
 
 
 def fingerprint_of(uri: str) -> bytes:
-    """Of a plain GET: equal URIs are one request."""
+    """The fingerprint of a plain GET: equal URIs are one request."""
     return blake2b(uri.encode(), digest_size=FINGERPRINT_BYTES).digest()
 
 
 def _digest(*parts: bytes) -> bytes:
-    # Lengths go in too: ("a", "bc") and ("ab", "c") must differ.
+    # Lengths are included: ("a", "bc") and ("ab", "c") must differ.
     framed = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
     return blake2b(framed, digest_size=FINGERPRINT_BYTES).digest()
 
@@ -161,7 +161,7 @@ def _encoded(text: str, url: Url) -> str:
 
 
 def _rest(rest: str) -> str:
-    """Path and query, in ASCII, the path never empty."""
+    """Path and query in ASCII; the path is never empty."""
     if _UNSAFE.search(rest):
         rest = quote(rest, safe=_KEEP)
     return rest if rest.startswith("/") else f"/{rest}"
@@ -177,11 +177,11 @@ def _authority(url: Url) -> str:
 
 def _check(item: NewRequest) -> None:
     if item.priority is not None and not HIGHEST <= item.priority <= LOWEST:
-        raise InvalidInput(f"priority {item.priority} is not from {HIGHEST} to {LOWEST}")
+        raise InvalidInput(f"priority {item.priority} is out of range; use {HIGHEST} to {LOWEST}")
     if not _METHOD.fullmatch(item.method):
-        raise InvalidInput(f"method {item.method[:50]!r} is not a word in capitals")
+        raise InvalidInput(f"method {item.method[:50]!r} is not valid; use capital letters")
     if len(item.body) > BODY_LIMIT:
-        raise TooLarge(f"the body has {len(item.body)} bytes; {BODY_LIMIT} is the limit")
+        raise TooLarge(f"the body has {len(item.body)} bytes; the limit is {BODY_LIMIT}")
     if item.expires_in is not None and not 0 < item.expires_in <= EXPIRY_LIMIT:
         raise InvalidInput(f"expires_in must be more than 0 and at most {EXPIRY_LIMIT:.0f} seconds")
     for name, value in item.headers.items():
@@ -189,15 +189,17 @@ def _check(item: NewRequest) -> None:
 
 
 def check_header(name: str, value: str) -> None:
-    """A header that could end its line early would be a second header."""
+    """Raises InvalidInput: a value with a line break would inject a second header."""
     if not _HEADER_NAME.fullmatch(name):
-        raise InvalidInput(f"{name[:100]!r} is not a header name; letters, digits and dashes are")
+        raise InvalidInput(
+            f"{name[:100]!r} is not a valid header name; use letters, digits and dashes"
+        )
     if not value.isprintable():
-        raise InvalidInput(f"the value of header {name} has a control character; take it out")
+        raise InvalidInput(f"the value of header {name} has a control character; remove it")
 
 
 def check_content(rules: ContentRules, downloader: str = PLAIN) -> None:
-    """Compiled here and thrown away: what no agent could follow is refused at once."""
+    """Compile the rules only to refuse those that no agent could use."""
     from skep.downloaders.content_rules import BadRules, Cutting
 
     if not downloader_kind(downloader).cuts_content:
@@ -210,7 +212,7 @@ def check_content(rules: ContentRules, downloader: str = PLAIN) -> None:
 
 
 def strategy_problem(placement: Placement) -> str:
-    """What is wrong with a strategy that this center does not have; "" when it has it."""
+    """The problem if this center does not have the strategy; "" if it has."""
     known = strategy_names()
     if placement.strategy in known:
         return ""
@@ -218,21 +220,25 @@ def strategy_problem(placement: Placement) -> str:
 
 
 def check_job(name: str) -> None:
-    """The name of a job is shown to people and kept in a column."""
+    """Raises InvalidInput: the name of a job is displayed and stored in a column."""
     if len(name) > JOB_LIMIT or not name.isprintable():
-        raise InvalidInput(f"a job's name has at most {JOB_LIMIT} printable characters")
+        raise InvalidInput(
+            f"job name {name[:50]!r} is not valid; use up to {JOB_LIMIT} printable characters"
+        )
 
 
 def _arguments(item: NewRequest) -> bytes:
-    """What `Work` needs beyond id and uri; nothing at all for the plain GET."""
+    """What `Work` needs in addition to id and uri; empty for a plain GET."""
     plain = item.method == "GET" and not item.headers and not item.body
     if plain and not item.meta and not item.session:
         return b""
     try:
         if item.meta:
-            # It is given back as JSON one day; what could not be is refused today.
+            # It is returned as JSON later, so it is refused now if that is impossible.
             msgspec.json.encode(item.meta)
         parts = (item.method, item.headers, item.body, item.meta)
         return msgspec.msgpack.encode((*parts, item.session) if item.session else parts)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise InvalidInput(f"meta cannot be kept as JSON: {error}; send plain JSON data") from error
+        raise InvalidInput(
+            f"meta cannot be stored as JSON: {error}; send plain JSON data"
+        ) from error

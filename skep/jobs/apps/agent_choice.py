@@ -1,7 +1,7 @@
-"""Which agents the instances of applications are on, and may be on. Centers only.
+"""Chooses agents for the instances of applications. Centers only.
 
-It chooses; whoever asks writes the choice down. An agent is lost after the job's own
-`lost_seconds`, and never before this center has listened long enough to call anybody dead.
+It only chooses; the caller stores the choice. An agent is lost after the job's own
+`lost_seconds`, and never before this center has run long enough to call an agent dead.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from skep.runtime.clock import Clock
 from skep.store.ports import Store
 
 DRAINING = "draining"
-#: How the reason of an instance without an agent begins.
+#: Beginning of the reason of an instance without an agent.
 NOBODY = "no agent is free for it"
 
 
 class AgentChoice:
-    """Looks at the roster; a run's allocation is kept in step with its instances."""
+    """Uses the roster; keeps a run's allocation consistent with its instances."""
 
     def __init__(
         self,
@@ -43,13 +43,13 @@ class AgentChoice:
         self._rng = rng
 
     async def chosen(self, run: Run) -> list[str]:
-        """The agents that were allocated when the run began, one for each instance. Raises
-        NotEnoughAgents when a center died before that, and there are too few by now."""
+        """The agents that were allocated when the run started, one for each instance. Raises
+        NotEnoughAgents when a center died before that, and there are too few now."""
         kept = await self._allocator.ensure(run)
         return kept.agents if kept else []
 
     def lost(self, one: Instance, seconds: float) -> bool:
-        """Silent for so long that the instance may be started elsewhere; 0 = never."""
+        """Whether the agent has timed out and the instance may be started elsewhere; 0 = never."""
         if not seconds or not self.gone(one.agent):
             return False
         view = self._roster.view(one.agent)
@@ -57,18 +57,18 @@ class AgentChoice:
         return self._clock.now() - heard >= seconds
 
     def gone(self, agent: str) -> bool:
-        """Dead, not merely switched off."""
+        """Whether the agent is dead, not only disabled."""
         if not self._roster.may_judge:
             return False
         return self._roster.view(agent) is None or self._roster.given_up(agent)
 
     def leaving(self, agent: str) -> bool:
-        """A person empties it: what it has goes to others."""
+        """Whether the agent is being drained: its instances move to other agents."""
         view = self._roster.view(agent)
         return view is not None and view.aside == DRAINING
 
     async def another(self, run: Run, one: Instance, busy: Collection[str]) -> str:
-        """An agent that fits and has no instance of the run, rather one of its allocation;
+        """An eligible agent without an instance of the run, preferably one of its allocation;
         "" when there is none."""
         await self._roster.refresh()
         fit = {view.id for view in self._placer.fitting(run.settings)} - set(busy)
@@ -78,15 +78,15 @@ class AgentChoice:
         if own or not fit:
             return own[0] if own else ""
         to = self._rng.choice(sorted(fit))
-        # Its own seat, or one whose agent has no instance any more.
+        # Its own slot, or one whose agent no longer has an instance.
         free = [agent for agent in (one.agent, *seats) if agent in seats and agent not in busy]
         if free:
-            why = f"instance {one.no} of the run was placed anew"
+            why = f"instance {one.no} of the run was placed again"
             await self._store.allocations.replace(run.id, free[0], to, why, self._clock.now())
         return to
 
     async def why_none(self, run: Run, busy: Collection[str]) -> str:
-        """Why there is no agent for an instance, in one sentence."""
+        """Why there is no agent for an instance, as one sentence."""
         views = [view for view in self._roster.views if view.id not in busy]
         verdicts = explain(views, need_of(run.settings), self._placer.moment)
         return f"{NOBODY}: {shortfall(1, verdicts)}"

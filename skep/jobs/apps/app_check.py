@@ -1,8 +1,8 @@
-"""Is the `app` of a document one that can be run? Says everything that is wrong. Centers, and
-`skep job lint` with less to compare against.
+"""Checks the `app` of a job document and reports all problems. Used by centers, and by
+`skep job lint` with fewer checks.
 
-Nothing is fetched, unpacked or run here. What ends up in an argument vector of git or of a
-container engine is held against strict patterns, none of which lets it look like an option.
+Nothing is ever fetched, unpacked or run here. Arguments of git or of a container engine must
+match strict patterns, so that none of them can look like an option.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from skep.jobs.definitions.struct_decoding import DocumentProblem
 from skep.model.fleet.placement import Placement
 from skep.model.jobs.app import AppPart
 
-#: Parts of a document that have no meaning beside an application.
-STRANGERS = ("requests", "generators", "spider", "sinks", "downloader")
-#: Settings that an application's runs obey.
-OBEYED = frozenset({"run_time_limit"})
+#: Parts of a document that have no meaning in a job with an application.
+UNUSED_PARTS = ("requests", "generators", "spider", "sinks", "downloader")
+#: Settings that apply to runs of applications.
+APPLIED_SETTINGS = frozenset({"run_time_limit"})
 _COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _HOST = r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,250}[A-Za-z0-9])?(?::[0-9]{1,5})?"
 IMAGE = re.compile(
@@ -40,15 +40,15 @@ def app_problems(
     folder: Path | None,
     secrets: AppSecrets | None,
 ) -> Iterator[DocumentProblem]:
-    """Everything that is wrong, with its place. `folder`: where packages lie; `secrets`: where
-    secrets lie; None where nobody knows."""
-    for name in STRANGERS:
+    """All problems, with their paths. `folder`: the folder of packages; `secrets`: the secrets;
+    None = not known here."""
+    for name in UNUSED_PARTS:
         if document.get(name):
             yield DocumentProblem(name, "has no meaning in a job with an application")
     yield from _settings(document.get("settings"))
     if placement is not None and not placement.traits.hosts_apps:
-        told = f"an application is placed as fixed (n = its instances), not {placement.strategy}"
-        yield DocumentProblem("placement.strategy", told)
+        text = f"must be fixed (n = its instances) for an application, not {placement.strategy}"
+        yield DocumentProblem("placement.strategy", text)
     if part is not None:
         yield from _what(part)
         yield from _command(part)
@@ -58,22 +58,22 @@ def app_problems(
 
 def _settings(settings: object) -> Iterator[DocumentProblem]:
     for name in settings if isinstance(settings, Mapping) else ():
-        if name not in OBEYED:
+        if name not in APPLIED_SETTINGS:
             yield DocumentProblem(f"settings.{name}", "has no meaning in a job with an application")
 
 
 def _what(part: AppPart) -> Iterator[DocumentProblem]:
     if bool(part.package) == bool(part.image):
-        yield DocumentProblem("app", "has a package or an image, one of them")
+        yield DocumentProblem("app", "needs either a package or an image")
     if part.image and not IMAGE.fullmatch(part.image):
-        yield DocumentProblem("app.image", f"{part.image[:200]!r} is no name of an image")
+        yield DocumentProblem("app.image", f"{part.image[:200]!r} is not a valid image name")
 
 
 def _command(part: AppPart) -> Iterator[DocumentProblem]:
     if part.package and not part.command:
-        yield DocumentProblem("app.command", "is missing; a package does not say how to start it")
+        yield DocumentProblem("app.command", "is missing; a package does not define its command")
     if part.command and not part.command[0]:
-        yield DocumentProblem("app.command[0]", "is empty; the program's name stands there")
+        yield DocumentProblem("app.command[0]", "is empty; write the name of the program")
     for number, text in enumerate(part.command):
         if problem := _unfit(text):
             yield DocumentProblem(f"app.command[{number}]", problem)
@@ -93,12 +93,12 @@ def _package(package: str, folder: Path | None) -> Iterator[DocumentProblem]:
 
 def _git_in(source: GitSource, folder: Path | None) -> None:
     if source.path is not None and folder is not None and not inside(folder, source.path).is_dir():
-        raise ValueError(f"{str(source.path)!r} is no repository in the folder for jobs")
+        raise ValueError(f"{str(source.path)!r} is not a repository in the folder for jobs")
 
 
 def _file_in(package: str, folder: Path | None) -> None:
     if "\0" in package or Path(package).is_absolute() or ".." in Path(package).parts:
-        raise ValueError("is git+URL@REF or a path inside the folder for jobs, without `..`")
+        raise ValueError("must be git+URL@REF or a path inside the folder for jobs, without `..`")
     if package.endswith(".whl"):
         check_wheel_name(Path(package).name)
     if folder is None:
@@ -106,7 +106,7 @@ def _file_in(package: str, folder: Path | None) -> None:
     found = inside(folder, Path(package))
     if found.is_dir() or (found.is_file() and found.suffix in {".whl", ".zip"}):
         return
-    raise ValueError(f"{package!r} is no .whl, .zip or folder in the folder for jobs")
+    raise ValueError(f"{package!r} is not a .whl, .zip or folder in the folder for jobs")
 
 
 def _environment(part: AppPart, secrets: AppSecrets | None) -> Iterator[DocumentProblem]:
@@ -114,7 +114,7 @@ def _environment(part: AppPart, secrets: AppSecrets | None) -> Iterator[Document
         if problem := _unfit(value):
             yield DocumentProblem(f"app.environment.{name}", problem)
         if name in part.secrets:
-            yield DocumentProblem(f"app.secrets.{name}", "stands in `environment` too")
+            yield DocumentProblem(f"app.secrets.{name}", "is also in `environment`; remove one")
     for name, secret in part.secrets.items():
         if not _SECRET_NAME.fullmatch(secret):
             told = "names a file: letters, digits, `.`, `_` and `-`, first a letter or digit"
@@ -131,9 +131,9 @@ def _readable(path: str, secret: str, secrets: AppSecrets) -> Iterator[DocumentP
 
 
 def _unfit(text: str) -> str:
-    """Why a kernel would not take it as an argument or a variable."""
+    """Why the kernel would refuse the text as an argument or a variable."""
     if "\0" in text:
-        return "has a NUL in it"
+        return "contains a NUL character"
     return "" if text.isprintable() or _encodable(text) else "cannot be written as UTF-8"
 
 

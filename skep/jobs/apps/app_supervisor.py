@@ -1,9 +1,9 @@
-"""Sees to one run of an application at a time: its package, its instances, their agents.
+"""Supervises runs of applications: their packages, instances and agents.
 
-Run by the center that holds the run, as a part of the keeper. It says what shall be, again
-and again, and reads what is; agents compare the two (level-triggered), so a center that dies
-anywhere in here leaves nothing half done. It never talks to a process of an instance, and
-never places an instance twice without a higher token.
+Run by the center that leases the run, as a part of the run supervisor. It repeatedly writes the
+desired state and reads the actual one; agents compare the two (level-triggered), so a center
+that dies at any point leaves nothing half done. It never talks to a process of an instance,
+and never places an instance twice without a higher token.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from skep.wire.messages import Command
 log = logging.getLogger(__name__)
 
 ALERT = "job_failed"
-#: Seconds after which an agent that has not done what it shall is told again.
+#: Seconds after which the command is repeated to an agent that has not reached the desired state.
 TELL_AGAIN = 2.0
-#: Seconds for the instances of an ended run, beside their own time to stop.
+#: Seconds that the instances of an ended run have, in addition to their own time to stop.
 END_SECONDS = 30.0
 LAST_BYTES = 4096
 LAST_LINE = 300
@@ -55,8 +55,8 @@ class AppSupervisor:
         self._clock = context.clock
 
     async def follow(self, held: JobRun, part: AppPart, look: Look, rest: Rest) -> tuple[Run, str]:
-        """Until the run rests or has ended, and what there is to say about it. `rest` takes a
-        pause, which ends early when there is news."""
+        """Supervise until the run is paused or has ended; return the run and a remark about it.
+        `rest` pauses, and returns early when something changed."""
         told: dict[str, float] = {}
         until: float | None = None
         while True:
@@ -74,7 +74,7 @@ class AppSupervisor:
                     return run, _count(await self._store.apps.of(run.id))
             await rest(self._settings.keep_every)
 
-    # -- a run that goes on
+    # -- an active run
 
     async def _step(
         self, held: JobRun, part: AppPart, run: Run, told: dict[str, float]
@@ -86,7 +86,7 @@ class AppSupervisor:
             except (InvalidInput, NotEnoughAgents) as error:
                 return await self._fail(held, part, run, error.detail)
         for place, one in enumerate(instances):
-            # In place: the next one must see where this one went.
+            # In place: the next instance must see where this one was placed.
             instances[place] = await self._live(held, part, run, one, instances)
         if broken := next((one for one in instances if _failed(one, part, run)), None):
             return await self._fail(held, part, run, await self._why(broken))
@@ -96,7 +96,7 @@ class AppSupervisor:
         return None
 
     async def _begin(self, held: JobRun, run: Run, part: AppPart) -> list[Instance]:
-        """The package first: an instance that is placed can be started."""
+        """Store the package first, so that a placed instance can be started."""
         package = await self._packer.pack(part.package) if part.package else None
         agents = await self._places.chosen(run)
         now = self._clock.now()
@@ -107,11 +107,11 @@ class AppSupervisor:
     async def _live(
         self, held: JobRun, part: AppPart, run: Run, one: Instance, others: Sequence[Instance]
     ) -> Instance:
-        """The instance as it is after what had to be done for it now."""
+        """Do what the instance needs now; return its new state."""
         if one.state is InstanceState.DONE or one.halted or _failed(one, part, run):
             return one
         if one.ended:
-            # It stopped, or failed before the run was continued, and shall run.
+            # It stopped, or failed before the run was continued, and should run.
             with suppress(Conflict):
                 now = self._clock.now()
                 one = await self._store.apps.restart(run.id, one.no, now, held.proof)
@@ -124,13 +124,13 @@ class AppSupervisor:
     ) -> Instance:
         now = self._clock.now()
         if one.agent and part.restart == "never":
-            reason = f"its agent {one.agent} was lost, and it is never started again"
+            reason = f"its agent {one.agent} was lost, and it must not be started again"
             await self._store.apps.end(one, InstanceState.FAILED, reason, now, held.proof)
         else:
             busy = {i.agent for i in others if i.no != one.no and not i.ended}
             agent = await self._places.another(run, one, busy)
             lost = f"its agent {one.agent} was lost; " if one.agent else ""
-            reason = f"{lost}{'placed anew' if agent else await self._places.why_none(run, busy)}"
+            reason = f"{lost}{'placed again' if agent else await self._places.why_none(run, busy)}"
             if agent or one.agent or NOBODY not in one.reason:
                 await self._store.apps.place(one, agent, reason, now, held.proof)
                 log.warning("instance %d of run %s: %s", one.no, run.id, reason)
@@ -147,7 +147,7 @@ class AppSupervisor:
     async def _wound_up(
         self, held: JobRun, part: AppPart, run: Run, told: dict[str, float]
     ) -> bool:
-        """Has every instance of an ended run stopped, as far as anybody can know?"""
+        """Whether every instance of an ended run has stopped, as far as that can be known."""
         instances = await self._store.apps.of(run.id)
         live = [one for one in instances if not one.ended]
         for one in live:
@@ -171,7 +171,7 @@ class AppSupervisor:
         return moved, reason
 
     async def _why(self, one: Instance) -> str:
-        """Which, where, how, and its last word."""
+        """Which instance failed, where, how, and the last line of its log."""
         code = "" if one.exit_code is None else f" with exit code {one.exit_code}"
         because = f": {one.reason}" if one.reason else ""
         where = f" on agent {one.agent}" if one.agent else ""
@@ -190,8 +190,8 @@ class AppSupervisor:
     async def _urge(
         self, part: AppPart, run: Run, instances: Sequence[Instance], told: dict[str, float]
     ) -> None:
-        """Tell agents to ask what they shall do, where that is not what they do: at once when
-        it is new, then every now and then."""
+        """Tell agents whose instances differ from the desired state to fetch it: at once when the
+        difference is new, then at intervals."""
         now, unmet = self._clock.monotonic(), dict[str, str]()
         for one in instances:
             if one.agent and (wanted := self._unmet(part, run, one)):
@@ -199,11 +199,11 @@ class AppSupervisor:
         due = {what for what in unmet if now - told.get(what, -TELL_AGAIN) >= TELL_AGAIN}
         told.update(dict.fromkeys(due, now))
         for agent in sorted({unmet[what] for what in due}):
-            with suppress(SkepError):  # it is told again
+            with suppress(SkepError):  # it is sent again
                 await self._tell(agent, Command(APPS))
 
     def _unmet(self, part: AppPart, run: Run, one: Instance) -> str:
-        """What the instance shall be and is not; "" when it is."""
+        """The desired state that the instance has not reached; "" when it has."""
         wanted = desired_state_for(run.state, one.halted)
         if self._places.leaving(one.agent) and part.restart != "never":
             wanted = InstanceState.STOPPED
@@ -212,7 +212,7 @@ class AppSupervisor:
 
 
 def spec_of(part: AppPart, package: Package | None) -> AppSpec:
-    """What agents are given, but for secrets, which are read when they are sent."""
+    """The specification for agents, without secrets, which are read when it is sent."""
     return AppSpec(
         command=part.command,
         package=package.digest if package else "",
@@ -230,8 +230,9 @@ def spec_of(part: AppPart, package: Package | None) -> AppSpec:
 
 
 def _failed(one: Instance, part: AppPart, run: Run) -> bool:
-    """Since the run was begun or continued; what failed before that is started again. One that
-    was stopped by nobody's wish (its agent went) has failed if it may not be started again."""
+    """Whether the instance failed since the run was started or continued; one that failed before
+    is started again. One that stopped because its agent left has failed if it must not be
+    started again."""
     stopped = one.state is InstanceState.STOPPED and not one.halted and part.restart == "never"
     return (one.state is InstanceState.FAILED or stopped) and one.changed_at >= run.changed_at
 

@@ -1,9 +1,9 @@
-"""A commit of a git repository becomes a zip. Run by centers only.
+"""Packs a commit of a git repository into a zip. Run by centers only.
 
 git is started by argument vector, with `--` before the URL, one allowed protocol, no
 prompts, no hooks, no configuration of the machine, and a time limit. A host is resolved once,
-every address is judged by the egress rules, and git connects to those alone: it never asks
-for the name again. Redirects to other places are not followed.
+every address is checked by the egress rules, and git connects only to those: it never resolves
+the name again. Redirects to other places are never followed.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from skep.runtime.child_processes import death_signal
 
 SECONDS = 300.0
 SSH_PORT = 22
-#: History and packing need more than what comes out; no single file may be larger than this.
+#: Factor of the size limit: history and packing need more than the result; the limit of one file.
 ROOM = 4
-#: Bytes of git's own words that are kept.
+#: Bytes of git's output that are kept.
 HEARD = 8192
 _QUIET = (
     "-c", "core.hooksPath=/dev/null",
@@ -43,7 +43,7 @@ _SSH = "ssh -oBatchMode=yes -oStrictHostKeyChecking=yes -oConnectTimeout=20"
 
 
 class GitPacker:
-    """Fetches one commit and makes a zip of it, in a folder of the caller's."""
+    """Fetches one commit and packs it into a zip, in a folder of the caller."""
 
     def __init__(
         self, egress: EgressPolicy, environment: Mapping[str, str], seconds: float = SECONDS
@@ -53,7 +53,7 @@ class GitPacker:
         self._seconds = seconds
 
     async def pack(self, source: GitSource, scratch: Path, limit: int) -> Path:
-        """The zip; raises InvalidInput that says what git said."""
+        """The zip; raises InvalidInput with the message of git."""
         addresses = await self._addresses(source.host, source.port)
         bare, made = scratch / "repository", scratch / "package.zip"
         environment = self._environment(source, scratch)
@@ -66,24 +66,24 @@ class GitPacker:
                 commit = await run(*_RESOLVE, inside=True)
                 await run(*_ARCHIVE, f"--output={made}", commit, inside=True)
         except TimeoutError:
-            told = f"git took longer than {self._seconds:g} s with {source.url}"
-            raise InvalidInput(told) from None
+            text = f"git took longer than {self._seconds:g} s for {source.url}"
+            raise InvalidInput(text) from None
         return made
 
     async def _addresses(self, host: str, port: int) -> list[str]:
-        """Of the host, [] where there is none; raises InvalidInput unless all are allowed."""
+        """Addresses of the host, [] without a host; raises InvalidInput unless all are allowed."""
         if not host:
             return []
         loop = asyncio.get_running_loop()
         try:
             found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
-            raise InvalidInput(f"the host {host} of the package is not found: {error}") from error
+            raise InvalidInput(f"cannot resolve the host {host} of the package: {error}") from error
         addresses = list(dict.fromkeys(str(place[0]) for *_, place in found))
         egress, place = self._egress.naming_host(host, port), place_of(host, port)
         for address in addresses:
             if why := egress.check(address, port, place):
-                raise InvalidInput(f"the package cannot be had from {host}: {why}")
+                raise InvalidInput(f"cannot fetch the package from {host}: {why}")
         return addresses
 
     def _environment(self, source: GitSource, scratch: Path) -> dict[str, str]:
@@ -106,7 +106,7 @@ def _pinned(
     source: GitSource, addresses: list[str], environment: dict[str, str]
 ) -> tuple[str, tuple[str, ...]]:
     """The URL and options with which git connects to these addresses, under the host's name.
-    The environment gets what git has no option for."""
+    Settings without an option of git go into the environment."""
     if not addresses:
         return source.url, ()
     host, port = source.host, source.port
@@ -132,7 +132,7 @@ _ARCHIVE = ("archive", "--format=zip")
 
 
 class _Git:
-    """git in one repository; its process group ends with whoever waits for it."""
+    """git in one repository; its process group ends when the caller stops waiting."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class _Git:
                 preexec_fn=_bounded(self._largest),
             )
         except OSError as error:
-            raise InvalidInput(f"git cannot be started: {error}") from error
+            raise InvalidInput(f"cannot start git: {error}") from error
         try:
             said = await _heard(child)
         finally:
@@ -170,13 +170,13 @@ class _Git:
             await child.wait()
         text = said.decode(errors="replace").strip()
         if child.returncode:
-            last = (text.splitlines() or ["no word"])[-1][:500]
-            raise InvalidInput(f"git cannot have {self._source.ref} of {self._source.url}: {last}")
+            last = (text.splitlines() or ["no output"])[-1][:500]
+            raise InvalidInput(f"git cannot fetch {self._source.ref} of {self._source.url}: {last}")
         return text
 
 
 async def _heard(child: asyncio.subprocess.Process) -> bytes:
-    """The last of what it says: a server can make git talk for ever."""
+    """The end of its output, because a server can make git write without limit."""
     said = b""
     assert child.stdout is not None  # noqa: S101 - it was asked for
     while part := await child.stdout.read(HEARD):
@@ -186,7 +186,7 @@ async def _heard(child: asyncio.subprocess.Process) -> bytes:
 
 
 def _bounded(largest: int) -> Callable[[], None]:
-    """In the child, before it is git: no larger file, and no life after its parent's."""
+    """Runs in the child before git: limits file sizes, and ends the child with its parent."""
     dies = death_signal(os.getpid())
 
     def begin() -> None:

@@ -1,8 +1,8 @@
-"""A package becomes a file of bytes that agents can have. Run by centers only.
+"""Packs a package into a file that agents can download. Run by centers only.
 
-The same files give the same bytes, and so the same name: sorted, with one time and one of
-two modes. Links that lead out of the folder are refused, nothing is ever executed, and
-nothing may be larger than the limit. Everything here blocks; call it in a thread.
+The same files give the same bytes, and so the same digest: sorted, with one time and one of
+two modes. Links out of the folder are refused, nothing is ever executed, and nothing may
+exceed the limit. Everything here blocks; call it in a thread.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from skep.jobs.definitions.jobs_folder import is_data_folder
 from skep.store.ports.apps import Package
 
 CHUNK = 2**20
-#: The first moment that a zip can hold: a file's own time would change the digest.
+#: The earliest time in a zip: a file's own time would change the digest.
 _MOMENT = (1980, 1, 1, 0, 0, 0)
 _PLAIN, _PROGRAM = 0o644, 0o755
-#: Folders that are no part of a program.
+#: Folders that are not part of a program.
 LEFT_OUT = frozenset({".git", "__pycache__"})
 _UNIX = 3
 METADATA_BYTES = 2**20
@@ -41,7 +41,7 @@ class Packed(msgspec.Struct, frozen=True):
 
 
 def pack_place(found: Path, limit: int, scratch: Path) -> Packed:
-    """In `scratch`: a wheel or zip as it is, a folder as a zip. Raises InvalidInput."""
+    """Write into `scratch`: a wheel or zip unchanged, a folder as a zip. Raises InvalidInput."""
     try:
         if found.is_dir():
             made = scratch / "package.zip"
@@ -50,22 +50,22 @@ def pack_place(found: Path, limit: int, scratch: Path) -> Packed:
         wheel = found.suffix == ".whl"
         if wheel:
             check_wheel_name(found.name)
-        # A copy, which nobody changes between its digest and its way into the store.
+        # A copy, which cannot change between its digest and its storing.
         made = _copied(found, scratch / "package.zip", limit)
         if wheel:
             _check_needs(made)
         return as_packed(made, "wheel" if wheel else "zip", found.name if wheel else "", limit)
     except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise InvalidInput(f"the package cannot be packed: {error}") from error
+        raise InvalidInput(f"cannot pack the package: {error}") from error
 
 
 def as_packed(path: Path, kind: str, name: str, limit: int) -> Packed:
-    """A file that is a package already. Raises InvalidInput, and OSError."""
+    """A file that is already a package. Raises InvalidInput, and OSError."""
     size = path.stat().st_size
     if size > limit:
         raise _too_large(limit)
     if not zipfile.is_zipfile(path):
-        raise InvalidInput("the package is no zip")
+        raise InvalidInput("the package is not a zip file")
     digest = sha256()
     with path.open("rb") as file:
         while part := file.read(CHUNK):
@@ -74,7 +74,7 @@ def as_packed(path: Path, kind: str, name: str, limit: int) -> Packed:
 
 
 def _check_needs(wheel: Path) -> None:
-    """A requirement with a URL would be fetched from there, and built. Raises InvalidInput."""
+    """Raises InvalidInput: a requirement with a URL would be fetched from there, and built."""
     with zipfile.ZipFile(wheel) as archive:
         for entry in archive.infolist():
             if not entry.filename.endswith(".dist-info/METADATA"):
@@ -119,7 +119,7 @@ def _add(archive: zipfile.ZipFile, path: Path, name: str) -> None:
 
 
 def _files(folder: Path, root: Path) -> Iterator[tuple[Path, str]]:
-    """(where it lies, its name in the package); a link counts as what it leads to."""
+    """(path, name in the package); a link counts as its target."""
     for here, folders, names in os.walk(folder):
         place = Path(here)
         for name in folders:
@@ -133,9 +133,9 @@ def _files(folder: Path, root: Path) -> Iterator[tuple[Path, str]]:
             path = (place / name).resolve()
             shown = _name(place / name, folder)
             if not path.is_relative_to(root):
-                raise InvalidInput(f"{shown} is a link that leads out of the folder")
+                raise InvalidInput(f"{shown} is a link out of the folder")
             if not path.is_file():
-                raise InvalidInput(f"{shown} is no file")
+                raise InvalidInput(f"{shown} is not a file")
             yield path, shown
 
 
@@ -144,4 +144,4 @@ def _name(path: Path, folder: Path) -> str:
 
 
 def _too_large(limit: int) -> InvalidInput:
-    return InvalidInput(f"the package is over {limit} bytes, the limit of jobs.package_bytes")
+    return InvalidInput(f"the package exceeds {limit} bytes, the limit of jobs.package_bytes")

@@ -1,8 +1,8 @@
-"""Where an application's package comes from: the words of `git+URL@REF` and of files. Pure,
-but for looking where a path leads. Used by centers and by `skep job lint`.
+"""Parses the source of an application's package: `git+URL@REF` or a file. Pure, except that it
+resolves paths. Used by centers and by `skep job lint`.
 
-A URL or a ref that passes here can stand in git's argument vector: it is of an allowed
-protocol, has no password, and can not be taken for an option.
+A URL or a ref that passes here is safe in git's argument vector: it has an allowed protocol,
+no password, and can never look like an option.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-#: Protocols that git may speak; `file` only inside the folder for jobs.
+#: Protocols that git may use; `file` only inside the folder for jobs.
 PROTOCOLS = ("https", "ssh", "git", "file")
 _PORTS = {"https": 443, "ssh": 22, "git": 9418}
 _REF = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+-]{0,199}")
@@ -43,19 +43,20 @@ class GitSource(msgspec.Struct, frozen=True):
 
 
 def git_source(package: str) -> GitSource:
-    """`git+URL@REF` taken apart; raises ValueError that says what is wrong."""
+    """Parse `git+URL@REF`; raises ValueError, which says what is wrong."""
     url, at, ref = package.removeprefix("git+").rpartition("@")
     if not at or not _is_ref(ref):
-        raise ValueError("ends in @ and a branch, a tag or a commit: git+URL@REF")
+        raise ValueError("must end with @ and a branch, a tag or a commit: git+URL@REF")
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise ValueError(f"is no URL: {error}") from None
+        raise ValueError(f"is not a URL: {error}") from None
     if parts.scheme not in PROTOCOLS:
-        raise ValueError(f"git is spoken by {', '.join(PROTOCOLS)}, not {parts.scheme[:20]!r}")
+        known = ", ".join(PROTOCOLS)
+        raise ValueError(f"{parts.scheme[:20]!r} is not supported for git; use one of {known}")
     if parts.query or parts.fragment or not _PATH.fullmatch(parts.path):
-        raise ValueError("the URL of a repository has a plain path and nothing after it")
+        raise ValueError("the URL of a repository must have a plain path and nothing after it")
     if parts.scheme == "file":
         return _in_a_folder(url, ref, parts.netloc, parts.path)
     _check_host(parts.netloc, parts.hostname or "", port)
@@ -69,22 +70,22 @@ def _is_ref(ref: str) -> bool:
 
 def _in_a_folder(url: str, ref: str, netloc: str, path: str) -> GitSource:
     if netloc or path == "/":
-        raise ValueError("a repository on this machine is file:///PATH")
+        raise ValueError("write a repository on this machine as file:///PATH")
     return GitSource(url, ref, path=Path(unquote(path)))
 
 
 def _check_host(netloc: str, host: str, port: int | None) -> None:
     user, at, place = netloc.rpartition("@")
     if ":" in user:
-        raise ValueError("has a password in it; use a deploy key of the center, or a public one")
+        raise ValueError("contains a password; use a deploy key or a public repository")
     if at and not _USER.fullmatch(user):
-        raise ValueError(f"{user[:50]!r} is no user name")
+        raise ValueError(f"{user[:50]!r} is not a valid user name")
     bare = place.removesuffix(f":{port}") if port is not None else place
     if not host or not _HOST.fullmatch(bare):
-        raise ValueError("has no host that git could ask")
+        raise ValueError("has no valid host")
 
 
 def check_wheel_name(name: str) -> None:
-    """Raises ValueError for a name that pip would not take."""
+    """Raises ValueError for a name that pip would refuse."""
     if not _WHEEL.fullmatch(name):
-        raise ValueError(f"{name[:200]!r} is no name of a wheel")
+        raise ValueError(f"{name[:200]!r} is not a valid wheel name")

@@ -1,7 +1,7 @@
-"""Packages of applications: found, packed once for a run, kept in the store. Centers only.
+"""Packs the package of an application once per run and stores it. Centers only.
 
-The store has them by digest, so that every center can hand them out and two runs of the
-same package keep it once.
+The store has packages by digest, so that every center can send them and two runs with the
+same package share it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from skep.store.ports.apps import Package
 
 
 class Packer:
-    """Packs what a job names. `folder` is the folder for jobs, `limit` in bytes."""
+    """Packs the package of a job. `folder` is the folder for jobs, `limit` in bytes."""
 
     def __init__(
         self, store: Store, folder: Path, limit: int, git: GitPacker, clock: Clock
@@ -33,8 +33,8 @@ class Packer:
         self._clock = clock
 
     async def pack(self, package: str) -> Package:
-        """In the store when it returns. Raises InvalidInput for what cannot be packed, and
-        what the store raises."""
+        """Pack and store; it is stored when this returns. Raises InvalidInput for what cannot be
+        packed, and the errors of the store."""
         with tempfile.TemporaryDirectory(prefix="skep-package-", ignore_cleanup_errors=True) as at:
             packed = await self._packed(package, Path(at))
             await self._keep(packed)
@@ -51,7 +51,7 @@ class Packer:
             made = await self._git.pack(source, scratch, self._limit)
             return await asyncio.to_thread(as_packed, made, "zip", "", self._limit)
         except (OSError, ValueError) as error:
-            raise InvalidInput(f"the package cannot be packed: {error}") from error
+            raise InvalidInput(f"cannot pack the package: {error}") from error
 
     async def _keep(self, packed: Packed) -> None:
         digest = packed.package.digest

@@ -1,6 +1,6 @@
-"""Secrets that applications may have: files in a folder of their own. Run by centers only.
+"""Secrets for applications: files in a separate folder. Run by centers only.
 
-`DATA/secrets` holds the center's own keys; an application must never get one of those, so
+`DATA/secrets` contains the center's own keys; an application must never get one of those, so
 its secrets are in `DATA/secrets/apps`. Files of older versions directly in `DATA/secrets`
 still work, unless a setting uses them.
 """
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class AppSecrets:
-    """Reads them by name. `own` are names that settings use."""
+    """Reads secrets by name. `own` are the names that settings use."""
 
     def __init__(
         self,
@@ -28,8 +28,8 @@ class AppSecrets:
         signing: str = "",
         warn: bool = False,
     ) -> None:
-        """`signing` of them signs notices. `warn`: log a line for each file that should be
-        moved."""
+        """`signing` is the one that signs notices. `warn`: log a line for each file that should
+        be moved."""
         self._folder = folder
         self._own = own
         #: Names that must not sign a notice.
@@ -44,7 +44,7 @@ class AppSecrets:
         return cls(folder, names, signing=Path(signing).name, warn=warn)
 
     def text(self, name: str) -> str:
-        """The value of a variable; raises ConfigurationError, which never says what was read."""
+        """The value of a variable; raises ConfigurationError, which never shows what was read."""
         try:
             text = self._read(name).decode()
         except UnicodeDecodeError:
@@ -59,8 +59,8 @@ class AppSecrets:
             return read_secret(apart, name)
         if Path(name).name in self._own:
             raise ConfigurationError(
-                f"the secret {name!r} is one of the center's own; "
-                "secrets of applications are in DATA/secrets/apps"
+                f"the secret {name!r} belongs to the center; "
+                "put secrets of applications into DATA/secrets/apps"
             )
         if not (self._folder / Path(name).name).is_file():
             return read_secret(apart, name)

@@ -1,9 +1,9 @@
-"""Sees to the runs of jobs that this center holds, until each of them has ended.
+"""Supervises the job runs leased to this center until they end.
 
-A run of requests is finished when all have ended. A spider is kept running in a process
-outside the center, and started again after a crash, later each time and not for ever. What
-a center holds it must claim again and again; what it lost it lets go of at once. Two
-spiders on one run can do no harm: the younger driver's token shuts the older one out.
+A run of requests is finished when all have ended. A spider runs in a process outside the
+center and is restarted after a crash, with growing delays and a limited number of times. The
+center must renew its leases regularly and stops work on a lost one at once. Two spiders on one
+run are harmless: the token of the newer driver fences the older one out.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from skep.runtime.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
-#: Exit codes of a spider's process: it ended as it should; a restart cannot mend it.
+#: Exit codes of a spider's process: it finished successfully; a restart cannot fix it.
 GOOD, HOPELESS = 0, frozenset({1, 2})
-#: A process that lived so long did not die of its start.
+#: Seconds after which the end of a process is not a failed start.
 STEADY_SECONDS = 60.0
 ALERT = "job_failed"
 
@@ -111,7 +111,7 @@ class RunSupervisor:
         self.restarts: dict[str, float] = {}
 
     async def step(self) -> None:
-        """Claim what there is to see to, begin with what is new, let go of what is lost."""
+        """Claim runs, start supervising new ones, stop supervising those that were lost."""
         now = self._clock.now()
         until = now + self._settings.lease_seconds
         limit = self._settings.runs_limit if self._address() else 0
@@ -149,7 +149,7 @@ class RunSupervisor:
             # The store is away, or the run was changed under us: the next step looks again.
             log.warning("run %s of job %s: %s", held.run, held.job, error.detail)
         except Exception:
-            log.exception("run %s of job %s met a bug", held.run, held.job)
+            log.exception("unexpected error in run %s of job %s", held.run, held.job)
         finally:
             del self._cares[held.run]
             self._wake_ups.remove(held.run)
@@ -329,7 +329,7 @@ class RunSupervisor:
             return None
 
     async def _fail(self, held: JobRun, run: Run, reason: str) -> Run:
-        """Nothing that a restart would mend: a person must look."""
+        """Fail the run: a restart would not fix it, and an operator must act."""
         try:
             return await self._intake.move(held.run, RunState.FAILED, reason, held.proof)
         except LostLease:

@@ -35,7 +35,7 @@ DUE_AT_ONCE = 1000
 ROUNDS = 100
 #: Fires without an outcome that are looked at in one step.
 LOOK = 10_000
-#: Seconds after which a claim without an outcome belongs to whoever finds it.
+#: Seconds after which any center may take over a claim without an outcome.
 PATIENCE = 15.0
 #: A schedule that cannot be read (a zone that is gone) is looked at again after so long.
 UNREADABLE_AGAIN = 300.0
@@ -117,7 +117,7 @@ class Firing:
         self._timetables: dict[str, tuple[Schedule, Timetable]] = {}
 
     async def step(self) -> int:
-        """See to everything that is due now; returns how many fires were seen to."""
+        """Start all fires that are due now; return how many were processed."""
         if not self._steady.believed():
             return 0
         await self._follow_clock_back()
@@ -291,7 +291,7 @@ class Firing:
         return {one.job: Rivals(going.get(one.job, []), one.decided) for one in planned}
 
     async def _open_one(self, claimed: Claimed, rivals: Mapping[str, Rivals]) -> Fire | None:
-        """The fire with its outcome; None leaves it claimed, for whoever finds it."""
+        """The fire with its outcome; None leaves it claimed, for any center to take over."""
         fire, schedule = claimed
         rival = rivals.get(fire.job)
         if rival is not None and fire.due_at < rival.decided and _by_the_clock(fire):

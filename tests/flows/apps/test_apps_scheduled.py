@@ -111,7 +111,7 @@ async def test_a_failure_does_not_stop_the_schedule(center: RunningCenter, tmp_p
     await put(center, "lost", "go", overlap="skip")
     tool.rename(aside)
     failed = await until_found(lambda: _failed(center, "lost"))
-    assert "the package cannot be packed" in failed.reason
+    assert "cannot pack the package" in failed.reason
     aside.rename(tool)
     before = len(await finished(center, "lost", 0))
     await until_found(lambda: finished(center, "lost", before + 2))

@@ -188,7 +188,7 @@ CALLS: dict[str, tuple[str, str, Any, tuple[str, ...]]] = {
         "POST",
         "requestqueue/r",
         [{"uri": URL, "priority": 9}],
-        ("request 0: priority 9", "from -1 to 5"),
+        ("request 0: priority 9", "use -1 to 5"),
     ),
     "object for list": ("POST", "requestqueue/r", {"requests": []}, ("must be a list",)),
     "number for text": ("POST", "requestqueue/r", [3], ("[0] is 3", "or text")),

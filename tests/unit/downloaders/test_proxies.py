@@ -306,7 +306,7 @@ def test_a_wrong_pattern_is_told(pattern: str) -> None:
         ({"exits": {"proxies": ["http://h:1", "nonsense"]}}, r"exits.proxies\[1\]"),
         ({"exits": {"proxies": ["http://h:1"], "switch_when": "("}}, "exits.switch_when"),
         ({"sessions": {"blocked_when": "("}}, "sessions.blocked_when"),
-        ({"sessions": {"headers": [{"X\n": "1"}]}}, "not a header name"),
+        ({"sessions": {"headers": [{"X\n": "1"}]}}, "not a valid header name"),
     ],
 )
 def test_rules_that_nobody_could_follow(settings: dict[str, Any], said: str) -> None:

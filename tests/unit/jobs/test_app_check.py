@@ -190,7 +190,7 @@ def test_the_secrets_of_the_center_are_not_for_applications(checker: Checker) ->
     """S11: what a setting uses is refused; files of older versions still work."""
     assert told(checker, {**IMAGE, "secrets": {"KEY": "key", "OLD": "older"}}) == []
     (fault,) = told(checker, {**IMAGE, "secrets": {"KEY": "s3"}})
-    assert fault.startswith("app.secrets.KEY: the secret 's3' is one of the center's own")
+    assert fault.startswith("app.secrets.KEY: the secret 's3' belongs to the center")
     assert "DATA/secrets/apps" in fault
     for name in ("apps", "no-such"):
         assert told(checker, {**IMAGE, "secrets": {"KEY": name}})
@@ -204,7 +204,7 @@ def test_every_secret_of_the_settings_is_the_centers_own(tmp_path: Path) -> None
     for name in ("a", "b", "c", "free"):
         (tmp_path / "secrets" / name).write_text("of the center")
     for name in ("a", "b", "c"):
-        with pytest.raises(ConfigurationError, match="the center's own"):
+        with pytest.raises(ConfigurationError, match="belongs to the center"):
             secrets.text(name)
     assert secrets.text("free") == "of the center"
     (tmp_path / "secrets" / "apps" / "a").write_text("of the application")

@@ -65,7 +65,7 @@ def test_links_that_lead_out(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "last").mkdir()
     os.mkfifo(tmp_path / "last" / "pipe")
-    with pytest.raises(InvalidInput, match="pipe is no file"):
+    with pytest.raises(InvalidInput, match="pipe is not a file"):
         pack_place(tmp_path / "last", LIMIT, tmp_path)
 
 
@@ -73,12 +73,12 @@ def test_the_limit_holds_before_and_after_packing(tmp_path: Path) -> None:
     folder = tmp_path / "big"
     folder.mkdir()
     (folder / "zeros").write_bytes(bytes(5000))
-    with pytest.raises(InvalidInput, match=r"over 4999 bytes, the limit of jobs\.package_bytes"):
+    with pytest.raises(InvalidInput, match=r"exceeds 4999 bytes, the limit of jobs\.package_bytes"):
         pack_place(folder, 4999, tmp_path)
     made = tmp_path / "x.zip"
     with zipfile.ZipFile(made, "w") as archive:
         archive.writestr("a", os.urandom(5000))
-    with pytest.raises(InvalidInput, match="over 4999 bytes"):
+    with pytest.raises(InvalidInput, match="exceeds 4999 bytes"):
         pack_place(made, 4999, tmp_path)
 
 
@@ -94,7 +94,7 @@ def test_wheels_and_zips_stay_as_they_are(tmp_path: Path) -> None:
     assert packed.package.digest == sha256(wheel.read_bytes()).hexdigest()
     assert (packed.package.kind, packed.package.name) == ("wheel", wheel.name)
     (tmp_path / "no.zip").write_text("no zip")
-    with pytest.raises(InvalidInput, match="is no zip"):
+    with pytest.raises(InvalidInput, match="is not a zip"):
         pack_place(tmp_path / "no.zip", LIMIT, scratch)
 
 
@@ -156,13 +156,13 @@ async def test_a_commit_is_packed_and_kept(store: SqlStore, repository: Path) ->
 async def test_what_git_cannot_have(store: SqlStore, repository: Path, tmp_path: Path) -> None:
     """Fault 52: no prompt, nothing outside the folder, no address of an inner network."""
     made = packer(store, repository.parent)
-    with pytest.raises(InvalidInput, match="git cannot have none of file:"):
+    with pytest.raises(InvalidInput, match="git cannot fetch none of file:"):
         await made.pack(f"git+file://{repository}@none")
     with pytest.raises(InvalidInput, match="lies outside the folder for jobs"):
         await packer(store, tmp_path / "jobs" / "repo").pack(f"git+file://{tmp_path}@main")
     with pytest.raises(InvalidInput, match=r"127\.0\.0\.1 is not allowed \(loopback\)"):
         await made.pack("git+https://127.0.0.1:1/a@main")
-    with pytest.raises(InvalidInput, match="over 50 bytes"):
+    with pytest.raises(InvalidInput, match="exceeds 50 bytes"):
         await packer(store, repository.parent, limit=50).pack("repo")
 
 
@@ -249,6 +249,6 @@ async def test_git_does_not_resolve_a_name_again(
         git_packer = GitPacker(EgressPolicy(allow=("127.0.0.0/8",)), os.environ, seconds=60)
         made = Packer(store, tmp_path, LIMIT, git_packer, ManualClock())
         first = asyncio.create_task(asyncio.to_thread(asked.first, says))
-        with pytest.raises(InvalidInput, match="git cannot have main of"):
+        with pytest.raises(InvalidInput, match="git cannot fetch main of"):
             await made.pack(f"git+{url.format(port=asked.port)}@main")
         assert says in await first
