@@ -129,7 +129,9 @@ def unknown_command(word: str) -> str:
 def skep() -> None:
     """Collect data with your own machines.
 
-    Start with `skep demo`, then `skep up`. Every command has --help.
+    Start with `skep demo`, then `skep up`.
+
+    Every command explains its options with --help.
     """
 
 

@@ -226,7 +226,7 @@ def test_items_leave_as_lines_and_as_a_table(desk: Path, site: str) -> None:
     assert skep(desk, "data", "export", RUN, "-o", "out.jsonl").returncode == 0
     assert (desk / "out.jsonl").read_text() == lines.stdout
     again = skep(desk, "data", "export", RUN, "-o", "out.jsonl")
-    assert (again.returncode, "there already" in again.stderr) == (2, True)
+    assert (again.returncode, "exists; choose another file" in again.stderr) == (2, True)
     assert skep(desk, "data", "export", "ghost").returncode == 3
 
 
