@@ -1,8 +1,8 @@
-"""Allocation: a starting run asks for agents and waits for the answer (C4). Centers only.
+"""Allocates agents for a run that starts. Centers only.
 
-The agents that are needed are counted, chosen at random among those that are alive and fit,
-saved, and told. Asking twice gives the first choice again. A run that cannot have them does
-not start, and the reason names what is missing.
+It chooses the required number of agents at random from those that are alive and eligible, stores
+the choice and notifies them. A repeated call returns the first choice. If there are too few, the
+run does not start, and the reason names what is missing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from skep.store.ports import Store
 from skep.store.ports.placement import Allocation
 from skep.wire.messages import Command
 
-#: Seconds between two looks while a run waits for agents.
+#: Seconds between two attempts while a run waits for agents.
 LOOK_AGAIN = 0.25
 
 Tell = Callable[[str, Command], Awaitable[None]]
@@ -44,11 +44,11 @@ class Allocator:
         self._tell = tell
 
     async def choose(self, run: str, settings: RunSettings, wait: float | None = 0.0) -> list[str]:
-        """Agents for a run that is about to start, without keeping anything.
+        """Choose agents for a run that is about to start; nothing is stored.
 
-        Waits up to `wait` seconds for enough of them; raises NotEnoughAgents. After a start
-        of the center it waits until silent agents may be called dead, if they would do. None
-        = do not wait at all.
+        Waits up to `wait` seconds for enough of them; raises NotEnoughAgents. After its start, the
+        center waits until silent agents may be declared dead, if those agents would be enough.
+        None = do not wait.
         """
         if settings.placement.plain or await self._known(run) is not None:
             return []
@@ -63,8 +63,8 @@ class Allocator:
         )
 
     def _may_come(self, settings: RunSettings) -> bool:
-        """Whether agents that this center has not heard yet would be enough. No agent is
-        called dead before a full `alive_after` has passed since the start."""
+        """Whether the agents without a heartbeat so far would be enough. No agent is declared
+        dead before a full `alive_after` has passed since the start."""
         if self._roster.may_judge:
             return False
         everyone = Moment(self._clock.now(), math.inf, frozenset())
@@ -92,8 +92,8 @@ class Allocator:
         return strategy.choose(able, placement.wanted, self._rng)
 
     async def keep(self, run: Run, agents: Sequence[str]) -> Allocation | None:
-        """Save the choice and tell the agents; None for a run that needs none. When there is
-        one already, that one counts, even if the run had ended in between."""
+        """Store the choice and notify the agents; None for a run that needs none. An existing
+        allocation is used, even if the run had ended in between."""
         if run.settings.placement.plain:
             return None
         known = await self._known(run.id)
@@ -105,12 +105,12 @@ class Allocator:
         return kept
 
     async def ensure(self, run: Run) -> Allocation | None:
-        """The same for a run that is there: chosen now, if nobody was chosen before."""
+        """The same for an existing run; agents are chosen now if it has no allocation."""
         return await self.keep(run, await self.choose(run.id, run.settings))
 
     async def tell(self, allocation: Allocation, verb: str) -> None:
-        """`allocate` or `release` to every agent of an allocation; who does not hear it gets
-        the settings with its first block, and nobody waits for it."""
+        """Send `allocate` or `release` to every agent of an allocation, without waiting. An agent
+        that misses it gets the settings with its first block."""
         detail = ""
         if verb == "allocate":
             detail = msgspec.json.encode(told_to_agents(allocation.settings)).decode()

@@ -1,5 +1,5 @@
-"""May this agent work for that run? One rule after the other; the first that fails is the
-reason. Pure: whoever asks brings the agents and the moment.
+"""The rules that decide whether an agent may work for a run; the first rule that fails is the
+reason. Pure: the caller passes the agents and the time.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from skep.model.fleet.placement import Placement, Verdict, own_target
 from skep.model.jobs.app import APP_KIND, IMAGE_KIND
 
 MEGABYTE = 2**20
-#: Kinds of work that are no downloads.
+#: Kinds of work other than downloads.
 HOSTING = frozenset({APP_KIND, IMAGE_KIND})
 
 
 class Need(msgspec.Struct, frozen=True):
-    """What a run asks of an agent."""
+    """The requirements of a run."""
 
     placement: Placement
     #: The kind of downloader.
     kind: str
-    #: The agents that were chosen for it; None = nobody was chosen, all may.
+    #: The agents that were chosen for it; None = none were chosen, all are allowed.
     chosen: frozenset[str] | None = None
 
 
 class Moment(msgspec.Struct, frozen=True):
-    """When it is asked, and for how long after a beat an agent counts as alive."""
+    """The time of the check, and how long after a heartbeat an agent counts as alive."""
 
     now: float
     alive_after: float
-    #: Those who do not; None = their last beats tell.
+    #: Agents that are not alive; None = decide by their last heartbeats.
     silent: frozenset[str] | None = None
 
     def hears(self, view: AgentView) -> bool:
@@ -42,7 +42,7 @@ class Moment(msgspec.Struct, frozen=True):
 
 
 def judge(view: AgentView, need: Need, moment: Moment) -> Verdict:
-    """The first rule that fails, in the order in which a person would look."""
+    """The first rule that fails, in the order in which a user would check."""
     rule, detail = next(_failed(view, need, moment), ("", ""))
     return Verdict(view.id, view.registration.name, rule, detail)
 
@@ -51,13 +51,13 @@ def _failed(view: AgentView, need: Need, moment: Moment) -> Iterator[tuple[str, 
     yield from _unable(view, need, moment)
     if need.chosen is None or view.id not in need.chosen:
         yield from _unwanted(view, need.placement)
-    # Who was chosen keeps the run, whatever becomes of its labels and its memory (C5).
+    # A chosen agent keeps the run, even if its labels or its free memory change.
     if need.chosen is not None and view.id not in need.chosen:
         yield "chosen", "others were chosen for this run"
 
 
 def _unable(view: AgentView, need: Need, moment: Moment) -> Iterator[tuple[str, str]]:
-    """What the agent cannot do now, whoever asks."""
+    """Rules that the agent fails for every run."""
     if not view.enabled:
         yield from _aside(view, need)
     if not moment.hears(view):
@@ -71,7 +71,7 @@ def _unable(view: AgentView, need: Need, moment: Moment) -> Iterator[tuple[str, 
 
 
 def _aside(view: AgentView, need: Need) -> Iterator[tuple[str, str]]:
-    """A person has put it aside; one that is cordoned keeps the runs that it was chosen for."""
+    """The agent is disabled by a user; a cordoned one keeps the runs that it was chosen for."""
     again = "`skep agents enable` ends that"
     if view.cordoned:
         if need.chosen is None or view.id not in need.chosen:
@@ -85,7 +85,7 @@ def _aside(view: AgentView, need: Need) -> Iterator[tuple[str, str]]:
 
 
 def _unwanted(view: AgentView, asked: Placement) -> Iterator[tuple[str, str]]:
-    """What this run asks for beyond that."""
+    """Rules of this run that the agent fails."""
     about = view.registration
     if asked.group and about.group != asked.group:
         yield "group", f"it is in group {about.group or 'none'}, not in {asked.group}"
@@ -101,12 +101,12 @@ def _unwanted(view: AgentView, asked: Placement) -> Iterator[tuple[str, str]]:
 
 
 def fitting(views: Iterable[AgentView], need: Need, moment: Moment) -> list[AgentView]:
-    """Those that fail no rule."""
+    """The agents that fail no rule."""
     return [view for view in views if judge(view, need, moment).fits]
 
 
 def explain(views: Iterable[AgentView], need: Need, moment: Moment) -> list[Verdict]:
-    """Why (not) this agent? One line for each."""
+    """The verdict for each agent."""
     return [judge(view, need, moment) for view in views]
 
 

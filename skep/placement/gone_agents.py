@@ -1,9 +1,8 @@
-"""What becomes of runs whose agents are gone, and of agents whose runs have ended. Centers.
+"""Handles runs whose agents are gone, and allocations of runs that have ended. Centers only.
 
-Blocks that wait for somebody who is not there are taken apart, so that their requests find
-others and no lane is full of them. A chained run whose agent is gone stops, waits, or begins
-its chains again elsewhere, as it was told to (C6). Every step can be done by any center, and
-again.
+Blocks for absent agents are unpacked, so that other agents get their requests and the lanes do not
+fill up. A chained run whose agent is gone stops, waits, or restarts its chains on another agent,
+according to its settings. Any center can run every step, and repeat it.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from skep.store.ports.placement import Allocation, AllocationSlot
 
 log = logging.getLogger(__name__)
 
-#: Rows of one step; the next step goes on.
+#: Rows of one step; the next step continues.
 STEP_LIMIT = 500
 
 
 class GoneAgents:
-    """One step after the other, in a loop of the center.
+    """Runs its steps in a loop of the center.
 
     `forget` takes blocks out of the lanes, `withdraw` everything of some runs, `on_change`
     wakes the dispatcher and the drivers, `moved` tells every process that works for a run that has
@@ -65,7 +64,7 @@ class GoneAgents:
         self._warned: set[tuple[str, str]] = set()
 
     async def step(self) -> None:
-        """Release, heal, retarget, and mind the chains."""
+        """Release allocations, complete starts, retarget blocks, check chains."""
         await self.release()
         await self._placer.refresh()
         await self._heal()
@@ -78,22 +77,22 @@ class GoneAgents:
                 await self._mind(allocation)
 
     async def release(self) -> None:
-        """Agents of runs that have ended may forget them. Before that nothing of the runs is
-        left in lanes: without an allocation no agent could take it out."""
+        """Release the agents of ended runs. Their blocks leave the lanes first: without an
+        allocation no agent could take them out."""
         ended = [one.run for one in await self._store.allocations.ended(STEP_LIMIT)]
         if not ended:
             return
         try:
             await self._withdraw(ended)
         except BusDown:
-            log.warning("%d ended runs keep their agents until the bus answers", len(ended))
+            log.warning("%d ended runs keep their agents until the bus responds", len(ended))
             return
         for allocation in await self._store.allocations.release(ended, self._clock.now()):
             log.info("run %s has ended and releases its agents", allocation.run)
             await self._allocator.tell(allocation, "release")
 
     async def _heal(self) -> None:
-        """Runs that were opened by a center which died before it chose their agents."""
+        """Choose agents for runs whose center died before it did."""
         for name in sorted(self._placer.unallocated):
             try:
                 run = await self._store.runs.get(name)
@@ -106,18 +105,18 @@ class GoneAgents:
         self._placer.unallocated = set()
 
     async def retarget(self) -> int:
-        """Blocks for those who are not there; their requests are placed anew."""
+        """Unpack blocks for absent agents; their requests are placed again."""
         targets = await self._store.allocations.targets()
         lost = [target for target in targets if not self._placer.reachable(target)]
         if not lost:
             return 0
         blocks = await self._store.allocations.unpack(lost, self._clock.now(), STEP_LIMIT)
         if blocks:
-            log.info("%d blocks for %s were taken apart", len(blocks), ", ".join(lost)[:200])
+            log.info("%d blocks for %s were unpacked", len(blocks), ", ".join(lost)[:200])
             try:
                 await self._forget(blocks)
-            except BusDown:  # a lane may keep them: nobody can lease what is not there
-                log.warning("the bus is away: blocks stay in lanes until somebody asks for them")
+            except BusDown:  # they may stay in a lane: a block without a row cannot be leased
+                log.warning("the bus does not respond: unpacked blocks stay in lanes for now")
             self._on_change()
         return len(blocks)
 
@@ -138,11 +137,11 @@ class GoneAgents:
             await self._rejoin(allocation)
 
     def _gone(self, agent: str) -> bool:
-        """Dead, not merely switched off."""
+        """Whether the agent is dead, not only disabled."""
         return self._roster.view(agent) is None or self._roster.given_up(agent)
 
     async def _left(self, allocation: Allocation, agent: str) -> bool:
-        """Dead; or being drained, and through with what it had in its hands."""
+        """Whether the agent is dead, or is being drained and holds no more blocks."""
         if self._gone(agent):
             return True
         view = self._roster.view(agent)
@@ -152,7 +151,7 @@ class GoneAgents:
         return all(hand.agent != agent for hand in hands)
 
     async def _absence(self, seat: AllocationSlot) -> tuple[str, float]:
-        """(what became of an agent, for how many seconds beyond what is usual)."""
+        """(why an agent is absent, seconds beyond the usual silence)."""
         view, now = self._roster.view(seat.agent), self._clock.now()
         if view is not None and view.draining and not self._gone(seat.agent):
             orders = await self._store.agents.commands(seat.agent)
@@ -182,7 +181,7 @@ class GoneAgents:
             await self._store.alerts.raise_("agent_gone", allocation.run, why, now)
 
     def _successor(self, allocation: Allocation, seat: AllocationSlot) -> str:
-        """A new agent where there is one, else another of the run's; "" when there is none."""
+        """A new agent if there is one, else another agent of the run; "" = none."""
         others = [agent for agent in allocation.agents if agent != seat.agent]
         fresh = [view.id for view in self._placer.fitting(allocation.settings)]
         fresh = sorted(set(fresh) - {one.agent for one in allocation.seats})
@@ -203,12 +202,12 @@ class GoneAgents:
         await self._restart(allocation, seat, to)
 
     async def _restart(self, allocation: Allocation, seat: AllocationSlot, to: str) -> None:
-        # First the blocks: what is in one of them belongs to the chain too.
+        # Blocks first: their requests belong to the chain too.
         await self.retarget()
         now = self._clock.now()
         count = await self._store.allocations.restart_chains(allocation.run, seat.agent, to, now)
         if count:
-            log.warning("run %s: %d chains of %s begin again", allocation.run, count, seat.agent)
+            log.warning("run %s: %d chains of %s restart", allocation.run, count, seat.agent)
             self._on_change()
 
     async def _rejoin(self, allocation: Allocation) -> None:
@@ -232,6 +231,6 @@ class GoneAgents:
 
 
 def _successor_of(allocation: Allocation, seat: AllocationSlot) -> str:
-    """Who has the seat of an agent that was given up."""
+    """The agent that has the slot of an agent that was given up."""
     same = [one.agent for one in allocation.seats if one.until is None and one.slot == seat.slot]
     return (same or allocation.agents or [seat.agent])[0]

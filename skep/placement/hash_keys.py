@@ -1,4 +1,4 @@
-"""What of a request is hashed: its host, prefix, session, repository or all of it. Pure.
+"""The key of a request for `hashed`: its host, prefix, session, repository or URI. Pure.
 
 Run by centers. Equal requests must have equal keys on every center and in every version.
 """
@@ -38,7 +38,7 @@ def prefix_of(uri: str) -> str:
 
 
 def repository_of(uri: str) -> str:
-    """A git URL however it is written: one repository is one key, by HTTPS or by SSH."""
+    """The repository of a git URL: the same key for HTTPS and SSH."""
     if "://" not in uri and (found := _SCP.fullmatch(uri)):
         host, path = found[1], found[2]
     else:

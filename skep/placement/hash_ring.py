@@ -1,10 +1,9 @@
-"""Consistent hashing: which agent has a key, so that one that comes or goes moves only its
-share. Pure.
+"""Consistent hashing of keys to agents: when an agent joins or leaves, only its share moves. Pure.
 
-Every agent stands at many points of a ring (virtual nodes). A key stands at two places and
-belongs to the point that follows one of them most closely: a wide gap before a point then
-hardly gives its agent more, and shares are as even as with three times the points. Where
-agents and keys stand depends on their names alone, so every center has the same ring.
+Every agent has many points on a ring (virtual nodes). A key has two places and belongs to the
+point that follows one of them most closely. A wide gap before a point then adds little to the
+share of its agent, and shares are as even as with three times the points. Points and places depend
+on names alone, so every center has the same ring.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from struct import unpack
 
-#: Points of one agent: shares are then within some two percent of the mean.
+#: Points of one agent: shares are then within about two percent of the mean.
 POINTS = 1024
-#: One digest of 64 bytes gives so many points of 8 bytes.
+#: Points of 8 bytes in one digest of 64 bytes.
 _POINTS_PER_DIGEST = 8
-#: The low bits of a point say whose it is; the others, where it is.
+#: The low bits of a point are the number of its agent; the others are its place.
 _AGENT = 2**16 - 1
 #: Distances are taken around the ring.
 _AROUND = 2**64 - 1
 
 
 class Ring:
-    """The agents of one moment. Made from the one `before` it is ready in a tenth of the
-    time, which counts when there are a thousand agents."""
+    """A ring of agents. Made from the ring `before`, it takes a tenth of the time, which matters
+    with a thousand agents."""
 
     def __init__(
         self, agents: Iterable[str], points: int = POINTS, before: Ring | None = None
@@ -51,7 +50,7 @@ class Ring:
         self._names: dict[int, str] = {number: agent for agent, number in self.numbers.items()}
 
     def owner(self, key: str) -> str:
-        """The agent that has a key; "" when there is nobody."""
+        """The agent that has a key; "" when there is no agent."""
         if not self.points:
             return ""
         first, second = _places(key)
@@ -64,14 +63,14 @@ class Ring:
         return self.points[bisect_left(self.points, place) % len(self.points)]
 
     def shares(self, keys: Iterable[str]) -> Counter[str]:
-        """How many of these keys each agent has; agents without any count 0."""
+        """The number of these keys by agent; 0 for agents without any."""
         shares = Counter(dict.fromkeys(self.agents, 0))
         shares.update(self.owner(key) for key in keys)
         return shares
 
 
 def points_of(agent: str, count: int) -> Sequence[int]:
-    """Where an agent stands."""
+    """The points of an agent."""
     points: list[int] = []
     for number in range(-(-count // _POINTS_PER_DIGEST)):
         digest = blake2b(f"{agent}\0{number}".encode()).digest()
@@ -91,6 +90,6 @@ def imbalance(shares: Counter[str]) -> float:
 
 
 def moved(before: Ring, after: Ring, keys: Iterable[str]) -> Counter[tuple[str, str]]:
-    """(from, to) -> keys that change hands."""
+    """(from, to) -> keys that move."""
     pairs = ((before.owner(key), after.owner(key)) for key in keys)
     return Counter(pair for pair in pairs if pair[0] != pair[1])

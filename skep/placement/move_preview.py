@@ -1,6 +1,6 @@
-"""What would move? Two rings compared over the same keys. Pure.
+"""Previews which keys would move: compares two rings over the same keys. Pure.
 
-Run by centers when somebody asks. It moves nothing, and knows no agent but by its id.
+Centers run it on request. It moves nothing, and knows agents only by their ids.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from skep.placement.hash_ring import Ring, imbalance, moved
 
 
 def preview(before: Sequence[str], after: Sequence[str], keys: Sequence[str]) -> Preview:
-    """Every key counts once for each time that it is given."""
+    """A key that is given several times counts several times."""
     old, new = Ring(before), Ring(after)
     had, has = old.shares(keys), new.shares(keys)
     moves = moved(old, new, keys)

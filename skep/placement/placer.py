@@ -1,8 +1,8 @@
-"""The placer: who may take what, just now. Run by centers only.
+"""Decides which agents may take which requests now. Run by centers only.
 
-It remembers the open allocations and looks at the roster. The dispatcher asks it for whom a
-run's requests are, a lease asks it which targets an agent may take. Both ask often, so the
-store is read at most every `LOOK_EVERY` seconds; whoever changes something says so.
+It caches the open allocations and reads the roster. The dispatcher asks it for the target of a
+run's requests; a lease asks it which targets an agent may take. Both ask often, so the store is
+read at most every `LOOK_EVERY` seconds; code that changes an allocation notifies it.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from skep.settings import CenterSettings
 from skep.store.ports import Store
 from skep.store.ports.placement import Allocation, Placing
 
-#: Seconds for which a look at the store is good enough.
+#: Seconds for which facts from the store are used.
 LOOK_EVERY = 0.5
 
 
 def need_of(settings: RunSettings, allocation: Allocation | None = None) -> Need:
-    """What a run asks of agents; with an allocation, of those that were chosen."""
+    """The requirements of a run; with an allocation, only the chosen agents are allowed."""
     chosen = frozenset(allocation.agents) if allocation and _chooses(allocation) else None
     return Need(settings.placement, settings.downloader, chosen)
 
 
 class Placer:
-    """What this center knows about placement. `on_change`: agents may ask again."""
+    """The placement of this center. `on_change`: agents may ask again."""
 
     def __init__(
         self,
@@ -55,12 +55,12 @@ class Placer:
         self._open: dict[str, Allocation] = {}
         self._rules: dict[str, RunSettings] = {}
         self._read_at = -math.inf
-        #: Runs that wait for agents and never got any: somebody died over their start.
+        #: Runs without an allocation that need one: their center died during the start.
         self.unallocated: set[str] = set()
 
     @property
     def open(self) -> list[Allocation]:
-        """Allocations that are not released, as of the last look."""
+        """Allocations that were not released at the last read."""
         return list(self._open.values())
 
     @property
@@ -68,12 +68,12 @@ class Placer:
         return Moment(self._clock.now(), self._settings.alive_after, self._roster.silent)
 
     def learn(self, allocation: Allocation) -> None:
-        """One was made here, or changed."""
+        """An allocation was made or changed on this center."""
         self._open[allocation.run] = allocation
         self._on_change()
 
     async def refresh(self) -> None:
-        """Look at the store again."""
+        """Read the store again."""
         before = self._open
         self._open = {one.run: one for one in await self._store.allocations.open()}
         if self._open:
@@ -83,8 +83,8 @@ class Placer:
             self._on_change()
 
     async def look(self, runs: Sequence[str]) -> dict[str, Placing | None]:
-        """Whom the requests of these runs are for; None = nobody can take them now. A run
-        that anybody may work for is absent."""
+        """The placing of each run; None = no agent can take its requests now. Runs without an
+        allocation are left out: any agent may work for them."""
         await self._learn_rules(runs)
         placed = [run for run in runs if not self._rules[run].placement.plain]
         stale = self._clock.monotonic() - self._read_at >= LOOK_EVERY
@@ -107,22 +107,22 @@ class Placer:
         self._rules = {run: self._rules.get(run, RunSettings()) for run in runs}
 
     def offered(self, kind: str) -> bool:
-        """Is somebody there who does this kind? Where nobody ever did, whoever asks answers
-        for it (D6)."""
+        """Whether an agent offers this kind. If no agent ever did, any agent may take the requests
+        and report why it cannot."""
         if downloader_kind(kind).everywhere or not self._roster.may_judge:
             return True
         views = [view for view in self._roster.views if kind in view.registration.kinds]
         return not views or any(view.enabled and self.present(view.id) for view in views)
 
     def present(self, agent: str) -> bool:
-        """Known, alive and not switched off; a cordoned one still is, for the runs it has."""
+        """Known, alive and not disabled; a cordoned agent is present for the runs it has."""
         view = self._roster.view(agent)
         if view is None or self._roster.given_up(agent):
             return False
         return (view.enabled or view.cordoned) and self._roster.alive(agent)
 
     def keeps_slots(self, agent: str) -> bool:
-        """It is cordoned, and works on for runs that it was chosen for."""
+        """Whether it is cordoned, and still works for runs that it was chosen for."""
         view = self._roster.view(agent)
         return view is not None and view.cordoned and bool(self._slots(agent))
 
@@ -130,19 +130,19 @@ class Placer:
         return [one for one in self._open.values() if _chooses(one) and agent in one.agents]
 
     def _kept_targets(self, agent: str) -> list[str]:
-        """What a cordoned agent may take."""
+        """The targets that a cordoned agent may take."""
         slots = self._slots(agent)
         shared = [one.target for one in slots if one.settings.placement.traits.shares]
         own = own_target(agent) if len(shared) < len(slots) else ()
         return [*own, *shared]
 
     def placing(self, allocation: Allocation) -> Placing | None:
-        """None when nobody can take its requests."""
+        """None when no agent can take its requests."""
         strategy = self.strategies.named(allocation.settings.placement.strategy)
         return strategy.placing(allocation, self)
 
     def fitting(self, settings: RunSettings) -> list[AgentView]:
-        """Agents that a run could be given, by its rules alone."""
+        """Agents that are eligible for a run, by its rules alone."""
         return fitting(self._roster.views, need_of(settings), self.moment)
 
     def targets(self, agent: str, kinds: Sequence[str] | None = None) -> list[str]:
@@ -161,12 +161,12 @@ class Placer:
             return False
         if traits.chooses:
             return view.id in allocation.agents
-        # It asks, so it lives.
+        # It asks, so it is alive.
         asking = Moment(self._clock.now(), math.inf)
         return judge(view, need_of(allocation.settings), asking).fits
 
     def reachable(self, target: str) -> bool:
-        """Is anybody there who could take a block with this target?"""
+        """Whether a present agent could take a block with this target."""
         if target.startswith(KIND):
             return self.offered(target.removeprefix(KIND))
         if target.startswith(RUN):

@@ -9,7 +9,7 @@ from skep.store.ports.placement import Wanted
 
 
 class Shared:
-    """any and fixed: whoever of the run's agents asks first."""
+    """The first agent of the run that asks takes the block."""
 
     by_session = False
     chained = False

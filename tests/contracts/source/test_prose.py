@@ -54,7 +54,6 @@ RETIRED = re.compile(r"^## Retired words$.*?(?=^## )", re.MULTILINE | re.DOTALL)
 ROOMS_TO_DO: set[str] = {
     "downloaders",
     "jobs",
-    "placement",
     "testing",
 }
 
