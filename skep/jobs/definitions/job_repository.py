@@ -35,7 +35,7 @@ class Scheduler(Protocol):
         the jobs `beside` it are about to be kept too."""
 
     async def followers(self, job: str) -> Sequence[str]:
-        """Jobs that run after this one, which therefore cannot go."""
+        """Jobs that run after this one; it cannot be deleted while there are any."""
 
     async def planned(self, kept: KeptJob) -> None:
         """A job was stored, or deleted. Told again it changes nothing."""
@@ -139,7 +139,11 @@ class JobRepository:
         """Delete softly: runs that are under way go on, nothing new starts."""
         followers = await self._scheduler.followers(name)
         if followers:
-            raise Conflict(f"job {name} cannot go: {', '.join(followers)} runs after it")
+            depend = "depends" if len(followers) == 1 else "depend"
+            raise Conflict(
+                f"cannot delete job {name}: {', '.join(followers)} {depend} on it; "
+                "change their schedules first"
+            )
         kept = await self._store.jobs.delete(name, expected, author, self._clock.now())
         await self._scheduler.planned(kept)
         return kept

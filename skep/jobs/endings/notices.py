@@ -127,7 +127,7 @@ class Notifier:
         except SkepError as error:
             await self._failed(notice, error)
         except Exception:
-            log.exception("telling notice %s met a bug", notice.id)
+            log.exception("unexpected error in notice %s", notice.id)
             await self._failed(notice, Unavailable("a bug; the center's log has it"))
         else:
             await self._store.notices.told(notice.id)

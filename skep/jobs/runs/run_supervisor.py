@@ -267,7 +267,9 @@ class RunSupervisor:
                 reason = await self._told(held, code, tail)
                 return await self._fail(held, run, reason), reason
             delay = self._restart.delay(crashes, self._rng)
-            log.warning("spider of run %s ended with %s; again in %.1f s", held.run, code, delay)
+            log.warning(
+                "spider of run %s ended with code %s; restarting in %.1f s", held.run, code, delay
+            )
             self.restarts[held.run] = self._clock.now() + delay
             try:
                 await self._wake_ups.wait(held.run, delay)

@@ -50,7 +50,7 @@ class StoreScheduler:
         return [*problems, *chain_problems(job.name, job.schedule, others, known)]
 
     async def followers(self, job: str) -> list[str]:
-        """Jobs that run after this one, which therefore cannot go."""
+        """Jobs that run after this one; it cannot be deleted while there are any."""
         return [one.job for one in await self._fires.planned() if job in one.schedule.after]
 
     async def planned(self, kept: KeptJob) -> None:
