@@ -1,9 +1,9 @@
-"""Hands finished pages to child processes that follow the content rules (A5). On agents.
+"""Passes finished pages to child processes that apply the content rules. Runs on agents.
 
-Rules are written by people and pages by strangers: a regular expression can take for
-ever while it holds the interpreter's lock, which would stop the agent's heartbeat. So no
-page is taken apart in the agent's process. What a child cannot finish fails as `limit`,
-the child is replaced, and the other pages wait for it or take the second child.
+Users write the rules, and pages are not trusted: a regular expression can run without end while it
+holds the interpreter's lock, which would stop the agent's heartbeat. So no page is parsed in the
+agent's process. A page that a child cannot finish fails as `limit`, the child is replaced, and
+other pages wait for it or use the second child.
 """
 
 from __future__ import annotations

@@ -211,7 +211,7 @@ def _selector(piece: Piece) -> Selector | None:
         return None
     mime = _mime(piece.content_type)
     is_xml = mime.endswith(("/xml", "+xml")) and mime != "application/xhtml+xml"
-    # Real HTML is deep; XML keeps the parser's guards against bombs (fault 59).
+    # Real HTML is deep; XML keeps the parser's limits against expansion attacks.
     try:
         return Selector(text=text, type="xml" if is_xml else "html", huge_tree=not is_xml)
     except (LxmlError, ValueError):

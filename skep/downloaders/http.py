@@ -1,6 +1,6 @@
 """The `http` kind of downloader: HTTP/1.1 and HTTP/2 through libcurl. Runs on agents.
 
-Each run has a thread, connections, a DNS cache and a cookie jar of its own (A3). This
+Each run has a thread, connections, a DNS cache and a cookie jar of its own. This
 side lives on the event loop and must never block it: results come over in batches.
 """
 

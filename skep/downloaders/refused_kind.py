@@ -1,6 +1,6 @@
 """A kind that an agent does not offer, with the reason. Runs on agents.
 
-Its requests end at once and say why (D6), instead of lying in the agent.
+Its requests end at once and say why, instead of lying in the agent.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What is a run's own and outlives its downloader: cookies, and who its sessions are.
 
 Pure data. Downloaders gather it and take it over; agents keep it in a file, so that a run that
-rested, or an agent that was started again, does not come back as a stranger (A3, A4, C6).
+rested, or an agent that was started again, does not come back as a stranger.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Run control: a word about a run, and everybody whom it has to reach (R2). Centers only.
+"""Run control: pushes changes of a run's state to every process that works for it. Centers only.
 
-A run is changed in the store first; nothing depends on what is told here. Then every process
-that belongs to the run is told by push: agents through their sockets, spiders and generators
-through the center that keeps them, drivers elsewhere through the read that they wait in. Each
-says when it has obeyed, and whoever asked hears of it at whichever center that was.
+The run is changed in the store first; correctness never depends on the push. Then every process
+of the run is notified: agents through their sockets, spiders and generators through the center
+that supervises them, drivers elsewhere through the read that they wait in. Each acknowledges, and
+the caller gets the acknowledgements at any center.
 """
 
 from __future__ import annotations

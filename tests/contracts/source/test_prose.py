@@ -129,3 +129,16 @@ def test_the_check_finds_phrases_and_nothing_else() -> None:
     fine = "There is no center; it is no longer up. See the recommended page. Forever. Amended."
     assert list(hits(fine)) == []
     assert "nobody" not in CODE.sub(" ", "```\nnobody\n```\n    nobody\nand `nobody` here")
+
+
+#: `(C4)`, `(A3, C6)`, `(fault 59)`: ids are for tests; docs/reference/requirements.md lists them.
+REQUIREMENT = re.compile(r"\((?:[A-Z]\d{1,2}(?:, )?)+\)|\(fault \d+\)")
+
+
+def test_product_code_names_no_requirement() -> None:
+    """Test tools may: they are a part of the tests."""
+    files = [path for path in PACKAGE.rglob("*.py") if "testing" not in path.parts]
+    found = [str(path) for path in files if REQUIREMENT.search(path.read_text())]
+    assert len(files) > 500
+    assert found == []
+    assert REQUIREMENT.search("as it was told to (C6).")

@@ -1,7 +1,7 @@
-"""Sitemaps, read as a stream inside the child: they come from strangers (fault 59).
+"""Reads sitemaps as a stream inside the child, because they are not trusted.
 
 No entity is expanded, nothing is loaded from anywhere, and size and number of entries are
-bounded. What is broken gives as much as could be read before it breaks off, then the error.
+bounded. A broken sitemap yields the entries before the error, then the error.
 """
 
 from __future__ import annotations
