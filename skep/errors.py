@@ -12,11 +12,13 @@
     │   ├── WrongMethod         405
     │   ├── OldProtocol         426
     │   ├── InvalidJob          400  each line of the detail is a path and its problem
+    │   ├── InvalidPipeline     400  each line of the detail is a path and its problem
     │   └── InvalidFilter       400  with the column of the problem
     ├── Unauthorized            401  no token, or an unknown token
     │   └── Revoked             401  the token was valid and has been revoked
     ├── Forbidden               403  the token does not allow this call
     ├── TooManyTries            429  too many wrong tokens from this address; wait
+    ├── TooManyStreams          429  too many event streams; close some
     ├── NotFound                404
     │   ├── UnknownRun          404
     │   ├── UnknownAgent        404
@@ -32,6 +34,7 @@
     │   ├── ArchiveDown         503
     │   ├── DiskFull            507
     │   ├── TooManyConnections  503
+    │   ├── CenterStopping      503  this center shuts down; call it later or call another one
     │   └── DiskFailed          503  read-only or broken; the detail gives the reason
     ├── StoreDamaged            500  the database's files are damaged
     ├── ArchiveDamaged          500  an archived record is damaged
@@ -123,6 +126,11 @@ class InvalidJob(InvalidInput):
     title = "The document is not a valid job"
 
 
+class InvalidPipeline(InvalidInput):
+    code = "invalid_pipeline"
+    title = "The document is not a valid pipeline"
+
+
 class InvalidFilter(InvalidInput):
     """`column` counts characters from 1; `length` of them are wrong. 0 = not known."""
 
@@ -156,6 +164,12 @@ class TooManyTries(SkepError):
     code = "too_many_tries"
     status = 429
     title = "Too many wrong tokens"
+
+
+class TooManyStreams(SkepError):
+    code = "too_many_streams"
+    status = 429
+    title = "Too many event streams"
 
 
 class NotFound(SkepError):
@@ -236,6 +250,11 @@ class DiskFull(Unavailable):
 class TooManyConnections(Unavailable):
     code = "too_many_connections"
     title = "The connection limit is reached"
+
+
+class CenterStopping(Unavailable):
+    code = "center_stopping"
+    title = "The center is shutting down"
 
 
 class DiskFailed(Unavailable):

@@ -41,24 +41,55 @@ class DownloaderKind(msgspec.Struct, frozen=True):
     connects: bool = False
     #: Every agent has it: its blocks need no target of their own. No plug-in has this.
     everywhere: bool = False
+    #: What it does, for the documentation of jobs.
+    text: str = ""
 
 
 _WEB = ("http", "https")
 
 HTTP = DownloaderKind(
-    "http", _WEB, cuts_content=True, uses_proxies=True, connects=True, everywhere=True
+    "http",
+    _WEB,
+    cuts_content=True,
+    uses_proxies=True,
+    connects=True,
+    everywhere=True,
+    text="downloads URLs.",
 )
 CURL = DownloaderKind(
-    "curl", _WEB, takes_options=True, cuts_content=True, uses_proxies=True, connects=True
+    "curl",
+    _WEB,
+    takes_options=True,
+    cuts_content=True,
+    uses_proxies=True,
+    connects=True,
+    text="as `http`, with options of curl.",
 )
-PYTHON = DownloaderKind("python", any_scheme=True, takes_code=True, language=Language.PYTHON)
-SHELL = DownloaderKind("shell", any_scheme=True, takes_code=True, language=Language.SHELL)
+PYTHON = DownloaderKind(
+    "python",
+    any_scheme=True,
+    takes_code=True,
+    language=Language.PYTHON,
+    text="runs Python code of the job.",
+)
+SHELL = DownloaderKind(
+    "shell",
+    any_scheme=True,
+    takes_code=True,
+    language=Language.SHELL,
+    text="runs shell code of the job.",
+)
 
 #: Kinds that come with Skep. Others are found by their entry points.
 BUILT_IN = (HTTP, CURL, PYTHON, SHELL)
 _BUILT_IN = {kind.name: kind for kind in BUILT_IN}
-#: Schemes that no plug-in can claim.
-TAKEN_SCHEMES = frozenset(scheme for kind in BUILT_IN for scheme in kind.schemes)
+#: Schemes of the kinds that come with Skep; no plug-in can claim them.
+BUILT_IN_SCHEMES = tuple(dict.fromkeys(scheme for kind in BUILT_IN for scheme in kind.schemes))
+#: The description of a field that names a kind.
+KIND_TEXT = (
+    " ".join(f"`{kind.name}`: {kind.text}" for kind in BUILT_IN)
+    + " Or a kind that an installed package adds."
+)
 
 
 def downloader_kind(name: str) -> DownloaderKind:

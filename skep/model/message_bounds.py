@@ -29,6 +29,8 @@ _UNPRINTABLE = (
     "\U000e0001-\U000e007f\U000f0000-\U0010fffd"
 )
 PRINTABLE = f"^[^{_UNPRINTABLE}]*$"
+#: A label with its value: `team=a`.
+LABEL_TERM = f"^[^={_UNPRINTABLE}]+=[^{_UNPRINTABLE}]+$"
 #: Lone surrogates are not characters; JSON cannot hold one, so the pattern omits them.
 _FORBIDDEN = re.compile(rf"[{_UNPRINTABLE}\ud800-\udfff]")
 
@@ -43,6 +45,9 @@ def exact(**rules: Any) -> dict[str, Any]:
     return {EXACT: rules}
 
 
+#: The text of a filter. Its language is in docs/reference/filters.md; the bound is above that of
+#: the language, so that its own error explains a filter that is too long.
+FilterText = Annotated[str, Meta(max_length=20_000, extra_json_schema=exact(format="skep-filter"))]
 #: A number that every store can hold.
 Number = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 #: Any finite number.
@@ -54,6 +59,8 @@ AGENT_ID = r"^[ .]*[!-+\-0-~][ -+\-.0-~]*$"
 AGENT_ID_LIMIT = 64
 _AGENT_RULES = exact(minLength=1, maxLength=AGENT_ID_LIMIT, pattern=AGENT_ID)
 AgentId = Annotated[str, Meta(max_length=1000, extra_json_schema=_AGENT_RULES)]
+#: An agent that a caller means: the id or name of a known one, or a valid id for a new one.
+AgentOrNew = Annotated[str, Meta(max_length=1000, extra_json_schema=exact(format="skep-agent"))]
 #: Free text, a URI, an option.
 Text = Annotated[str, Meta(max_length=2**20)]
 #: Bytes, also limited by the center's `center.body_limit`.

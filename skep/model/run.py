@@ -16,6 +16,7 @@ from skep.model.downloader_kinds import HTTP
 from skep.model.fleet.placement import AskedPlacement, Placement
 from skep.model.fleet.strategy_traits import ANY, is_built_in
 from skep.model.hosts.named_places import PLACE_LENGTH, PLACES_LIMIT
+from skep.model.labels import Labels
 from skep.model.message_bounds import SHORT_LIST, Name, Texts
 from skep.model.proxies import AskedExits, AskedSessions, ExitRules, Sessions
 from skep.model.request import DEFAULT_PRIORITY
@@ -145,6 +146,8 @@ class Run(msgspec.Struct, frozen=True):
     changed_at: float = 0.0
     #: Places that start URLs and submitted URLs named, in addition to those of the settings.
     named: tuple[str, ...] = ()
+    #: Those of its job, and those that it was started with.
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class NewRun(msgspec.Struct, forbid_unknown_fields=True):
@@ -152,3 +155,4 @@ class NewRun(msgspec.Struct, forbid_unknown_fields=True):
 
     job: str = ""
     settings: RunSettings = RunSettings()
+    labels: Labels = msgspec.field(default_factory=dict)

@@ -14,6 +14,7 @@ from skep.model.failures.failure_class import FailureClass
 __all__ = [
     "BLOCK_CHANGES",
     "CLAIMABLE",
+    "ENDED_RUN_STATES",
     "FINAL_STATES",
     "REQUEST_CHANGES",
     "RUN_CHANGES",
@@ -114,6 +115,9 @@ class RunState(StrEnum):
     FINISHED = "finished"
     CANCELLED = "cancelled"
 
+
+#: No process works for a run in these states; a finished run can be continued.
+ENDED_RUN_STATES = frozenset({RunState.FINISHED, RunState.CANCELLED})
 
 RUN_CHANGES: dict[RunState, frozenset[RunState]] = {
     RunState.RUNNING: frozenset(

@@ -69,9 +69,10 @@ _AT = r"(?:@|%(?:25)*40)"
 _LOGIN = re.compile(
     rf"({_SLASH}{{2}}|(?<=:)/)(?:(?!{_SLASH}|%(?:25)*(?:3f|23))[^\s/?#])*{_AT}", re.IGNORECASE
 )
-#: The same in a text that was cut before the `@`; a host with a port does not match.
+#: The same in a text that was cut before the `@`; a host with a port does not match, also before
+#: a colon: `no center answers at http://10.0.0.1:8420: Connection refused`.
 _CUT_LOGIN = re.compile(
-    rf"({_SLASH}{{2}})(?!\[)[^\s/?#@:]*(?::|%(?:25)*3a)(?!\d{{0,5}}(?:\s|\Z))[^\s/?#@]*(?=\s|\Z)",
+    rf"({_SLASH}{{2}})(?!\[)[^\s/?#@:]*(?::|%(?:25)*3a)(?!\d{{0,5}}[:,;)]?(?:\s|\Z))[^\s/?#@]*(?=\s|\Z)",
     re.IGNORECASE,
 )
 #: `user:password@host` without a scheme, as proxies are written.
@@ -102,6 +103,9 @@ _SCHEMES = re.compile(r"\b(bearer|basic|digest|negotiate)(\s+)[\w.~+/=-]{6,}", r
 _HINTS = re.compile(
     r"[@=:]|%(?:25)*(?:40|3d|3a)|--|<|(?:bearer|basic|digest|negotiate)\s", re.IGNORECASE
 )
+#: A credential of this program: `skep_admin_` and 39 random characters. No name stands before it
+#: when code prints a token.
+_OWN = re.compile(r"(skep_[a-z]{2,16}_)[0-9a-v]{30,}")
 #: Layers of percent-encoding removed from a name: a URL in a URL in a URL.
 _LAYERS = 3
 
@@ -117,7 +121,10 @@ def is_secret_name(name: str) -> bool:
 
 
 def mask_text(text: str) -> str:
-    """Masks logins in URLs, password-like parameters and authentication headers in any text."""
+    """Masks logins in URLs, password-like parameters, authentication headers, and tokens, session
+    ids and login links of this program in any text."""
+    if "skep_" in text:
+        text = _OWN.sub(rf"\1{MASK}", text)
     if _HINTS.search(text) is None:
         return text
     text = _LOGIN.sub(rf"\1{MASK}@", text)

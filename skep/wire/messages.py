@@ -18,6 +18,7 @@ from skep.model.fleet.agent import Registration, Vitals
 from skep.model.fleet.token import Grant
 from skep.model.hosts.host import Pace
 from skep.model.jobs.app import AppSpec, InstanceState
+from skep.model.logs import LogBatch
 from skep.model.message_bounds import (
     HELD_LIMIT,
     LIST_LIMIT,
@@ -109,6 +110,8 @@ class Registered(msgspec.Struct):
     key: Annotated[bytes, Meta(max_length=64)] = b""
     #: The center decodes bodies when it reads them: they can be stored as received.
     encoded_bodies: bool = False
+    #: The center stores log lines: agents may call /node/logs.
+    takes_logs: bool = False
 
 
 class Join(msgspec.Struct):
@@ -316,3 +319,38 @@ class AppLogReply(msgspec.Struct):
 
 #: Maximum bytes of log in one call.
 APP_LOG_PIECE = 256 * 1024
+
+
+#: Maximum batches, and bytes of lines, in one call.
+LOG_BATCHES, LOG_BYTES = 64, 4 * 2**20
+
+
+class LogLines(msgspec.Struct):
+    """POST /node/logs. Lines of the agent itself, of downloader code and of applications.
+
+    A line is named by its source, token and offset, so that one that is sent twice is stored once.
+    """
+
+    agent: AgentId
+    #: Lines of different sources.
+    batches: Annotated[list[LogBatch], Meta(max_length=LOG_BATCHES)]
+    #: Lines that the agent dropped since its start, because its space is limited.
+    dropped: Annotated[int, Meta(ge=0, le=2**62)] = 0
+
+
+class LogAnswer(msgspec.Struct):
+    """What became of one batch."""
+
+    #: Every line before this offset is stored, or known to be dropped.
+    next: Number = 0
+    #: Nothing was taken; send the batch again after this many seconds.
+    wait: Real = 0.0
+    #: Why no center takes these lines; discard them. Empty = they are taken.
+    refused: Text = ""
+
+
+class LogLinesReply(msgspec.Struct):
+    """One answer for each batch, in their order; what they call stored is durable."""
+
+    #: What became of each batch.
+    answers: Annotated[list[LogAnswer], Meta(max_length=LOG_BATCHES)]

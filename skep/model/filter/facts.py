@@ -31,7 +31,7 @@ def run_facts(run: Run, now: float, requests: int, dead: int) -> Facts:
         "duration": until - run.created_at,
         "created": run.created_at,
         "changed": changed,
-        "label": {},
+        "label": run.labels,
     }
 
 
@@ -40,7 +40,7 @@ def job_facts(kept: KeptJob) -> Facts:
     return {
         "name": kept.job.name,
         "state": _job_word(kept).value,
-        "label": {},
+        "label": kept.job.labels,
         "kind": _job_kind(kept.job).value,
         "downloader": kept.job.downloader.kind,
         "customer": kept.job.customer,

@@ -13,7 +13,13 @@ import msgspec
 from msgspec import Meta
 
 from skep.model.downloader_kinds import downloader_kind
-from skep.model.fleet.strategy_traits import ANY, BUILT_IN_NAMES, Strategy, strategy_named
+from skep.model.fleet.strategy_traits import (
+    ANY,
+    BUILT_IN_NAMES,
+    STRATEGY_TEXT,
+    Strategy,
+    strategy_named,
+)
 from skep.model.message_bounds import Texts
 
 ANYBODY = ""
@@ -22,7 +28,12 @@ RUN = "run:"
 
 #: The schema names the strategies that come with Skep; a center takes those of plug-ins too.
 StrategyName = Annotated[
-    str, Meta(max_length=50, extra_json_schema={"enum": sorted(BUILT_IN_NAMES)})
+    str,
+    Meta(
+        max_length=50,
+        description=STRATEGY_TEXT,
+        extra_json_schema={"enum": sorted(BUILT_IN_NAMES)},
+    ),
 ]
 Key = Literal["host", "prefix", "session", "git", "uri"]
 WhenGone = Literal["stop", "wait", "restart"]
@@ -31,9 +42,6 @@ WhenGone = Literal["stop", "wait", "restart"]
 class Placement(msgspec.Struct, frozen=True):
     """Which agents may take the requests of a run."""
 
-    #: `any`: every agent that fits. `fixed`: n agents, chosen once. `chained`: as `fixed`, and
-    #: requests found on a page go to the agent that fetched the page. `hashed`: each key has its
-    #: agent. Or the name of a strategy that a package adds.
     strategy: StrategyName = ANY.name
     #: Number of agents, for `fixed` and `chained`.
     n: Annotated[int, Meta(ge=1, le=10_000)] = 1

@@ -31,17 +31,31 @@ class Strategy(msgspec.Struct, frozen=True):
     keyed: bool = False
     #: Applications can be placed by it.
     hosts_apps: bool = False
+    #: Which agents get the requests, for the documentation of jobs.
+    text: str = ""
 
 
-ANY = Strategy("any", allocates=False, shares=True, hosts_apps=True)
-FIXED = Strategy("fixed", chooses=True, shares=True, hosts_apps=True)
-CHAINED = Strategy("chained", chooses=True, chains=True)
-HASHED = Strategy("hashed", keyed=True)
+ANY = Strategy("any", allocates=False, shares=True, hosts_apps=True, text="every agent that fits.")
+FIXED = Strategy(
+    "fixed", chooses=True, shares=True, hosts_apps=True, text="`n` agents, chosen once."
+)
+CHAINED = Strategy(
+    "chained",
+    chooses=True,
+    chains=True,
+    text="as `fixed`, and requests found on a page go to the agent that fetched the page.",
+)
+HASHED = Strategy("hashed", keyed=True, text="each key has its agent.")
 
 #: Strategies that come with Skep. Others are found by their entry points.
 BUILT_IN = (ANY, FIXED, CHAINED, HASHED)
 _BUILT_IN = {one.name: one for one in BUILT_IN}
 BUILT_IN_NAMES = tuple(_BUILT_IN)
+#: The description of a field that names a strategy.
+STRATEGY_TEXT = (
+    " ".join(f"`{one.name}`: {one.text}" for one in BUILT_IN)
+    + " Or the name of a strategy that an installed package adds."
+)
 
 
 def strategy_named(name: str) -> Strategy:

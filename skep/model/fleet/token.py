@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from skep.model.message_bounds import Name, Texts
+from skep.model.people.scope import Scope
 
 #: Bytes of a digest that identify a token; too few to derive it.
 NAMED_BY = 8
@@ -28,6 +29,9 @@ class FoundToken(msgspec.Struct, frozen=True):
     subject: str
     expires_at: float | None = None
     grant: Grant = Grant()
+    #: The name that its creator gave it.
+    note: str = ""
+    scope: Scope = Scope()
 
 
 class TokenView(msgspec.Struct, frozen=True):
@@ -43,6 +47,10 @@ class TokenView(msgspec.Struct, frozen=True):
     grant: Grant
     used_by: str = ""
     used_at: float | None = None
+    #: Labels of the objects that it may see and change; empty = all.
+    scope: tuple[str, ...] = ()
+    #: Time of its last use, to the minute, in seconds since the epoch; null = not used yet.
+    last_used_at: float | None = None
 
     def state(self, now: float) -> str:
         """live, used, revoked or expired."""

@@ -11,13 +11,14 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from skep.model.downloader_kinds import HTTP
+from skep.model.downloader_kinds import HTTP, KIND_TEXT
 from skep.model.fleet.placement import AskedPlacement, Placement
 from skep.model.fleet.strategy_traits import FIXED
 from skep.model.jobs.app import AppPart
 from skep.model.jobs.generator_kinds import GeneratorKind, generator_kind
 from skep.model.jobs.notice import NoticeRule
 from skep.model.jobs.schedule import Schedule
+from skep.model.labels import Labels
 from skep.model.proxies import ExitRules
 from skep.model.request import DEFAULT_PRIORITY, NewRequest
 from skep.model.run import RunSettings
@@ -67,8 +68,7 @@ class JobSettings(RunSettings, frozen=True, forbid_unknown_fields=True):
 class Downloader(_Part, frozen=True):
     """The downloader of the requests: a kind, and code for some kinds."""
 
-    #: `http`, `curl`, `python`, `shell` or another that the agents offer.
-    kind: Annotated[str, Meta(max_length=50)] = HTTP.name
+    kind: Annotated[str, Meta(max_length=50, description=KIND_TEXT)] = HTTP.name
     #: Python (`def run(uri, ...)`) or shell code, for the kinds `python` and `shell`.
     code: Source = ""
     #: What the code may use.
@@ -199,6 +199,8 @@ class Job(_Part, frozen=True):
     notices: Annotated[tuple[NoticeRule, ...], Meta(max_length=50)] = ()
     #: A disabled job is kept and starts no run.
     enabled: bool = True
+    #: Names with values, such as `team: a`, for filters; its runs have them too.
+    labels: Labels = msgspec.field(default_factory=dict)
 
     @property
     def chosen(self) -> JobSettings:
@@ -289,6 +291,13 @@ class JobRun(msgspec.Struct, frozen=True):
     arguments: str = ""
     #: Fencing token of the holder: rises each time another center takes the run.
     lease: int = 0
+    #: Labels of this run, in addition to those of the job, as a JSON object; "" = none.
+    labels: str = ""
+
+    @property
+    def own_labels(self) -> dict[str, str]:
+        """The labels that it was started with."""
+        return msgspec.json.decode(self.labels, type=dict[str, str]) if self.labels else {}
 
     @property
     def chosen(self) -> dict[str, Any]:

@@ -11,8 +11,9 @@ import msgspec
 from msgspec import Meta
 
 from skep.model.fleet.agent import AgentView, Order, Vitals
-from skep.model.message_bounds import PRINTABLE, SHORT_LIST, exact
+from skep.model.message_bounds import PRINTABLE, SHORT_LIST, FilterText, exact
 from skep.wire.api.caller import Resource
+from skep.wire.api.listing import Listed, PageKey
 from skep.wire.api.route import Route
 
 TEXT_LIMIT = 200
@@ -39,8 +40,19 @@ class AgentDetail(msgspec.Struct):
     orders: list[Order]
 
 
-class Agents(msgspec.Struct):
-    """Every agent that ever registered."""
+class AgentPage(msgspec.Struct):
+    """Which agents to list; without a filter all of them."""
+
+    #: A filter, see the page on filters. With it, even an empty one, pages follow `page`.
+    filter: FilterText | None = None
+    #: `next_page` of the last answer; empty = the first page.
+    page: PageKey = ""
+    #: Maximum number of agents, with a filter.
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+
+class Agents(Listed):
+    """Every agent that ever registered; with a filter sorted by id, one page."""
 
     items: list[AgentLine]
 
@@ -66,13 +78,18 @@ class Labels(msgspec.Struct, forbid_unknown_fields=True):
     labels: Annotated[dict[LabelName, LabelText | None], Meta(max_length=SHORT_LIST)]
 
 
-LIST_AGENTS = Route("list_agents", "GET", "/api/v1/agents", Agents)
+LIST_AGENTS = Route("list_agents", "GET", "/api/v1/agents", Agents, asks=AgentPage)
 GET_AGENT = Route("get_agent", "GET", "/api/v1/agents/{agent}", AgentDetail)
 LIST_AGENT_HEARTBEATS = Route(
     "list_agent_heartbeats", "GET", "/api/v1/agents/{agent}/vitals", Beats, asks=Since
 )
 SET_AGENT_LABELS = Route(
-    "set_agent_labels", "PUT", "/api/v1/agents/{agent}/labels", AgentLine, takes=Labels
+    "set_agent_labels",
+    "PUT",
+    "/api/v1/agents/{agent}/labels",
+    AgentLine,
+    takes=Labels,
+    example={"labels": {"site": "berlin", "old": None}},
 )
 COMMAND_AGENT = Route("command_agent", "POST", "/api/v1/agents/{agent}/{verb}", AgentLine)
 
@@ -80,9 +97,9 @@ COMMAND_AGENT = Route("command_agent", "POST", "/api/v1/agents/{agent}/{verb}", 
 class AgentsClient(Resource):
     """Calls the routes of this file."""
 
-    async def list(self) -> Agents:
+    async def list(self, asks: AgentPage | None = None) -> Agents:
         """List agents."""
-        return await self._caller.call(LIST_AGENTS)
+        return await self._caller.call(LIST_AGENTS, asks=asks)
 
     async def show(self, agent: str) -> AgentDetail:
         """Show an agent and its orders."""

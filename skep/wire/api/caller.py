@@ -45,10 +45,16 @@ class Caller(Protocol):
     ) -> G:
         """The decoded answer. `starts_run`: the center may wait for agents before it answers."""
 
-    async def content(self, route: Route[Any], *names: object) -> bytes:
+    async def content(self, route: Route[Any], *names: object, asks: Any = None) -> bytes:
         """An answer that is not a message, as received."""
 
-    def stream(self, route: Route[Any], *names: object) -> AbstractAsyncContextManager[Download]:
+    def stream(
+        self,
+        route: Route[Any],
+        *names: object,
+        asks: Any = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> AbstractAsyncContextManager[Download]:
         """The same, piece by piece."""
 
 

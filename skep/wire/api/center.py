@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
 from skep.model.ledger import Ledger
-from skep.model.message_bounds import exact
+from skep.model.message_bounds import FilterText, exact
+from skep.model.monitoring.alerts import AlertFacts
 from skep.model.run import RUN_NAME
 from skep.wire.api.caller import Resource
+from skep.wire.api.listing import Listed, PageKey
 from skep.wire.api.route import Route
 
 
@@ -28,18 +30,33 @@ class LanesView(msgspec.Struct):
     items: list[LaneLine]
 
 
-class AlertLine(msgspec.Struct):
+class AlertLine(AlertFacts, frozen=True):
     """Something that a person should see, and how often it happened."""
 
-    kind: str
-    subject: str
-    detail: str
-    times: int
-    first_at: float
-    last_at: float
+    #: firing, acknowledged, muted or resolved.
+    state: str = "firing"
+    severity: str = "warning"
+    #: When the state changed last.
+    changed_at: float = 0.0
+    acknowledged_at: float = 0.0
+    acknowledged_by: str = ""
+    muted_until: float = 0.0
 
 
-class Alerts(msgspec.Struct):
+class WhichAlerts(msgspec.Struct):
+    """Which alerts to list; without a filter the newest ones."""
+
+    #: `open`: all but resolved ones; default: all.
+    state: Literal["", "open", "resolved"] = ""
+    #: Maximum number of alerts.
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    #: A filter, see the page on filters. With it, even an empty one, pages follow `page`.
+    filter: FilterText | None = None
+    #: `next_page` of the last answer; empty = the first page.
+    page: PageKey = ""
+
+
+class Alerts(Listed):
     """Newest first."""
 
     items: list[dict[str, Any]]
@@ -92,7 +109,7 @@ GET_LEDGER = Route(
 )
 GET_LANES = Route("get_lanes", "GET", "/api/v1/lanes", LanesView)
 GET_REPAIRS = Route("get_repairs", "GET", "/api/v1/repairs", RepairsView)
-LIST_ALERTS = Route("list_alerts", "GET", "/api/v1/alerts", Alerts)
+LIST_ALERTS = Route("list_alerts", "GET", "/api/v1/alerts", Alerts, asks=WhichAlerts)
 
 
 class OverviewClient(Resource):
@@ -110,6 +127,6 @@ class OverviewClient(Resource):
         """The self-check."""
         return await self._caller.call(GET_REPAIRS)
 
-    async def alerts(self) -> Alerts:
+    async def alerts(self, asks: WhichAlerts | None = None) -> Alerts:
         """Alerts."""
-        return await self._caller.call(LIST_ALERTS)
+        return await self._caller.call(LIST_ALERTS, asks=asks)

@@ -8,7 +8,9 @@ import msgspec
 from msgspec import Meta
 
 from skep.model.delivery import DeliveryState
+from skep.model.message_bounds import FilterText
 from skep.wire.api.caller import Resource
+from skep.wire.api.listing import Listed, PageKey
 from skep.wire.api.route import Route
 
 #: Highest number of a refused item.
@@ -44,7 +46,7 @@ class DeliveryLine(msgspec.Struct):
     center: str
 
 
-class DeliveryLines(msgspec.Struct):
+class DeliveryLines(Listed):
     """Deliveries."""
 
     items: list[DeliveryLine]
@@ -55,6 +57,10 @@ class DeliveryPage(msgspec.Struct):
 
     #: Maximum number of deliveries.
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    #: A filter, see the page on filters. With it, even an empty one, pages follow `page`.
+    filter: FilterText | None = None
+    #: `next_page` of the last answer; empty = the first page.
+    page: PageKey = ""
 
 
 class WhichSink(msgspec.Struct):
@@ -126,7 +132,12 @@ LIST_REJECTED_ITEMS = Route(
     "list_rejected_items", "GET", "/api/v1/runs/{run}/rejected", RejectedLines, asks=RejectedPage
 )
 RETRY_REJECTED_ITEMS = Route(
-    "retry_rejected_items", "POST", "/api/v1/runs/{run}/rejected/retry", Resent, takes=Resend
+    "retry_rejected_items",
+    "POST",
+    "/api/v1/runs/{run}/rejected/retry",
+    Resent,
+    takes=Resend,
+    example={"numbers": [1, 2]},
 )
 
 

@@ -8,7 +8,9 @@ import msgspec
 from msgspec import Meta
 
 from skep.model.dispatch import DispatchReport, DispatchRow
+from skep.model.message_bounds import FilterText
 from skep.wire.api.caller import Resource
+from skep.wire.api.listing import Listed, PageKey
 from skep.wire.api.route import Route
 
 
@@ -21,7 +23,7 @@ class DispatchOnce(msgspec.Struct, forbid_unknown_fields=True):
     failed_only: bool = False
 
 
-class Dispatches(msgspec.Struct):
+class Dispatches(Listed):
     """Newest first; continue with `before=next` until `next` is 0."""
 
     items: list[DispatchRow]
@@ -39,10 +41,19 @@ class DispatchPage(msgspec.Struct):
     run: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{0,64}$(?!\n)")] = ""
     #: Only entries of this kind; empty = all kinds.
     kind: Literal["", "alert", "success", "failed"] = ""
+    #: A filter, see the page on filters. With it, even an empty one, pages follow `page`.
+    filter: FilterText | None = None
+    #: `next_page` of the last answer; empty = the first page.
+    page: PageKey = ""
 
 
 DISPATCH_BLOCKS = Route(
-    "dispatch_blocks", "POST", "/api/v1/dispatches", DispatchReport, takes=DispatchOnce
+    "dispatch_blocks",
+    "POST",
+    "/api/v1/dispatches",
+    DispatchReport,
+    takes=DispatchOnce,
+    example={"dry_run": True},
 )
 LIST_DISPATCHES = Route(
     "list_dispatches", "GET", "/api/v1/dispatches", Dispatches, asks=DispatchPage

@@ -141,7 +141,7 @@ START_DRIVER = Route(
     "/requestqueue/{identity}/driver",
     Driving,
     takes=NewDriver,
-    packed=True,
+    example={"job": "books", "settings": {"retries": 2}, "patience": 60.0},
 )
 READ_ENDED_REQUESTS = Route(
     "read_ended_requests",
@@ -151,6 +151,7 @@ READ_ENDED_REQUESTS = Route(
     takes=Read,
     packed=True,
     seconds=30.0,
+    example={"limit": 8, "wait": 0.0, "bodies": False},
 )
 SAVE_CHECKPOINT = Route(
     "save_checkpoint",
@@ -160,9 +161,21 @@ SAVE_CHECKPOINT = Route(
     takes=Turn,
     packed=True,
     seconds=60.0,
+    example={
+        "driver": 1,
+        "blocks": [1],
+        "items": [[1, 0, {"title": "A book"}]],
+        "requests": [{"uri": "https://example.org/next"}],
+    },
 )
 END_DRIVER = Route(
-    "end_driver", "POST", "/requestqueue/{identity}/end", Ended, takes=LastWord, packed=True
+    "end_driver",
+    "POST",
+    "/requestqueue/{identity}/end",
+    Ended,
+    takes=LastWord,
+    packed=True,
+    example={"driver": 1, "state": "finished", "reason": "all pages were read"},
 )
 
 

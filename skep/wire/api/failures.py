@@ -85,20 +85,46 @@ class BulkAnswer(msgspec.Struct):
     revisions: dict[str, int] = msgspec.field(default_factory=dict)
 
 
+_EXAMPLE = {"filter": {"run": "books", "failure": "timeout"}, "dry_run": True}
+
 LIST_FAILURES = Route(
-    "list_failures", "GET", "/api/v1/failures", Groups, asks=WhichFailures, seconds=60.0
+    "list_failures",
+    "GET",
+    "/api/v1/failures",
+    Groups,
+    asks=WhichFailures,
+    seconds=60.0,
+    query_example={"run": "books"},
 )
 GET_FAILURE_GROUP = Route(
     "get_failure_group", "GET", "/api/v1/failures/{group}", GroupView, asks=WhichDead, seconds=60.0
 )
 RETRY_FAILURES = Route(
-    "retry_failures", "POST", "/api/v1/failures/retry", BulkAnswer, takes=BulkAct, seconds=60.0
+    "retry_failures",
+    "POST",
+    "/api/v1/failures/retry",
+    BulkAnswer,
+    takes=BulkAct,
+    seconds=60.0,
+    example=_EXAMPLE,
 )
 CANCEL_FAILURES = Route(
-    "cancel_failures", "POST", "/api/v1/failures/cancel", BulkAnswer, takes=BulkAct, seconds=60.0
+    "cancel_failures",
+    "POST",
+    "/api/v1/failures/cancel",
+    BulkAnswer,
+    takes=BulkAct,
+    seconds=60.0,
+    example=_EXAMPLE,
 )
 DELETE_FAILURES = Route(
-    "delete_failures", "POST", "/api/v1/failures/forget", BulkAnswer, takes=BulkAct, seconds=60.0
+    "delete_failures",
+    "POST",
+    "/api/v1/failures/forget",
+    BulkAnswer,
+    takes=BulkAct,
+    seconds=60.0,
+    example=_EXAMPLE,
 )
 
 

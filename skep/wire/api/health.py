@@ -56,9 +56,22 @@ GET_LIVENESS = Route("get_liveness", "GET", "/livez", Alive)
 GET_READINESS = Route("get_readiness", "GET", "/readyz", Ready, asks=Verbose, also=(NOT_READY,))
 GET_HEALTH = Route("get_health", "GET", "/healthz", Ready, asks=Verbose, also=(NOT_READY,))
 GET_VERSION = Route("get_version", "GET", "/version", Version)
-GET_METRICS: Route[bytes] = Route("get_metrics", "GET", "/metrics", media="text/plain")
-GET_OPENAPI: Route[bytes] = Route("get_openapi", "GET", "/openapi.json")
-GET_DOCS: Route[bytes] = Route("get_docs", "GET", "/docs", media="text/html")
+GET_METRICS: Route[bytes] = Route(
+    "get_metrics", "GET", "/metrics", media="text/plain", answer_example="skep_accepted_total 2.0\n"
+)
+GET_OPENAPI: Route[bytes] = Route(
+    "get_openapi",
+    "GET",
+    "/openapi.json",
+    answer_example={"openapi": "3.1.0", "info": {"title": "Skep", "version": "1.0"}, "paths": {}},
+)
+GET_DOCS: Route[bytes] = Route(
+    "get_docs",
+    "GET",
+    "/docs",
+    media="text/html",
+    answer_example="<!doctype html><html><body></body></html>",
+)
 
 
 class HealthClient(Resource):

@@ -8,12 +8,13 @@ import msgspec
 from msgspec import Meta
 
 from skep.model.hosts.host import SiteRule, SiteView
-from skep.model.message_bounds import PRINTABLE, exact
+from skep.model.message_bounds import PRINTABLE, FilterText, exact
 from skep.wire.api.caller import Resource
+from skep.wire.api.listing import Listed, PageKey
 from skep.wire.api.route import Route
 
 
-class Sites(msgspec.Struct):
+class Sites(Listed):
     """Sorted by name; continue with `after=next` until `next` is empty."""
 
     items: list[SiteView]
@@ -27,11 +28,22 @@ class HostPage(msgspec.Struct):
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
     #: Name of the last host that was read; empty = from the start.
     after: Annotated[str, Meta(max_length=255, extra_json_schema=exact(pattern=PRINTABLE))] = ""
+    #: A filter, see the page on filters. With it, even an empty one, pages follow `page`.
+    filter: FilterText | None = None
+    #: `next_page` of the last answer; empty = the first page.
+    page: PageKey = ""
 
 
 LIST_SITES = Route("list_sites", "GET", "/api/v1/sites", Sites, asks=HostPage)
 GET_SITE = Route("get_site", "GET", "/api/v1/sites/{host}", SiteView)
-SET_SITE = Route("set_site", "PUT", "/api/v1/sites/{host}", SiteView, takes=SiteRule)
+SET_SITE = Route(
+    "set_site",
+    "PUT",
+    "/api/v1/sites/{host}",
+    SiteView,
+    takes=SiteRule,
+    example={"rate": 0.5, "concurrency": 2},
+)
 CLEAR_SITE = Route("clear_site", "DELETE", "/api/v1/sites/{host}", SiteView)
 
 

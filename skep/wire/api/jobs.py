@@ -8,8 +8,10 @@ import msgspec
 from msgspec import Meta
 
 from skep.model.jobs.job import ARGUMENTS_LIMIT, Job, JobRun, KeptJob
+from skep.model.message_bounds import FilterText, exact
 from skep.model.run import Run
 from skep.wire.api.caller import Resource
+from skep.wire.api.listing import Listed, PageKey
 from skep.wire.api.route import Route
 from skep.wire.api.runs import Reached, Waiting
 
@@ -26,9 +28,13 @@ class JobPage(msgspec.Struct):
     after: Annotated[str, Meta(max_length=100)] = ""
     #: List deleted jobs too.
     deleted: bool = False
+    #: A filter, see the page on filters. With it, even an empty one, pages follow `page`.
+    filter: FilterText | None = None
+    #: `next_page` of the last answer; empty = the first page.
+    page: PageKey = ""
 
 
-class JobList(msgspec.Struct):
+class JobList(Listed):
     """Sorted by name; continue with `after=next` while there is one."""
 
     items: list[KeptJob]
@@ -116,7 +122,13 @@ class Starting(msgspec.Struct):
     #: Run only this generator; empty = the whole job.
     generator: Annotated[str, Meta(max_length=100)] = ""
     #: Arguments of this run, as a JSON object; they override those of the job.
-    arguments: Annotated[str, Meta(max_length=ARGUMENTS_LIMIT)] = ""
+    arguments: Annotated[
+        str, Meta(max_length=ARGUMENTS_LIMIT, extra_json_schema=exact(format="json"))
+    ] = ""
+    #: Labels of this run in addition to those of the job, as a JSON object of names with texts.
+    labels: Annotated[
+        str, Meta(max_length=ARGUMENTS_LIMIT, extra_json_schema=exact(format="json"))
+    ] = ""
 
 
 class Started(msgspec.Struct):
@@ -135,7 +147,15 @@ class Moved(msgspec.Struct):
     reached: list[Reached] = msgspec.field(default_factory=list)
 
 
-LIST_JOBS = Route("list_jobs", "GET", "/api/v1/jobs", JobList, asks=JobPage, seconds=60.0)
+LIST_JOBS = Route(
+    "list_jobs",
+    "GET",
+    "/api/v1/jobs",
+    JobList,
+    asks=JobPage,
+    seconds=60.0,
+    query_example={"after": "authors"},
+)
 GET_JOB = Route("get_job", "GET", "/api/v1/jobs/{job}", JobView, seconds=60.0)
 SET_JOB = Route(
     "set_job",
@@ -145,6 +165,11 @@ SET_JOB = Route(
     takes=dict[str, Any],
     asks=Putting,
     seconds=300.0,
+    example={
+        "requests": ["https://example.org/"],
+        "settings": {"retries": 2},
+        "schedule": {"every": 3600},
+    },
 )
 DELETE_JOB = Route(
     "delete_job", "DELETE", "/api/v1/jobs/{job}", KeptJob, asks=Putting, seconds=60.0
@@ -158,7 +183,13 @@ LIST_JOB_REVISIONS = Route(
     seconds=60.0,
 )
 COMPARE_JOB_REVISIONS = Route(
-    "compare_job_revisions", "GET", "/api/v1/jobs/{job}/diff", Diff, asks=Between, seconds=60.0
+    "compare_job_revisions",
+    "GET",
+    "/api/v1/jobs/{job}/diff",
+    Diff,
+    asks=Between,
+    seconds=60.0,
+    query_example={"old": 0, "new": 1},
 )
 RUN_JOB = Route(
     "run_job",

@@ -86,7 +86,12 @@ class AllocationsOf(msgspec.Struct):
 
 GET_RUN_PLACEMENT = Route("get_run_placement", "GET", "/api/v1/runs/{run}/placement", PlacementView)
 PREVIEW_PLACEMENT = Route(
-    "preview_placement", "GET", "/api/v1/placement/preview", PreviewView, asks=AgentChange
+    "preview_placement",
+    "GET",
+    "/api/v1/placement/preview",
+    PreviewView,
+    asks=AgentChange,
+    query_example={"add": "cellar"},
 )
 LIST_AGENT_ALLOCATIONS = Route(
     "list_agent_allocations", "GET", "/api/v1/agents/{agent}/allocations", AllocationsOf

@@ -48,6 +48,7 @@ ADD_REQUESTS = Route(
     takes=list[Offered],
     status=202,
     seconds=60.0,
+    example=["https://example.org/", {"uri": "https://example.org/a", "meta": {"page": 2}}],
 )
 #: The older path of `ADD_REQUESTS`.
 SUBMIT_REQUESTS = Route(
@@ -58,12 +59,18 @@ SUBMIT_REQUESTS = Route(
     takes=list[Offered],
     status=202,
     seconds=60.0,
+    example=["https://example.org/", {"uri": "https://example.org/a", "meta": {"page": 2}}],
 )
 LIST_FINISHED_REQUESTS = Route(
     "list_finished_requests", "GET", "/requestqueue/{identity}", Finished, asks=FinishedPage
 )
 MARK_BLOCKS_COLLECTED = Route(
-    "mark_blocks_collected", "POST", "/requestqueue/{identity}/collected", Collected, takes=Collect
+    "mark_blocks_collected",
+    "POST",
+    "/requestqueue/{identity}/collected",
+    Collected,
+    takes=Collect,
+    example={"blocks": [1]},
 )
 
 

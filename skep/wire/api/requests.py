@@ -11,8 +11,10 @@ from msgspec import Meta
 from skep.model.attempt import Attempt
 from skep.model.block import BlockChange, BlockView
 from skep.model.failures.dead_requests import RequestFilter
+from skep.model.message_bounds import FilterText
 from skep.wire.api.caller import Download, Resource
 from skep.wire.api.failures import After, Batch
+from skep.wire.api.listing import Listed, PageKey
 from skep.wire.api.route import Route
 
 #: The states of `model/states.py`, as words.
@@ -44,6 +46,22 @@ class RequestDetail(msgspec.Struct):
     attempts: list[Attempt]
 
 
+class HeaderLine(msgspec.Struct):
+    """One header."""
+
+    name: str
+    value: str
+
+
+class ArchivedHead(msgspec.Struct):
+    """Status line and headers of the newest archived answer to a request."""
+
+    #: Such as `HTTP/1.1 200 OK`.
+    status_line: str
+    #: In the order of the answer.
+    headers: list[HeaderLine]
+
+
 class BlockDetail(msgspec.Struct):
     """A block and every change of its state, oldest first."""
 
@@ -58,10 +76,14 @@ class WhichRequests(RequestFilter, frozen=True):
     after: After = 0
     #: Maximum number of requests.
     limit: Annotated[int, Meta(ge=1, le=1000)] = 50
+    #: A filter, see the page on filters. With it, even an empty one, pages follow `page`.
+    filter: FilterText | None = None
+    #: `next_page` of the last answer; empty = the first page.
+    page: PageKey = ""
 
 
-class RequestPage(msgspec.Struct):
-    """Sorted by id; continue with `after=next`."""
+class RequestPage(Listed):
+    """Newest first with a filter. Without: sorted by id; continue with `after=next`."""
 
     items: list[RequestLine]
     next: int | None = None
@@ -97,6 +119,10 @@ GET_REQUEST_BODY: Route[bytes] = Route(
     "/api/v1/requests/{request}/body",
     media="application/octet-stream",
     seconds=60.0,
+    answer_example="<!doctype html><title>Example</title>",
+)
+GET_REQUEST_HEAD = Route(
+    "get_request_head", "GET", "/api/v1/requests/{request}/head", ArchivedHead, seconds=60.0
 )
 GET_REQUEST_RECORD: Route[bytes] = Route(
     "get_request_record",
@@ -104,10 +130,17 @@ GET_REQUEST_RECORD: Route[bytes] = Route(
     "/api/v1/requests/{request}/record",
     media="application/zstd",
     seconds=60.0,
+    answer_example="WARC/1.1",
 )
 GET_BLOCK = Route("get_block", "GET", "/api/v1/blocks/{block}", BlockDetail)
 LIST_REQUESTS = Route(
-    "list_requests", "GET", "/api/v1/requests", RequestPage, asks=WhichRequests, seconds=60.0
+    "list_requests",
+    "GET",
+    "/api/v1/requests",
+    RequestPage,
+    asks=WhichRequests,
+    seconds=60.0,
+    query_example={"state": "dead"},
 )
 CANCEL_REQUESTS = Route(
     "cancel_requests",
@@ -116,6 +149,7 @@ CANCEL_REQUESTS = Route(
     CancelAnswer,
     takes=CancelRequests,
     seconds=60.0,
+    example={"filter": {"run": "books", "state": "waiting"}, "dry_run": True},
 )
 
 
@@ -129,6 +163,10 @@ class RequestsClient(Resource):
     def body(self, request: int) -> AbstractAsyncContextManager[Download]:
         """The archived body of a request."""
         return self._caller.stream(GET_REQUEST_BODY, request)
+
+    async def head(self, request: int) -> ArchivedHead:
+        """Status line and headers of the archived answer."""
+        return await self._caller.call(GET_REQUEST_HEAD, request)
 
     def record(self, request: int) -> AbstractAsyncContextManager[Download]:
         """The archived WARC records of a request."""

@@ -7,7 +7,8 @@ a connection and never decides who may call.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
@@ -38,10 +39,17 @@ class Route(Generic[G]):
     #: Other statuses that have an answer of the type `gives`.
     also: tuple[int, ...] = ()
     media: str = JSON
+    #: Other types of the bytes, which the caller chooses by a parameter.
+    other_media: tuple[str, ...] = ()
     #: Clients call it in msgpack: it carries bytes, or thousands of records.
     packed: bool = False
     #: Seconds after which a client gives up, in addition to the requested `wait`.
     seconds: float = CALL_SECONDS
+    #: Examples for the API's description: of the body, of query parameters (others show their
+    #: default), and of an answer that is bytes. Tests send them to a center.
+    example: Any = field(default=None, compare=False)
+    query_example: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    answer_example: Any = field(default=None, compare=False)
 
     @property
     def names(self) -> tuple[str, ...]:

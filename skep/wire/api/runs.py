@@ -7,11 +7,14 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from skep.model.labels import Labels
 from skep.model.ledger import Ledger
+from skep.model.message_bounds import FilterText
 from skep.model.run import AskedSettings, Run
 from skep.model.run_figures import RunFigures
 from skep.wire.api.caller import Resource
 from skep.wire.api.deliveries import DeliveryLine
+from skep.wire.api.listing import Listed, PageKey
 from skep.wire.api.placement import SeatLine
 from skep.wire.api.route import Route
 
@@ -40,9 +43,13 @@ class RunPage(msgspec.Struct):
     limit: Annotated[int, Meta(ge=1, le=1000)] = 50
     #: Only runs created before this time, in seconds since the epoch.
     before: Annotated[float, Meta(ge=0, le=1e15)] | None = None
+    #: A filter, see the page on filters. With it, even an empty one, pages follow `page`.
+    filter: FilterText | None = None
+    #: `next_page` of the last answer; empty = the first page.
+    page: PageKey = ""
 
 
-class Runs(msgspec.Struct):
+class Runs(Listed):
     """Newest first; continue with `before=next` for older ones."""
 
     items: list[Run]
@@ -54,6 +61,8 @@ class OpenRun(msgspec.Struct, forbid_unknown_fields=True):
 
     job: str = ""
     settings: AskedSettings = AskedSettings()
+    #: For filters, such as `{"team": "a"}`.
+    labels: Labels = msgspec.field(default_factory=dict)
 
 
 class RunView(msgspec.Struct):
@@ -89,7 +98,14 @@ class Revived(msgspec.Struct):
 
 
 LIST_RUNS = Route("list_runs", "GET", "/api/v1/runs", Runs, asks=RunPage)
-OPEN_RUN = Route("open_run", "PUT", "/api/v1/runs/{run}", RunView, takes=OpenRun)
+OPEN_RUN = Route(
+    "open_run",
+    "PUT",
+    "/api/v1/runs/{run}",
+    RunView,
+    takes=OpenRun,
+    example={"settings": {"retries": 3, "priority": 2}},
+)
 GET_RUN = Route("get_run", "GET", "/api/v1/runs/{run}", RunView)
 REVIVE_RUN = Route("revive_run", "POST", "/api/v1/runs/{run}/revive", Revived)
 RESTART_RUN = Route(

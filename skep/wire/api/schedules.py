@@ -9,7 +9,9 @@ from msgspec import Meta
 
 from skep.model.jobs.fire import Fire
 from skep.model.jobs.schedule import Schedule
+from skep.model.message_bounds import FilterText
 from skep.wire.api.caller import Resource
+from skep.wire.api.listing import Listed, PageKey
 from skep.wire.api.route import Route
 
 SHOWN = 5
@@ -26,9 +28,13 @@ class FirePage(msgspec.Struct):
     before: Annotated[int, Meta(ge=0, le=2**62)] | None = None
     #: A generator with its own schedule; empty = the job's schedule.
     generator: Annotated[str, Meta(max_length=NAME_LIMIT)] = ""
+    #: A filter, see the page on filters. With it, even an empty one, pages follow `page`.
+    filter: FilterText | None = None
+    #: `next_page` of the last answer; empty = the first page.
+    page: PageKey = ""
 
 
-class FireLines(msgspec.Struct):
+class FireLines(Listed):
     """Newest due times first."""
 
     items: list[Fire]
@@ -42,7 +48,7 @@ class ScheduleLine(msgspec.Struct):
     next: list[str]
 
 
-class ScheduleLines(msgspec.Struct):
+class ScheduleLines(Listed):
     """Sorted by job; disabled jobs have no schedule."""
 
     items: list[ScheduleLine]
@@ -55,6 +61,12 @@ class SchedulePage(msgspec.Struct):
     job: Annotated[str, Meta(max_length=NAME_LIMIT)] = ""
     #: Number of due times to show for each schedule.
     count: Annotated[int, Meta(ge=1, le=100)] = SHOWN
+    #: A filter, see the page on filters. With it, even an empty one, pages follow `page`.
+    filter: FilterText | None = None
+    #: `next_page` of the last answer; empty = the first page.
+    page: PageKey = ""
+    #: Maximum number of schedules, with a filter.
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 
 LIST_SCHEDULES = Route(

@@ -7,8 +7,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from skep.model.message_bounds import FilterText
 from skep.model.retention import Deleted, DeletionSum, Expired
 from skep.wire.api.caller import Resource
+from skep.wire.api.listing import Listed, PageKey
 from skep.wire.api.route import Route
 
 
@@ -51,6 +53,10 @@ class Storage(msgspec.Struct):
     archive_bytes: int
     kept: list[Kept]
     deleted: list[DeletionSum]
+    #: Stored bytes of log lines, compressed, and their limit.
+    log_bytes: int = 0
+    #: Limit of the stored bytes of log lines.
+    log_limit: int = 0
 
 
 class Plan(msgspec.Struct):
@@ -68,6 +74,10 @@ class WhichNotices(msgspec.Struct):
     run: Annotated[str, Meta(max_length=64)] = ""
     #: Maximum number of notices, newest first.
     limit: Annotated[int, Meta(ge=1, le=1000)] = 50
+    #: A filter, see the page on filters. With it, even an empty one, pages follow `page`.
+    filter: FilterText | None = None
+    #: `next_page` of the last answer; empty = the first page.
+    page: PageKey = ""
 
 
 class NoticeLine(msgspec.Struct):
@@ -85,7 +95,7 @@ class NoticeLine(msgspec.Struct):
     error: str
 
 
-class Notices(msgspec.Struct):
+class Notices(Listed):
     """Newest first."""
 
     items: list[NoticeLine]

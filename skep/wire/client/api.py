@@ -27,6 +27,17 @@ from skep.wire.api.generators import GeneratorsClient
 from skep.wire.api.health import GET_VERSION, HealthClient
 from skep.wire.api.hosts import HostsClient
 from skep.wire.api.jobs import JobsClient
+from skep.wire.api.monitoring.alerts import AlertsClient
+from skep.wire.api.monitoring.events import EventsClient
+from skep.wire.api.monitoring.failure_groups import FailureGroupsClient
+from skep.wire.api.monitoring.logs import LogsClient
+from skep.wire.api.monitoring.series import SeriesClient
+from skep.wire.api.operations import OperationsClient
+from skep.wire.api.people.audit import AuditClient
+from skep.wire.api.people.login import LoginClient
+from skep.wire.api.people.secrets import SecretsClient
+from skep.wire.api.people.users import UsersClient
+from skep.wire.api.people.views import ViewsClient
 from skep.wire.api.placement import PlacementClient
 from skep.wire.api.queue import QueueClient
 from skep.wire.api.requests import RequestsClient
@@ -51,24 +62,35 @@ class CenterApi:
         requests is added."""
         caller = RouteCaller(transport, seconds)
         self.agents = AgentsClient(caller)
+        self.alerts = AlertsClient(caller)
         self.apps = AppsClient(caller)
+        self.audit = AuditClient(caller)
         self.center = OverviewClient(caller)
         self.deliveries = DeliveriesClient(caller)
         self.dispatches = DispatchesClient(caller)
         self.driver = DriverClient(caller)
+        self.failure_groups = FailureGroupsClient(caller)
+        self.events = EventsClient(caller)
         self.failures = FailuresClient(caller)
         self.generators = GeneratorsClient(caller)
         self.health = HealthClient(caller)
         self.hosts = HostsClient(caller)
         self.jobs = JobsClient(caller)
+        self.logs = LogsClient(caller)
+        self.login = LoginClient(caller)
+        self.operations = OperationsClient(caller)
         self.placement = PlacementClient(caller)
         self.queue = QueueClient(caller)
         self.requests = RequestsClient(caller)
         self.results = ResultsClient(caller)
         self.runs = RunsClient(caller)
+        self.secrets = SecretsClient(caller)
+        self.series = SeriesClient(caller)
         self.schedules = SchedulesClient(caller)
         self.storage = StorageClient(caller)
         self.tokens = TokensClient(caller)
+        self.users = UsersClient(caller)
+        self.views = ViewsClient(caller)
         self.why = WhyClient(caller)
 
 
@@ -99,14 +121,25 @@ class RouteCaller:
         gives = cast("type[G]", route.gives)
         return await self._transport.send(request, lambda answer: answer.decoded(gives))
 
-    async def content(self, route: Route[Any], *names: object) -> bytes:
-        return await self._transport.send(self._plain(route, names), lambda answer: answer.content)
+    async def content(self, route: Route[Any], *names: object, asks: Any = None) -> bytes:
+        request = self._plain(route, names, asks)
+        return await self._transport.send(request, lambda answer: answer.content)
 
-    def stream(self, route: Route[Any], *names: object) -> AbstractAsyncContextManager[Download]:
-        return self._transport.stream(self._plain(route, names))
+    def stream(
+        self,
+        route: Route[Any],
+        *names: object,
+        asks: Any = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> AbstractAsyncContextManager[Download]:
+        path, seconds = route.at(*names) + _query(asks), self._seconds_of(route)
+        return self._transport.stream(
+            Request(route.method, path, headers=headers or {}, seconds=seconds)
+        )
 
-    def _plain(self, route: Route[Any], names: tuple[object, ...]) -> Request:
-        return Request(route.method, route.at(*names), seconds=self._seconds_of(route))
+    def _plain(self, route: Route[Any], names: tuple[object, ...], asks: Any = None) -> Request:
+        path = route.at(*names) + _query(asks)
+        return Request(route.method, path, seconds=self._seconds_of(route))
 
     def _seconds_of(self, route: Route[Any]) -> float:
         return route.seconds if self._seconds is None else self._seconds
@@ -140,8 +173,10 @@ def _encoded(route: Route[Any], body: Any) -> tuple[bytes | None, dict[str, str]
 def _query(asks: msgspec.Struct | None) -> str:
     given = {} if asks is None else set_fields(asks)
     pairs = {name: _text(value) for name, value in given.items() if value is not None}
-    return f"?{urlencode(pairs)}" if pairs else ""
+    return f"?{urlencode(pairs, doseq=True)}" if pairs else ""
 
 
-def _text(value: Any) -> str:
+def _text(value: Any) -> str | list[str]:
+    if isinstance(value, list):
+        return [str(one) for one in value]
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -159,6 +159,10 @@ class CenterClient:
         """Durable when it returns. Raises StaleToken when the instance belongs to another agent."""
         return await self._node("app-log", message, messages.AppLogReply, REPORT_SECONDS)
 
+    async def log_lines(self, message: messages.LogLines) -> messages.LogLinesReply:
+        """What is answered as stored is durable."""
+        return await self._node("logs", message, messages.LogLinesReply, REPORT_SECONDS)
+
     async def package(self, digest: str, file: Path, limit: int) -> None:
         """Download a package into a file; raises TooLarge over `limit` bytes. The caller checks the
         digest."""

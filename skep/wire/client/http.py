@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from io import BytesIO
 from typing import TypeVar
 
+from skep import __version__
 from skep.errors import CenterUnreachable, InvalidInput
 from skep.runtime.lazy_certificates import aiohttp
 from skep.wire import codec
@@ -128,6 +129,7 @@ class HttpTransport:
 
     def _standing_headers(self) -> dict[str, str]:
         headers = {PROTOCOL_HEADER: str(PROTOCOL), "Accept-Encoding": codec.ZSTD}
+        headers["User-Agent"] = f"skep/{__version__}"
         headers[BODIES_HEADER] = ENCODED
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"

@@ -1,4 +1,4 @@
-"""Calls into the application of a center in the same process, with the caller's token.
+"""Calls into the application of a center in the same process, with the caller's credential.
 
 Answers, errors, roles and masking are those of HTTP: the whole application is called, as plain
 ASGI, and only the network is left out. It never calls another center.
@@ -7,7 +7,7 @@ ASGI, and only the network is left out. It never calls another center.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -35,13 +35,37 @@ HOST = "localhost"
 BUFFERED = 4
 
 
-class InProcessTransport:
-    """Calls `app`. `token` is that of the caller, and `origin` the address it calls from."""
+def _unheard(_headers: Mapping[str, str]) -> None:
+    """For callers that need no headers."""
 
-    def __init__(self, app: Application, token: str, origin: str = "127.0.0.1") -> None:
+
+class InProcessTransport:
+    """Calls `app`. `token` is that of the caller, and `origin` the address it calls from.
+
+    A page of the portal calls for the user who asks: `cookie` is the Cookie header and `scheme`
+    that of the URL in the browser. The page has checked that a changing call comes from itself.
+    `headers` are sent with every call; `heard` gets the headers of every complete answer, such as
+    the cookie of a new session.
+    """
+
+    def __init__(
+        self,
+        app: Application,
+        token: str,
+        origin: str = "127.0.0.1",
+        *,
+        cookie: str = "",
+        scheme: str = "http",
+        headers: Mapping[str, str] | None = None,
+        heard: Callable[[Mapping[str, str]], None] = _unheard,
+    ) -> None:
         self._app = app
         self._token = token
         self._origin = origin
+        self._cookie = cookie
+        self._scheme = scheme
+        self._headers = headers or {}
+        self._heard = heard
 
     async def send(self, request: Request, read: Callable[[Answer], T]) -> T:
         try:
@@ -49,6 +73,7 @@ class InProcessTransport:
                 content = b"".join([piece async for piece in exchange.pieces()])
         except TimeoutError as error:
             raise _silent(request) from error
+        self._heard(exchange.headers)
         return read(Answer(request.path, exchange.status, exchange.content_type, content))
 
     @asynccontextmanager
@@ -75,20 +100,23 @@ class InProcessTransport:
     def _scope(self, request: Request) -> dict[str, Any]:
         path, _, query = request.path.partition("?")
         headers = {"host": HOST, PROTOCOL_HEADER: str(PROTOCOL), BODIES_HEADER: ENCODED}
+        headers |= self._headers
         if self._token:
             headers["authorization"] = f"Bearer {self._token}"
+        if self._cookie:
+            headers |= {"cookie": self._cookie, "sec-fetch-site": "same-origin"}
         sent = {name.lower(): value for name, value in {**headers, **request.headers}.items()}
         return {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.4"},
             "http_version": "1.1",
             "method": request.method,
-            "scheme": "http",
+            "scheme": self._scheme,
             "path": unquote(path),
             "raw_path": path.encode(),
             "root_path": "",
             "query_string": query.encode(),
-            "headers": [(name.encode(), value.encode()) for name, value in sent.items()],
+            "headers": [(name.encode(), value.encode("latin-1")) for name, value in sent.items()],
             "client": (self._origin, 0),
             "server": (HOST, 0),
         }

@@ -9,6 +9,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import get_args
 
+import msgspec
+
 from skep.model.dispatch import DispatchKind
 from skep.model.failures.failure_class import FailureClass
 from skep.model.filter.fields import Field, FieldTable, FieldType
@@ -16,6 +18,17 @@ from skep.model.filter.states import AgentWord, JobKind, JobWord
 from skep.model.jobs.fire import ON_THEIR_WAY, FireState
 from skep.model.lane import Lane
 from skep.model.states import FINAL_STATES, RequestState, RunState
+from skep.wire.filter.record_tables import (
+    DELIVERIES,
+    FAILURE_GROUPS,
+    HOSTS,
+    NOTICES,
+    OPERATIONS,
+    SCHEDULES,
+    SESSIONS,
+    TOKENS,
+    USERS,
+)
 
 _REQUEST_WORDS = tuple(state.name.lower() for state in RequestState)
 _ENDED_REQUESTS = tuple(state.name.lower() for state in RequestState if state in FINAL_STATES)
@@ -28,11 +41,12 @@ def _others(words: tuple[str, ...], without: tuple[str, ...]) -> tuple[str, ...]
     return tuple(word for word in words if word not in without)
 
 
-def _since(of: str, what: str) -> tuple[Field, Field]:
+def _since(of: str, what: str, *, indexed: bool = False) -> tuple[Field, Field]:
     """The pair `since` and `until`, bounds of one time."""
+    since, until = f"{what} at or after this moment.", f"{what} before this moment."
     return (
-        Field("since", FieldType.SINCE, f"{what} at or after this moment.", _MOMENTS, of=of),
-        Field("until", FieldType.UNTIL, f"{what} before this moment.", _MOMENTS, of=of),
+        Field("since", FieldType.SINCE, since, _MOMENTS, indexed=indexed, of=of),
+        Field("until", FieldType.UNTIL, until, _MOMENTS, indexed=indexed, of=of),
     )
 
 
@@ -112,7 +126,7 @@ RUNS = FieldTable(
         Field(
             "id", FieldType.NAME, _RUN.help, _RUN.examples, indexed=True, aliases=("run", "name")
         ),
-        _JOB,
+        msgspec.structs.replace(_JOB, indexed=True),
         Field(
             "state",
             FieldType.WORD,
@@ -122,7 +136,7 @@ RUNS = FieldTable(
             words=_values(RunState),
             groups={"open": _others(_values(RunState), _ENDED_RUNS), "ended": _ENDED_RUNS},
         ),
-        _LABEL,
+        msgspec.structs.replace(_LABEL, indexed=True),
         Field("reason", FieldType.TEXT, "Why it is in its state.", ("disk", '"time limit"')),
         Field("requests", FieldType.INTEGER, "Number of accepted requests.", (">1000", "0")),
         Field("dead", FieldType.INTEGER, "Number of dead requests.", (">0", "10..100")),
@@ -132,9 +146,9 @@ RUNS = FieldTable(
             "From its start until it ended, or until now.",
             (">1h", "<30s"),
         ),
-        Field("created", FieldType.TIME, "When it was made.", _TIMES),
+        Field("created", FieldType.TIME, "When it was made.", _TIMES, indexed=True),
         Field("changed", FieldType.TIME, "When it came into its state.", _TIMES),
-        *_since("created", "Made"),
+        *_since("created", "Made", indexed=True),
     ),
     text=("id", "job", "reason"),
 )
@@ -150,9 +164,10 @@ JOBS = FieldTable(
             FieldType.WORD,
             "Whether it may start runs, or is deleted.",
             ("enabled", "disabled,deleted"),
+            indexed=True,
             words=_values(JobWord),
         ),
-        _LABEL,
+        msgspec.structs.replace(_LABEL, indexed=True),
         Field(
             "kind",
             FieldType.WORD,
@@ -200,9 +215,18 @@ AGENTS = FieldTable(
 AUDIT = FieldTable(
     "audit",
     (
-        Field("user", FieldType.NAME, "Who did it.", ("anna", "token:*")),
-        Field("action", FieldType.NAME, "What was done.", ("job.delete", "run.*")),
-        Field("object", FieldType.NAME, "What it was done to.", ("job:quotes", "run:*")),
+        Field(
+            "user",
+            FieldType.NAME,
+            "Who did it.",
+            ("anna", "token:*"),
+            indexed=True,
+            aliases=("who",),
+        ),
+        Field("action", FieldType.NAME, "Operation id of the call.", ("delete_job", "*_run")),
+        Field(
+            "object", FieldType.NAME, "What it was done to.", ("job:quotes", "run:*"), indexed=True
+        ),
         Field(
             "outcome",
             FieldType.WORD,
@@ -211,8 +235,8 @@ AUDIT = FieldTable(
             words=("done", "refused", "failed"),
         ),
         Field("address", FieldType.NAME, "From where it was asked for.", ("10.0.*",)),
-        Field("at", FieldType.TIME, "When it was done.", _TIMES),
-        *_since("at", "Done"),
+        Field("at", FieldType.TIME, "When it was done.", _TIMES, indexed=True),
+        *_since("at", "Done", indexed=True),
     ),
     text=("user", "action", "object"),
 )
@@ -220,7 +244,7 @@ AUDIT = FieldTable(
 FIRES = FieldTable(
     "fires",
     (
-        _JOB,
+        msgspec.structs.replace(_JOB, indexed=True),
         Field(
             "state",
             FieldType.WORD,
@@ -232,8 +256,8 @@ FIRES = FieldTable(
         _RUN,
         Field("center", FieldType.NAME, "Center that decided it.", ("center-1",)),
         Field("reason", FieldType.TEXT, "Why it has its state.", ("overlap",)),
-        Field("due", FieldType.TIME, "When it was due.", _TIMES),
-        *_since("due", "Due"),
+        Field("due", FieldType.TIME, "When it was due.", _TIMES, indexed=True),
+        *_since("due", "Due", indexed=True),
     ),
     text=("job", "reason"),
 )
@@ -248,7 +272,7 @@ DISPATCHES = FieldTable(
             ("alert", "failed"),
             words=get_args(DispatchKind),
         ),
-        _RUN,
+        msgspec.structs.replace(_RUN, indexed=True),
         _JOB,
         Field(
             "lane",
@@ -260,8 +284,8 @@ DISPATCHES = FieldTable(
         Field("reason", FieldType.TEXT, "Why.", ("full",)),
         Field("center", FieldType.NAME, "The center.", ("center-1",)),
         Field("size", FieldType.INTEGER, "Number of requests.", (">100",)),
-        Field("at", FieldType.TIME, "When it happened.", _TIMES),
-        *_since("at", "Dispatched"),
+        Field("at", FieldType.TIME, "When it happened.", _TIMES, indexed=True),
+        *_since("at", "Dispatched", indexed=True),
     ),
     text=("job", "run", "reason"),
 )
@@ -310,5 +334,9 @@ LOGS = FieldTable(
 #: Every resource that can be filtered, by its name in the API.
 TABLES = {
     table.resource: table
-    for table in (REQUESTS, RUNS, JOBS, AGENTS, AUDIT, FIRES, DISPATCHES, ALERTS, LOGS)
+    for table in (
+        *(REQUESTS, RUNS, JOBS, AGENTS, AUDIT, FIRES, DISPATCHES, ALERTS, LOGS),
+        *(HOSTS, TOKENS, DELIVERIES, NOTICES, SCHEDULES),
+        *(FAILURE_GROUPS, OPERATIONS, USERS, SESSIONS),
+    )
 }

@@ -1,0 +1,1 @@
+"""Nouns of access: users, groups, sessions, scopes, audit rows. Pure data."""

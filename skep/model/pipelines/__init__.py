@@ -1,0 +1,1 @@
+"""Pipelines as shared nouns: the document."""

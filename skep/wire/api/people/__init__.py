@@ -1,0 +1,1 @@
+"""Users, sessions, saved views and the audit log: types and routes."""
