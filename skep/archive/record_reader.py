@@ -131,6 +131,15 @@ class StoredBody:
         return next(self._pieces, b"")
 
 
+def response_head(data: bytes) -> bytes:
+    """Status line and headers of the first `response`; raises NotFound, Malformed."""
+    for frame in frames_of(data):
+        reader = _Reader(frame)
+        if _value(reader.head(), _TYPE) == b"response":
+            return reader.head()
+    raise NotFound("the archive has no response for this request")
+
+
 def frames_of(data: bytes) -> Iterator[bytes]:
     """Complete frames, compressed; raises Malformed."""
     start = 0

@@ -153,6 +153,8 @@ class KafkaSink:
 
     def _deliver(self, messages: list[Outgoing], failures: list[KafkaError]) -> None:
         """Hand over all and wait for all; what went wrong is added to `failures`."""
+        if self._producer is None:  # dropped after a failure: its brokers are judged anew
+            self._connect()
         producer = self._live()
 
         def told(error: KafkaError | None, _message: Message) -> None:

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from skep.store.ports.agents import Agents, Tokens
 from skep.store.ports.apps import Apps, Packages
+from skep.store.ports.audit import AuditLog
 from skep.store.ports.blocks import Blocks
 from skep.store.ports.checkpoints import CheckpointStore
 from skep.store.ports.deliveries import Deliveries
@@ -22,12 +23,20 @@ from skep.store.ports.ended_work import Failures, Notices, RetentionStore
 from skep.store.ports.generators import Generations
 from skep.store.ports.hosts import Hosts
 from skep.store.ports.jobs import JobRuns, Jobs
+from skep.store.ports.lists import Lists
+from skep.store.ports.live import LiveLists
+from skep.store.ports.logs import LogPieces
+from skep.store.ports.monitoring import Monitoring
+from skep.store.ports.operations import Operations, Targets
+from skep.store.ports.people import LoginLinks, Secrets, Sessions, Users
+from skep.store.ports.pipelines.pool import Pool
 from skep.store.ports.placement import Allocations
 from skep.store.ports.records import Alerts, Segments
 from skep.store.ports.requests import Ledgers, Requests
 from skep.store.ports.runs import Figures, Runs
 from skep.store.ports.schedules import Fires
 from skep.store.ports.self_checks import Checks
+from skep.store.ports.views import Views
 from skep.store.ports.waits import Waits
 
 
@@ -84,6 +93,32 @@ class Store(Protocol):
     def packages(self) -> Packages: ...
     @property
     def checks(self) -> Checks: ...
+    @property
+    def logs(self) -> LogPieces: ...
+    @property
+    def users(self) -> Users: ...
+    @property
+    def sessions(self) -> Sessions: ...
+    @property
+    def login_links(self) -> LoginLinks: ...
+    @property
+    def audit(self) -> AuditLog: ...
+    @property
+    def monitoring(self) -> Monitoring: ...
+    @property
+    def operations(self) -> Operations: ...
+    @property
+    def targets(self) -> Targets: ...
+    @property
+    def live(self) -> LiveLists: ...
+    @property
+    def lists(self) -> Lists: ...
+    @property
+    def views(self) -> Views: ...
+    @property
+    def pool(self) -> Pool: ...
+    @property
+    def secrets(self) -> Secrets: ...
 
     async def open(self) -> None:
         """Connect and bring the schema to this version, under a lock."""

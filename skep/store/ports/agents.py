@@ -10,6 +10,7 @@ from typing import Protocol
 
 from skep.model.fleet.agent import AgentView, Arrival, Order, Registration, Vitals
 from skep.model.fleet.token import FoundToken, Grant, TokenView
+from skep.model.people.scope import Scope
 
 #: Agents and what each of them said of its machine.
 VitalsByAgent = Sequence[tuple[str, Vitals]]
@@ -88,8 +89,12 @@ class Tokens(Protocol):
         note: str = "",
         expires_at: float | None = None,
         grant: Grant | None = None,
+        scope: Scope | None = None,
     ) -> None:
         """Store a token; adding the same digest again changes nothing."""
+
+    async def used(self, uses: Mapping[bytes, float]) -> None:
+        """Note when tokens were used last; unknown ones are ignored."""
 
     async def find(self, digest: bytes) -> FoundToken | None:
         """A token that was not revoked. The caller checks whether it has expired; `join` checks

@@ -147,6 +147,9 @@ class SettleResult(msgspec.Struct, frozen=True):
     verdict: str
     #: Outcomes that were new and are now on disk.
     stored: int = 0
+    #: The run of the block, and how many of its requests became dead; of `stored` ones.
+    run: str = ""
+    dead: int = 0
 
 
 class Freed(msgspec.Struct, frozen=True):

@@ -19,20 +19,26 @@ from skep.model.failures.dead_requests import (
     RequestFilter,
 )
 from skep.model.jobs.notice import Notice, RunEnding
+from skep.model.people.scope import EVERYTHING, Scope
 from skep.model.retention import DeletionSum, KeepKind
 from skep.store.ports.requests import RequestView
 
 
 class Failures(Protocol):
-    """Dead requests, and requests by filter. Reading is cheap with a million of them."""
+    """Dead requests, and requests by filter. Reading is cheap with a million of them. With a
+    `scope` only requests of runs inside it exist."""
 
-    async def groups(self, wanted: FailureFilter, limit: int) -> list[FailureGroup]:
+    async def groups(
+        self, wanted: FailureFilter, limit: int, scope: Scope = EVERYTHING
+    ) -> list[FailureGroup]:
         """The largest first. The groups of a run add up to its dead requests."""
 
-    async def count(self, wanted: FailureFilter) -> int:
+    async def count(self, wanted: FailureFilter, scope: Scope = EVERYTHING) -> int:
         """Number of dead requests that match."""
 
-    async def find(self, wanted: FailureFilter, after: int, limit: int) -> list[DeadRequest]:
+    async def find(
+        self, wanted: FailureFilter, after: int, limit: int, scope: Scope = EVERYTHING
+    ) -> list[DeadRequest]:
         """In the order of their ids, those with ids over `after`."""
 
     async def act(self, act: Act, ids: Sequence[int], before: float) -> Acted:
@@ -40,10 +46,12 @@ class Failures(Protocol):
         their failures (not in cancelled runs), `cancel` makes them CANCELLED, `forget` deletes
         their rows (in ended runs only); the ledger keeps counting them."""
 
-    async def requests(self, wanted: RequestFilter, after: int, limit: int) -> list[RequestView]:
+    async def requests(
+        self, wanted: RequestFilter, after: int, limit: int, scope: Scope = EVERYTHING
+    ) -> list[RequestView]:
         """In the order of their ids, those with ids over `after`."""
 
-    async def count_requests(self, wanted: RequestFilter) -> int:
+    async def count_requests(self, wanted: RequestFilter, scope: Scope = EVERYTHING) -> int:
         """Number of requests that match."""
 
     async def cancel(self, ids: Sequence[int], now: float) -> Acted:

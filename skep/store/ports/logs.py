@@ -13,6 +13,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from skep.model.logs import LogSource, LogSourceKind
+from skep.model.people.scope import Scope
 
 
 class SourceProgress(Struct, frozen=True):
@@ -74,6 +75,14 @@ class PieceFacts(Struct, frozen=True, kw_only=True):
     summary: bytes
 
 
+class PiecesInside(Struct, frozen=True):
+    """What a caller with a scope may read: lines of runs inside it, and lines of these agents that
+    belong to no run. Never lines of centers."""
+
+    scope: Scope
+    agents: tuple[str, ...] = ()
+
+
 class PieceSelection(Struct, frozen=True):
     """Which pieces; an empty tuple, 0 and None select all."""
 
@@ -86,6 +95,11 @@ class PieceSelection(Struct, frozen=True):
     #: Pieces with lines at or after, and at or before.
     since: float | None = None
     until: float | None = None
+    inside: PiecesInside | None = None
+
+
+#: A place in the order of pieces by age: the time of the newest line, and the id of the piece.
+PieceMark = tuple[float, int]
 
 
 class MergeRule(Struct, frozen=True):
@@ -133,11 +147,7 @@ class LogPieces(Protocol):
         """The highest id so far: what a reader that starts now sees."""
 
     async def newest(
-        self,
-        selection: PieceSelection,
-        moment: int,
-        after: tuple[float, int] | None,
-        limit: int,
+        self, selection: PieceSelection, moment: int, after: PieceMark | None, limit: int
     ) -> list[PieceFacts]:
         """By (latest, id), highest first, below `after`."""
 

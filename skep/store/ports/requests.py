@@ -12,6 +12,7 @@ from skep.model.block import BlockRef
 from skep.model.dispatch import DispatchOrder
 from skep.model.hosts.politeness import Politeness
 from skep.model.ledger import Ledger
+from skep.model.people.audit import AuditRow
 from skep.model.request import Accepted
 from skep.model.states import RequestState
 from skep.store.ports.blocks import RetryFacts
@@ -21,8 +22,14 @@ from skep.store.ports.placement import Placing
 class Requests(Protocol):
     """Used by `jobs`, by `lanes` and by the API."""
 
-    async def accept(self, run_id: str, rows: Sequence[RequestRow], now: float) -> Accepted:
-        """Store them as WAITING, once per (run, fingerprint).
+    async def accept(
+        self,
+        run_id: str,
+        rows: Sequence[RequestRow],
+        now: float,
+        audit: AuditRow | None = None,
+    ) -> Accepted:
+        """Store them as WAITING, once per (run, fingerprint), with the audit row of the call.
 
         Raises UnknownRun, and Conflict when the run has ended.
         """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from skep.model.jobs.job import RunLease
@@ -28,6 +28,10 @@ class Runs(Protocol):
 
     async def name_places(self, run_id: str, places: Collection[str]) -> None:
         """Add places that a user named, up to the limit of a run; raises UnknownRun."""
+
+    async def relabel(self, run_id: str, add: Mapping[str, str], remove: Collection[str]) -> bool:
+        """Add and remove labels; False when nothing changed. Raises UnknownRun, and InvalidInput
+        for too many labels."""
 
     async def over(self, run_ids: Sequence[str]) -> list[str]:
         """Runs without work for agents: finished, cancelled, failed or unknown."""

@@ -13,8 +13,10 @@ from typing import Literal, NamedTuple, Protocol
 #: has ended or does not exist. positions: a delivery that counts as done although items follow
 #: its position, or whose position is past every item of a run that continues. tokens: of the
 #: driver of a run that has ended. segments: bytes counted for a run that does not exist, which
-#: would prevent the deletion of the segment.
-StoreCheck = Literal["holds", "allocations", "positions", "tokens", "segments"]
+#: would prevent the deletion of the segment. spans: ids of requests that the span of their run or
+#: minute does not contain. failures: dead requests without their failure class. A center of an
+#: earlier version leaves both during an upgrade, and lists would miss its requests.
+StoreCheck = Literal["holds", "allocations", "positions", "tokens", "segments", "spans", "failures"]
 
 
 class CommittedSegment(NamedTuple):

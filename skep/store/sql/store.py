@@ -15,20 +15,32 @@ from skep.store.sql.apps.instances import SqlApps
 from skep.store.sql.apps.packages import SqlPackages
 from skep.store.sql.blocks.blocks import SqlBlocks
 from skep.store.sql.engine.database import PATIENCE, Database
-from skep.store.sql.engine.dialect import dialect_for
+from skep.store.sql.engine.dialects.registry import dialect_for
 from skep.store.sql.engine.migrate import bring_up_to_date
-from skep.store.sql.engine.sqlite_file import make_ready
+from skep.store.sql.engine.sqlite_file import StoreFile, make_ready
+from skep.store.sql.filters.lists import SqlLists
 from skep.store.sql.hosts.hosts import SqlHosts
 from skep.store.sql.jobs.generators import SqlGenerations
 from skep.store.sql.jobs.jobs import SqlJobs
 from skep.store.sql.jobs.schedules import SqlFires
+from skep.store.sql.logs.log_pieces import SqlLogPieces
+from skep.store.sql.monitoring.monitoring import SqlMonitoring
+from skep.store.sql.operations.operations import SqlOperations
+from skep.store.sql.operations.targets import SqlTargets
+from skep.store.sql.people.audit import SqlAuditLog
+from skep.store.sql.people.sessions import SqlLoginLinks, SqlSessions
+from skep.store.sql.people.users import SqlUsers
+from skep.store.sql.pool.pool import SqlPool
 from skep.store.sql.records.alerts_and_segments import SqlAlerts, SqlSegments
 from skep.store.sql.records.deliveries import SqlDeliveries
 from skep.store.sql.records.dispatch_log import SqlDispatches
+from skep.store.sql.records.live_lists import SqlLiveLists
 from skep.store.sql.records.notices import SqlNotices
 from skep.store.sql.records.retention import SqlRetention
+from skep.store.sql.records.secrets import SqlSecrets
 from skep.store.sql.records.self_checks import SqlChecks
 from skep.store.sql.records.tokens import SqlTokens
+from skep.store.sql.records.views import SqlViews
 from skep.store.sql.requests.explain import SqlWaits
 from skep.store.sql.requests.failures import SqlFailures
 from skep.store.sql.requests.ledgers import SqlLedgers
@@ -82,6 +94,19 @@ class SqlStore:
         self.apps = SqlApps(self.database)
         self.packages = SqlPackages(self.database)
         self.checks = SqlChecks(self.database)
+        self.logs = SqlLogPieces(self.database)
+        self.users = SqlUsers(self.database)
+        self.sessions = SqlSessions(self.database)
+        self.login_links = SqlLoginLinks(self.database)
+        self.audit = SqlAuditLog(self.database)
+        self.monitoring = SqlMonitoring(self.database)
+        self.operations = SqlOperations(self.database)
+        self.targets = SqlTargets(self.database)
+        self.live = SqlLiveLists(self.database)
+        self.lists = SqlLists(self.database)
+        self.views = SqlViews(self.database)
+        self.pool = SqlPool(self.database)
+        self.secrets = SqlSecrets(self.database)
 
     async def open(self) -> None:
         if self._inline:
@@ -92,15 +117,19 @@ class SqlStore:
         self.database.start()
 
     def _prepare(self) -> None:
-        if (file := self.database.dialect.file(self._url)) is not None:
+        file = self.database.dialect.file(self._url)
+        if file is not None:
             make_ready(file)
         bring_up_to_date(self.database)
+        if file is not None:
+            self.database.watch(StoreFile(file.absolute()))
 
     async def close(self) -> None:
         await self.database.stop()
 
     async def ping(self) -> None:
         await self.database.read(lambda connection: connection.exec_driver_sql("SELECT 1"))
+        self.database.check_file()
 
     def describe(self) -> str:
         return self._url.render_as_string(hide_password=True)

@@ -65,7 +65,7 @@ class SqlAgents:
             tx.dialect.insert_new(tx.connection, agents, _COLUMNS, [row])
             found = _locked(tx, registration.id)
             if is_late(found, came):
-                return _view(found)
+                return view_of(found)
             values = {"registration": packed, "registered_at": now, "seen_at": now}
             values["changed_at"] = now
             values |= (session := new_session(found, came, now))
@@ -96,7 +96,7 @@ class SqlAgents:
             agents.c.changed_at >= since, agents.c.seen_at <= silent, agents.c.seen_at >= ahead
         )
         query = sa.select(agents).where(new)
-        return await self._database.read(lambda c: [_view(row) for row in c.execute(query)])
+        return await self._database.read(lambda c: [view_of(row) for row in c.execute(query)])
 
     def _views(self, rows: Iterable[Any]) -> list[AgentView]:
         known, seen = self._described, {}
@@ -104,7 +104,7 @@ class SqlAgents:
         for row in rows:
             packed = bytes(row.registration)
             about = seen[packed] = known.get(packed) or _registration.decode(packed)
-            views.append(_view(row, about))
+            views.append(view_of(row, about))
         self._described = seen
         return views
 
@@ -128,7 +128,7 @@ class SqlAgents:
         self, agent_id: str, changes: Mapping[str, str | None], now: float
     ) -> AgentView:
         def work(tx: Tx) -> AgentView:
-            known = _view(_locked(tx, agent_id)).labels
+            known = view_of(_locked(tx, agent_id)).labels
             labels = {**known, **changes}
             if len(labels) > LABELS_LIMIT:
                 raise InvalidInput(f"an agent can have at most {LABELS_LIMIT} labels set by users")
@@ -181,7 +181,7 @@ def _locked(tx: Tx, agent_id: str) -> Any:
 
 def _get(connection: sa.Connection, agent_id: str) -> AgentView:
     query = sa.select(agents).where(agents.c.id == agent_id)
-    return _view(_there(connection.execute(query).first(), agent_id))
+    return view_of(_there(connection.execute(query).first(), agent_id))
 
 
 def _there(row: Any, agent_id: str) -> Any:
@@ -190,7 +190,8 @@ def _there(row: Any, agent_id: str) -> Any:
     return row
 
 
-def _view(row: Any, about: Registration | None = None) -> AgentView:
+def view_of(row: Any, about: Registration | None = None) -> AgentView:
+    """A row of `agents` as data."""
     registration = about or _registration.decode(row.registration)
     labels = _labels.decode(row.labels) if row.labels else {}
     if labels:

@@ -11,7 +11,6 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from skep.errors import UnknownBlock
 from skep.model.block import (
     BlockChange,
     BlockRef,
@@ -24,6 +23,7 @@ from skep.model.block import (
 from skep.model.hosts.politeness import Politeness
 from skep.model.request import Work
 from skep.model.states import CLAIMABLE, FINAL_STATES, BlockState, RequestState, RunState
+from skep.model.unknown_objects import unknown_block
 from skep.store.ports.blocks import Freed, Settlement, SettleResult
 from skep.store.sql.blocks.expire_leased import expire_leased
 from skep.store.sql.blocks.reclaim import take_back
@@ -199,7 +199,7 @@ class SqlBlocks:
         )
         row = await self._database.read(lambda c: c.execute(query).first())
         if row is None:
-            raise UnknownBlock(f"there is no block {block_id}")
+            raise unknown_block(block_id)
         return _view(row)
 
     async def history(self, block_id: int) -> list[BlockChange]:

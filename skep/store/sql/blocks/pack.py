@@ -37,7 +37,7 @@ HOST_WINDOW = 5000
 
 _SIZE = sa.func.length(requests.c.arguments).label("bytes")
 _ROWS = sa.select(requests.c.id, requests.c.uri, requests.c.expires_at, _SIZE).add_columns(
-    requests.c.host, requests.c.failures
+    requests.c.host, requests.c.failures, requests.c.not_before
 )
 
 

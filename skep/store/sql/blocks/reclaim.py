@@ -7,6 +7,7 @@ it is first split into single requests and finally given up.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -24,10 +25,11 @@ from skep.store.sql.blocks.rows import (
     open_members,
     works_of,
 )
-from skep.store.sql.blocks.settle import ATTEMPT_COLUMNS, lost_attempts
+from skep.store.sql.blocks.settle import ATTEMPT_COLUMNS
 from skep.store.sql.engine.database import Tx
+from skep.store.sql.engine.row_inserts import Row
 from skep.store.sql.hosts.holds import let_go
-from skep.store.sql.requests.dead_letter import name_fingerprint
+from skep.store.sql.requests.dead_letter import name_failure, name_fingerprint
 from skep.store.sql.runs.answer_deadlines import lose_limit
 from skep.store.sql.runs.runs import HeldRun
 from skep.store.sql.schema.blocks import blocks
@@ -67,7 +69,9 @@ def _end(tx: Tx, row: Any, now: float, state: RequestState, detail: str) -> Free
     members = close_block(tx, row, state, now, detail)
     if state is RequestState.DEAD:
         name_fingerprint(tx, members, FailureClass.LOST, "lost with its agent too often", now)
-    rows = lost_attempts(row, members, now, detail)
+    else:
+        name_failure(tx, members, FailureClass.LOST)
+    rows = _lost_attempts(row, members, now, detail)
     tx.dialect.insert_many(tx.connection, attempts, ATTEMPT_COLUMNS, rows)
     return Freed(row.id, row.agent, detail, None)
 
@@ -89,4 +93,12 @@ def _split(tx: Tx, row: Any, run: HeldRun, now: float, losses: int, detail: str)
     return [
         Freed(row.id, row.agent, detail, BlockRef(block, run.id, row.priority, 1, row.target))
         for block in made
+    ]
+
+
+def _lost_attempts(row: Any, members: Iterable[int], now: float, detail: str) -> list[Row]:
+    """Attempt rows for requests that were lost with their agent too often."""
+    return [
+        (n, row.id, row.token, row.agent, now, "lost", 0, detail, 0, 0, 0, "", "", "", 0, 0)
+        for n in members
     ]

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -21,10 +20,11 @@ from skep.model.states import BlockState, RequestState
 from skep.store.ports.blocks import Settlement, SettleResult
 from skep.store.sql.blocks.rows import end_requests, members_of, note_history, open_members
 from skep.store.sql.engine.database import Tx
-from skep.store.sql.engine.dialect import Row, id_list
+from skep.store.sql.engine.dialect import id_list
 from skep.store.sql.engine.predicates import in_list
+from skep.store.sql.engine.row_inserts import Row
 from skep.store.sql.hosts.host_reports import HostReports
-from skep.store.sql.requests.dead_letter import dead_letter, own_bytes
+from skep.store.sql.requests.dead_letter import dead_letter, failure_word, own_bytes
 from skep.store.sql.runs.answer_deadlines import answer_by
 from skep.store.sql.runs.figures import count_outcomes
 from skep.store.sql.runs.runs import hold_runs
@@ -50,6 +50,7 @@ class _Block:
     failed: int
     #: Its run was cancelled or finished: failed requests are not retried.
     ended: bool = False
+    run_id: str = ""
     #: Deadline for the agent's next answer; None = no deadline.
     answer_by: float | None = None
     #: Some of its requests ended in an earlier transaction.
@@ -71,10 +72,11 @@ class _Writes:
 
     done: list[int] = field(default_factory=list)
     dead: list[Outcome] = field(default_factory=list)
-    cancelled: list[int] = field(default_factory=list)
     #: Requests of ended runs that were never attempted.
     untried: list[int] = field(default_factory=list)
-    delayed: list[tuple[int, float]] = field(default_factory=list)
+    #: By failure class; delayed ones with the time of the next attempt.
+    cancelled: dict[str, list[int]] = field(default_factory=dict)
+    delayed: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
     #: Requests whose host is paused: due at that time, without counting a failure.
     deferred: list[tuple[int, float]] = field(default_factory=list)
     attempts: list[Row] = field(default_factory=list)
@@ -127,6 +129,7 @@ def _look_inside(tx: Tx, found: list[_Block], now: float) -> None:
         block.begun = block.open < block.size
         run = of[block.run]
         block.ended = run.ended
+        block.run_id = run.id
         if not block.ended:
             block.answer_by = times[block.run]
 
@@ -150,7 +153,7 @@ def _settle(
         # (Taking a block back removes the agent's name.)
         return SettleResult(block.id, "duplicate")
     outcomes = _unseen(tx, block, report.outcomes)
-    _sort_out(tx, block, item, outcomes, writes)
+    dead = _sort_out(tx, block, item, outcomes, writes)
     writes.attempts += _attempt_rows(item, outcomes, now)
     count_outcomes(tx, block.run, item.agent, outcomes, now)
     if item.placed.segment and outcomes:
@@ -162,7 +165,8 @@ def _settle(
     news = _take_notes(tx, block, item, outcomes, writes, book) if report.sites else False
     _advance(tx, block, writes, final=report.final)
     stored = bool(outcomes) or report.final or news
-    return SettleResult(block.id, "stored" if stored else "duplicate", len(outcomes))
+    verdict = "stored" if stored else "duplicate"
+    return SettleResult(block.id, verdict, len(outcomes), block.run_id, dead)
 
 
 def _take_notes(
@@ -237,7 +241,8 @@ def _unseen(tx: Tx, block: _Block, outcomes: list[Outcome]) -> list[Outcome]:
 
 def _sort_out(
     tx: Tx, block: _Block, item: Settlement, outcomes: list[Outcome], writes: _Writes
-) -> None:
+) -> int:
+    """Returns how many became dead."""
     failed = [outcome for outcome in outcomes if outcome.failure]
     if not failed:
         done = [outcome.id for outcome in outcomes]
@@ -245,12 +250,14 @@ def _sort_out(
         done = [outcome.id for outcome in outcomes if not outcome.failure]
     writes.done += done
     again_at = {} if block.ended else item.retry.again_at
-    delayed = [(o.id, again_at[o.id]) for o in failed if o.id in again_at]
+    delayed = [outcome for outcome in failed if outcome.id in again_at]
     ended = [outcome for outcome in failed if outcome.id not in again_at]
-    writes.delayed += delayed
+    for outcome in delayed:
+        writes.delayed.setdefault(outcome.failure, []).append((outcome.id, again_at[outcome.id]))
     end = RequestState.CANCELLED if block.ended else RequestState.DEAD
     if block.ended:
-        writes.cancelled += (outcome.id for outcome in ended)
+        for outcome in ended:
+            writes.cancelled.setdefault(outcome.failure, []).append(outcome.id)
     else:
         writes.dead += ended
     block.touched = True
@@ -260,6 +267,7 @@ def _sort_out(
     tx.tally(block.run, RequestState.DONE, len(done))
     tx.tally(block.run, RequestState.DELAYED, len(delayed))
     tx.tally(block.run, end, len(ended))
+    return 0 if block.ended else len(ended)
 
 
 def _attempt_rows(item: Settlement, outcomes: list[Outcome], now: float) -> list[Row]:
@@ -314,20 +322,26 @@ def _write_requests(tx: Tx, writes: _Writes, touched: list[_Block], now: float) 
     end_requests(tx, writes.untried, RequestState.CANCELLED)
     if writes.dead:
         _expect(dead_letter(tx, writes.dead, of_blocks, now), len(writes.dead))
-    for state, ids in (
-        (RequestState.DONE, writes.done),
-        (RequestState.CANCELLED, writes.cancelled),
-    ):
-        if ids:
-            count = ", failures = failures + 1" if state is not RequestState.DONE else ""
-            changed = tx.sql(
-                f"UPDATE requests SET state = {state:d}{count}"  # noqa: S608 - integers
-                f" WHERE id IN ({id_list(ids)}) AND block IN ({of_blocks})"
-                f" AND state = {RequestState.QUEUED:d}"
-            ).rowcount
-            _expect(changed, len(ids))
-    _delay(tx, writes.delayed, of_blocks, "failures = failures + 1, ")
+    _end(tx, writes.done, of_blocks, f"state = {RequestState.DONE:d}")
+    for failure, ids in writes.cancelled.items():
+        _end(tx, ids, of_blocks, f"state = {RequestState.CANCELLED:d}, {_failed(failure)}")
+    for failure, delayed in writes.delayed.items():
+        _delay(tx, delayed, of_blocks, f"{_failed(failure)}, ")
     _delay(tx, writes.deferred, of_blocks)
+
+
+def _failed(failure: str) -> str:
+    return f"failures = failures + 1, failure = {failure_word(failure)}"
+
+
+def _end(tx: Tx, ids: list[int], of_blocks: str, change: str) -> None:
+    if ids:
+        changed = tx.sql(
+            f"UPDATE requests SET {change}"  # noqa: S608 - integers and words of our own
+            f" WHERE id IN ({id_list(ids)}) AND block IN ({of_blocks})"
+            f" AND state = {RequestState.QUEUED:d}"
+        ).rowcount
+        _expect(changed, len(ids))
 
 
 def _delay(tx: Tx, delayed: list[tuple[int, float]], of_blocks: str, change: str = "") -> None:
@@ -383,11 +397,3 @@ _HISTORY = {
     BlockState.FAILED: "reported, with failed requests",
     BlockState.RETRY: "reported in part; the rest will be leased again",
 }
-
-
-def lost_attempts(row: Any, members: Iterable[int], now: float, detail: str) -> list[Row]:
-    """Attempt rows for requests that were lost with their agent too often."""
-    return [
-        (n, row.id, row.token, row.agent, now, "lost", 0, detail, 0, 0, 0, "", "", "", 0, 0)
-        for n in members
-    ]

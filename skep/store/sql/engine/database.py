@@ -17,6 +17,7 @@ answer come back by `claimable` and `reap`.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -30,9 +31,11 @@ from sqlalchemy.exc import DBAPIError
 from skep.errors import SkepError, StoreDown, Unavailable
 from skep.store.sql.engine.dialect import Dialect
 from skep.store.sql.engine.running_counts import Sums
+from skep.store.sql.engine.sqlite_file import StoreFile
 from skep.store.sql.engine.writer import WriteJob, Writer
 from skep.store.sql.hosts.rows import HostCounts
-from skep.store.sql.schema.requests import tallies
+from skep.store.sql.monitoring.death_counts import DeathCounts
+from skep.store.sql.schema.requests import request_spans, tallies
 from skep.store.sql.schema.runs import figures
 
 T = TypeVar("T")
@@ -44,6 +47,12 @@ PATIENCE = 60.0
 ACCEPTED = -1
 #: Added to a state: its requests whose rows were deleted. The state's count includes them.
 FORGOTTEN = 16
+#: Spans of one minute; a process widens one of them, so that centers seldom wait for each other.
+SHARDS = 8
+#: Kind of a span of ids: of a run. Those of a minute begin after it, one for each shard.
+OF_RUN = 0
+MINUTES = tuple(range(OF_RUN + 1, OF_RUN + 1 + SHARDS))
+MINUTE = 60.0
 
 
 @dataclass(slots=True)
@@ -55,6 +64,8 @@ class Tx:
     tallies: Counter[tuple[int, int]] = field(default_factory=Counter)
     figures: Counter[tuple[int, str]] = field(default_factory=Counter)
     sites: HostCounts = field(default_factory=HostCounts)
+    deaths: DeathCounts = field(default_factory=DeathCounts)
+    spans: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
 
     def execute(self, statement: sa.Executable, parameters: Any = None) -> sa.CursorResult[Any]:
         return self.connection.execute(statement, parameters)
@@ -72,6 +83,16 @@ class Tx:
         """`count` requests went from one state to another."""
         self.tally(run, before, -count)
         self.tally(run, after, count)
+
+    def span(self, run: int, at: float, low: int, high: int) -> None:
+        """Requests of a run that were accepted at a time have ids from `low` to `high`."""
+        self.widen((OF_RUN, run), low, high)
+        self.widen((OF_RUN + 1, int(at // MINUTE)), low, high)
+
+    def widen(self, key: tuple[int, int], low: int, high: int) -> None:
+        """Make a span contain these ids."""
+        known = self.spans.get(key, (low, high))
+        self.spans[key] = min(known[0], low), max(known[1], high)
 
 
 Work = Callable[[Tx], Any]
@@ -101,10 +122,21 @@ class Database:
         # A database in memory is one connection, which reads and writes must not share.
         self._reads_as_writes = dialect.one_connection(url) and not inline
         self._readers = readers
+        self._shard = os.getpid() % SHARDS
         self._writer: Writer | None = None
         self._quick: Writer | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._file: StoreFile | None = None
+
+    def watch(self, file: StoreFile) -> None:
+        """Check this file after every commit, before callers get their answers."""
+        self._file = file
+
+    def check_file(self) -> None:
+        """Raises StoreDown when the file of the database was lost."""
+        if self._file is not None:
+            self._file.check()
 
     def start(self) -> None:
         """Must be called on the event loop."""
@@ -198,6 +230,7 @@ class Database:
                 sums = self._fill(connection, jobs)
                 self.dialect.commit_with(connection, sums)
                 connection.commit()
+                self.check_file()
         except DBAPIError as error:
             # At COMMIT a lost connection proves nothing: no retry.
             known = self.dialect.explain(error)
@@ -212,7 +245,7 @@ class Database:
             total = Tx(connection, self.dialect)
             for job in jobs:
                 self._run_job(job, total, alone=len(jobs) == 1)
-            return _sums_of(total)
+            return _sums_of(total, self._shard)
         except DBAPIError as error:
             if not error.connection_invalidated:
                 raise
@@ -229,6 +262,9 @@ class Database:
             total.tallies.update(tx.tallies)
             total.figures.update(tx.figures)
             total.sites.update(tx.sites)
+            total.deaths.update(tx.deaths)
+            for key, (low, high) in tx.spans.items():
+                total.widen(key, low, high)
 
     def _in_savepoint(self, tx: Tx, job: WriteJob) -> None:
         tx.sql("SAVEPOINT one_caller")
@@ -290,7 +326,7 @@ class _LostBeforeCommit(_Undone):
     """The connection broke and COMMIT had not been sent."""
 
 
-def _sums_of(total: Tx) -> list[Sums]:
+def _sums_of(total: Tx, shard: int) -> list[Sums]:
     """Sorted, so that two centers take the row locks in the same order."""
     tallied = [(run, state, n) for (run, state), n in sorted(total.tallies.items()) if n]
     counted = [(run, name, n) for (run, name), n in sorted(total.figures.items()) if n]
@@ -298,8 +334,20 @@ def _sums_of(total: Tx) -> list[Sums]:
         Sums(tallies, ("run", "state", "n"), 2, ("n",), tallied),
         Sums(figures, ("run", "name", "n"), 2, ("n",), counted),
         total.sites.sums(),
+        *total.deaths.sums(),
+        Sums(request_spans, _SPAN, 2, (), _spans(total, shard), lowers=("low",), raises=("high",)),
     ]
     return [sums for sums in found if sums.rows]
+
+
+_SPAN = ("kind", "number", "low", "high")
+
+
+def _spans(total: Tx, shard: int) -> list[tuple[int, int, int, int]]:
+    return sorted(
+        (kind + shard if kind > OF_RUN else kind, number, low, high)
+        for (kind, number), (low, high) in total.spans.items()
+    )
 
 
 def _copy(error: Exception) -> Exception:

@@ -1,7 +1,7 @@
-"""Differences between SQLite, PostgreSQL and MariaDB/MySQL in connections, writes and errors.
+"""What differs between databases: connections, types, writes, errors, text, dumps.
 
-Only the types of columns and partial indexes differ elsewhere, in `schema/columns.py`. Other
-modules ask a trait of the dialect and never compare its name.
+One subclass per database, in `dialects/`; `dialects/registry.py` lists them. Other modules ask a
+trait of the dialect and never compare its name.
 
 Rows go in by the driver's own bulk path, because SQLAlchemy's parameter handling costs more than
 the insert itself. Run by centers only; it must never hold state.
@@ -9,28 +9,33 @@ the insert itself. Run by centers only; it must never hold state.
 
 from __future__ import annotations
 
-import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Any, ClassVar
 
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import StaticPool
 
-from skep.errors import ConfigurationError, InvalidInput, SkepError, StoreDown, TooLarge
+from skep.errors import ConfigurationError, SkepError
 from skep.model.states import RequestState
-from skep.store.sql.engine import server_sessions
 from skep.store.sql.engine.error_translation import explain
-from skep.store.sql.engine.running_counts import (
-    Sums,
-    commit_on_mariadb,
-    commit_on_postgres,
-    statement,
-)
+from skep.store.sql.engine.row_inserts import Inserted, Row, check_lengths, highest_id
+from skep.store.sql.engine.running_counts import Sums, statement
+from skep.store.sql.engine.text_matching import TextMatching
 
-Row = tuple[Any, ...]
+
+class ColumnKind(Enum):
+    """Columns whose type can differ; `schema/columns.py` has their standard types."""
+
+    #: A number that the database chooses.
+    BIG_ID = "big id"
+    #: Short text that is compared by every character and its case.
+    NAME = "name"
+    LONG_TEXT = "long text"
+    BYTES = "bytes"
+    DIGEST = "digest"
 
 
 class Dialect(ABC):
@@ -48,12 +53,49 @@ class Dialect(ABC):
     feeds_statements: ClassVar[bool] = False
     #: GROUP BY jumps from group to group in an index; many subqueries are slow.
     jumps_in_groups: ClassVar[bool] = False
-    #: The engine's codes for a deadlock.
+    #: The planner guesses that conditions are independent, and reads an index in the order of
+    #: another column if the guess says that it ends soon. An order by the columns of the right
+    #: index prevents that.
+    guesses_independence: ClassVar[bool] = False
+    #: Indexes of the rows that match a condition.
+    partial_indexes: ClassVar[bool] = False
+    #: How the engine writes "add to the row with the same key": VALUES() in ON DUPLICATE KEY.
+    duplicate_key_updates: ClassVar[bool] = False
+    #: Schemes of URLs, and SQLAlchemy's names of the engine.
+    schemes: ClassVar[tuple[str, ...]]
+    engine_names: ClassVar[tuple[str, ...]]
+    #: The engine's codes for a deadlock, a full disk, a disk that cannot be written to, and
+    #: damaged files.
     COLLISIONS: ClassVar[frozenset[object]] = frozenset()
+    FULL: ClassVar[frozenset[object]] = frozenset()
+    UNWRITABLE: ClassVar[frozenset[object]] = frozenset()
+    DAMAGED: ClassVar[frozenset[object]] = frozenset()
+    #: Compares text in filters.
+    text: ClassVar[TextMatching] = TextMatching()
+    #: Name of the file of a dump.
+    dump_file: ClassVar[str]
 
     @abstractmethod
     def engine(self, url: sa.URL) -> sa.Engine:
         """An engine whose connections are configured for the store."""
+
+    def column_type(self, kind: ColumnKind, length: int) -> Any:  # noqa: ARG002 - most need none
+        """The engine's own type for a kind of column; None = the standard type. `length` is 0
+        where the kind has none."""
+        return None
+
+    @abstractmethod
+    def dump(self, url: sa.URL, target: Path) -> None:
+        """Write a consistent copy of all committed data while centers use it. Blocking; raises
+        StoreDown, and ConfigurationError when a program is missing."""
+
+    @abstractmethod
+    def load(self, url: sa.URL, source: Path) -> None:
+        """Load a dump into an empty database; the same errors."""
+
+    @abstractmethod
+    def skip_numbers(self, connection: sa.Connection, table: str, column: str, gap: int) -> None:
+        """The next row of a table gets a number at least `gap` above all numbers so far."""
 
     def one_connection(self, _url: sa.URL) -> bool:
         """Whether the whole database is one connection (SQLite in memory)."""
@@ -98,11 +140,16 @@ class Dialect(ABC):
         """
         if not rows:
             return 0
-        for column, values in zip(columns, zip(*rows, strict=True), strict=True):
-            limit = getattr(table.c[column].type, "length", None)
-            if limit and max(map(len, values)) > limit:
-                raise InvalidInput(f"{table.name}.{column}: longer than {limit} characters")
+        check_lengths(table, columns, rows)
         return self._insert_new(connection, table, columns, rows)
+
+    def insert_spanning(
+        self, connection: sa.Connection, table: sa.Table, columns: Sequence[str], rows: list[Row]
+    ) -> Inserted:
+        """`insert_new`, and between which ids the new rows are; ids rise."""
+        before = highest_id(connection, table)
+        new = self.insert_new(connection, table, columns, rows)
+        return Inserted(new, before + 1, highest_id(connection, table) if new else before)
 
     @abstractmethod
     def _insert_new(
@@ -119,7 +166,7 @@ class Dialect(ABC):
     def commit_with(self, connection: sa.Connection, everything: Sequence[Sums]) -> None:
         """Add these counts, then commit: in one message where the engine can."""
         for sums in everything:
-            one = statement(sums, 1, self.placeholder, mysql=self.name == "mysql")
+            one = statement(sums, 1, self.placeholder, mysql=self.duplicate_key_updates)
             connection.exec_driver_sql(one, sums.rows)
         connection.commit()
 
@@ -139,7 +186,14 @@ class Dialect(ABC):
 
     def explain(self, error: DBAPIError) -> SkepError | None:
         """The error as a SkepError; None when Skep's own SQL is wrong."""
-        return explain(self.name, error, self._code(error))
+        code = self._code(error)
+        return explain(
+            self.name,
+            error,
+            full=code in self.FULL,
+            unwritable=code in self.UNWRITABLE,
+            damaged=code in self.DAMAGED,
+        )
 
     def _insert(self, table: sa.Table, columns: Sequence[str]) -> str:
         names = ", ".join(self.quote(column) for column in columns)
@@ -150,246 +204,14 @@ class Dialect(ABC):
         return f'"{column}"'
 
 
-class SqliteDialect(Dialect):
-    """SQLite has one writer at a time, which is why `Database` groups commits."""
-
-    name = "sqlite"
-    placeholder = "?"
-    one_writer = True
-
-    def one_connection(self, url: sa.URL) -> bool:
-        return url.database in {None, "", ":memory:"}
-
-    def file(self, url: sa.URL) -> Path | None:
-        return None if self.one_connection(url) else Path(str(url.database))
-
-    def engine(self, url: sa.URL) -> sa.Engine:
-        if self.one_connection(url):
-            engine = sa.create_engine(
-                "sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False}
-            )
-        else:
-            engine = sa.create_engine(url.set(query={}), connect_args={"timeout": 10})
-        sa.event.listen(engine, "connect", server_sessions.prepare_sqlite)
-        return engine
-
-    def begin(self, connection: sa.Connection) -> None:
-        # IMMEDIATE takes the write lock now: upgrading a read lock later would fail.
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-    def _insert_new(
-        self, connection: sa.Connection, table: sa.Table, columns: Sequence[str], rows: list[Row]
-    ) -> int:
-        statement = self._insert(table, columns) + " ON CONFLICT DO NOTHING"
-        return int(connection.exec_driver_sql(statement, rows).rowcount)
-
-    def add_up(
-        self, connection: sa.Connection, table: sa.Table, columns: Sequence[str], rows: list[Row]
-    ) -> None:
-        *keys, n = columns
-        adds = f" ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {n} = {n} + excluded.{n}"
-        connection.exec_driver_sql(self._insert(table, columns) + adds, rows)
-
-    def _code(self, error: DBAPIError) -> object:
-        return getattr(error.orig, "sqlite_errorname", None)
-
-
-class PostgresDialect(Dialect):
-    """COPY and unnest: a thousand rows are one round trip."""
-
-    name = "postgresql"
-    feeds_statements = True
-    reading: ClassVar[dict[str, str]] = {"isolation_level": "AUTOCOMMIT"}
-    COLLISIONS = frozenset({"40P01", "40001", "55P03"})
-    #: Key of the migration lock among the database's advisory locks; any number works.
-    MIGRATION_LOCK: ClassVar[int] = 5_143_657
-
-    def engine(self, url: sa.URL) -> sa.Engine:
-        _need("psycopg", "postgres")
-        engine = sa.create_engine(
-            url.set(drivername="postgresql+psycopg"),
-            # Timeouts that detect a server which vanished.
-            connect_args={
-                "connect_timeout": 5,
-                "keepalives_idle": 10,
-                "keepalives_interval": 5,
-                "keepalives_count": 3,
-                "tcp_user_timeout": 20_000,
-            },
-        )
-        sa.event.listen(engine, "connect", server_sessions.prepare_postgres)
-        return engine
-
-    def commit_with(self, connection: sa.Connection, everything: Sequence[Sums]) -> None:
-        commit_on_postgres(connection, everything)
-
-    def insert_many(
-        self, connection: sa.Connection, table: sa.Table, columns: Sequence[str], rows: list[Row]
-    ) -> None:
-        if not rows:
-            return
-        if not connection.in_transaction():
-            connection.begin()  # COPY bypasses SQLAlchemy, which would find nothing to commit
-        names = ", ".join(self.quote(column) for column in columns)
-        statement = f"COPY {table.name} ({names}) FROM STDIN"
-        driver: Any = connection.connection.driver_connection
-        with (
-            server_sessions.translated(connection, statement),
-            driver.cursor() as cursor,
-            cursor.copy(statement) as copy,
-        ):
-            for row in rows:
-                copy.write_row(row)
-
-    def assign(self, connection: sa.Connection, members: dict[int, list[int]]) -> None:
-        ids = [number for numbers in members.values() for number in numbers]
-        blocks = [block for block, numbers in members.items() for _ in numbers]
-        connection.exec_driver_sql(
-            f"UPDATE requests SET state = {RequestState.QUEUED:d}, block = target.block"  # noqa: S608
-            " FROM unnest(%s::bigint[], %s::bigint[]) AS target (id, block)"
-            " WHERE requests.id = target.id",
-            (ids, blocks),
-        )
-
-    def _insert_new(
-        self, connection: sa.Connection, table: sa.Table, columns: Sequence[str], rows: list[Row]
-    ) -> int:
-        names = ", ".join(self.quote(column) for column in columns)
-        arrays = ", ".join(f"%s::{self._type(table, column)}[]" for column in columns)
-        statement = (
-            f"INSERT INTO {table.name} ({names}) SELECT * FROM unnest({arrays})"  # noqa: S608
-            " ON CONFLICT DO NOTHING"
-        )
-        by_column = tuple(list(values) for values in zip(*rows, strict=True))
-        return int(connection.exec_driver_sql(statement, by_column).rowcount)
-
-    def add_up(
-        self, connection: sa.Connection, table: sa.Table, columns: Sequence[str], rows: list[Row]
-    ) -> None:
-        *keys, n = columns
-        arrays = ", ".join(f"%s::{self._type(table, column)}[]" for column in columns)
-        connection.exec_driver_sql(
-            f"INSERT INTO {table.name} ({', '.join(columns)}) SELECT * FROM unnest({arrays})"  # noqa: S608
-            f" ON CONFLICT ({', '.join(keys)})"
-            f" DO UPDATE SET {n} = {table.name}.{n} + excluded.{n}",
-            tuple(list(values) for values in zip(*rows, strict=True)),
-        )
-
-    def lock_for_migration(self, connection: sa.Connection) -> None:
-        connection.detach()  # the lock belongs to the connection and must end with it
-        connection.exec_driver_sql(server_sessions.without_limits())
-        connection.exec_driver_sql(f"SELECT pg_advisory_lock({self.MIGRATION_LOCK})")
-
-    def _code(self, error: DBAPIError) -> object:
-        return getattr(error.orig, "sqlstate", None)
-
-    def _type(self, table: sa.Table, column: str) -> str:
-        return _postgres_type(table, column)
-
-
-@functools.cache
-def _postgres_type(table: sa.Table, column: str) -> str:
-    from sqlalchemy.dialects import postgresql
-
-    dialect: sa.Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
-    return table.c[column].type.compile(dialect=dialect)
-
-
-class MysqlDialect(Dialect):
-    """MariaDB 10.6+ and MySQL 8: both know SKIP LOCKED."""
-
-    name = "mysql"
-    transactional_ddl = False
-    jumps_in_groups = True
-    COLLISIONS = frozenset({1020, 1205, 1213})
-    PACKET_TOO_LARGE: ClassVar[int] = 1153
-
-    def engine(self, url: sa.URL) -> sa.Engine:
-        _need("pymysql", "mysql")
-        return sa.create_engine(
-            url.set(drivername="mysql+pymysql").update_query_dict({"charset": "utf8mb4"}),
-            pool_pre_ping=True,
-            isolation_level="READ COMMITTED",
-            connect_args={
-                "connect_timeout": 5,
-                "read_timeout": 50,
-                "write_timeout": 50,
-                "init_command": server_sessions.mysql_session(),
-            },
-        )
-
-    def commit_with(self, connection: sa.Connection, everything: Sequence[Sums]) -> None:
-        if getattr(connection.dialect, "is_mariadb", False):
-            commit_on_mariadb(connection, everything)
-        else:
-            super().commit_with(connection, everything)
-
-    def _insert_new(
-        self, connection: sa.Connection, table: sa.Table, columns: Sequence[str], rows: list[Row]
-    ) -> int:
-        # IGNORE would hide other errors of a row too; rows are validated before.
-        statement = self._insert(table, columns).replace("INSERT", "INSERT IGNORE", 1)
-        return int(connection.exec_driver_sql(statement, rows).rowcount)
-
-    def insert_numbered(
-        self, connection: sa.Connection, table: sa.Table, rows: list[dict[str, Any]]
-    ) -> list[int]:
-        # MySQL (not MariaDB) has no RETURNING; single inserts are correct in both.
-        statement = sa.insert(table)
-        made = (connection.execute(statement, row).inserted_primary_key for row in rows)
-        return [int(key[0]) for key in made if key is not None]
-
-    def add_up(
-        self, connection: sa.Connection, table: sa.Table, columns: Sequence[str], rows: list[Row]
-    ) -> None:
-        n = columns[-1]
-        adds = f" ON DUPLICATE KEY UPDATE {n} = {n} + VALUES({n})"
-        connection.exec_driver_sql(self._insert(table, columns) + adds, rows)
-
-    def lock_for_migration(self, connection: sa.Connection) -> None:
-        connection.detach()  # the lock belongs to the connection and must end with it
-        # These locks are global to the server, so the name includes the database.
-        lock = "SELECT GET_LOCK(CONCAT('skep-migration-', MD5(DATABASE())), 120)"
-        if connection.exec_driver_sql(lock).scalar() != 1:
-            raise StoreDown("another center has been migrating the store for two minutes")
-
-    def explain(self, error: DBAPIError) -> SkepError | None:
-        if self._code(error) == self.PACKET_TOO_LARGE:
-            return TooLarge("one row exceeds the database's limit; raise max_allowed_packet")
-        return super().explain(error)
-
-    def _code(self, error: DBAPIError) -> object:
-        arguments: tuple[object, ...] = getattr(error.orig, "args", ())
-        return arguments[0] if arguments else None
-
-    def quote(self, column: str) -> str:
-        return f"`{column}`"
-
-
-def dialect_for(url: sa.URL) -> Dialect:
-    """The dialect for the URL's scheme; raises ConfigurationError for an unknown scheme."""
-    known: dict[str, Dialect] = {
-        "sqlite": SqliteDialect(),
-        "postgresql": PostgresDialect(),
-        "postgres": PostgresDialect(),
-        "mysql": MysqlDialect(),
-        "mariadb": MysqlDialect(),
-    }
-    scheme = url.drivername.partition("+")[0]
-    if scheme not in known:
-        raise ConfigurationError(
-            f"store.url: {scheme!r} is not a known scheme; use sqlite, postgresql, mysql or mariadb"
-        )
-    return known[scheme]
-
-
 def id_list(ids: Iterable[int]) -> str:
     """`1,2,3` for an IN clause. Integers only, so SQL injection is impossible; thousands of bound
     parameters would cost more than the statement."""
     return ",".join(str(int(number)) for number in ids)
 
 
-def _need(module: str, extra: str) -> None:
+def need_driver(module: str, extra: str) -> None:
+    """Raises ConfigurationError when the driver of a database is not installed."""
     import importlib.util
 
     if importlib.util.find_spec(module) is None:

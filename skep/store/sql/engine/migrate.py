@@ -18,7 +18,7 @@ from skep.store.sql.engine.database import Database
 from skep.store.sql.schema import metadata
 
 #: The newest script in `migrations/versions`; a test compares.
-HEAD = "0020"
+HEAD = "0029"
 SCRIPTS = Path(__file__).parents[1] / "migrations"
 
 _version = sa.table("alembic_version", sa.column("version_num"))

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from skep.store.sql.engine.server_sessions import translated
-
 
 class Sums(NamedTuple):
     """Rows of one table, sorted by key, so that two centers lock them in the same order."""
@@ -26,6 +24,9 @@ class Sums(NamedTuple):
     adds: Sequence[str]
     rows: list[tuple[Any, ...]]
     sets: Sequence[str] = ()
+    #: The smaller value is kept, and the larger one.
+    lowers: Sequence[str] = ()
+    raises: Sequence[str] = ()
 
 
 def statement(sums: Sums, rows: int, mark: str, *, mysql: bool = False) -> str:
@@ -34,6 +35,8 @@ def statement(sums: Sums, rows: int, mark: str, *, mysql: bool = False) -> str:
     new = "VALUES({})" if mysql else "excluded.{}"
     adds = [f"{column} = {name}.{column} + {new.format(column)}" for column in sums.adds]
     sets = [f"{column} = {new.format(column)}" for column in sums.sets]
+    sets += [_better(name, column, new.format(column), "<") for column in sums.lowers]
+    sets += [_better(name, column, new.format(column), ">") for column in sums.raises]
     one = f"({', '.join([mark] * len(columns))})"
     known = f"ON CONFLICT ({', '.join(columns[: sums.keys])}) DO UPDATE SET"
     return (
@@ -42,35 +45,11 @@ def statement(sums: Sums, rows: int, mark: str, *, mysql: bool = False) -> str:
     )
 
 
-def commit_on_postgres(connection: sa.Connection, everything: Sequence[Sums]) -> None:
-    """One simple query: the server has read the whole message before it runs any of it."""
-    import psycopg
-
-    if not everything:
-        return
-    driver: Any = connection.connection.driver_connection
-    cursor = psycopg.ClientCursor(driver)
-    written = [
-        cursor.mogrify(statement(sums, len(sums.rows), "%s"), _flat(sums)) for sums in everything
-    ]
-    message = "; ".join([*written, "COMMIT"])
-    with translated(connection, message), cursor:
-        cursor.execute(message.encode(), prepare=False)
+def _better(table: str, column: str, new: str, sign: str) -> str:
+    known = f"{table}.{column}"
+    return f"{column} = CASE WHEN {new} {sign} {known} THEN {new} ELSE {known} END"
 
 
-def commit_on_mariadb(connection: sa.Connection, everything: Sequence[Sums]) -> None:
-    """One compound statement; the protocol's multi-statements stay off."""
-    if not everything:
-        return
-    driver: Any = connection.connection.driver_connection
-    with driver.cursor() as cursor:
-        written = [
-            cursor.mogrify(statement(sums, len(sums.rows), "%s", mysql=True), _flat(sums))
-            for sums in everything
-        ]
-    message = f"BEGIN NOT ATOMIC {'; '.join(written)}; COMMIT; END"
-    connection.exec_driver_sql(message.replace("%", "%%"))
-
-
-def _flat(sums: Sums) -> tuple[Any, ...]:
+def flat(sums: Sums) -> tuple[Any, ...]:
+    """The values of all rows, one after the other."""
     return tuple(chain.from_iterable(sums.rows))

@@ -47,7 +47,7 @@ class Writer:
         self._jobs: queue.SimpleQueue[WriteJob | None] = queue.SimpleQueue()
         self._loop = asyncio.get_running_loop()
         # A process that ends without `stop` must not wait for this thread.
-        self._thread = threading.Thread(target=self._write_for_ever, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._write_batches, name=name, daemon=True)
         self._thread.start()
 
     def put(self, work: Callable[..., Any]) -> asyncio.Future[Any]:
@@ -61,7 +61,7 @@ class Writer:
         self._jobs.put(None)
         await self._loop.run_in_executor(None, self._thread.join)
 
-    def _write_for_ever(self) -> None:
+    def _write_batches(self) -> None:
         while (job := self._jobs.get()) is not None:
             jobs = [job for job in (job, *self._waiting()) if not job.given_up]
             if jobs:

@@ -12,8 +12,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from skep.model.filter.checked import Between, Condition, Match, Number, Pattern
+from skep.model.filter.checked import Between, Condition, LabelIs, Match, Number, Pattern
+from skep.model.jobs.generator_progress import PART_MARK
 from skep.store.sql.filters.text_matching import Expression, TextMatching, Truth
+from skep.store.sql.schema.jobs import job_labels
+from skep.store.sql.schema.runs import run_labels, runs
 
 #: What every engine can compare a whole number with.
 _LARGEST = 2**63 - 1
@@ -64,6 +67,54 @@ def named_in(
         return key.in_(query)
 
     return bind
+
+
+def labelled(key: sa.Column[Any], owner: sa.Column[Any]) -> Binding:
+    """Labels in a table of their own: the key is one of the owners that have such a label."""
+    table = owner.table
+
+    def bind(conditions: Sequence[Condition], scope: Scope) -> Truth:
+        labels = [one for one in conditions if isinstance(one, LabelIs)]
+        fits = sa.or_(*(_label(table, one, scope) for one in labels))
+        return key.in_(sa.select(owner).where(fits))
+
+    return bind
+
+
+def labelled_by_run(run: sa.Column[Any]) -> Binding:
+    """Labels of the run that a column names."""
+    of_run = labelled(runs.c.no, run_labels.c.run)
+
+    def bind(conditions: Sequence[Condition], scope: Scope) -> Truth:
+        return run.in_(sa.select(runs.c.id).where(of_run(conditions, scope)))
+
+    return bind
+
+
+def labelled_by_job(job: sa.Column[Any]) -> Binding:
+    """Labels of the job that a column names, alone or with one of its generators."""
+    of_job = labelled(job, job_labels.c.job)
+    c = job_labels.c
+    its_part = sa.func.substr(job, 1, sa.func.length(c.job) + 1) == c.job + PART_MARK
+
+    def bind(conditions: Sequence[Condition], scope: Scope) -> Truth:
+        labels = [one for one in conditions if isinstance(one, LabelIs)]
+        fits = sa.or_(*(_label(job_labels, one, scope) for one in labels))
+        of_part = sa.exists().where(its_part, fits).correlate(job.table)
+        return sa.or_(of_job(conditions, scope), of_part)
+
+    return bind
+
+
+def _label(table: sa.FromClause, wanted: LabelIs, scope: Scope) -> Truth:
+    if not wanted.name:
+        return sa.true()
+    named = scope.text.one_of(table.c.name, [wanted.name])
+    if wanted.value is None:
+        return named
+    if wanted.value.match is Match.STARTS and not wanted.value.text:
+        return named
+    return sa.and_(named, scope.text.fits(table.c.value, wanted.value))
 
 
 def text_condition(column: Expression, conditions: Sequence[Condition], scope: Scope) -> Truth:

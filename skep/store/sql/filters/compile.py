@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from skep.model.filter.checked import CheckedFilter, CheckedTerm
 from skep.store.sql.filters.bindings import Bindings, Scope
-from skep.store.sql.filters.indexes import Serving, dead_only, serving
+from skep.store.sql.filters.indexes import Serving, dead_only, serving, split
 from skep.store.sql.filters.resources import BINDINGS
 from skep.store.sql.filters.text_matching import Truth, text_matching
 
@@ -27,6 +27,10 @@ class CompiledFilter(msgspec.Struct, frozen=True):
     answered: tuple[Truth, ...]
     rest: CheckedFilter
     serving: Serving
+    #: Bounds of the key, which hold for every row that fits.
+    span: tuple[Truth, ...] = ()
+    #: One filter for each value of a term, when each of them is one ordered search.
+    branches: tuple[CompiledFilter, ...] = ()
 
     @property
     def narrowing(self) -> tuple[Truth, ...]:
@@ -36,7 +40,7 @@ class CompiledFilter(msgspec.Struct, frozen=True):
     @property
     def is_empty(self) -> bool:
         """Every row fits."""
-        return not self.conditions and not self.rest.terms
+        return not self.conditions and not self.rest.terms and not self.span
 
 
 def compile_filter(
@@ -44,12 +48,17 @@ def compile_filter(
     engine: str,
     alive_after: float = 0.0,
     runs: Mapping[str, int] | None = None,
+    span: tuple[Truth, ...] = (),
 ) -> CompiledFilter:
     """For the engine of this name. `alive_after` is needed for the states of agents only; `runs`
-    are the numbers of the runs that a filter of requests names (`run_numbers`).
+    are the numbers of the runs that a filter of requests names (`run_numbers`), and `span` is
+    known about the keys of the rows that fit (`spans.py`).
 
     Raises KeyError for a resource without tables of its own.
     """
+    branches = tuple(
+        compile_filter(one, engine, alive_after, runs, span) for one in split(wanted, engine)
+    )
     bindings = BINDINGS[wanted.resource]
     scope = Scope(text_matching(engine), wanted.now, alive_after, dead_only(wanted), runs)
     found = {
@@ -63,6 +72,8 @@ def compile_filter(
         tuple(found[term] for term in by.answered),
         msgspec.structs.replace(wanted, terms=tuple(t for t in wanted.terms if t not in found)),
         by,
+        span,
+        branches,
     )
 
 

@@ -9,14 +9,29 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from skep.model.filter.checked import Between, CheckedFilter, CheckedTerm, Condition, Match, Pattern
+from skep.model.filter.checked import (
+    Between,
+    CheckedFilter,
+    CheckedTerm,
+    Condition,
+    LabelIs,
+    Match,
+    Pattern,
+)
+from skep.store.sql.engine.dialects.registry import DIALECTS, dialect_named
 from skep.store.sql.filters.text_matching import text_matching
 
-_PARTIAL = ("sqlite", "postgresql")
-_WHOLE = ("mysql",)
+_PARTIAL = tuple(one.name for one in DIALECTS if one.partial_indexes)
+_WHOLE = tuple(one.name for one in DIALECTS if not one.partial_indexes)
+#: Engines whose indexes of names are in the order of bytes, and those where only some are.
+_SORTED = tuple(one.name for one in DIALECTS if one.text.finds_prefixes)
+_COLLATED = tuple(one.name for one in DIALECTS if not one.text.finds_prefixes)
 _KEYS = ("PRIMARY", "UNIQUE")
 #: Words that one number of the state column stands for; the block tells them apart.
 _PACKED = frozenset({"queued", "leased"})
+_KEPT = frozenset({"enabled", "disabled"})
+#: Values of one term that are searched one after the other.
+SPLIT_LIMIT = 8
 
 
 class FilterIndex(msgspec.Struct, frozen=True):
@@ -28,6 +43,17 @@ class FilterIndex(msgspec.Struct, frozen=True):
     #: It holds the rows of these states only.
     states: frozenset[str] = frozenset()
     engines: tuple[str, ...] = (*_PARTIAL, *_WHOLE)
+    #: Columns before these, of which one of the states fixes the values.
+    of_state: tuple[str, ...] = ()
+    #: The table, when its name is not that of the resource.
+    table: str = ""
+    #: Its last column is in the order of bytes, so that it finds the beginnings of names.
+    by_bytes: bool = False
+
+    @property
+    def of_labels(self) -> bool:
+        """It finds the rows that have a label."""
+        return self.table.endswith("_labels")
 
 
 class Serving(msgspec.Struct, frozen=True):
@@ -41,6 +67,8 @@ class Serving(msgspec.Struct, frozen=True):
     scanned: tuple[str, ...] = ()
     #: The index yields the rows in the order of pages, or very few rows.
     ordered: bool = False
+    #: Columns to order a search by, so that the planner takes this index; often none.
+    order: tuple[str, ...] = ()
 
     @property
     def exact(self) -> bool:
@@ -71,10 +99,49 @@ INDEXES: dict[str, tuple[FilterIndex, ...]] = {
         FilterIndex("requests_dead", ("run", "fault", "host", "died_at"), engines=_WHOLE),
         *_of_state("requests_waiting", "waiting", "run", "priority", "id"),
         *_of_state("requests_parked", "delayed", "host", "priority"),
+        FilterIndex("requests_failed", ("failure", "id"), engines=_PARTIAL),
+        FilterIndex("requests_dead_ids", ("id",), frozenset({"dead"}), _PARTIAL),
+        FilterIndex("requests_cancelled", ("id",), frozenset({"cancelled"}), _PARTIAL),
+        FilterIndex("requests_expired", ("id",), frozenset({"expired"}), _PARTIAL),
+        FilterIndex("requests_dead_hosts", ("host", "id"), frozenset({"dead"}), _PARTIAL),
+        FilterIndex("requests_dead_groups", ("fault", "host", "id"), frozenset({"dead"}), _PARTIAL),
     ),
-    "runs": (FilterIndex("UNIQUE", ("id",)), FilterIndex("runs_ended", ("state", "changed_at"))),
-    "jobs": (FilterIndex("PRIMARY", ("name",)),),
+    "runs": (
+        FilterIndex("UNIQUE", ("id",)),
+        FilterIndex("runs_created", ("created_at", "no")),
+        FilterIndex("runs_of_job", ("job", "created_at", "no")),
+        FilterIndex("runs_in_state", ("state", "created_at", "no")),
+        FilterIndex("PRIMARY", ("name", "value"), table="run_labels"),
+    ),
+    "jobs": (
+        FilterIndex("PRIMARY", ("name",)),
+        FilterIndex("jobs_by_name", ("name",), engines=_COLLATED, by_bytes=True),
+        FilterIndex("jobs_in_state", ("name",), _KEPT, _SORTED, of_state=("deleted", "enabled")),
+        FilterIndex(
+            "jobs_by_state",
+            ("name",),
+            _KEPT,
+            _COLLATED,
+            of_state=("deleted", "enabled"),
+            by_bytes=True,
+        ),
+        FilterIndex("jobs_in_state", (), frozenset({"deleted"}), of_state=("deleted",)),
+        FilterIndex("PRIMARY", ("name", "value"), table="job_labels"),
+    ),
     "agents": (FilterIndex("PRIMARY", ("id",)),),
+    "dispatches": (
+        FilterIndex("dispatch_log_by_run", ("run", "id"), table="dispatch_log"),
+        FilterIndex("dispatch_log_by_time", ("at",), table="dispatch_log"),
+    ),
+    "fires": (
+        FilterIndex("fires_by_time", ("due_at",), table="fires"),
+        FilterIndex("fires_of_job", ("job", "due_at"), table="fires"),
+    ),
+    "audit": (
+        FilterIndex("audit_by_who", ("who", "id")),
+        FilterIndex("audit_by_object", ("object", "id")),
+        FilterIndex("audit_by_time", ("at",)),
+    ),
 }
 #: The column that a fact is a condition on, where an index may begin with it.
 COLUMNS: dict[str, dict[str, str]] = {
@@ -87,15 +154,28 @@ COLUMNS: dict[str, dict[str, str]] = {
         "priority": "priority",
         "created": "created_at",
         "died": "died_at",
+        "error": "failure",
     },
     "runs": {"id": "id", "job": "job", "state": "state", "created": "created_at"},
     "jobs": {"name": "name", "changed": "changed_at"},
     "agents": {"id": "id", "seen": "seen_at"},
+    "dispatches": {"run": "run", "at": "at"},
+    "fires": {"job": "job", "due": "due_at"},
+    "audit": {"user": "who", "object": "object", "at": "at"},
 }
-#: The unique column that pages of a resource follow.
-PAGED_BY = {"requests": "id", "runs": "no", "jobs": "name", "agents": "id"}
+#: The columns that pages of a resource follow; together they are unique.
+PAGED_BY: dict[str, tuple[str, ...]] = {
+    "requests": ("id",),
+    "runs": ("created_at", "no"),
+    "jobs": ("name",),
+    "agents": ("id",),
+    "dispatches": ("id",),
+    # Few fires are due in the same second; the rest of the key orders these.
+    "fires": ("due_at",),
+    "audit": ("id",),
+}
 #: Facts of dead requests that their fault answers.
-_OF_FAULT = {"error": "fault", "status": "fault"}
+_OF_FAULT = {"status": "fault"}
 #: Runs are looked up first, and requests by the numbers of these runs: never a range.
 _BY_NAME = ("run",)
 
@@ -110,12 +190,40 @@ def serving(wanted: CheckedFilter, engine: str) -> Serving:
     return best
 
 
+def split(wanted: CheckedFilter, engine: str) -> list[CheckedFilter]:
+    """One filter for each value of a term, when an index has the order of pages for each value
+    but not for all of them; empty otherwise."""
+    if not wanted.terms or serving(wanted, engine).direct:
+        return []
+    for term in wanted.terms:
+        if 1 < len(term.conditions) <= SPLIT_LIMIT and _fixed(term) and not term.negated:
+            ones = [_only(wanted, term, one) for one in term.conditions]
+            if all(serving(one, engine).direct for one in ones):
+                return ones
+    return []
+
+
+def _only(wanted: CheckedFilter, term: CheckedTerm, condition: Condition) -> CheckedFilter:
+    single = msgspec.structs.replace(term, conditions=(condition,))
+    terms = tuple(single if one is term else one for one in wanted.terms)
+    return msgspec.structs.replace(wanted, terms=terms)
+
+
 def _by_index(index: FilterIndex, wanted: CheckedFilter, engine: str) -> Serving:
     terms = _positive(wanted)
     found = tuple(_answered(index, wanted, terms, engine))
     answered = tuple(terms[fact] for fact in found)
-    ordered = _in_order(index, answered, PAGED_BY[wanted.resource])
-    return Serving(index.name, answered, tuple(_left(wanted, terms, found)), ordered)
+    ordered = not index.of_labels and _in_order(index, answered, PAGED_BY[wanted.resource])
+    order = () if ordered else _order(index, answered, engine)
+    return Serving(index.name, answered, tuple(_left(wanted, terms, found)), ordered, order)
+
+
+def _order(index: FilterIndex, answered: tuple[CheckedTerm, ...], engine: str) -> tuple[str, ...]:
+    """Only for one value of each column: several of them are not one ordered search."""
+    if index.table or not dialect_named(engine).guesses_independence:
+        return ()
+    single = all(_fixed(term) and len(term.conditions) == 1 for term in answered)
+    return index.columns if single else ()
 
 
 def dead_only(wanted: CheckedFilter) -> bool:
@@ -143,26 +251,42 @@ def _answered(
             return
         if "state" in terms:
             yield "state"
+    if index.of_labels:
+        if "label" in terms and _names_labels(terms["label"]):
+            yield "label"
+        return
     columns = COLUMNS[wanted.resource] | (_OF_FAULT if dead_only(wanted) else {})
     for column in index.columns:
         fact = next((one for one in terms if columns.get(one) == column), None)
-        if fact is None or not _narrows(terms[fact], engine):
+        prefixes = index.by_bytes or text_matching(engine).finds_prefixes
+        if fact is None or not _narrows(terms[fact], prefixes=prefixes):
             return
         yield fact
         if not _fixed(terms[fact]):
             return
 
 
-def _in_order(index: FilterIndex, answered: tuple[CheckedTerm, ...], key: str) -> bool:
+def _names_labels(term: CheckedTerm) -> bool:
+    return all(isinstance(one, LabelIs) and one.name for one in term.conditions)
+
+
+def _in_order(index: FilterIndex, answered: tuple[CheckedTerm, ...], key: tuple[str, ...]) -> bool:
     """Below single values an index is in the order of its next column."""
     if index.name in _KEYS and all(map(_fixed, answered)):
         return True
     if any(len(term.conditions) > 1 or term.facts[0] in _OF_FAULT for term in answered):
         return False  # several values of one column
     used = sum(not (index.states and term.facts == ("state",)) for term in answered)
+    if any(term.facts == ("group",) and _with_host(term) for term in answered):
+        used += index.columns[used : used + 1] == ("host",)
     ranged = bool(answered) and not _fixed(answered[-1])
     following = index.columns[used - ranged :]
-    return bool(following) and following[0] == key
+    return following[: len(key)] == key
+
+
+def _with_host(term: CheckedTerm) -> bool:
+    """The name of a group has its host in it."""
+    return all(isinstance(one, Pattern) and one.match is Match.WHOLE for one in term.conditions)
 
 
 def _states(terms: Mapping[str, CheckedTerm]) -> set[str]:
@@ -185,8 +309,9 @@ def _is_point(condition: Condition, fact: str) -> bool:
     return condition.match is Match.WHOLE or (fact == "group" and condition.match is Match.STARTS)
 
 
-def _narrows(term: CheckedTerm, engine: str) -> bool:
-    """It names values, a range or a beginning; only one when it is not values."""
+def _narrows(term: CheckedTerm, *, prefixes: bool) -> bool:
+    """It names values, a range or, where the index finds `prefixes`, a beginning; only one when
+    it is not values."""
     if _fixed(term):
         return True
     if len(term.conditions) > 1 or term.facts == _BY_NAME:
@@ -194,12 +319,7 @@ def _narrows(term: CheckedTerm, engine: str) -> bool:
     (only,) = term.conditions
     if isinstance(only, Between):
         return only.low is not None or only.high is not None
-    return (
-        isinstance(only, Pattern)
-        and only.match is Match.STARTS
-        and not only.fold
-        and text_matching(engine).finds_prefixes
-    )
+    return isinstance(only, Pattern) and only.match is Match.STARTS and not only.fold and prefixes
 
 
 def _left(

@@ -1,7 +1,7 @@
 """What the fields of requests mean in SQL. Run by centers only.
 
-A request's last attempt is that with the highest block and token. What a dead request failed
-for is its fault, which is written once, when it dies; of any other it is the last attempt.
+A request's last attempt is that with the highest block and token. Its failure class is a
+column; the status of a dead request is that of its fault, which is written once, when it dies.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from skep.store.sql.filters.bindings import (
     Binding,
     Bindings,
     Scope,
+    labelled,
     named_in,
     number_condition,
     number_of,
@@ -31,7 +32,7 @@ from skep.store.sql.filters.text_matching import Expression, Truth, text_matchin
 from skep.store.sql.schema.blocks import blocks
 from skep.store.sql.schema.ended_work import faults
 from skep.store.sql.schema.requests import attempts, requests
-from skep.store.sql.schema.runs import runs
+from skep.store.sql.schema.runs import run_labels, runs
 
 MICROSECONDS = 1_000_000
 
@@ -93,6 +94,12 @@ def _failed_with(
     return bind
 
 
+def _error(conditions: Sequence[Condition], scope: Scope) -> Truth:
+    # In the words of the partial index; a request that is done keeps its last failure.
+    fits = text_condition(requests.c.failure, conditions, scope)
+    return sa.and_(fits, requests.c.state != sa.literal_column(str(int(RequestState.DONE))))
+
+
 def _status(column: Expression, conditions: Sequence[Condition], _scope: Scope) -> Truth:
     # 0 stands for "no answer", so the status is absent.
     return number_condition(sa.func.nullif(column, 0), conditions)
@@ -121,7 +128,8 @@ REQUEST_BINDINGS: Bindings = {
     "job": named_in(requests.c.run, runs.c.no, runs.c.job),
     "host": text_of(requests.c.host),
     "uri": text_of(requests.c.uri),
-    "error": _failed_with(faults.c.failure, attempts.c.failure, text_condition),
+    "error": _error,
+    "label": labelled(requests.c.run, run_labels.c.run),
     "status": _failed_with(faults.c.status, attempts.c.status, _status),
     "group": _group,
     "detail": text_of(_last(attempts.c.detail)),

@@ -20,6 +20,9 @@ from skep.store.sql.filters.bindings import (
     Binding,
     Bindings,
     Scope,
+    labelled,
+    labelled_by_job,
+    labelled_by_run,
     number_condition,
     number_of,
     text_condition,
@@ -29,9 +32,14 @@ from skep.store.sql.filters.bindings import (
 from skep.store.sql.filters.requests import REQUEST_BINDINGS
 from skep.store.sql.filters.text_matching import Expression, Truth
 from skep.store.sql.schema.agents import agents
-from skep.store.sql.schema.jobs import jobs
+from skep.store.sql.schema.deliveries import deliveries
+from skep.store.sql.schema.dispatch_log import dispatch_log
+from skep.store.sql.schema.ended_work import notices
+from skep.store.sql.schema.jobs import job_labels, jobs
+from skep.store.sql.schema.people import audit_log
 from skep.store.sql.schema.requests import tallies
-from skep.store.sql.schema.runs import runs
+from skep.store.sql.schema.runs import run_labels, runs
+from skep.store.sql.schema.schedules import fires, schedules
 
 # 0 and NULL both say that a run is still in its first state.
 _CHANGED = sa.func.coalesce(sa.func.nullif(runs.c.changed_at, 0), runs.c.created_at)
@@ -82,6 +90,7 @@ _RUNS: Bindings = {
     "duration": _duration,
     "created": number_of(runs.c.created_at),
     "changed": number_of(_CHANGED),
+    "label": labelled(runs.c.no, run_labels.c.run),
 }
 _JOBS: Bindings = {
     "name": text_of(jobs.c.name),
@@ -90,6 +99,7 @@ _JOBS: Bindings = {
     "revision": number_of(jobs.c.revision),
     "created": number_of(jobs.c.created_at),
     "changed": number_of(jobs.c.changed_at),
+    "label": labelled(jobs.c.name, job_labels.c.job),
 }
 _AGENTS: Bindings = {
     "id": text_of(agents.c.id),
@@ -97,11 +107,49 @@ _AGENTS: Bindings = {
     "seen": number_of(agents.c.seen_at),
     "registered": number_of(agents.c.registered_at),
 }
+_AUDIT: Bindings = {
+    "user": text_of(audit_log.c.who),
+    "action": text_of(audit_log.c.action),
+    "object": text_of(audit_log.c.object),
+    "outcome": text_of(audit_log.c.outcome),
+    "address": text_of(audit_log.c.address),
+    "at": number_of(audit_log.c.at),
+}
 
-#: By resource.
+_DISPATCHES: Bindings = {
+    "kind": text_of(dispatch_log.c.kind),
+    "run": text_of(dispatch_log.c.run),
+    "job": text_of(dispatch_log.c.job),
+    "lane": text_of(dispatch_log.c.lane),
+    "reason": text_of(dispatch_log.c.reason),
+    "center": text_of(dispatch_log.c.center),
+    "size": number_of(dispatch_log.c.size),
+    "at": number_of(dispatch_log.c.at),
+    "label": labelled_by_run(dispatch_log.c.run),
+}
+_FIRES: Bindings = {
+    "job": text_of(fires.c.job),
+    "state": text_of(fires.c.state),
+    "run": text_of(fires.c.run),
+    "center": text_of(fires.c.center),
+    "reason": text_of(fires.c.reason),
+    "due": number_of(fires.c.due_at),
+    "label": labelled_by_job(fires.c.job),
+}
+
+#: Lists that are short, or seldom searched by anything but their key.
+_IN_MEMORY = ("alerts", "hosts", "tokens", "failure-groups", "operations", "users", "sessions")
+#: By resource. What has no binding is decided in memory.
 BINDINGS: dict[str, Bindings] = {
+    "dispatches": _DISPATCHES,
+    "fires": _FIRES,
+    **{name: {} for name in _IN_MEMORY},
+    "deliveries": {"label": labelled_by_run(deliveries.c.run)},
+    "notices": {"label": labelled_by_run(notices.c.run)},
+    "schedules": {"label": labelled_by_job(schedules.c.job)},
     "requests": REQUEST_BINDINGS,
     "runs": _RUNS,
     "jobs": _JOBS,
     "agents": _AGENTS,
+    "audit": _AUDIT,
 }

@@ -52,19 +52,27 @@ def claim(tx: Tx, wanted: Iterable[Claim]) -> dict[str, float]:
     In the order of the hosts, so that two centers do not deadlock.
     """
     claims = {one.host: one for one in sorted(wanted)}
-    if not claims:
-        return {}
-    found = _holds(tx, claims)
-    taken = {host: until for host, (block, until) in found.items() if block is not None}
-    loose = [claims[host] for host in sorted(found.keys() - taken.keys())]
-    fresh = [one for host, one in claims.items() if host not in found]
-    made = _take_loose(tx, loose) if loose else 0
-    rows = [(one.host, COMING, one.until, one.spacing) for one in fresh]
-    made += tx.dialect.insert_new(tx.connection, site_holds, _COLUMNS, rows)
-    if made != len(loose) + len(fresh):  # another center was faster with some
+    taken: dict[str, float] = {}
+    missing = set(claims)
+    while missing:
         found = _holds(tx, claims)
-        taken = {host: until for host, (block, until) in found.items() if block != COMING}
+        taken = {
+            host: until for host, (block, until) in found.items() if block not in (None, COMING)
+        }
+        mine = {host for host, (block, _) in found.items() if block == COMING}
+        missing = claims.keys() - taken.keys() - mine
+        if _claim_free(tx, [claims[host] for host in sorted(missing)], found) == len(missing):
+            break
+        # Another center was faster with some: it took them, or deleted rows without a block.
     return taken
+
+
+def _claim_free(tx: Tx, claims: list[Claim], found: Collection[str]) -> int:
+    """Claim hosts that no block holds; returns how many it succeeded with."""
+    loose = [one for one in claims if one.host in found]
+    fresh = [(one.host, COMING, one.until, one.spacing) for one in claims if one.host not in found]
+    made = _take_loose(tx, loose) if loose else 0
+    return made + tx.dialect.insert_new(tx.connection, site_holds, _COLUMNS, fresh)
 
 
 def _take_loose(tx: Tx, claims: list[Claim]) -> int:

@@ -8,8 +8,10 @@ any case.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
+
+import sqlalchemy as sa
 
 from skep.model.hosts.host import FAILING, ROBOTS, Pace
 from skep.model.hosts.politeness import HostPoliteness, Politeness
@@ -17,15 +19,20 @@ from skep.model.states import RequestState
 from skep.store.ports.requests import PackPlan
 from skep.store.sql.engine.database import Tx
 from skep.store.sql.engine.dialect import id_list
+from skep.store.sql.engine.predicates import stored
 from skep.store.sql.hosts.holds import Claim, claim, watch
 from skep.store.sql.hosts.robots_probes import Probes, probes_of
-from skep.store.sql.hosts.rows import hosts_of, make_hosts
+from skep.store.sql.hosts.rows import hosts_of, in_chunks, make_hosts
 from skep.store.sql.runs.runs import HeldRun
+from skep.store.sql.schema.hosts import sites
+from skep.store.sql.schema.requests import requests
 
 #: Maximum total bytes of the requests of a block.
 BLOCK_BYTES = 2 * 2**20
 #: Maximum and minimum seconds for which a request is parked.
 PARKED_MOST, PARKED_LEAST = 3600.0, 1.0
+#: The least for one that is parked again because another block still holds its host.
+PARKED_AGAIN = 15.0
 #: Rows of one statement; each row costs a comparison with every other one.
 PARK_CHUNK = 250
 #: Schemes of the built-in downloaders; only a rule limits the hosts of others.
@@ -54,18 +61,7 @@ def take_host_batches(
     """Claim hosts, choose their requests, park the others."""
     hosts = {row.host for row in rows}
     known = hosts_of(tx.connection, hosts)
-    rules = run.rules
-    fetched = {row.host for row in rows if row.uri.startswith(_FETCHED)}
-    asked = (
-        (
-            host,
-            politeness.pace(
-                known.get(host) or HostPoliteness(host), rules, now, own=host not in fetched
-            ),
-        )
-        for host in hosts
-    )
-    paces = {host: pace for host, pace in asked if pace is not None}
+    paces = _paces(run, rows, known, now, politeness)
     if not paces:
         return HostBatches(rows, [], 0)
     free: list[Any] = []
@@ -89,14 +85,36 @@ def take_host_batches(
     taken = claim(tx, claims.values())
     given = {host: picked for host, picked in chosen.items() if host not in taken}
     until = {**{host: one.until for host, one in claims.items()}, **taken, **cooling}
+    left = {host: queue[len(given.get(host, ())) :] for host, queue in queues.items()}
+    # The requests of a paused host all wait for the same moment.
+    behind = [host for host, queue in left.items() if queue and host not in cooling]
+    tails = _tails(tx, behind, plan.priority)
+    waits = {host: _Wait(until[host], tails.get(host, 0.0), host in taken) for host in left}
     parked = [
-        place
-        for host, queue in queues.items()
-        for place in _places(queue[len(given.get(host, ())) :], until[host], paces[host], now)
+        place for host in left for place in _places(left[host], waits[host], paces[host], now)
     ]
     park(tx, parked)
     tx.move(run.no, RequestState.WAITING, RequestState.DELAYED, len(parked))
     return HostBatches(free, list(_tables(given, plan.block_size)), len(parked))
+
+
+def _paces(
+    run: HeldRun,
+    rows: list[Any],
+    known: Mapping[str, HostPoliteness],
+    now: float,
+    politeness: Politeness,
+) -> dict[str, Pace]:
+    """How the hosts that have a limit are treated."""
+    rules = run.rules
+    fetched = {row.host for row in rows if row.uri.startswith(_FETCHED)}
+    asked = (
+        politeness.pace(
+            known.get(host) or HostPoliteness(host), rules, now, own=host not in fetched
+        )
+        for host in {row.host for row in rows}
+    )
+    return {pace.host: pace for pace in asked if pace is not None}
 
 
 def _first_try(site: HostPoliteness, probes: Mapping[str, Probes]) -> bool:
@@ -128,13 +146,48 @@ def _claim_of(pace: Pace, count: int, now: float) -> Claim:
     return Claim(pace.host, now + pace.wait + count * pace.spacing, pace.spacing)
 
 
-def _places(rows: list[Any], until: float, pace: Pace, now: float) -> Iterator[tuple[int, float]]:
-    """(id, when) for rows that wait for a hold: one after the other, at the host's rate."""
-    start, end = max(until, now + PARKED_LEAST), now + PARKED_MOST
+class _Wait(NamedTuple):
+    """What requests of a host wait for."""
+
+    #: When the host should be free.
+    until: float
+    #: The time of the last request that is parked for it already.
+    tail: float
+    #: Another block holds it: its end wakes them.
+    held: bool
+
+
+def _tails(tx: Tx, hosts: Collection[str], priority: int) -> dict[str, float]:
+    """host -> the last time for which a request of this priority is parked."""
+    last = (
+        sa.select(requests.c.not_before)
+        .where(stored(RequestState.DELAYED), requests.c.host == sites.c.host)
+        .where(requests.c.priority == priority)
+        .order_by(requests.c.not_before.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    found: dict[str, float] = {}
+    for chunk in in_chunks(sorted(hosts)):
+        query = sa.select(sites.c.host, last.label("at")).where(sites.c.host.in_(chunk))
+        found |= {row.host: row.at for row in tx.execute(query) if row.at is not None}
+    return found
+
+
+def _places(rows: list[Any], wait: _Wait, pace: Pace, now: float) -> Iterator[tuple[int, float]]:
+    """(id, when) for rows that wait for a hold: one after the other, at the host's rate.
+
+    A new request comes after those that are parked already: a time that many of them share would
+    wake them all while the host is held, to be parked again. One whose time has come while another
+    block holds the host is woken by the end of that block, and need not be checked every second.
+    """
+    start, end = max(wait.until, now + PARKED_LEAST), now + PARKED_MOST
+    again = max(wait.until, now + PARKED_AGAIN) if wait.held else start
+    fresh = max(start, min(wait.tail, end) + pace.spacing) if wait.tail > now else start
     for place, row in enumerate(rows):
         # A request that failed before is woken only at its own time: it does not queue up.
-        when = start if row.failures else start + place * pace.spacing
-        yield row.id, min(when, end)
+        first = again if row.not_before else fresh
+        yield row.id, min(start if row.failures else first + place * pace.spacing, end)
 
 
 def park(tx: Tx, places: list[tuple[int, float]]) -> None:

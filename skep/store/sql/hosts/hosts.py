@@ -36,16 +36,16 @@ class SqlHosts:
         self._database = database
 
     async def all(self, limit: int, after: str = "") -> list[HostRow]:
-        query = _SEEN.where(sites.c.host > after).order_by(sites.c.host).limit(limit)
-        return await self._database.read(lambda c: [_row(row) for row in c.execute(query)])
+        query = LISTED_HOSTS.where(sites.c.host > after).order_by(sites.c.host).limit(limit)
+        return await self._database.read(lambda c: [host_in(row) for row in c.execute(query)])
 
     async def get(self, host: str) -> HostRow:
         row = await self._database.read(
-            lambda c: c.execute(_SEEN.where(sites.c.host == host)).first()
+            lambda c: c.execute(LISTED_HOSTS.where(sites.c.host == host)).first()
         )
         if row is None:
             raise NotFound(f"host {host} is not known: it has no requests and no rule")
-        return _row(row)
+        return host_in(row)
 
     async def set_rule(self, host: str, rule: SiteRule, now: float) -> None:
         robots = None if rule.robots is None else int(rule.robots)
@@ -108,7 +108,7 @@ _given_up = sa.and_(
     host_probes.c.host == site_holds.c.host,
     host_probes.c.given_up == 1,
 )
-_SEEN = (
+LISTED_HOSTS = (
     sa.select(
         sites,
         blocks.c.id.label("block"),
@@ -121,7 +121,8 @@ _SEEN = (
 )
 
 
-def _row(row: Any) -> HostRow:
+def host_in(row: Any) -> HostRow:
+    """A host from its row."""
     return HostRow(
         host_in_row(row),
         row.requests,

@@ -1,7 +1,8 @@
 """Blocks that were split off for one request claim their host when they are leased.
 
 Run by centers only, inside the transaction of a lease. Several such blocks of one host can wait
-at the same time; the one that has the hold is leased, the others stay claimable.
+at the same time; the one that has the hold is leased, the others stay claimable. It is apart from
+`holds`, which `blocks` imports, because it needs `blocks` and `runs` itself.
 """
 
 from __future__ import annotations

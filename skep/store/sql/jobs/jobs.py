@@ -11,9 +11,11 @@ import sqlalchemy as sa
 
 from skep.errors import Conflict, UnknownJob
 from skep.model.jobs.job import Job, JobRevision, KeptJob, bytes_of, job_of
+from skep.model.unknown_objects import unknown_job
 from skep.store.sql.engine.database import Database, Tx
-from skep.store.sql.schema.jobs import job_revisions, jobs
+from skep.store.sql.schema.jobs import job_labels, job_revisions, jobs
 
+_LABEL = ("name", "value", "job")
 _COLUMNS = tuple(column.name for column in jobs.columns)
 
 
@@ -34,12 +36,15 @@ class SqlJobs:
                 tx.connection, jobs, _COLUMNS, [row]
             ):
                 _remember(tx, job.name, 1, definition, "created", author, now)
+                _write_labels(tx, job)
                 return KeptJob(job, 1, author, now, now), "created"
             held = _held(tx, job.name)
             _check_revision(held, expected)
             if bytes(held.definition) == definition and not held.deleted:
-                return _kept(held), "unchanged"
+                return kept_job(held), "unchanged"
             what = "brought back" if held.deleted else "changed"
+            tx.execute(sa.delete(job_labels).where(job_labels.c.job == job.name))
+            _write_labels(tx, job)
             return _changed(tx, held, definition, job.enabled, what, author, now), "changed"
 
         return await self._database.write(work)
@@ -49,7 +54,7 @@ class SqlJobs:
             held = _held(tx, name)
             _check_revision(held, expected)
             if held.deleted:
-                return _kept(held)
+                return kept_job(held)
             definition = bytes(held.definition)
             return _changed(tx, held, definition, bool(held.enabled), "deleted", author, now)
 
@@ -57,7 +62,7 @@ class SqlJobs:
 
     async def get(self, name: str) -> KeptJob:
         query = sa.select(jobs).where(jobs.c.name == name)
-        return _kept(await self._database.read(lambda c: _found(c.execute(query).first(), name)))
+        return kept_job(await self._database.read(lambda c: _found(c.execute(query).first(), name)))
 
     async def all(
         self, limit: int, after: str = "", *, deleted: bool = False, enabled: bool | None = None
@@ -67,7 +72,7 @@ class SqlJobs:
             query = query.where(jobs.c.deleted == 0)
         if enabled is not None:
             query = query.where(jobs.c.enabled == int(enabled))
-        return await self._database.read(lambda c: [_kept(row) for row in c.execute(query)])
+        return await self._database.read(lambda c: [kept_job(row) for row in c.execute(query)])
 
     async def revisions(self, name: str, limit: int) -> list[JobRevision]:
         query = (
@@ -78,7 +83,7 @@ class SqlJobs:
         )
         rows = await self._database.read(lambda c: c.execute(query).all())
         if not rows:
-            raise _unknown(name)
+            raise unknown_job(name)
         return [_revision(row) for row in rows]
 
     async def revision(self, name: str, number: int) -> JobRevision:
@@ -125,6 +130,11 @@ def _changed(
     return KeptJob(job_of(definition), revision, author, held.created_at, now, deleted)
 
 
+def _write_labels(tx: Tx, job: Job) -> None:
+    rows = [(name, value, job.name) for name, value in sorted(job.labels.items())]
+    tx.dialect.insert_many(tx.connection, job_labels, _LABEL, rows)
+
+
 def _remember(
     tx: Tx, name: str, revision: int, definition: bytes, what: str, author: str, now: float
 ) -> None:
@@ -132,7 +142,8 @@ def _remember(
     tx.execute(sa.insert(job_revisions).values(**values, what=what, author=author, at=now))
 
 
-def _kept(row: Any) -> KeptJob:
+def kept_job(row: Any) -> KeptJob:
+    """A row of `jobs` as data."""
     job = job_of(bytes(row.definition))
     times = (row.created_at, row.changed_at)
     return KeptJob(job, row.revision, row.author, *times, bool(row.deleted))
@@ -144,11 +155,5 @@ def _revision(row: Any) -> JobRevision:
 
 def _found(row: Any, name: str) -> Any:
     if row is None:
-        raise _unknown(name)
+        raise unknown_job(name)
     return row
-
-
-def _unknown(name: str) -> UnknownJob:
-    return UnknownJob(
-        f"there is no job {name!r}; `skep job ls` lists jobs, `skep job apply FILE` creates one"
-    )

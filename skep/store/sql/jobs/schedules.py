@@ -69,7 +69,7 @@ class SqlFires:
         query = sa.select(schedules).order_by(schedules.c.job)
         if jobs is not None:
             query = query.where(schedules.c.job.in_(jobs))
-        return await self._database.read(lambda c: [_planned(row) for row in c.execute(query)])
+        return await self._database.read(lambda c: [planned_in(row) for row in c.execute(query)])
 
     async def parts(self, job: str) -> list[str]:
         names = schedules.c.job.startswith(part_of(job, ""), autoescape=True)
@@ -78,12 +78,12 @@ class SqlFires:
 
     async def due(self, now: float, limit: int) -> list[Planned]:
         bound = {"now": now, "n": limit}
-        return await self._database.read(lambda c: [_planned(r) for r in c.execute(_DUE, bound)])
+        return await self._database.read(lambda c: [planned_in(r) for r in c.execute(_DUE, bound)])
 
     async def ahead(self, moment: float, limit: int) -> list[Planned]:
         query = sa.select(schedules).where(schedules.c.decided > moment)
         query = query.order_by(schedules.c.job).limit(limit)
-        return await self._database.read(lambda c: [_planned(row) for row in c.execute(query)])
+        return await self._database.read(lambda c: [planned_in(row) for row in c.execute(query)])
 
     async def turn_back(self, changes: Sequence[tuple[Planned, Planned]]) -> int:
         return await self._database.write(
@@ -106,12 +106,12 @@ class SqlFires:
         query = query.order_by(fires.c.due_at, fires.c.job)
         if not jobs:
             return []
-        return await self._database.read(lambda c: [_fire(row) for row in c.execute(query)])
+        return await self._database.read(lambda c: [fire_in(row) for row in c.execute(query)])
 
     async def unattended(self, now: float, patience: float, limit: int) -> list[Fire]:
         bound = {"since": now - patience, "until": now + patience, "n": limit}
         return await self._database.read(
-            lambda c: [_fire(row) for row in c.execute(_UNATTENDED, bound)]
+            lambda c: [fire_in(row) for row in c.execute(_UNATTENDED, bound)]
         )
 
     async def change(self, changes: Sequence[tuple[Fire, Fire]]) -> list[Fire]:
@@ -124,7 +124,7 @@ class SqlFires:
         if before is not None:
             query = query.where(fires.c.due_at < before)
         query = query.order_by(fires.c.due_at.desc(), fires.c.fire_key.desc()).limit(limit)
-        return await self._database.read(lambda c: [_fire(row) for row in c.execute(query)])
+        return await self._database.read(lambda c: [fire_in(row) for row in c.execute(query)])
 
     async def forget(self, before: int, limit: int) -> int:
         ended = (fires.c.due_at < before, _ended)
@@ -250,7 +250,7 @@ def _stored(tx: Tx, keys: Iterable[tuple[str, str]]) -> list[Fire]:
         query = sa.select(fires).where(fires.c.job.in_(jobs), fires.c.fire_key.in_(names))
         query = query.order_by(fires.c.job, fires.c.fire_key).with_for_update()
         wanted = set(part)
-        rows = (_fire(row) for row in tx.execute(query))
+        rows = (fire_in(row) for row in tx.execute(query))
         found += [fire for fire in rows if (fire.job, fire.key) in wanted]
     return found
 
@@ -284,11 +284,13 @@ def _row(fire: Fire) -> tuple[Any, ...]:
     )
 
 
-def _fire(row: Any) -> Fire:
-    job, key, due_at, state, *rest = row
+def fire_in(row: Any) -> Fire:
+    """A fire from its row. Lists select the columns in another order."""
+    job, key, due_at, state, *rest = (getattr(row, name) for name in FIRE_COLUMNS)
     return Fire(job, key, due_at, FireState(state), *rest)
 
 
-def _planned(row: Any) -> Planned:
+def planned_in(row: Any) -> Planned:
+    """A schedule from its row."""
     schedule = _schedule.decode(row.document)
     return Planned(row.job, schedule, row.decided, row.next_at, row.version)

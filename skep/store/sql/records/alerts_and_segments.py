@@ -14,7 +14,14 @@ from skep.model.archived_page import ArchivedPage
 from skep.store.sql.engine.database import Database, Tx
 from skep.store.sql.schema.records import alerts, segments
 
-_ALERT_COLUMNS = ("kind", "subject", "detail", "times", "first_at", "last_at")
+_ALERT_COLUMNS = (
+    *("kind", "subject", "detail", "times", "first_at", "last_at"),
+    *("changed_at", "severity", "untold"),
+)
+#: Kinds that report what was done: they are listed, and cause no notices.
+REPORTS = frozenset({"retention"})
+#: Kinds that a notice would only make worse.
+UNTOLD = frozenset({*REPORTS, "notice_failed"})
 
 
 class SqlAlerts:
@@ -24,13 +31,18 @@ class SqlAlerts:
         self._database = database
 
     async def raise_(self, kind: str, subject: str, detail: str, now: float) -> None:
-        row = (kind, subject, detail, 1, now, now)
+        severity, untold = "info" if kind in REPORTS else "warning", int(kind not in UNTOLD)
+        row = (kind, subject, detail, 1, now, now, now, severity, untold)
         known = sa.update(alerts).where(alerts.c.kind == kind, alerts.c.subject == subject)
 
         def work(tx: Tx) -> None:
             if not tx.dialect.insert_new(tx.connection, alerts, _ALERT_COLUMNS, [row]):
                 again = {"detail": detail, "times": alerts.c.times + 1, "last_at": now}
                 tx.execute(known.values(**again))
+                # One that had ended starts again.
+                fires = {"state": "firing", "changed_at": now, "untold": untold}
+                fires |= {"changes": alerts.c.changes + 1, "acknowledged_at": 0.0}
+                tx.execute(known.where(alerts.c.state == "resolved").values(**fires))
 
         await self._database.write(work)
 

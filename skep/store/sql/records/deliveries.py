@@ -34,6 +34,15 @@ _OPEN = str(DeliveryState.OPEN)
 _COLUMNS = tuple(column.name for column in deliveries.columns)
 _RELEASED = {"holder": "", "held_until": 0.0}
 
+#: Open deliveries that have failed or whose run has ended.
+UNFINISHED: tuple[sa.ColumnElement[bool], ...] = (
+    deliveries.c.state == _OPEN,
+    sa.or_(
+        deliveries.c.tries > 0,
+        sa.exists().where(runs.c.id == deliveries.c.run, runs.c.state.in_(_ENDED)),
+    ),
+)
+
 
 class SqlDeliveries:
     """Rows of `deliveries` and `rejected_items`."""
@@ -111,14 +120,16 @@ class SqlDeliveries:
 
     async def of(self, run: str) -> list[DeliveryView]:
         query = sa.select(deliveries).where(deliveries.c.run == run).order_by(deliveries.c.sink)
-        return await self._database.read(lambda c: [_view(c, row) for row in c.execute(query)])
+        return await self._database.read(
+            lambda c: [delivery_view(c, row) for row in c.execute(query)]
+        )
 
     async def unfinished(self, limit: int) -> list[DeliveryView]:
-        ended = sa.exists().where(runs.c.id == deliveries.c.run, runs.c.state.in_(_ENDED))
-        query = sa.select(deliveries).where(deliveries.c.state == _OPEN)
-        query = query.where(sa.or_(deliveries.c.tries > 0, ended))
+        query = sa.select(deliveries).where(*UNFINISHED)
         query = query.order_by(deliveries.c.changed_at, deliveries.c.run).limit(limit)
-        return await self._database.read(lambda c: [_view(c, row) for row in c.execute(query)])
+        return await self._database.read(
+            lambda c: [delivery_view(c, row) for row in c.execute(query)]
+        )
 
     async def decide(self, run: str, sink: str, state: DeliveryState, now: float) -> list[Delivery]:
         def work(tx: Tx) -> list[Delivery]:
@@ -247,7 +258,8 @@ def _get(connection: sa.Connection, run: str, sink: str) -> Delivery:
     return _delivery(connection.execute(sa.select(deliveries).where(_same(run, sink))).one())
 
 
-def _view(connection: sa.Connection, row: Any) -> DeliveryView:
+def delivery_view(connection: sa.Connection, row: Any) -> DeliveryView:
+    """A delivery from its row, with its counts."""
     number = sa.select(runs.c.no).where(runs.c.id == row.run).scalar_subquery()
     left = sa.select(items.c.id).where(items.c.run == number, items.c.id > row.position)
     pending = sa.select(sa.func.count()).select_from(left.limit(COUNTED).subquery())

@@ -60,7 +60,7 @@ class SqlNotices:
             mine = notices.c.id.in_(ids)
             tried = {"tries": notices.c.tries + 1, "due_at": again_at}
             tx.execute(sa.update(notices).where(mine).values(**tried))
-            return [_notice(row) for row in tx.execute(sa.select(notices).where(mine))]
+            return [notice_in(row) for row in tx.execute(sa.select(notices).where(mine))]
 
         return await self._database.write(work)
 
@@ -78,7 +78,7 @@ class SqlNotices:
         query = sa.select(notices).order_by(notices.c.created_at.desc()).limit(limit)
         if run:
             query = query.where(notices.c.run == run)
-        return await self._database.read(lambda c: [_notice(row) for row in c.execute(query)])
+        return await self._database.read(lambda c: [notice_in(row) for row in c.execute(query)])
 
     async def forget_told(self, before: float) -> int:
         old = sa.and_(notices.c.state != "waiting", notices.c.created_at < before)
@@ -97,6 +97,7 @@ def note_ending(tx: Tx, run: str, state: RunState, reason: str, now: float) -> N
         tx.execute(sa.insert(endings).values(**row))
 
 
-def _notice(row: Any) -> Notice:
+def notice_in(row: Any) -> Notice:
+    """A notice from its row."""
     values = {name: getattr(row, name) for name in _COLUMNS}
     return Notice(**{**values, "body": bytes(row.body)})

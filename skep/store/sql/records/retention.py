@@ -19,7 +19,7 @@ from skep.store.sql.engine.database import ACCEPTED, Database, Tx
 from skep.store.sql.engine.dialect import id_list
 from skep.store.sql.engine.predicates import ENDED_BLOCKS
 from skep.store.sql.records.deliveries import open_delivery
-from skep.store.sql.requests.delete_ended import forget_requests
+from skep.store.sql.requests.delete_ended import forget_requests, forget_spans
 from skep.store.sql.runs.runs import hold_runs
 from skep.store.sql.schema.blocks import blocks
 from skep.store.sql.schema.ended_work import deletions, segment_runs
@@ -70,6 +70,8 @@ class SqlRetention:
             if kind == "rows" and _undelivered(tx, held[run].id):
                 return 0, True
             count, done = _ONE_BATCH[kind](tx, run, limit)
+            if kind == "rows" and done:
+                forget_spans(tx, run)
             _note(tx, run, kind, now, count, done)
             return count, done
 

@@ -15,6 +15,7 @@ from skep.model.delivery import DeliveryState
 from skep.model.states import CLAIMABLE, BlockState, RunState
 from skep.store.ports.self_checks import CommittedSegment, StoreCheck
 from skep.store.sql.engine.database import Database, Tx
+from skep.store.sql.records.request_checks import find_in_requests, repair_requests
 from skep.store.sql.runs.runs import OVER
 from skep.store.sql.schema.agents import tokens
 from skep.store.sql.schema.allocations import allocations
@@ -69,6 +70,8 @@ def _kind(kind: StoreCheck, now: float) -> _Kind:
         case "segments":
             there = sa.exists(sa.select(runs.c.no).where(runs.c.no == segment_runs.c.run))
             return _Kind(segment_runs.c.run, sa.true(), ~there, None)
+        case _:
+            raise ValueError(f"{kind} is checked in `request_checks.py`")
 
 
 def _positions() -> _Kind:
@@ -103,6 +106,8 @@ class SqlChecks:
         self._database = database
 
     async def find(self, kind: StoreCheck, after: str, limit: int) -> tuple[list[str], str]:
+        if kind == "spans" or kind == "failures":  # noqa: PLR1714 - mypy narrows it this way
+            return await self._database.read(lambda c: find_in_requests(c, kind, after, limit))
         of = _kind(kind, 0.0)
         # The page is limited first, so that one step reads at most `limit` rows.
         page = sa.select(of.key).distinct().where(of.among).order_by(of.key).limit(limit)
@@ -134,6 +139,8 @@ class SqlChecks:
     async def repair(self, kind: StoreCheck, names: Sequence[str], now: float) -> list[str]:
         if not names:
             return []
+        if kind == "spans" or kind == "failures":  # noqa: PLR1714 - mypy narrows it this way
+            return await self._database.write(lambda tx: repair_requests(tx, kind, names))
         return await self._database.write(lambda tx: _repair(tx, kind, names, now))
 
 

@@ -6,7 +6,7 @@ cannot both accept it, and a caller that lost the answer can call again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,12 +14,17 @@ import sqlalchemy as sa
 
 from skep.errors import Conflict, Forbidden, NotFound, Unauthorized
 from skep.model.fleet.token import NAMED_BY, FoundToken, Grant, TokenView, token_id
+from skep.model.people.scope import Scope
 from skep.store.sql.engine.database import Database, Tx
 from skep.store.sql.schema.agents import agents, tokens
 
 JOIN, AGENT, DRIVER = "join", "agent", "driver"
-_COLUMNS = ("digest", "role", "subject", "created_at", "revoked", "note", "expires_at", "grant_")
+_COLUMNS = (
+    *("digest", "role", "subject", "created_at", "revoked"),
+    *("note", "expires_at", "grant_", "scope"),
+)
 _grant = msgspec.msgpack.Decoder(Grant)
+_terms = msgspec.msgpack.Decoder(tuple[str, ...])
 _DIGEST = 32
 
 
@@ -38,10 +43,21 @@ class SqlTokens:
         note: str = "",
         expires_at: float | None = None,
         grant: Grant | None = None,
+        scope: Scope | None = None,
     ) -> None:
         packed = msgspec.msgpack.encode(grant or Grant())
-        row = (digest, role, subject, now, 0, note, expires_at, packed)
+        terms = msgspec.msgpack.encode(scope.labels) if scope else None
+        row = (digest, role, subject, now, 0, note, expires_at, packed, terms)
         await self._database.write(lambda tx: _insert(tx, row))
+
+    async def used(self, uses: Mapping[bytes, float]) -> None:
+        def work(tx: Tx) -> None:
+            for digest, at in sorted(uses.items()):
+                change = sa.update(tokens).where(tokens.c.digest == digest)
+                tx.execute(change.values(last_used_at=at))
+
+        if uses:
+            await self._database.write(work)
 
     async def find(self, digest: bytes) -> FoundToken | None:
         return (await self.find_many([digest])).get(digest)
@@ -52,10 +68,7 @@ class SqlTokens:
         good = sa.or_(tokens.c.revoked == 0, used)
         query = sa.select(tokens).where(tokens.c.digest.in_(list(digests)), good)
         rows = await self._database.read(lambda c: c.execute(query).all())
-        return {
-            bytes(row.digest): FoundToken(row.role, row.subject, row.expires_at, _granted(row))
-            for row in rows
-        }
+        return {bytes(row.digest): _found(row) for row in rows}
 
     async def revoked(self, digest: bytes) -> bool:
         query = sa.select(tokens.c.revoked).where(tokens.c.digest == digest)
@@ -81,7 +94,7 @@ class SqlTokens:
 
         def work(connection: sa.Connection) -> list[TokenView]:
             rest = query.where(_later_in_list(connection, after)) if after else query
-            return [_view(row) for row in connection.execute(rest)]
+            return [token_in(row) for row in connection.execute(rest)]
 
         return await self._database.read(work)
 
@@ -103,7 +116,7 @@ class SqlTokens:
             row = tx.execute(sa.select(tokens).where(named)).first()
             if row is None:
                 raise NotFound(f"there is no token {token[:40]!r}; `skep token ls` lists them")
-            return _view(row)
+            return token_in(row)
 
         return await self._database.write(work)
 
@@ -167,7 +180,7 @@ def _use(tx: Tx, row: Any, agent: str, credential: bytes, now: float) -> None:
     tx.execute(spent.values(revoked=1, used_by=agent, used_at=now))
     # Earlier credentials of this agent are no longer valid.
     _revoke(tx, sa.and_(tokens.c.subject == agent, tokens.c.role == AGENT))
-    _insert(tx, (credential, AGENT, agent, now, 0, row.note or "", None, row.grant_))
+    _insert(tx, (credential, AGENT, agent, now, 0, row.note or "", None, row.grant_, None))
 
 
 def _joined_before(tx: Tx, row: Any, agent: str, credential: bytes) -> Grant:
@@ -190,11 +203,21 @@ def _range(token: str) -> tuple[bytes, bytes]:
     return first + bytes(rest), first + b"\xff" * rest
 
 
+def _found(row: Any) -> FoundToken:
+    scope = Scope(_scoped(row))
+    return FoundToken(row.role, row.subject, row.expires_at, _granted(row), row.note or "", scope)
+
+
+def _scoped(row: Any) -> tuple[str, ...]:
+    return _terms.decode(row.scope) if row.scope else ()
+
+
 def _granted(row: Any) -> Grant:
     return _grant.decode(row.grant_) if row.grant_ else Grant()
 
 
-def _view(row: Any) -> TokenView:
+def token_in(row: Any) -> TokenView:
+    """A token from its row."""
     return TokenView(
         token_id(bytes(row.digest)),
         row.role,
@@ -206,4 +229,6 @@ def _view(row: Any) -> TokenView:
         _granted(row),
         row.used_by or "",
         row.used_at,
+        _scoped(row),
+        row.last_used_at,
     )

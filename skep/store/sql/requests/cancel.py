@@ -7,7 +7,7 @@ report, or the end of its lease, decides.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -60,6 +60,13 @@ def change_all(tx: Tx, run: int, before: RequestState, to: RequestState, **value
 
 def cancel_some(tx: Tx, ids: Sequence[int], now: float) -> Acted:
     """Cancel those of `ids` that are open and not leased."""
+    free, leased = cancel_free(tx, ids, now)
+    return Acted(len(free), len(leased))
+
+
+def cancel_free(tx: Tx, ids: Sequence[int], now: float) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Cancel those of `ids` that are open and not leased; returns these rows, and those that are
+    leased."""
     states = id_list(_OPEN)
     wanted = f"id IN ({id_list(ids)}) AND state IN ({states})"
     found = tx.sql(f"SELECT DISTINCT block FROM requests WHERE {wanted}")  # noqa: S608 - integers
@@ -67,7 +74,7 @@ def cancel_some(tx: Tx, ids: Sequence[int], now: float) -> Acted:
     claimable = _locked(tx, [block for block in found.scalars() if block is not None])
     query = sa.select(requests.c.id, requests.c.run, requests.c.state, requests.c.block)
     rows = tx.execute(query.where(sa.text(wanted)).order_by(requests.c.id).with_for_update()).all()
-    free = [row for row in rows if row.state != RequestState.QUEUED or row.block in claimable]
+    free = [row for row in rows if _is_free(row, claimable)]
     if free:
         tx.sql(
             f"UPDATE requests SET state = {RequestState.CANCELLED:d}"  # noqa: S608 - integers
@@ -78,7 +85,11 @@ def cancel_some(tx: Tx, ids: Sequence[int], now: float) -> Acted:
     queued = Counter(row.block for row in free if row.state == RequestState.QUEUED)
     for block, count in queued.items():
         _shrink(tx, block, claimable[block], count, now)
-    return Acted(len(free), len(rows) - len(free))
+    return free, [row for row in rows if not _is_free(row, claimable)]
+
+
+def _is_free(row: Any, claimable: Mapping[int, object]) -> bool:
+    return row.state != RequestState.QUEUED or row.block in claimable
 
 
 def _locked(tx: Tx, block_ids: list[int]) -> dict[int, tuple[int, int]]:

@@ -107,7 +107,11 @@ def _copy(tx: Tx, run: int, root: int, gone: str, to: str, now: float) -> int:
         "created_at": now,
         "place": to,
     }
-    new = tx.dialect.insert_new(tx.connection, requests, tuple(values), [tuple(values.values())])
+    row_of = [tuple(values.values())]
+    found = tx.dialect.insert_spanning(tx.connection, requests, tuple(values), row_of)
+    new = found.new
+    if new:
+        tx.span(run, now, found.low, found.high)
     tx.tally(run, ACCEPTED, new)
     tx.tally(run, RequestState.WAITING, new)
     same = sa.and_(requests.c.run == run, requests.c.fingerprint == fingerprint)

@@ -5,7 +5,8 @@ Run by centers only, inside the transaction that settles reports or takes blocks
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -18,6 +19,8 @@ from skep.store.sql.engine.dialect import id_list
 from skep.store.sql.schema.ended_work import faults, segment_runs
 from skep.store.sql.schema.records import segments
 
+#: Characters of the column.
+FAILURE_LENGTH = 16
 _COLUMNS = ("id", "failure", "status", "text")
 
 
@@ -39,15 +42,37 @@ def dead_letter(tx: Tx, dead: Iterable[Outcome], of_blocks: str, now: float) -> 
     """Make requests of these blocks dead; returns how many."""
     groups = sorted_by_fingerprint(dead)
     _keep_words(tx, groups)
-    return sum(
+    dead_now = sum(
         tx.sql(
             f"UPDATE requests SET state = {RequestState.DEAD:d}, failures = failures + 1,"  # noqa: S608
-            f" fault = {fault.id:d}, died_at = {now!r}"
+            f" fault = {fault.id:d}, died_at = {now!r}, failure = {failure_word(fault.failure)}"
             f" WHERE id IN ({id_list(ids)}) AND block IN ({of_blocks})"
             f" AND state = {RequestState.QUEUED:d}"
         ).rowcount
         for fault, ids in groups.items()
     )
+    count_deaths(tx, id_list(number for ids in groups.values() for number in ids), now)
+    return dead_now
+
+
+def count_deaths(tx: Tx, numbers: str, now: float) -> None:
+    """Count requests that have just become dead in their failure groups."""
+    for row in _by_group(tx, numbers):
+        tx.deaths.died(row.fault, row.host, row.n, now)
+
+
+def count_departures(tx: Tx, numbers: str) -> None:
+    """Count requests that will not be dead any more; called while they are."""
+    for row in _by_group(tx, numbers):
+        tx.deaths.gone(row.fault, row.host, row.n)
+
+
+def _by_group(tx: Tx, numbers: str) -> Sequence[sa.Row[Any]]:
+    return tx.sql(
+        "SELECT fault, host, COUNT(*) AS n FROM requests"  # noqa: S608 - integers
+        f" WHERE id IN ({numbers}) AND state = {RequestState.DEAD:d} AND fault IS NOT NULL"
+        " GROUP BY fault, host"
+    ).all()
 
 
 def name_fingerprint(tx: Tx, ids: Iterable[int], failure: str, detail: str, now: float) -> None:
@@ -58,9 +83,23 @@ def name_fingerprint(tx: Tx, ids: Iterable[int], failure: str, detail: str, now:
     fault = failure_fingerprint(failure, 0, detail)
     _keep_words(tx, [fault])
     tx.sql(
-        f"UPDATE requests SET fault = {fault.id:d}, died_at = {now!r}"  # noqa: S608 - numbers
+        f"UPDATE requests SET fault = {fault.id:d}, died_at = {now!r},"  # noqa: S608 - numbers
+        f" failure = {failure_word(fault.failure)}"
         f" WHERE id IN ({numbers}) AND state = {RequestState.DEAD:d}"
     )
+    count_deaths(tx, numbers, now)
+
+
+def name_failure(tx: Tx, ids: Iterable[int], failure: str) -> None:
+    """The failure class of requests that ended otherwise."""
+    if numbers := id_list(ids):
+        tx.sql(f"UPDATE requests SET failure = {failure_word(failure)} WHERE id IN ({numbers})")  # noqa: S608
+
+
+def failure_word(failure: str) -> str:
+    """A failure class as SQL; what is not a plain word is not stored."""
+    plain = failure.isascii() and failure.isalpha() and len(failure) <= FAILURE_LENGTH
+    return f"'{failure}'" if plain else "NULL"
 
 
 def _keep_words(tx: Tx, found: Iterable[FailureFingerprint]) -> None:

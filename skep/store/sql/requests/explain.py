@@ -11,10 +11,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from skep.errors import NotFound, UnknownBlock
 from skep.model.lane import HIGHEST, LOWEST
 from skep.model.ledger import Ledger
 from skep.model.states import BlockState, RequestState
+from skep.model.unknown_objects import unknown_block, unknown_request
 from skep.store.ports.waits import (
     COUNT_LIMIT,
     BlockFacts,
@@ -74,7 +74,7 @@ class SqlWaits:
 def _request(connection: sa.Connection, request_id: int) -> RequestWait:
     row = connection.execute(sa.select(requests).where(requests.c.id == request_id)).first()
     if row is None:
-        raise NotFound(f"there is no request {request_id}; `skep request ls` lists requests")
+        raise unknown_request(request_id)
     state = RequestState(row.state)
     in_block = row.block is not None and state is RequestState.QUEUED
     return RequestWait(
@@ -139,7 +139,7 @@ def _some(connection: sa.Connection, *conditions: Any) -> int:
 def _block(connection: sa.Connection, block_id: int) -> BlockWait:
     facts = block_facts(connection, block_id)
     if facts is None:
-        raise UnknownBlock(f"there is no block {block_id}")
+        raise unknown_block(block_id)
     wanted = _hosts_of(connection, facts)
     found = host_facts(connection, wanted)
     ahead = None

@@ -35,6 +35,8 @@ def adopt_pages(tx: Tx, run: str, segment: str, pages: Sequence[ArchivedPage]) -
         return 0
     rows = [_request(number, segment, page) for page in fresh]
     ids = tx.dialect.insert_numbered(tx.connection, requests, rows)
+    for page in fresh:
+        tx.span(number, page.at, min(ids), max(ids))
     made = [_attempt(one, segment, page) for one, page in zip(ids, fresh, strict=True)]
     tx.dialect.insert_many(tx.connection, attempts, _COLUMNS, made)
     tx.tally(number, ACCEPTED, len(fresh))

@@ -12,19 +12,23 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from skep.errors import Conflict, NotFound
+from skep.errors import Conflict
 from skep.model.attempt import Attempt
 from skep.model.hosts.politeness import Politeness
+from skep.model.people.audit import AuditRow
 from skep.model.request import Accepted
 from skep.model.run import RunSettings
 from skep.model.states import BlockState, RequestState
+from skep.model.unknown_objects import unknown_request
 from skep.store.ports.blocks import RetryFacts
 from skep.store.ports.placement import Placing
 from skep.store.ports.requests import Backlog, Packing, PackPlan, RequestRow, RequestView
 from skep.store.sql.blocks.pack import pack_one
 from skep.store.sql.engine.database import ACCEPTED, Database, Tx
 from skep.store.sql.engine.predicates import MORTAL, in_list, stored
+from skep.store.sql.engine.row_inserts import Row
 from skep.store.sql.hosts.robots_probes import forget_run_probes
+from skep.store.sql.people.audit import insert_rows
 from skep.store.sql.requests.backlog import read_backlog
 from skep.store.sql.requests.cancel import cancel_open, change_all
 from skep.store.sql.requests.chains import NOWHERE, origins
@@ -57,11 +61,19 @@ class SqlRequests:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def accept(self, run_id: str, rows: Sequence[RequestRow], now: float) -> Accepted:
+    async def accept(
+        self,
+        run_id: str,
+        rows: Sequence[RequestRow],
+        now: float,
+        audit: AuditRow | None = None,
+    ) -> Accepted:
         def work(tx: Tx) -> Accepted:
             run = hold_run(tx, run_id)
             new = _without_known(tx, run.no, rows)
             accepted = accept_rows(tx, run, new, now)
+            if audit is not None:
+                insert_rows(tx, [audit])
             return Accepted(accepted.new, len(rows) - accepted.new)
 
         return await self._database.write(work)
@@ -113,7 +125,8 @@ class SqlRequests:
             if run.cancelled:
                 raise Conflict(f"run {run_id} is cancelled; its dead requests stay dead")
             forget_run_probes(tx, [run.no])
-            forgiven = {"failures": 0, "block": None, "fault": None, "died_at": None}
+            forgiven = dict.fromkeys(("block", "fault", "died_at")) | {"failures": 0}
+            forgiven["not_before"] = 0
             return change_all(tx, run.no, RequestState.DEAD, RequestState.WAITING, **forgiven)
 
         return await self._database.write(work)
@@ -127,7 +140,7 @@ class SqlRequests:
         )
         row = await self._database.read(lambda c: c.execute(query).first())
         if row is None:
-            raise NotFound(f"there is no request {request_id}; `skep request ls` lists requests")
+            raise unknown_request(request_id)
         return view_of(row)
 
     async def retry_facts(self, request_ids: Sequence[int]) -> dict[int, RetryFacts]:
@@ -188,13 +201,21 @@ def _insert(tx: Tx, run: HeldRun, rows: Sequence[RequestRow], now: float) -> int
     values = [_row(run.no, row, now) for row in rows]
     parents = {row.parent for row in rows if row.parent is not None}
     if not parents or not run.rules.placement.traits.chains:
-        return tx.dialect.insert_new(tx.connection, requests, _COLUMNS, values)
+        return insert_requests(tx, run.no, _COLUMNS, values, now)
     found = origins(tx, run.no, parents)
     placed = [
         (*value, *found.get(row.parent or 0, NOWHERE))
         for value, row in zip(values, rows, strict=True)
     ]
-    return tx.dialect.insert_new(tx.connection, requests, (*_COLUMNS, "place", "root"), placed)
+    return insert_requests(tx, run.no, (*_COLUMNS, "place", "root"), placed, now)
+
+
+def insert_requests(tx: Tx, run: int, columns: Sequence[str], values: list[Row], now: float) -> int:
+    """Insert the requests of a run that are new, with the span of their ids."""
+    found = tx.dialect.insert_spanning(tx.connection, requests, columns, values)
+    if found.new:
+        tx.span(run, now, found.low, found.high)
+    return found.new
 
 
 def _row(run: int, row: RequestRow, now: float) -> tuple[Any, ...]:

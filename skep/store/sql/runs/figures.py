@@ -22,6 +22,8 @@ SLOT = 10
 SLOTS = 6
 
 RECEIVED, SENT = "bytes.received", "bytes.sent"
+#: After every name that begins with RATE.
+RATE_END = "rate/"
 STATUS, FAILURE, AGENT, RATE = "status.", "failure.", "agent.", "rate."
 
 
@@ -72,6 +74,13 @@ def count_outcomes(tx: Tx, run: int, agent: str, outcomes: Sequence[Outcome], no
     counts[run, SENT] += sent
     counts[run, AGENT + agent] += len(outcomes)
     counts[run, _rate_name(_slot(now))] += len(outcomes)
+
+
+def recent_answers(run: sa.ColumnElement[int], now: float) -> sa.ColumnElement[bool]:
+    """Whether a run got an answer in about the last two minutes: housekeeping keeps no more."""
+    since = _rate_name(_slot(now) - 2 * SLOTS)
+    recent = sa.and_(figures.c.run == run, figures.c.name >= since, figures.c.name < RATE_END)
+    return sa.exists().where(recent).correlate_except(figures)
 
 
 def _slot(now: float) -> int:

@@ -6,29 +6,33 @@ a transaction that depends on it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 import sqlalchemy as sa
 
-from skep.errors import Conflict, UnknownRun
+from skep.errors import Conflict, InvalidInput
 from skep.model.hosts.named_places import PLACES_LIMIT
 from skep.model.jobs.job import RunLease
+from skep.model.labels import relabelled
 from skep.model.run import Run, RunSettings
-from skep.model.states import RUN_CHANGES, RunState
+from skep.model.states import ENDED_RUN_STATES, RUN_CHANGES, RunState
+from skep.model.unknown_objects import unknown_run
 from skep.store.sql.engine.database import Database, Tx
 from skep.store.sql.engine.predicates import in_list
+from skep.store.sql.monitoring.finished_runs import note_finished
 from skep.store.sql.records.notices import note_ending
 from skep.store.sql.runs.supervisor_lease import check_lease
-from skep.store.sql.schema.runs import runs
+from skep.store.sql.schema.runs import run_labels, runs
 
 #: Maximum characters of a reason.
 REASON_LIMIT = 2000
-_ENDED = frozenset({RunState.FINISHED, RunState.CANCELLED})
 #: States in which agents can forget a run; one that is continued gets its agents again.
 OVER = (RunState.FINISHED, RunState.CANCELLED, RunState.FAILED)
+_LABEL = ("name", "value", "run")
 _settings = msgspec.msgpack.Decoder(RunSettings)
+_labels = msgspec.msgpack.Decoder(dict[str, str])
 
 
 class SqlRuns:
@@ -44,11 +48,15 @@ class SqlRuns:
             str(run.state),
             msgspec.msgpack.encode(run.settings),
             run.created_at,
+            msgspec.msgpack.encode(run.labels) if run.labels else None,
         )
-        columns = ("id", "job", "state", "settings", "created_at")
+        columns = ("id", "job", "state", "settings", "created_at", "labels")
 
         def work(tx: Tx) -> bool:
-            return tx.dialect.insert_new(tx.connection, runs, columns, [row]) == 1
+            new = tx.dialect.insert_new(tx.connection, runs, columns, [row]) == 1
+            if new and run.labels:
+                _write_labels(tx, number_of(tx.connection, run.id), run.labels)
+            return new
 
         return await self._database.write(work)
 
@@ -85,6 +93,9 @@ class SqlRuns:
 
         await self._database.write(work)
 
+    async def relabel(self, run_id: str, add: Mapping[str, str], remove: Collection[str]) -> bool:
+        return await self._database.write(lambda tx: _relabel(tx, run_id, add, remove))
+
     async def over(self, run_ids: Sequence[str]) -> list[str]:
         query = sa.select(runs.c.id).where(runs.c.id.in_(run_ids))
         query = query.where(runs.c.state.not_in([str(state) for state in OVER]))
@@ -106,6 +117,27 @@ class SqlRuns:
         return await self._database.write(work)
 
 
+def _write_labels(tx: Tx, run: int, labels: Mapping[str, str]) -> None:
+    rows = [(name, value, run) for name, value in sorted(labels.items())]
+    tx.dialect.insert_many(tx.connection, run_labels, _LABEL, rows)
+
+
+def _relabel(tx: Tx, run_id: str, add: Mapping[str, str], remove: Collection[str]) -> bool:
+    row = _row(tx.connection, _by_id(run_id).with_for_update(), run_id)
+    known = run_in(row).labels
+    try:
+        labels = relabelled(known, add, remove)
+    except ValueError as error:
+        raise InvalidInput(f"run {run_id}: {error}") from None
+    if labels == known:
+        return False
+    kept = msgspec.msgpack.encode(labels) if labels else None
+    tx.execute(sa.update(runs).where(runs.c.id == run_id).values(labels=kept))
+    tx.execute(sa.delete(run_labels).where(run_labels.c.run == row.no))
+    _write_labels(tx, row.no, labels)
+    return True
+
+
 def _of_same_moment(connection: sa.Connection, rows: Sequence[Any]) -> list[Any]:
     """Further runs that were created at the same time as the last of these."""
     at = rows[-1].created_at
@@ -125,6 +157,7 @@ def move_run(tx: Tx, run_id: str, to: RunState, reason: str, now: float) -> Run:
     values = {"state": str(to), "reason": reason or None, "changed_at": now}
     tx.execute(sa.update(runs).where(runs.c.id == run_id).values(**values))
     note_ending(tx, run_id, to, reason, now)
+    note_finished(tx, run_id, run.job, to, now)
     return msgspec.structs.replace(run, state=to, reason=reason, changed_at=now)
 
 
@@ -147,7 +180,7 @@ class HeldRun(NamedTuple):
     @property
     def ended(self) -> bool:
         """Whether no agent takes its requests again, unless a user continues it."""
-        return self.state in _ENDED
+        return self.state in ENDED_RUN_STATES
 
     @property
     def rules(self) -> RunSettings:
@@ -194,7 +227,7 @@ def _by_id(run_id: str) -> sa.Select[Any]:
 def _row(connection: sa.Connection, query: sa.Select[Any], run_id: str) -> Any:
     row = connection.execute(query).first()
     if row is None:
-        raise _unknown(run_id)
+        raise unknown_run(run_id)
     return row
 
 
@@ -213,6 +246,7 @@ def run_in(row: Any) -> Run:
         row.reason or "",
         row.changed_at or 0.0,
         _named(row),
+        _labels.decode(row.labels) if row.labels else {},
     )
 
 
@@ -227,10 +261,3 @@ def _with_places(row: Any) -> RunSettings:
         return settings
     union = tuple(dict.fromkeys((*settings.named, *named)))[:PLACES_LIMIT]
     return msgspec.structs.replace(settings, named=union)
-
-
-def _unknown(run_id: str) -> UnknownRun:
-    return UnknownRun(
-        f"there is no run {run_id!r}; create it with PUT /api/v1/runs/{run_id}"
-        " or with `skep submit --new`"
-    )

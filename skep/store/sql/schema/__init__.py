@@ -19,10 +19,17 @@ from skep.store.sql.schema import (
     generators,
     hosts,
     jobs,
+    logs,
+    monitoring,
+    operations,
+    people,
+    pool,
     records,
     requests,
     runs,
     schedules,
+    secrets,
+    views,
 )
 from skep.store.sql.schema.columns import metadata
 
@@ -31,5 +38,6 @@ __all__ = ["DOMAINS", "metadata"]
 #: All of them are imported here, so that `metadata` has the tables of all.
 DOMAINS = (
     *(agents, allocations, apps, blocks, deliveries, dispatch_log, ended_work, generators),
-    *(hosts, jobs, records, requests, runs, schedules),
+    *(hosts, jobs, logs, monitoring, operations, people, pool, records, requests, runs),
+    *(schedules, secrets, views),
 )

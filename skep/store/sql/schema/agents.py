@@ -88,4 +88,7 @@ tokens = sa.Table(
     sa.Column("grant_", Bytes, nullable=True),
     sa.Column("used_by", Exact, nullable=True),
     sa.Column("used_at", Seconds, nullable=True),
+    # Labels that limit what it may see, as msgpack; and the time of its last use.
+    sa.Column("scope", Bytes, nullable=True),
+    sa.Column("last_used_at", Seconds, nullable=True),
 )

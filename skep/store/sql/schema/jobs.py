@@ -7,7 +7,15 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from skep.store.sql.schema.columns import Bytes, Exact, LongText, Seconds, metadata, name_of
+from skep.store.sql.schema.columns import (
+    Bytes,
+    Exact,
+    LongText,
+    Seconds,
+    is_collated,
+    metadata,
+    name_of,
+)
 
 jobs = sa.Table(
     "jobs",
@@ -20,6 +28,22 @@ jobs = sa.Table(
     sa.Column("author", name_of(200), nullable=False),
     sa.Column("created_at", Seconds, nullable=False),
     sa.Column("changed_at", Seconds, nullable=False),
+    sa.Index("jobs_in_state", "deleted", "enabled", "name"),
+)
+
+# For lists, on the engine whose other indexes are in the order of a language.
+_NAME = sa.collate(jobs.c.name, "C")
+sa.Index("jobs_by_name", _NAME).ddl_if(callable_=is_collated)
+sa.Index("jobs_by_state", jobs.c.deleted, jobs.c.enabled, _NAME).ddl_if(callable_=is_collated)
+
+# Of the newest revision; its document has them too.
+job_labels = sa.Table(
+    "job_labels",
+    metadata,
+    sa.Column("name", name_of(63), primary_key=True),
+    sa.Column("value", name_of(100), primary_key=True),
+    sa.Column("job", Exact, primary_key=True),
+    sa.Index("job_labels_of_job", "job"),
 )
 
 job_revisions = sa.Table(
@@ -51,6 +75,8 @@ job_runs = sa.Table(
     sa.Column("log", LongText, nullable=False),
     sa.Column("lease", sa.Integer, nullable=False, server_default="0"),
     sa.Column("arguments", name_of(4000), nullable=False, server_default=""),
+    # Labels of this run alone, as JSON.
+    sa.Column("labels", name_of(4000), nullable=False, server_default=""),
     sa.UniqueConstraint("job", "fire_key", name="job_runs_once"),
     sa.Index("job_runs_of_job", "job", "at"),
     sa.Index("job_runs_open", "open", "held_until"),

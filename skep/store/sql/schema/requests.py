@@ -46,6 +46,8 @@ requests = sa.Table(
     # the first request of the chain.
     sa.Column("place", Exact, nullable=True),
     sa.Column("root", sa.BigInteger, nullable=True),
+    # Failure class of the last attempt; old once the request is done.
+    sa.Column("failure", name_of(16), nullable=True),
     sa.UniqueConstraint("run", "fingerprint", name="requests_once"),
     sqlite_autoincrement=True,
 )
@@ -53,6 +55,9 @@ requests = sa.Table(
 _WAITING = sa.text("state = 0")
 _DELAYED = sa.text("state = 3")
 _DEAD = sa.text("state = 5")
+_FAILED = sa.text("failure IS NOT NULL AND state <> 4")
+_CANCELLED = sa.text("state = 6")
+_EXPIRED = sa.text("state = 7")
 _MORTAL = sa.text("expires_at IS NOT NULL AND state IN (0, 3)")
 
 _AGAIN = sa.text("state = 0 AND failures > 0")
@@ -88,6 +93,20 @@ partial_index(
     requests.c.state,
 )
 
+# For lists, by failure class, end, host and failure group, in the order of ids. They hold only
+# requests that failed: one that is accepted and done writes none of them. MySQL, where each
+# would contain every row, searches without them.
+for _name, _predicate, _columns in (
+    ("requests_failed", _FAILED, (requests.c.failure, requests.c.id)),
+    # Without the state, for which SQLite would prefer them to any other index.
+    ("requests_dead_ids", _DEAD, (requests.c.id,)),
+    ("requests_cancelled", _CANCELLED, (requests.c.id,)),
+    ("requests_expired", _EXPIRED, (requests.c.id,)),
+    ("requests_dead_hosts", _DEAD, (requests.c.host, requests.c.id)),
+    ("requests_dead_groups", _DEAD, (requests.c.fault, requests.c.host, requests.c.id)),
+):
+    partial_index(_name, _predicate, *_columns).ddl_if(callable_=can_be_partial)
+
 
 attempts = sa.Table(
     "attempts",
@@ -118,4 +137,18 @@ tallies = sa.Table(
     sa.Column("run", BigId, primary_key=True, autoincrement=False),
     sa.Column("state", sa.SmallInteger, primary_key=True, autoincrement=False),
     sa.Column("n", sa.BigInteger, nullable=False),
+)
+
+
+# Between which ids the requests of a run are (kind 0, its number), and those that were accepted
+# in a minute (kinds from 1, minutes since 1970; each process has one, so that no center waits
+# for the row of another). Written once per call that accepts requests: lists find a run or a
+# time without an index that every request would have to write.
+request_spans = sa.Table(
+    "request_spans",
+    metadata,
+    sa.Column("kind", sa.SmallInteger, primary_key=True, autoincrement=False),
+    sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("low", sa.BigInteger, nullable=False),
+    sa.Column("high", sa.BigInteger, nullable=False),
 )

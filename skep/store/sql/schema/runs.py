@@ -19,8 +19,24 @@ runs = sa.Table(
     sa.Column("changed_at", Seconds, nullable=True),
     # Places that a user named, as msgpack; empty for most runs.
     sa.Column("named", Bytes, nullable=True),
+    # Its labels as msgpack; `run_labels` has them for searches.
+    sa.Column("labels", Bytes, nullable=True),
     sa.Index("runs_ended", "state", "changed_at"),
+    # For lists, newest first.
+    sa.Index("runs_created", "created_at", "no"),
+    sa.Index("runs_of_job", "job", "created_at", "no"),
+    sa.Index("runs_in_state", "state", "created_at", "no"),
     sqlite_autoincrement=True,
+)
+
+
+run_labels = sa.Table(
+    "run_labels",
+    metadata,
+    sa.Column("name", name_of(63), primary_key=True),
+    sa.Column("value", name_of(100), primary_key=True),
+    sa.Column("run", BigId, primary_key=True, autoincrement=False),
+    sa.Index("run_labels_of_run", "run"),
 )
 
 

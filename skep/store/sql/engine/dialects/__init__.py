@@ -1,0 +1,1 @@
+"""One file per database, and the list of them."""

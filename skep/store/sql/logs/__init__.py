@@ -1,0 +1,1 @@
+"""Log pieces in SQL. Run by centers only."""

@@ -1,0 +1,1 @@
+"""Figures over time, alert rules and states, failure groups, run summaries. Centers only."""

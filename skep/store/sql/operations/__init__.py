@@ -1,0 +1,1 @@
+"""Bulk operations: their rows, what filters find, and acts on requests."""

@@ -1,0 +1,1 @@
+"""The message pool in SQL."""

@@ -1,0 +1,1 @@
+"""Inputs of pipelines: where messages come from."""
