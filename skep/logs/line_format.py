@@ -1,4 +1,4 @@
-"""The one way a text becomes a log line: printable, bounded, without credentials. Pure.
+"""Turns every text into a log line: printable, bounded, without credentials. Pure.
 
 Every process calls it where the line is made, before the line is on any disk or wire. Centers
 check the result (`is_safe`) instead of trusting it. It must never raise because of a text.
@@ -24,10 +24,10 @@ FIELDS_LIMIT = 16 * 1024
 _MARK_ROOM = 64
 _DEEPEST = 8
 _LAST_BYTE = 0xFF
-#: JSON libraries take integers below this.
+#: Every JSON library accepts integers below this.
 _INTEGERS = 2**63
 
-#: Controls without tab and newline, halves of letters, and what reorders or breaks text.
+#: Control characters except tab and newline, surrogates, and what reorders or breaks text.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u2028-\u202e\u2066-\u2069]")
 _RETURNS = re.compile("\r\n?")
 
@@ -142,7 +142,7 @@ def _is_small(value: Any) -> bool:
 def _said(value: Any) -> str:
     try:
         return str(value)
-    except Exception:  # noqa: BLE001 - an object of others must not cost the line it is in
+    except Exception:  # noqa: BLE001 - a foreign object must not lose the line
         return f"<{type(value).__name__}>"
 
 

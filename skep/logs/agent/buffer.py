@@ -1,7 +1,8 @@
 """The log lines of all sources of one agent: a spool for each, under one budget together.
 
-Runs on agents, in a thread. A source that floods drops its own lines: when the budget of all is
-spent, the largest spool gives up its oldest lines. What an earlier process left is sent first.
+Runs on agents, in a thread. When all spools together exceed the budget, the largest one deletes its
+oldest lines, so a source that floods loses its own lines. Lines of an earlier process are sent
+first.
 """
 
 from __future__ import annotations
@@ -45,9 +46,10 @@ class LogBuffer:
         self._budget = budget
         self._lock = Lock()
         self._spools: dict[tuple[LogSource, int], Spool] = {}
-        #: Spools of an earlier process: nothing is added to them, and they go when they are sent.
+        #: Spools of an earlier process: nothing is added to them, and each is deleted when its
+        #: lines are sent.
         self._left: set[tuple[LogSource, int]] = set()
-        #: Dropped lines of spools that are gone.
+        #: Dropped lines of spools that were deleted.
         self._dropped = 0
         #: Lines that centers refused, since another process holds the source by now.
         self.refused = 0
@@ -81,7 +83,7 @@ class LogBuffer:
                 self._forget_if_sent(facts.source, facts.token)
 
     def append(self, source: LogSource, token: int, entries: list[LogEntry]) -> None:
-        """Raises OSError when the disk does not take them; they are dropped and counted then."""
+        """Raises OSError when they cannot be written; they are then dropped and counted."""
         self._spool(source, token).append([encode_entry(entry) for entry in entries])
         while self.size > self._budget.total:
             if not max(self._all(), key=lambda spool: spool.size).drop_oldest():
@@ -135,7 +137,8 @@ class LogBuffer:
             self._forget(spool)
 
     def end(self, source: LogSource, token: int) -> bool:
-        """No more lines will come: whether everything was stored and the files are removed."""
+        """Call it when no more lines will come. Returns whether all are stored and the files
+        deleted."""
         spool = self._spools.get((source, token))
         if spool is not None and spool.waiting:
             return False

@@ -21,7 +21,7 @@ from skep.runtime.files import sync_folder
 
 #: Length and CRC-32 of what follows.
 _HEAD = struct.Struct(">II")
-#: So that zeros, which a power cut may leave at the end of a file, are not a whole line.
+#: Keeps zeros, which a power cut may leave at the end of a file, from being read as a line.
 _SEED = 1
 #: Files of one budget; one of them is dropped at a time.
 _FILES = 8
@@ -45,7 +45,7 @@ class _Segment:
 
 
 class Spool:
-    """Lines from `first` up to, and without, `next`. `open` comes before everything else."""
+    """Lines from `first` up to, and without, `next`. Call `open` first."""
 
     def __init__(self, folder: Path, source: LogSource, token: int, budget: int) -> None:
         self.source = source
@@ -93,8 +93,8 @@ class Spool:
         self._segments.append(_Segment(path, int(path.name), len(lines), size))
 
     def append(self, lines: Sequence[bytes]) -> None:
-        """Keep these lines. When the disk refuses them they are dropped and counted, and OSError
-        is raised: their offsets stay unused, so that the center sees how many there were."""
+        """Append these lines. Lines that cannot be written are dropped and counted, and OSError is
+        raised: their offsets stay unused, so that the center sees how many there were."""
         with self._lock:
             end = self.next + len(lines)
             try:
@@ -143,7 +143,7 @@ class Spool:
             self._drop_oldest()
 
     def drop_oldest(self) -> bool:
-        """Give up the oldest file for the sake of other sources; whether there was one."""
+        """Delete the oldest file to make room for other sources; returns whether there was one."""
         with self._lock:
             if len(self._segments) > 1:
                 self._drop_oldest()
@@ -184,7 +184,7 @@ class Spool:
         """A center has stored every line before `offset`, or knows that it was dropped."""
         with self._lock:
             self._acknowledged = max(self._acknowledged, offset)
-            # Beyond the end: another process with the same token has sent more, and is gone.
+            # Beyond the end: an earlier process with the same token has sent more.
             self.next = max(self.next, offset)
             for segment in self._segments[:-1]:
                 if segment.end <= self._acknowledged:

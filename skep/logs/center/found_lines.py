@@ -90,12 +90,12 @@ def _picked(
     for number in numbers:
         if len(found) >= limit:
             break
-        if lines.levels[number] < query.level or not _in_time(lines.times[number], query):
+        if not query.fits_level(lines.levels[number]) or not _in_time(lines.times[number], query):
             continue
         if lines.times[number] > below[0]:
             continue
         line = lines.line(number)
-        if key_of(line) < below:
+        if key_of(line) < below and query.fits_line(line):
             found.append(line)
     return found
 
@@ -107,7 +107,7 @@ def _in_time(time: float, query: LogQuery) -> bool:
 
 
 class _Lines:
-    """The lines of one piece; columns are made when they are first asked for."""
+    """The lines of one piece; columns are computed on first use."""
 
     def __init__(self, facts: PieceFacts, body: bytes, texts: bytes) -> None:
         table = read_table(body)

@@ -1,15 +1,15 @@
 """Takes batches of log lines: each line once, on disk before the answer. Runs on centers.
 
-A line is known by its source, token and offset: what is stored already is skipped, a token
-older than the newest one is refused, and a gap becomes a line that says how many were dropped.
-An agent over its rate is told to wait: its own lines pile up, and those of others do not.
+A line is known by its source, token and offset: what is stored already is skipped, a token older
+than the newest one is refused, and a gap becomes a line that says how many were dropped. An agent
+over its rate must wait: its lines stay on its own disk, and others are not affected.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from logging import WARNING
 
@@ -37,8 +37,10 @@ from skep.store.ports.logs import LogPieces, NewPiece, SourceProgress
 BATCH_LIMIT = 4 * 2**20
 #: Sources whose progress is remembered, and agents whose rate is.
 _REMEMBERED = 10_000
-#: No source has as many lines, and every store can count them.
+#: No source reaches this offset, and every database can store it.
 _OFFSETS = 2**62
+#: Characters of the names of a source, as stores keep them.
+_NAME, _ID = 255, 64
 #: Another center may take lines of the same source meanwhile.
 _TRIES = 5
 
@@ -50,7 +52,7 @@ class IntakeRate(Struct, frozen=True):
     burst: float = 32.0 * 2**20
 
 
-class Taken(Struct, frozen=True):
+class IntakeResult(Struct, frozen=True):
     """The answer to a batch."""
 
     #: Every line before this offset is stored, or known to be dropped.
@@ -75,32 +77,43 @@ class IntakeFigures:
     dropped: int = 0
     #: Lines that were cut, masked or made printable here, because their sender did not.
     repaired: int = 0
-    #: Batches that have to come again, by agent.
+    #: Batches that must be sent again, by agent.
     delayed: dict[str, int] = field(default_factory=dict)
 
 
 class LogIntake:
     """Any number of callers at a time; several centers may run one each on the same store."""
 
-    def __init__(self, pieces: LogPieces, clock: Clock, rate: IntakeRate) -> None:
+    def __init__(
+        self,
+        pieces: LogPieces,
+        clock: Clock,
+        rate: IntakeRate,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`check` raises DiskFull while nothing may be stored."""
         self._pieces = pieces
+        self._check_disk = check
         self._clock = clock
         self._rates = _Rates(rate)
         self._known: OrderedDict[LogSource, SourceProgress] = OrderedDict()
         self._batcher: Batcher[NewPiece, SourceProgress | None] = Batcher(self._add, limit=64)
         self.figures = IntakeFigures()
 
-    async def take(self, batch: LogBatch) -> Taken:
-        """Raises StaleToken, Malformed, TooLarge, and what the store raises."""
+    async def take(self, batch: LogBatch) -> IntakeResult:
+        """Raises StaleToken, Malformed, TooLarge, DiskFull, and what the store raises."""
         _check(batch)
+        self._check_disk()
         agent = batch.source.agent
-        wait = self._rates.wait(agent, len(batch.lines), self._clock.monotonic())
+        # Sources of centers have a rate each, so that a spider does not hold up its center.
+        sender = agent or "/".join((str(batch.source.kind), batch.source.name, batch.source.run))
+        wait = self._rates.wait(sender, len(batch.lines), self._clock.monotonic())
         if wait:
             self.figures.delayed[agent] = self.figures.delayed.get(agent, 0) + 1
-            return Taken(batch.first, wait=wait)
+            return IntakeResult(batch.first, wait=wait)
         return await self._store(batch)
 
-    async def _store(self, batch: LogBatch) -> Taken:
+    async def _store(self, batch: LogBatch) -> IntakeResult:
         known = self._known.get(batch.source)
         if known is None:
             known = (await self._pieces.progress([batch.source]))[0]
@@ -149,13 +162,18 @@ def _check(batch: LogBatch) -> None:
     source = batch.source
     if not all(map(is_printable, (source.name, source.run, source.agent))):
         raise Malformed(f"the log source {source.name!r} has a name with unprintable characters")
+    if len(source.name) > _NAME or max(len(source.run), len(source.agent)) > _ID:
+        raise Malformed(
+            f"the log source {source.name[:_ID]!r} has a name of more than {_NAME} characters, or "
+            f"a run or an agent of more than {_ID}; use shorter names"
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
     """What is new in a batch: the answer once `piece` is stored; None when nothing is new."""
 
-    taken: Taken
+    taken: IntakeResult
     piece: NewPiece | None = None
     repaired: int = 0
 
@@ -174,7 +192,7 @@ def _prepared(batch: LogBatch, known: SourceProgress, now: float) -> _Prepared:
     expected = known.next if batch.token == known.token else 0
     end = batch.first + len(entries)
     if end <= expected or not entries:
-        return _Prepared(Taken(max(expected, batch.first), duplicates=len(entries)))
+        return _Prepared(IntakeResult(max(expected, batch.first), duplicates=len(entries)))
     skipped, gap = max(0, expected - batch.first), max(0, batch.first - expected)
     came = entries[skipped:]
     fresh = [entry if is_safe(entry) else _repaired(entry) for entry in came]
@@ -182,7 +200,7 @@ def _prepared(batch: LogBatch, known: SourceProgress, now: float) -> _Prepared:
     if gap:
         fresh.insert(0, dropped_line(gap, fresh[0].time))
     piece = new_piece(batch.source, batch.token, end, fresh, forward_times(fresh, known.time, now))
-    return _Prepared(Taken(end, len(fresh), skipped, gap), piece, repaired)
+    return _Prepared(IntakeResult(end, len(fresh), skipped, gap), piece, repaired)
 
 
 def _repaired(entry: LogEntry) -> LogEntry:
@@ -201,7 +219,7 @@ def forward_times(entries: Sequence[LogEntry], last: float, now: float) -> list[
 
 
 def dropped_line(count: int, time: float) -> LogEntry:
-    """It stands at the offset of the last line that is missing."""
+    """Its offset is that of the last missing line."""
     noun = "line" if count == 1 else "lines"
     return LogEntry(time, WARNING, f"{count:,} {noun} dropped", {"dropped": count})
 

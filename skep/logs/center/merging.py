@@ -1,8 +1,8 @@
 """Makes large pieces of small ones: better compressed, with a summary for searches.
 
-Runs on centers, on any of them at a time: a piece that another center has merged meanwhile is left
-alone. A line is written again once per tier, whatever the size of the batches it came in. Nothing
-is deleted here: readers that started earlier still find the small pieces until they are purged.
+Any center can run it at any time: a piece that another center has merged is left alone. A line is
+written again once per tier, whatever the size of the batches it came in. Nothing is deleted here:
+readers that started earlier still find the small pieces until they are purged.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Merge = tuple[list[PieceFacts], int]
 
 
 class PieceMerger:
-    """`step` again and again; it returns how many pieces were replaced."""
+    """Call `step` repeatedly; it returns the number of replaced pieces."""
 
     def __init__(self, pieces: LogPieces, clock: Clock) -> None:
         self._pieces = pieces

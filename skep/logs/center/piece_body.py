@@ -61,7 +61,7 @@ def microseconds(time: float) -> int:
 
 
 def seconds(time: int) -> float:
-    """A time as everything else holds it."""
+    """A time in seconds, as all other code uses it."""
     return time / _MICROSECONDS
 
 

@@ -18,20 +18,36 @@ from msgspec import Struct
 from skep.errors import InvalidInput
 from skep.logs.center.summary import hashes_of, may_contain
 from skep.logs.line_format import printable
-from skep.model.logs import LogSourceKind, level_bits_from
-from skep.store.ports.logs import PieceSelection
+from skep.model.filter.checked import CheckedFilter, CheckedTerm
+from skep.model.filter.matching import matches
+from skep.model.logs import (
+    HIGHEST_LEVEL,
+    LOWEST_LEVEL,
+    LogLine,
+    LogSource,
+    LogSourceKind,
+    level_bit,
+    level_bits_from,
+)
+from skep.store.ports.logs import PieceSelection, PiecesInside
 
 PATTERN_LIMIT = 1000
 WORD_LIMIT = 1000
 WORDS_LIMIT = 20
 _MEMORY = 8 * 2**20
+#: Words of the levels, by tens.
+LEVEL_WORDS = ("debug", "debug", "info", "warning", "error", "critical")
+#: Facts that depend on the source of a line alone.
+_SOURCE_FACTS = frozenset({"source", "run", "job", "agent"})
+#: Their run names the job; lines of other runs are named after it.
+_NAMED_BY_RUN = frozenset({LogSourceKind.APP, LogSourceKind.DOWNLOADER})
 #: Patterns that name the beginning or the end of all text, or switch the meaning of ^ and $:
 #: they are asked row by row.
 _WHOLE_TEXT = re.compile(r"\\[AzZ]|\(\?[a-zA-Z]*-[a-zA-Z]*m")
 
 
 class LogQuery(Struct, frozen=True):
-    """All conditions hold for a line that is found; an empty one holds for every line."""
+    """A line is found when it meets all conditions; every line meets an empty condition."""
 
     words: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
@@ -44,6 +60,27 @@ class LogQuery(Struct, frozen=True):
     agents: tuple[str, ...] = ()
     since: float | None = None
     until: float | None = None
+    #: One bit for each level that fits; 0 = all.
+    level_bits: int = 0
+    #: What the caller may read; None = everything.
+    inside: PiecesInside | None = None
+    #: Terms of the filter that are checked on the facts of each line.
+    terms: tuple[CheckedTerm, ...] = ()
+
+    def fits_source(self, source: LogSource) -> bool:
+        """False only when no line of this source fits."""
+        asked = [term for term in self.terms if _SOURCE_FACTS.issuperset(term.facts)]
+        facts = _source_facts(source.kind, source.name, source.run, source.agent)
+        return not asked or matches(CheckedFilter("logs", tuple(asked)), facts)
+
+    def fits_level(self, level: int) -> bool:
+        return level >= self.level and (
+            not self.level_bits or bool(self.level_bits & level_bit(level))
+        )
+
+    def fits_line(self, line: LogLine) -> bool:
+        """Whether the terms match; words, pattern, level and time were checked before."""
+        return not self.terms or matches(CheckedFilter("logs", self.terms), line_facts(line))
 
     def selection(self, until: float | None = None) -> PieceSelection:
         """The pieces that may have such lines, at or before `until`."""
@@ -53,10 +90,35 @@ class LogQuery(Struct, frozen=True):
             names=self.sources,
             runs=self.runs,
             agents=self.agents,
-            levels=level_bits_from(self.level) if self.level else 0,
+            levels=self._wanted_levels(),
             since=self.since,
             until=min(ends, default=None),
+            inside=self.inside,
         )
+
+    def _wanted_levels(self) -> int:
+        least = level_bits_from(self.level) if self.level else 0
+        return least & self.level_bits if least and self.level_bits else least or self.level_bits
+
+
+def line_facts(line: LogLine) -> dict[str, object]:
+    """A line as filters see it."""
+    return {
+        **_source_facts(line.kind, line.source, line.run, line.agent),
+        "level": level_word(line.level),
+        "line": line.text,
+        "at": line.time,
+    }
+
+
+def _source_facts(kind: LogSourceKind, name: str, run: str, agent: str) -> dict[str, object]:
+    job = (run.rpartition("-")[0] or run) if kind in _NAMED_BY_RUN else name if run else ""
+    return {"source": str(kind), "run": run, "job": job, "agent": agent}
+
+
+def level_word(level: int) -> str:
+    """`warning` for 30 to 39."""
+    return LEVEL_WORDS[min(max(level, LOWEST_LEVEL), HIGHEST_LEVEL) // 10]
 
 
 class Matcher:

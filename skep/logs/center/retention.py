@@ -1,7 +1,7 @@
 """Keeps stored logs within budgets of bytes and age: the oldest pieces are deleted.
 
-Runs on centers. An agent over its own budget loses its own lines, before the budget of all is
-looked at. Nothing is deleted that is within every budget.
+Runs on centers. An agent over its own budget loses its own lines, before the common budget is
+applied. Nothing is deleted that is within every budget.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class LogBudget(Struct, frozen=True):
 
 
 class LogRetention:
-    """`step` again and again; it returns the bytes that were freed."""
+    """Call `step` repeatedly; it returns the number of freed bytes."""
 
     def __init__(self, pieces: LogPieces, clock: Clock, budget: LogBudget) -> None:
         self._pieces = pieces

@@ -29,11 +29,11 @@ from skep.logs.center.found_lines import (
 from skep.logs.center.query import LogQuery, Matcher
 from skep.model.logs import LogLine, LogSource
 from skep.runtime.clock import Clock
-from skep.store.ports.logs import LogPieces, PieceFacts, PieceSelection
+from skep.store.ports.logs import LogPieces, PieceFacts, PieceMark, PieceSelection
 
 log = logging.getLogger(__name__)
 
-#: Rows that are asked for at a time.
+#: Rows of one query.
 _PAGE = 64
 #: Arrivals that one call of `follow` looks at.
 _ARRIVALS = 256
@@ -49,7 +49,7 @@ class SearchBudget(Struct, frozen=True):
     seconds: float = 2.0
 
 
-class Found(Struct, frozen=True):
+class SearchResult(Struct, frozen=True):
     """The answer to one call of a search."""
 
     #: Newest first.
@@ -65,7 +65,7 @@ class Found(Struct, frozen=True):
     damaged: int = 0
 
 
-class Followed(Struct, frozen=True):
+class FollowResult(Struct, frozen=True):
     """Lines that arrived after a position, oldest first."""
 
     lines: list[LogLine]
@@ -81,19 +81,21 @@ class LogSearch:
         self._pieces = pieces
         self._clock = clock
 
-    async def search(self, query: LogQuery, cursor: str, limit: int, budget: SearchBudget) -> Found:
+    async def search(
+        self, query: LogQuery, cursor: str, limit: int, budget: SearchBudget
+    ) -> SearchResult:
         """Raises InvalidInput for a bad pattern or cursor."""
         below = read_cursor(cursor)
         scan = _Scan(query, below, limit, budget, self._clock)
         moment = await self._pieces.moment()
         async for facts in self._newest(query.selection(until=below[0]), moment):
             if scan.is_complete(facts.latest) or scan.is_spent(facts.latest):
-                return scan.found(facts.latest)
+                return scan.result(facts.latest)
             await self._scan(scan, facts)
-        return scan.found(None)
+        return scan.result(None)
 
     async def _newest(self, selection: PieceSelection, moment: int) -> AsyncIterator[PieceFacts]:
-        after: tuple[float, int] | None = None
+        after: PieceMark | None = None
         while page := await self._pieces.newest(selection, moment, after, _PAGE):
             for facts in page:
                 yield facts
@@ -125,21 +127,24 @@ class LogSearch:
         """Where following starts: after everything that is stored."""
         return await self._pieces.moment()
 
-    async def follow(self, query: LogQuery, position: int) -> Followed:
+    async def follow(self, query: LogQuery, position: int) -> FollowResult:
         """What arrived after `position`, late lines too; each line once."""
         matcher, moment = Matcher(query), await self._pieces.moment()
         until = min(moment, position + _ARRIVALS)
         if until <= position:
-            return Followed([], position, more=False)
+            # A position beyond the last arrival is one of a store before it was restored.
+            return FollowResult([], moment, more=False)
         pieces = await self._pieces.arrived(query.selection(), position, until, moment)
         read: list[list[LogLine]] = []
         for facts in pieces:
+            if not query.fits_source(facts.source):
+                continue
             bodies = await self._pieces.bodies([facts.id])
             if facts.id in bodies:
                 arguments = facts, bodies[facts.id], query, matcher, position, until
                 read.append(await asyncio.to_thread(_arrived, *arguments))
         lines = sorted(chain.from_iterable(read), key=key_of)
-        return Followed(lines, until, more=until < moment)
+        return FollowResult(lines, until, more=until < moment)
 
 
 def _arrived(
@@ -179,7 +184,8 @@ class _Scan:
         return len(self._lines) >= self._limit and self._lines[-1].time > latest
 
     def is_spent(self, latest: float) -> bool:
-        """Whether to stop here. Not before the next call would start below where this one did."""
+        """Whether the budget is spent. Every call makes progress: the next one starts below this
+        one."""
         spent = (
             self._bytes >= self._budget.bytes
             or self._pieces >= self._budget.pieces
@@ -189,7 +195,8 @@ class _Scan:
 
     def skips(self, facts: PieceFacts) -> bool:
         self._pieces += 1
-        return not self._matcher.may_be_in(facts.summary)
+        fits = self._query.fits_source(facts.source) and self._matcher.may_be_in(facts.summary)
+        return not fits
 
     def read(self, facts: PieceFacts, body: bytes) -> None:
         self._read += 1
@@ -203,7 +210,7 @@ class _Scan:
         if lines:
             self._lines = nlargest(self._limit, [*self._lines, *lines], key=key_of)
 
-    def found(self, next_latest: float | None) -> Found:
+    def result(self, next_latest: float | None) -> SearchResult:
         """`next_latest`: of the first piece that was not looked at."""
         lines = self._lines
         if next_latest is not None:
@@ -214,4 +221,4 @@ class _Scan:
             cursor, scanned_to = write_cursor(key_above(next_latest)), next_latest
         else:
             cursor, scanned_to = "", None
-        return Found(lines, cursor, scanned_to, self._pieces, self._read, self._damaged)
+        return SearchResult(lines, cursor, scanned_to, self._pieces, self._read, self._damaged)

@@ -1,9 +1,9 @@
 """What a piece may contain, in about a hundredth of its size: a bitmap of hashed n-grams. Pure.
 
-A search asks it before it decompresses a piece. It may say yes to what the piece does not
-contain, never no to what it does. ASCII words are cut into three letters each, without regard to
-case; digits are left out, because every piece contains all short numbers anyway. Other scripts
-are cut into characters and pairs of characters, so that a word of two is found.
+A search asks it before it decompresses a piece. It may report a text that the piece does not
+contain, and never misses one that it contains. ASCII words are cut into three letters each, without
+regard to case; digits are left out, because every piece contains all short numbers anyway. Other
+scripts are cut into characters and pairs of characters, so that a word of two is found.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ def make_summary(texts: bytes) -> bytes:
 
 
 def may_contain(summary: bytes, hashes: Iterable[int]) -> bool:
-    """False only when a text with all of them is not in the piece; an empty summary says yes."""
+    """False only when a text with all of them is not in the piece; an empty summary excludes
+    nothing."""
     if not summary:
         return True
     mask = len(summary) * 8 - 1
