@@ -6,12 +6,12 @@ reason among others, not an error: that is when users ask.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
 from skep.bus.ports import Bus
-from skep.errors import BusDown
+from skep.errors import BusDown, UnknownRun
 from skep.lanes.dispatch import lane_limits
 from skep.model.hosts.politeness import Politeness
 from skep.model.jobs.fire import ON_THEIR_WAY, Fire
@@ -109,10 +109,17 @@ class Explainer:
             pending=await store.fires.pending([name]),
             last=_with_outcome(await store.fires.of_job(name, FIRES)),
             going=going,
-            run=await self.run(going[0]) if going else None,
+            run=await self._going(going),
             generators=await store.fires.planned(_parts(kept.job)),
         )
         return why_job(wait, self._clock.now())
+
+    async def _going(self, runs: Sequence[str]) -> Why | None:
+        """Why the newest run waits; None when no center has opened it yet."""
+        try:
+            return await self.run(runs[0]) if runs else None
+        except UnknownRun:
+            return None
 
     async def _view(self, run: Run, block: BlockFacts | None = None) -> View:
         """The facts around a run; for a block that should be in a lane also the blocks in lanes."""

@@ -17,7 +17,7 @@ from skep.model.fleet.strategy_traits import strategy_names
 from skep.model.lane import Lane
 from skep.model.run import RunSettings
 from skep.model.wait_reasons import Reason
-from skep.placement.eligibility import Moment, Need, judge
+from skep.placement.eligibility import Moment, Need, explain, judge, shortfall
 from skep.why.wording import counted, duration
 
 _START = "skep agent --center URL"
@@ -67,6 +67,28 @@ def obstacles(fleet: Fleet, needs: Needs) -> list[Reason]:
     return [*no_agent(fleet, needs), *surroundings(fleet)]
 
 
+def too_few_agents(
+    fleet: Fleet, settings: RunSettings, chosen: frozenset[str] | None
+) -> list[Reason]:
+    """Why a run that a job has begun does not get its agents; no reason when it has them."""
+    placement = settings.placement
+    if placement.plain or chosen:
+        return []
+    verdicts = explain(fleet.agents, needs_of(settings).need, Moment(fleet.now, fleet.alive_after))
+    if sum(verdict.fits for verdict in verdicts) >= placement.wanted:
+        return []
+    return [
+        Reason(
+            "too_few_agents",
+            f"it waits for its agents ({placement.in_words()}):"
+            f" {shortfall(placement.wanted, verdicts)}",
+            "start agents that fit, or cancel the run",
+            do=("skep agents", _START),
+            facts={"placement": placement.in_words(), "wanted": placement.wanted},
+        )
+    ]
+
+
 def surroundings(fleet: Fleet) -> list[Reason]:
     """A full disk, a bus that is down."""
     reasons = []
@@ -97,8 +119,13 @@ def _disk(trouble: str) -> Reason:
 
 def no_agent(fleet: Fleet, needs: Needs) -> list[Reason]:
     """Why no agent can take it; no reason when one can."""
-    if needs.target:
-        return _target(fleet, needs.target)
+    missing = _not_installed(needs.need.placement.strategy)
+    if needs.target:  # a block that was packed before goes to its agent; without it, no other does
+        return [*absent, *missing] if (absent := _target(fleet, needs.target)) else []
+    return [*missing, *_no_agent(fleet, needs)]
+
+
+def _no_agent(fleet: Fleet, needs: Needs) -> list[Reason]:
     if not fleet.agents:
         return [
             Reason(
@@ -109,21 +136,23 @@ def no_agent(fleet: Fleet, needs: Needs) -> list[Reason]:
                 facts={"agents": 0},
             )
         ]
-    if needs.need.placement.strategy not in strategy_names():
-        return [_not_installed(needs.need.placement.strategy)]
     if needs.need.chosen is not None:
         return _chosen_away(fleet, needs.need, needs.need.chosen)
     return _none_of_all(fleet, needs.need)
 
 
-def _not_installed(strategy: str) -> Reason:
-    return Reason(
-        "no_agent_fits",
-        f"the placement strategy {strategy} is not installed at this center",
-        "it continues when a center has the package of the strategy",
-        do=("skep doctor",),
-        facts={"placement": strategy},
-    )
+def _not_installed(strategy: str) -> list[Reason]:
+    if strategy in strategy_names():
+        return []
+    return [
+        Reason(
+            "no_agent_fits",
+            f"the placement strategy {strategy} is not installed at this center",
+            "it continues when a center has the package of the strategy",
+            do=("skep doctor",),
+            facts={"placement": strategy},
+        )
+    ]
 
 
 def _chosen_away(fleet: Fleet, need: Need, chosen: frozenset[str]) -> list[Reason]:

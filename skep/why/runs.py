@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterable
 
 from skep.model.lane import lane_of
-from skep.model.states import RunState
+from skep.model.states import ENDED_RUN_STATES, RunState
 from skep.model.wait_reasons import Reason, Why
 from skep.store.ports.waits import DriverFacts, InHand, RunWait
 from skep.why.blocks import View, lane_full, run_rests
 from skep.why.chains import chains_of_run
-from skep.why.fleet import needs_of, obstacles
+from skep.why.fleet import needs_of, obstacles, too_few_agents
 from skep.why.generators import generator_reasons
 from skep.why.hosts import Asker, host_reasons
 from skep.why.requests import last_try, outcome_of
@@ -22,13 +22,12 @@ from skep.why.wording import being, counted, duration, moment
 HOSTS_SHOWN = 3
 #: Seconds of silence after which a driver without a timeout is probably gone.
 LONG_SILENCE = 60.0
-_ENDED = frozenset({RunState.FINISHED, RunState.CANCELLED})
 
 
 def why_run(wait: RunWait, view: View, care: SupervisionFacts | None = None) -> Why:
     """Explains a run; `care` is given for the run of a job."""
     run = wait.run
-    if run.state in _ENDED:
+    if run.state in ENDED_RUN_STATES:
         reasons = [_ended(wait, view.now), *_dead(wait), *_left_open(wait)]
         return Why("run", run.id, str(run.state), False, reasons, run.id, f"job {run.job}")
     rests = run_rests(run, view.now)
@@ -111,6 +110,8 @@ def _left_open(wait: RunWait) -> list[Reason]:
 def _stuck(wait: RunWait, view: View, care: SupervisionFacts | None) -> Iterable[Reason]:
     """All reasons except requests that live agents hold."""
     ledger = wait.ledger
+    if care is not None and not care.job_run.fed:
+        yield from too_few_agents(view.fleet, wait.run.settings, view.chosen)
     if care is not None:
         yield from supervision_reasons(care, view.now)
     if not ledger.open:

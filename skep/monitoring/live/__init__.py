@@ -1,0 +1,1 @@
+"""Live updates: one reader for each watched list or object, shared by all streams that watch it."""
