@@ -1,5 +1,5 @@
-"""Bytes from the world. Runs on agents only; one downloader per run.
+"""Downloaders: execute the requests of a run. Run on agents only; one downloader per run.
 
-Nothing here knows of centers or leases: a request goes in, an outcome with its frames comes
-out, whatever happens.
+They know nothing of centers or leases: every request ends with an outcome and, where bytes were
+received, with WARC frames.
 """

@@ -1,8 +1,8 @@
-"""The child process that follows content rules: pages in by stdin, WARC frames out by stdout.
+"""The child process that applies content rules: pages on stdin, WARC frames on stdout.
 
-Started by `cutter`, one or two for a run. A page that takes too long or too much memory
-ends this process and nothing else: the kernel's timer kills it in the middle of any match.
-It opens no file and no connection, and ends when its stdin does.
+Started by `content_children`, one or two per run. A page that needs too much time or memory ends
+only this process: the kernel's timer kills it, even during a match. It opens no file and no
+connection, and ends when its stdin is closed.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from skep.downloaders.content_rules import BadRules, CutContent, Cutting, OverSi
 from skep.model.content_rules import ContentRules
 from skep.model.failures.failure_class import FailureClass
 
-#: Address space: a large page, its tree and what is made of it have room.
+#: Limit of the address space: enough for a large page, its tree and the results.
 MEMORY = 2**30
 NO_MEMORY = "the content rules need too much memory"
 _LENGTH_BYTES = 8
 
 
 class ContentSetup(msgspec.Struct, array_like=True):
-    """The first message: what holds for all pages."""
+    """The first message, which applies to all pages."""
 
     rules: ContentRules
-    #: For the ids of records.
+    #: Seed for record ids.
     seed: int
 
 
 class ContentPage(msgspec.Struct, array_like=True):
-    """One page, as `Exchange` has it."""
+    """One page, with the fields of `Exchange`."""
 
     uri: str
     method: str
@@ -51,12 +51,12 @@ class ContentPage(msgspec.Struct, array_like=True):
     cut: Cut | None
     #: Seconds since the epoch.
     now: float
-    #: It failed, or has no content of its own: only the size counts.
+    #: It failed or has no content: only the size limit applies.
     is_plain: bool
 
 
 class Answer(msgspec.Struct, array_like=True):
-    """The frames of a page; `failure` is "" when the rules could be followed."""
+    """The frames of a page; `failure` is "" if the rules could be applied."""
 
     frames: bytes = b""
     failure: str = ""
@@ -64,7 +64,7 @@ class Answer(msgspec.Struct, array_like=True):
 
 
 class GivenClock:
-    """A clock that knows what it was told last."""
+    """A clock that shows the time that was set last."""
 
     def __init__(self) -> None:
         self.time = 0.0
@@ -80,7 +80,7 @@ class GivenClock:
 
 
 class ContentWorker:
-    """Cuts page after page."""
+    """Applies the rules to pages."""
 
     def __init__(self, orders: ContentSetup) -> None:
         """Raises BadRules."""
@@ -88,46 +88,46 @@ class ContentWorker:
         self._clock = GivenClock()
         self._maker = FrameMaker(self._clock, Random(orders.seed))  # noqa: S311 - record ids, not secrets
 
-    def answer(self, parcel: ContentPage) -> Answer:
-        self._clock.time = parcel.now
-        kept, failure, detail = self._cut(parcel)
-        return Answer(self._maker.exchange_frames(_exchange(parcel, kept)), failure, detail)
+    def answer(self, page: ContentPage) -> Answer:
+        self._clock.time = page.now
+        kept, failure, detail = self._cut(page)
+        return Answer(self._maker.exchange_frames(_exchange(page, kept)), failure, detail)
 
-    def _cut(self, parcel: ContentPage) -> tuple[CutContent, str, str]:
-        kind = _content_type(parcel)
-        if parcel.is_plain:
-            return self._cutting.limited(parcel.body, kind), "", ""
+    def _cut(self, page: ContentPage) -> tuple[CutContent, str, str]:
+        kind = _content_type(page)
+        if page.is_plain:
+            return self._cutting.limited(page.body, kind), "", ""
         try:
-            return self._cutting.cut(parcel.body, kind), "", ""
+            return self._cutting.cut(page.body, kind), "", ""
         except (Unmatched, BadRules) as error:
             failure, detail = FailureClass.CONTENT, str(error)
         except OverSize as error:
             failure, detail = FailureClass.LIMIT, str(error)
         except MemoryError:
             failure, detail = FailureClass.LIMIT, NO_MEMORY
-        # Kept as it came, so that people can see why.
-        return self._cutting.limited(parcel.body, kind), failure, detail
+        # Stored unchanged, so that users can find the cause.
+        return self._cutting.limited(page.body, kind), failure, detail
 
 
-def _content_type(parcel: ContentPage) -> str:
-    headers = parcel.response_headers
+def _content_type(page: ContentPage) -> str:
+    headers = page.response_headers
     return next((value for name, value in headers if name.lower() == "content-type"), "")
 
 
-def _exchange(parcel: ContentPage, kept: CutContent) -> Exchange:
+def _exchange(page: ContentPage, kept: CutContent) -> Exchange:
     whole = Exchange(
-        parcel.uri, parcel.method, parcel.request_headers, parcel.request_body, parcel.status,
-        parcel.reason, parcel.response_headers, parcel.body, parcel.address, parcel.cut,
+        page.uri, page.method, page.request_headers, page.request_body, page.status,
+        page.reason, page.response_headers, page.body, page.address, page.cut,
     )  # fmt: skip
     if not kept.said:
         return whole
-    # Of a download that stopped early nobody knows what the whole was.
-    length, digest = (-1, "") if parcel.cut else (len(parcel.body), _digest(parcel.body))
+    # The length of a download that stopped early is unknown.
+    length, digest = (-1, "") if page.cut else (len(page.body), _digest(page.body))
     return replace(
         whole,
         body=kept.body,
-        response_headers=_retyped(parcel.response_headers, kept.content_type),
-        cut=parcel.cut or (Cut.LENGTH if kept.is_prefix else Cut.UNSPECIFIED),
+        response_headers=_retyped(page.response_headers, kept.content_type),
+        cut=page.cut or (Cut.LENGTH if kept.is_prefix else Cut.UNSPECIFIED),
         extract=Extract(kept.said, length, digest),
     )
 
@@ -137,7 +137,7 @@ def _digest(body: bytes) -> str:
 
 
 def _retyped(headers: list[tuple[str, str]], content_type: str) -> list[tuple[str, str]]:
-    """The type of what is left; what the server said is kept under another name."""
+    """The headers with the type of the result; the server's type gets another name."""
     kinds = [value for name, value in headers if name.lower() == "content-type"]
     if kinds[:1] == [content_type] or not content_type:
         return headers
@@ -149,7 +149,7 @@ def _retyped(headers: list[tuple[str, str]], content_type: str) -> list[tuple[st
 def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # By its default action the signal kills, which no match and no parser can put off.
+    # The default action of the signal kills the process, even during a match or a parse.
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     pages, out = sys.stdin.buffer, sys.stdout.buffer
@@ -167,7 +167,7 @@ def _serve(orders: ContentSetup, pages: BinaryIO, out: BinaryIO) -> None:
             answer = bench.answer(decode(data))
         except MemoryError:
             answer = Answer(b"", FailureClass.LIMIT, NO_MEMORY)
-        except Exception as error:  # noqa: BLE001 - whatever it was, the page gets its answer
+        except Exception as error:  # noqa: BLE001 - every page gets its answer
             answer = Answer(b"", FailureClass.CODE, f"the content rules failed: {error!r}")
         signal.setitimer(signal.ITIMER_PROF, 0)
         encoded = msgspec.msgpack.encode(answer)

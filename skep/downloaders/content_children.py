@@ -34,9 +34,9 @@ from skep.runtime.clock import Clock
 log = logging.getLogger(__name__)
 
 CHILDREN = 2
-#: So many pages wait before the second child is started.
+#: Waiting pages before the second child is started.
 AHEAD = 4
-#: A child counts its own processor time; this is for one that is stuck or stopped.
+#: Seconds for a child that hangs or is stopped; a child limits its own processor time.
 PATIENCE = 30.0
 _LAST_WORDS = 2.0
 _LENGTH_BYTES = 8
@@ -48,40 +48,40 @@ Page = tuple[Done, Outcome, Exchange]
 
 
 class ChildDied(Exception):
-    """The child ended or hung before it had an answer; `failure` is what it means."""
+    """The child ended or hung before it answered; `failure` is the failure class."""
 
     def __init__(self, failure: FailureClass, detail: str, *, is_by_the_page: bool = False) -> None:
         super().__init__(detail)
         self.failure = failure
-        #: It would end the same way again.
+        #: A retry would end the same way.
         self.is_by_the_page = is_by_the_page
 
 
 class ContentChild:
-    """One process, asked one page at a time."""
+    """One process, which gets one page at a time."""
 
     def __init__(self, orders: ContentSetup, patience: float) -> None:
         self._orders = orders
         self._patience = patience
         self._process: asyncio.subprocess.Process | None = None
 
-    async def ask(self, parcel: ContentPage) -> Answer:
+    async def ask(self, page: ContentPage) -> Answer:
         """Raises ChildDied; the next call starts a new process."""
         try:
-            return await self._ask_once(parcel)
+            return await self._ask_once(page)
         except ChildDied as death:
             if death.is_by_the_page:
                 raise
-        # It may have ended for a reason of its own, such as a machine short of memory.
-        return await self._ask_once(parcel)
+        # It may have ended for another reason, such as a machine without free memory.
+        return await self._ask_once(page)
 
-    async def _ask_once(self, parcel: ContentPage) -> Answer:
+    async def _ask_once(self, page: ContentPage) -> Answer:
         try:
             async with asyncio.timeout(self._patience):
-                return await self._ask(parcel)
+                return await self._ask(page)
         except TimeoutError as error:
             await self.end()
-            detail = "the content rules are stuck"
+            detail = "the content rules do not end"
             raise ChildDied(FailureClass.LIMIT, detail, is_by_the_page=True) from error
         except (OSError, asyncio.IncompleteReadError) as error:
             raise self._death(await self.end()) from error
@@ -92,22 +92,22 @@ class ContentChild:
             detail = f"the content rules took more than {seconds:g} s"
             return ChildDied(FailureClass.LIMIT, detail, is_by_the_page=True)
         if code < 0:
-            return ChildDied(FailureClass.LIMIT, f"the content rules ended by signal {-code}")
+            return ChildDied(FailureClass.LIMIT, f"the content rules were killed by signal {-code}")
         return ChildDied(
-            FailureClass.CODE, f"the content rules cannot be followed, exit code {code}"
+            FailureClass.CODE, f"the content rules cannot be applied, exit code {code}"
         )
 
-    async def _ask(self, parcel: ContentPage) -> Answer:
+    async def _ask(self, page: ContentPage) -> Answer:
         process = self._process or await self._start()
         into = cast("asyncio.StreamWriter", process.stdin)
         out = cast("asyncio.StreamReader", process.stdout)
-        _send(into, parcel)
+        _send(into, page)
         await into.drain()
         size = int.from_bytes(await out.readexactly(_LENGTH_BYTES), "big")
         return msgspec.msgpack.decode(await out.readexactly(size), type=Answer)
 
     async def _start(self) -> asyncio.subprocess.Process:
-        """It gets nothing of our environment but what Python needs to start."""
+        """Start it with only those variables that Python needs."""
         environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         process = self._process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "skep.downloaders.content_child"),
@@ -119,11 +119,11 @@ class ContentChild:
         return process
 
     async def end(self) -> int:
-        """Make sure that it is gone; gives its exit code, negative for a signal."""
+        """Ensure that it has ended; return its exit code, negative for a signal."""
         process, self._process = self._process, None
         if process is None:
             return 0
-        # Asked first: one that has closed its side is about to end by its own reason.
+        # Wait first: a child that has closed its output is about to end by itself.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(
                 _LAST_WORDS if cast("asyncio.StreamReader", process.stdout).at_eof() else 0
@@ -160,14 +160,14 @@ class ContentChildren:
             self._tasks.append(asyncio.ensure_future(self._work(child)))
 
     async def close(self) -> None:
-        """Pages that are not finished are given back as `lost`."""
+        """Return unfinished pages as `lost`."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         while not self._pages.empty():
             done, outcome, _ = self._pages.get_nowait()
             self._finish(done, _lost(outcome))
-        # How the tasks ended holds on to this until a collector comes by; let it be no more.
+        # The ended tasks would keep a reference to this object until the next collection.
         self._tasks.clear()
         self._finish = _discard
 
@@ -179,7 +179,7 @@ class ContentChildren:
                 try:
                     fetched = await self._cut(child, outcome, exchange)
                 except Exception as error:
-                    log.exception("content rules could not be followed")
+                    log.exception("cannot apply content rules")
                     fetched = _failed(outcome, FailureClass.CODE, repr(error))
                 finally:
                     self._finish(done, fetched)
@@ -187,14 +187,14 @@ class ContentChildren:
             await child.end()
 
     async def _cut(self, child: ContentChild, outcome: Outcome, exchange: Exchange) -> Fetched:
-        parcel = self._page(outcome, exchange)
+        page = self._page(outcome, exchange)
         try:
-            return _fetched(outcome, await child.ask(parcel))
+            return _fetched(outcome, await child.ask(page))
         except ChildDied as death:
             outcome = _failed(outcome, death.failure, str(death)).outcome
         try:
-            # As it came, so that people can see why.
-            return _fetched(outcome, await child.ask(replace(parcel, is_plain=True)))
+            # Unchanged, so that users can find the cause.
+            return _fetched(outcome, await child.ask(replace(page, is_plain=True)))
         except ChildDied:
             return Fetched(outcome)
 
@@ -209,7 +209,7 @@ class ContentChildren:
 
 
 def _has_no_content(exchange: Exchange) -> bool:
-    """Answers that are empty by their nature: no rule could match, and none should fail."""
+    """Responses that are always empty: no rule could match, and none should fail."""
     return exchange.method == "HEAD" or exchange.status in _NO_CONTENT
 
 
@@ -224,7 +224,7 @@ def _failed(outcome: Outcome, failure: str, detail: str) -> Fetched:
 
 
 def _discard(done: Done, fetched: Fetched) -> None:
-    """After the end there are no pages."""
+    """Replaces `finish` after the end."""
 
 
 def _lost(outcome: Outcome) -> Fetched:

@@ -1,9 +1,9 @@
-"""Content rules followed: bytes of a page in, the bytes that are kept out. Pure.
+"""Applies content rules to a page and returns the bytes to store. Pure.
 
-Agents run it in a child process with limits (`cutter`), because selectors and patterns
-can take for ever and parsers can fall over what servers send. Centers only compile rules
-with it, to refuse bad ones. Broken and misnamed documents are no error: what cannot be
-read does not match.
+Agents run it in a child process with limits (`content_children`), because selectors and patterns
+can run without end and parsers can fail on what servers send. Centers only compile rules with it,
+to refuse invalid ones. Broken and mislabelled documents are not an error: what cannot be parsed
+does not match.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from skep.runtime.charset import charset_of, decode
 if TYPE_CHECKING:
     from parsel import Selector
 
-#: Bodies above it are not taken apart, and steps may not make more than it, in bytes.
+#: Maximum bytes of a body that rules are applied to, and of the result of a step.
 WORK_LIMIT = 32 * 2**20
 _SAID = 200
 
 _LITERAL = re.compile(r"""'[^']*'|"[^"]*\"""")
 _CALL = re.compile(r"([A-Za-z_][\w.-]*(?::[A-Za-z_][\w.-]*)?)\s*\(")
-#: XPath 1.0, its node tests and operators, and what parsel adds.
+#: XPath 1.0 with its node tests and operators, and the functions of parsel.
 _FUNCTION_NAMES = """
 last position count id local-name namespace-uri name string concat starts-with contains
 substring-before substring-after substring string-length normalize-space translate boolean
@@ -39,15 +39,15 @@ _FUNCTIONS = frozenset(_FUNCTION_NAMES.split())
 
 
 class BadRules(ValueError):
-    """Rules that cannot be followed; the text says which and why."""
+    """Rules that cannot be applied; the text says which and why."""
 
 
 class Unmatched(Exception):
-    """A step found nothing, and the rules say that this is a failure."""
+    """A step matched nothing, and the rules make this a failure."""
 
 
 class OverSize(Exception):
-    """More than the rules or the work limit allow."""
+    """The size exceeds the limit of the rules or the work limit."""
 
 
 class Piece(NamedTuple):
@@ -58,12 +58,12 @@ class Piece(NamedTuple):
 
 
 class CutContent(NamedTuple):
-    """What is left. `said` names the steps that took something away; "" = it is whole."""
+    """The result. `said` names the steps that removed something; "" = it is complete."""
 
     body: bytes
     content_type: str
     said: str = ""
-    #: Only the end is missing, nothing was picked out.
+    #: Whether only the end is missing and nothing was selected.
     is_prefix: bool = True
 
 
@@ -72,7 +72,7 @@ Apply = Callable[[Piece], Piece | None]
 
 
 class Cutting:
-    """Rules that were compiled; used again and again."""
+    """Compiled rules, for many pages."""
 
     def __init__(self, rules: ContentRules) -> None:
         """Raises BadRules."""
@@ -80,11 +80,13 @@ class Cutting:
         self._steps = [_compiled(place, step) for place, step in enumerate(rules.steps)]
 
     def cut(self, body: bytes, content_type: str) -> CutContent:
-        """Follow the steps, then the limit; raises Unmatched or OverSize."""
+        """Apply the steps, then the limit; raises Unmatched or OverSize."""
         if not self._steps:
             return self.limited(body, content_type)
         if len(body) > WORK_LIMIT:
-            raise OverSize(f"a page of {len(body)} bytes is too large for content rules")
+            raise OverSize(
+                f"the page has {len(body)} bytes; content rules apply up to {WORK_LIMIT} bytes"
+            )
         piece, said = Piece(body, content_type), list[str]()
         is_prefix = True
         for step, apply in zip(self._rules.steps, self._steps, strict=True):
@@ -98,7 +100,7 @@ class Cutting:
         return self._limited(CutContent(*piece, _said(said), is_prefix))
 
     def limited(self, body: bytes, content_type: str) -> CutContent:
-        """Only the limit, for pages that are not taken apart; it never fails them."""
+        """Only the size limit, for pages that the steps are not applied to; it never fails."""
         most = self._rules.max_bytes
         if not most or len(body) <= most:
             return CutContent(body, content_type)
@@ -117,7 +119,7 @@ class Cutting:
         if not most or len(kept.body) <= most:
             return kept
         if self._rules.over == "fail":
-            raise OverSize(f"{len(kept.body)} bytes are left, {most} may be kept")
+            raise OverSize(f"{len(kept.body)} bytes remain; max_bytes is {most}")
         said = "; ".join(filter(None, (kept.said, f"max_bytes={most}")))
         return kept._replace(body=kept.body[:most], said=said)
 
@@ -151,8 +153,8 @@ def _compile_css(step: ContentStep) -> Apply:
 def _compile_xpath(step: ContentStep) -> Apply:
     from lxml.etree import XPath
 
-    # Compiled and not tried: centers do this, and an expression needs no page to take
-    # for ever. So names of functions, which only an evaluation would miss, are looked up.
+    # Compiled but not evaluated: centers call this, and an expression can run without end even
+    # without a page. So function names, which only an evaluation would check, are looked up.
     XPath(step.xpath)
     unknown = set(_CALL.findall(_LITERAL.sub("", step.xpath))) - _FUNCTIONS
     if unknown:
@@ -211,7 +213,7 @@ def _selector(piece: Piece) -> Selector | None:
         return None
     mime = _mime(piece.content_type)
     is_xml = mime.endswith(("/xml", "+xml")) and mime != "application/xhtml+xml"
-    # Real HTML is deep; XML keeps the parser's limits against expansion attacks.
+    # Real HTML is deeply nested; for XML the parser's limits against expansion attacks stay.
     try:
         return Selector(text=text, type="xml" if is_xml else "html", huge_tree=not is_xml)
     except (LxmlError, ValueError):
@@ -224,7 +226,7 @@ def _pick(piece: Piece, find: Callable[[Any], list[object]]) -> Piece | None:
     try:
         found = find(_json(piece))
     except (JSONPathError, ValueError, TypeError, ArithmeticError, LookupError, RecursionError):
-        # No JSON, too deep, or values that the path cannot compare.
+        # Not JSON, nested too deeply, or values that the path cannot compare.
         return None
     return Piece(_as_json(found), "application/json") if found else None
 
@@ -242,7 +244,7 @@ def _as_json(found: list[object]) -> bytes:
     except (UnicodeEncodeError, OverflowError, ValueError):
         body = json.dumps(found).encode()
     if len(body) > WORK_LIMIT:
-        raise OverSize("the content rules keep more than they may hold")
+        raise OverSize(f"the result of the content rules exceeds {WORK_LIMIT} bytes")
     return body
 
 
@@ -254,20 +256,20 @@ def _search(piece: Piece, pattern: re.Pattern[str]) -> Piece | None:
 
 
 def _matched(match: re.Match[str]) -> str:
-    """The whole match, or the groups that took part where the pattern has groups."""
+    """The whole match, or its non-empty groups if the pattern has groups."""
     groups = [group for group in match.groups() if group is not None]
     return "\n".join(groups) if groups else match[0]
 
 
 def _joined(parts: Iterable[str]) -> bytes | None:
-    """One match in a line; None without a match. Overlapping matches can be many times
-    larger than their page, so they are counted while they are made."""
+    """One match per line; None without a match. Overlapping matches can be many times larger than
+    their page, so the size is checked while they are joined."""
     lines, room = list[bytes](), WORK_LIMIT
     for part in parts:
         lines.append(part.encode("utf-8", "replace"))
         room -= len(lines[-1]) + 1
         if room < 0:
-            raise OverSize("the content rules keep more than they may hold")
+            raise OverSize(f"the result of the content rules exceeds {WORK_LIMIT} bytes")
     return b"\n".join(lines) if lines else None
 
 

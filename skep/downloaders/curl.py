@@ -1,7 +1,7 @@
-"""The `curl` kind: the words of curl's command line, the engine of `http`. Runs on agents.
+"""The `curl` kind: options of curl's command line, executed by the engine of `http`. Agents only.
 
-libcurl does the work inside the agent, as for `http`, so that the egress guard, cookies,
-limits and the archive hold for it too; no curl program is started.
+libcurl runs inside the agent, as for `http`, so that the egress policy, cookies, limits and the
+archive apply to it too; no curl program is started.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from skep.model.run import RunSettings
 
 
 class CurlKind:
-    """Opens a downloader whose requests are made as the run's options say."""
+    """Opens a downloader that applies the curl options of the run."""
 
     traits = CURL
     name = CURL.name
@@ -30,13 +30,13 @@ class CurlKind:
         self._http = http
 
     def open(self, run: str, settings: RunSettings) -> CurlDownloader:
-        """Raises BadOption; a center has refused such a run before."""
+        """Raises BadOption; a center refuses such a run before."""
         plan = parse(settings.curl)
         return CurlDownloader(self._http.open(run, planned(settings, plan)), plan)
 
 
 def planned(settings: RunSettings, plan: CurlPlan) -> RunSettings:
-    """The run's settings, as narrow as the options want them and never wider."""
+    """The settings of the run, restricted by the options and never extended."""
     headers = {**settings.headers, **plan.headers}
     if plan.data and not any(name.lower() == "content-type" for name in headers):
         headers["Content-Type"] = plan.data_type
@@ -54,7 +54,7 @@ def planned(settings: RunSettings, plan: CurlPlan) -> RunSettings:
 
 
 class CurlDownloader:
-    """Gives each plain request the method and the data of the options."""
+    """Adds the method and the data of the options to each plain request."""
 
     def __init__(self, http: HttpDownloader, plan: CurlPlan) -> None:
         self._http = http

@@ -1,8 +1,8 @@
-"""Command-line options of curl, as far as they are safe. Pure; centers and agents use it.
+"""Parses the safe command-line options of curl. Pure; used by centers and agents.
 
-Options come as a list of words and are never given to a shell or to a curl program: each
-becomes a setting of our own downloader. What reads or writes files, chooses other protocols,
-proxies, sockets or certificates is refused by name.
+Options come as a list of words and are never passed to a shell or to a curl program: each becomes
+a setting of our own downloader. Options that read or write files or select other protocols,
+proxies, sockets or certificates are refused by name.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 
 
 class BadOption(Exception):
-    """An option that is not taken; the text says why."""
+    """An option that is not supported; the text says why."""
 
 
 @dataclass(slots=True)
 class CurlPlan:
-    """What the options ask for."""
+    """The settings of the options."""
 
     headers: dict[str, str] = field(default_factory=dict)
     method: str = ""
     data: list[str] = field(default_factory=list)
     data_type: str = _FORM
-    #: None = do not follow; -1 = follow as often as the run allows.
+    #: None = do not follow; -1 = follow up to the limit of the run.
     redirects: int | None = None
     most_redirects: int | None = None
     time_limit: float | None = None
@@ -44,11 +44,11 @@ class CurlPlan:
 
     @property
     def verb(self) -> str:
-        """As curl chooses it."""
+        """The method that curl would use."""
         return self.method or ("POST" if self.data else "GET")
 
 
-#: Why a well-known option is not taken.
+#: Why a well-known option is refused.
 _REFUSED = {
     "it would write a file": (
         "-o --output -O --remote-name --remote-name-all --output-dir -J -D --dump-header -c "
@@ -58,17 +58,17 @@ _REFUSED = {
         "-K --config -T --upload-file -F --form --form-string -E --cert --key --cacert --capath "
         "-n --netrc --netrc-file --netrc-optional --etag-compare --crlfile"
     ),
-    "where to connect is the agent's business": (
+    "the agent decides where to connect": (
         "-x --proxy --preproxy --socks4 --socks4a --socks5 --socks5-hostname -U --proxy-user "
         "--resolve --connect-to --interface --unix-socket --abstract-unix-socket --doh-url "
         "--dns-servers --dns-interface --local-port --haproxy-protocol -p --proxytunnel"
     ),
     "certificates are always checked": "-k --insecure --proxy-insecure --ssl-allow-beast",
-    "only http and https are spoken": "--proto --proto-redir --proto-default -a --append -Q",
-    "the next request is a request of its own": "-: --next -Z --parallel --url -w --write-out",
+    "only http and https are supported": "--proto --proto-redir --proto-default -a --append -Q",
+    "each request has one URL": "-: --next -Z --parallel --url -w --write-out",
 }
 _WHY = {name: why for why, names in _REFUSED.items() for name in names.split()}
-#: Taken and without effect: it is so already.
+#: Accepted without effect: the downloader always works this way.
 _NOTHING = frozenset(
     {
         "-s", "--silent", "-S", "--show-error", "--compressed", "-g", "--globoff", "-N", "--http2",
@@ -78,7 +78,7 @@ _NOTHING = frozenset(
 
 
 def parse(words: Iterable[str]) -> CurlPlan:
-    """Raises BadOption for the first option that is not taken."""
+    """Raises BadOption for the first option that is not supported."""
     plan = CurlPlan()
     source = iter(words)
     for word in source:
@@ -88,17 +88,17 @@ def parse(words: Iterable[str]) -> CurlPlan:
 
 
 def safe_names() -> list[str]:
-    """Every option that is taken, for docs and for errors."""
+    """Every supported option, for docs and errors."""
     return sorted({*_WITH_VALUE, *_FLAGS, *_NOTHING}, key=lambda name: name.lstrip("-").lower())
 
 
 def _split(word: str) -> Iterator[tuple[str, str | None]]:
-    """`--name=value` is no form of curl's; `-Hvalue` and `-sS` are."""
+    """curl does not support `--name=value`; it supports `-Hvalue` and `-sS`."""
     if word.startswith("--") or len(word) <= 2:  # noqa: PLR2004 - a dash and a letter
         yield word, None
         return
     if not word.startswith("-"):
-        raise BadOption(f"{word[:50]!r} is not an option; the URL comes with each request")
+        raise BadOption(f"{word[:50]!r} is not an option; URLs belong to requests")
     rest = word[1:]
     while rest:
         name, rest = f"-{rest[0]}", rest[1:]
@@ -126,9 +126,9 @@ def _apply(plan: CurlPlan, name: str, value: str | None, source: Iterator[str]) 
 
 def _refusal(name: str) -> str:
     if not name.startswith("-"):
-        return f"{name[:50]!r} is not an option; the URL comes with each request"
+        return f"{name[:50]!r} is not an option; URLs belong to requests"
     why = _WHY.get(name, "it is not on the safe list")
-    return f"curl option {name[:50]} is refused: {why}; safe are {', '.join(safe_names())}"
+    return f"curl option {name[:50]} is refused: {why}; use one of {', '.join(safe_names())}"
 
 
 def _header(plan: CurlPlan, text: str) -> None:
@@ -140,7 +140,7 @@ def _header(plan: CurlPlan, text: str) -> None:
 
 def _cookie(plan: CurlPlan, text: str) -> None:
     if "=" not in text:
-        raise BadOption("--cookie takes `name=value`; it would read a file otherwise")
+        raise BadOption("--cookie FILE is refused: it would read a file; use `name=value`")
     plan.headers["Cookie"] = text
 
 
@@ -155,7 +155,7 @@ def _bearer(plan: CurlPlan, text: str) -> None:
 
 def _request(plan: CurlPlan, text: str) -> None:
     if _METHOD.fullmatch(text) is None:
-        raise BadOption(f"--request {text[:30]!r} is not a word in capitals")
+        raise BadOption(f"--request {text[:30]!r} is not a method; use capital letters")
     plan.method = text
 
 

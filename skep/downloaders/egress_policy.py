@@ -1,9 +1,9 @@
-"""Which addresses a download may connect to. Pure; agents ask it for every new socket.
+"""Decides which addresses a download may connect to. Pure; agents check every new socket.
 
-Public unicast is allowed, everything else only when `egress.allow` names it; `egress.deny`
-beats both. Where `egress.named` is on, a loopback or private address is allowed too if a
-person named that host and port. The address judged is the one that is about to be connected,
-so neither odd spellings nor a name that changes its address can get past it.
+Public unicast is allowed, everything else only if `egress.allow` lists it; `egress.deny` has
+precedence over both. With `egress.named`, a loopback or private address is allowed too if a user
+named that host and port. The address that is about to be connected is checked, so neither unusual
+spellings nor a name that changes its address can bypass the policy.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from skep.settings import EgressSettings
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-#: First match names the reason. What is in none of them is public.
+#: The first match gives the reason. Addresses in none of them are public.
 SPECIAL_V4: tuple[tuple[str, str], ...] = (
     ("0.0.0.0/8", "this network"),
     ("10.0.0.0/8", "private"),
@@ -48,7 +48,7 @@ SPECIAL_V4: tuple[tuple[str, str], ...] = (
     ("240.0.0.0/4", "reserved"),
 )
 
-#: As above, for what lies inside 2000::/3 or deserves a name of its own.
+#: As above, for networks inside 2000::/3 or with a specific reason.
 SPECIAL_V6: tuple[tuple[str, str], ...] = (
     ("::/128", "unspecified"),
     ("::1/128", "loopback"),
@@ -66,19 +66,19 @@ SPECIAL_V6: tuple[tuple[str, str], ...] = (
     ("ff00::/8", "multicast"),
 )
 
-#: Who may reach one of these may reach such names.
+#: A policy that allows one of these also allows internal names.
 PRIVATE = ("10.0.0.1", "172.16.0.1", "192.168.0.1", "fd00::1")
 
 GLOBAL_V6 = IPv6Network("2000::/3")
 COMPATIBLE = IPv6Network("::/96")
 
 
-#: Kinds of addresses that are allowed where a person named the host and the port.
+#: Kinds of addresses that are allowed if a user named the host and the port.
 NAMEABLE = frozenset({"loopback", "private", "unique local"})
 
 
 class EgressPolicy:
-    """Says of an address why it must not be connected, or None when it may."""
+    """Returns why an address must not be connected, or None if it may."""
 
     __slots__ = ("_allow", "_centers", "_deny", "_named", "_places", "_special")
 
@@ -91,7 +91,7 @@ class EgressPolicy:
         places: AbstractSet[str] = frozenset(),
         centers: Iterable[int] = (),
     ) -> None:
-        """`named`: places that a person named are allowed; `places` are the first of them.
+        """`named`: places that a user named are allowed; `places` are the first of them.
         `centers`: ports of centers on this machine, which no download may reach."""
         self._allow = _networks(allow, "egress.allow")
         self._deny = _networks(deny, "egress.deny")
@@ -108,12 +108,12 @@ class EgressPolicy:
         places: AbstractSet[str] = frozenset(),
         centers: Iterable[int] = (),
     ) -> EgressPolicy:
-        """The policy of some settings."""
+        """The policy for these settings."""
         allow, deny = settings.allow, settings.deny
         return cls(allow, deny, named=settings.named, places=places, centers=centers)
 
     def naming(self, places: Iterable[str]) -> EgressPolicy:
-        """The same policy, for work in which a person named these places (`host:port`)."""
+        """The same policy, for work in which a user named these places (`host:port`)."""
         added = frozenset(places)
         if not (self._named and added):
             return self
@@ -124,13 +124,13 @@ class EgressPolicy:
         return policy
 
     def naming_host(self, host: str, port: int) -> EgressPolicy:
-        """The same policy, for one connection to a host that a person wrote down."""
+        """The same policy, for one connection to a host that a user wrote."""
         place = place_of(host, port)
         return self.naming([place]) if place else self
 
     def check(self, address: str, port: int = 0, place: str = "") -> str | None:
-        """The reason for a refusal, as a sentence; None = go ahead. `place` is what was
-        asked for, as `host:port`: the address alone does not show who named it."""
+        """The reason for a refusal, as a sentence; None = allowed. `place` is the requested
+        `host:port`: the address alone does not show that a user named it."""
         try:
             asked = ip_address(address.partition("%")[0])
         except ValueError:
@@ -148,10 +148,10 @@ class EgressPolicy:
         return f"address {address} is not allowed ({why}); {self._remedy(why, place)}"
 
     def check_name(self, host: str, port: int = 0) -> str | None:
-        """The same for a host that a proxy will connect to, of which only the name is known.
+        """The same for a host that a proxy connects to, of which only the name is known.
 
-        Addresses in any spelling are judged as such, names of inner networks as private.
-        What a public name leads to is seen by the proxy alone: see docs/how-to/proxies.md.
+        Addresses in any spelling are checked as addresses, internal names as private. Only the
+        proxy knows the address of a public name: see docs/how-to/proxies.md.
         """
         name = host.rstrip(".").lower()
         place = place_of(host, port)
@@ -164,11 +164,11 @@ class EgressPolicy:
             return None
         if self._is_named(place) or any(self.check(address) is None for address in PRIVATE):
             return None
-        return f"host {host} is not allowed through a proxy: it is a name of an inner network"
+        return f"host {host} is not allowed through a proxy: it is an internal name"
 
     def _is_named(self, place: str) -> bool:
-        """An inner name or address that a person wrote. A public name is not enough: its
-        owner says to which address it leads."""
+        """Whether a user wrote this internal name or address. A public name is not enough: its
+        owner decides its address."""
         if not (self._named and place and place in self._places):
             return False
         return is_inner(place.rpartition(":")[0])
@@ -200,7 +200,7 @@ def _embedded(address: Address) -> list[Address]:
 
 
 def _is_this_machine(address: Address) -> bool:
-    """Only an address of this machine can be bound."""
+    """Only addresses of this machine can be bound."""
     if address.is_loopback or address.is_unspecified:
         return True
     family = AF_INET6 if isinstance(address, IPv6Address) else AF_INET

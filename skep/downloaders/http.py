@@ -1,7 +1,7 @@
 """The `http` kind of downloader: HTTP/1.1 and HTTP/2 through libcurl. Runs on agents.
 
-Each run has a thread, connections, a DNS cache and a cookie jar of its own. This
-side lives on the event loop and must never block it: results come over in batches.
+Each run has its own thread, connections, DNS cache and cookie jar. This part runs on the event
+loop and must never block it: results arrive in batches.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from skep.runtime.clock import Clock
 log = logging.getLogger(__name__)
 
 CONNECTIONS = 256
-#: For the thread to look at its cookies.
+#: Seconds for the thread to read its cookies.
 NOTE_SECONDS = 2.0
 
 
@@ -61,7 +61,7 @@ class HttpDownloader:
 
     @property
     def running(self) -> int:
-        """Transfers that are on the line now."""
+        """Active transfers."""
         return self._engine.running
 
     def hold(self) -> None:
@@ -102,7 +102,7 @@ class HttpDownloader:
             return
         noted = asyncio.Event()
         self._engine.note_session_state(partial(self._call_on_loop, noted.set))
-        with suppress(TimeoutError):  # of a thread that has ended: then they are noted, too
+        with suppress(TimeoutError):  # a thread that has ended stored its state before
             async with asyncio.timeout(NOTE_SECONDS):
                 await noted.wait()
 
@@ -139,13 +139,13 @@ class HttpDownloader:
         try:
             done(fetched)
         except Exception:
-            # One caller's error must not cost the others of the batch their results.
+            # An error in one callback must not affect the other results of the batch.
             log.exception("the receiver of a download failed")
 
 
 def _with_download(done: Done, before: Fetched, fetched: Fetched) -> None:
-    """Content rules make a new result of a page; where and when it was asked for, and the
-    records of its redirects, stay."""
+    """Keep the host, the start time and the records of redirects of the page from which content
+    rules made a new result."""
     fetched.host, fetched.began = before.host, before.began
     if fetched.frames:
         fetched.frames += before.frames
@@ -154,7 +154,7 @@ def _with_download(done: Done, before: Fetched, fetched: Fetched) -> None:
 
 
 def _proxy_places(settings: RunSettings) -> list[str]:
-    """A proxy is named by the person who wrote the settings of the run."""
+    """The user who wrote the settings of the run named its proxies."""
     proxies = settings.exits.proxies if settings.exits else ()
     return [parse_proxy(url).place for url in proxies]
 
@@ -178,7 +178,7 @@ class HttpKind:
         as_received: Callable[[], bool] = lambda: True,
     ) -> None:
         """`ca_file` replaces the machine's certificates; `keep` replaces the WARC frames;
-        `as_received` says whether those who read the frames decode bodies themselves."""
+        `as_received`: whether readers of the frames decode bodies themselves."""
         self._clock = clock
         self._rng = rng
         self._egress = egress
@@ -186,7 +186,7 @@ class HttpKind:
         self._keep = keep
         self._as_received = as_received
         self.tally = Tally()
-        #: Has the agent dial its line again; None = it cannot.
+        #: Requests a redial of the agent; None = not possible.
         self.redial: Callable[[], None] | None = None
         paths = ssl.get_default_verify_paths()
         self._ca_file = ca_file or paths.cafile or ""
@@ -199,12 +199,12 @@ class HttpKind:
             egress=self._egress.naming((*settings.named, *_proxy_places(settings))),
             keep=None if settings.content else keep,
             keep_hop=keep,
-            # Rules look at the decoded body.
+            # Rules apply to the decoded body.
             as_received=(lambda: False) if settings.content else self._as_received,
             ca_file=self._ca_file,
             ca_path=self._ca_path,
             connections=self._connections,
-            rng=Random(self._rng.getrandbits(128)),  # noqa: S311 - turns, not secrets
+            rng=Random(self._rng.getrandbits(128)),  # noqa: S311 - the order of proxies, not secrets
             tally=self.tally,
             redial=self._on_loop(self.redial),
         )
@@ -213,7 +213,7 @@ class HttpKind:
 
     @staticmethod
     def _on_loop(call: Callable[[], None] | None) -> Callable[[], None] | None:
-        """The same for other threads."""
+        """The same call, for other threads."""
         if call is None:
             return None
         loop = asyncio.get_running_loop()
@@ -224,7 +224,7 @@ class HttpKind:
         return from_thread
 
     def _new_keep(self) -> Keep:
-        """A frame maker belongs to one thread, and so does its source of randomness."""
+        """A frame maker and its random source belong to one thread."""
         return FrameMaker(self._clock, self._new_rng()).exchange_frames
 
     def _new_cutter(self, rules: ContentRules | None) -> Callable[[Finish], ContentChildren] | None:

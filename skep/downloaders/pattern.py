@@ -1,8 +1,7 @@
-"""Patterns that runs bring along, matched in linear time. Pure; agents and centers use it.
+"""Patterns of runs, matched in linear time. Pure; used by agents and centers.
 
-Python's own regular expressions can take for ever on a page that somebody wrote for them,
-and hold up the whole process meanwhile; RE2 cannot. It has no look-around and no
-back-references, and says so when the run is opened.
+Python's regular expressions can run without end on a hostile page and block the whole process;
+RE2 cannot. It has no look-around and no back-references; the error when the run is opened says so.
 """
 
 from __future__ import annotations
@@ -14,20 +13,20 @@ import re2  # type: ignore[import-untyped]  # the package ships no types
 
 from skep.errors import InvalidInput
 
-#: So much of a body is looked at.
+#: Bytes of a body that are searched.
 LOOKED_AT = 1024 * 1024
 _MEMORY = 8 * 2**20
 
 
 class Pattern(Protocol):
-    """What is needed of a compiled pattern."""
+    """A compiled pattern."""
 
     def search(self, text: bytes) -> object | None:
-        """Something, when it is found."""
+        """A match; None = no match."""
 
 
 def compiled(pattern: str, whose: str) -> Pattern | None:
-    """None for the empty pattern; raises InvalidInput that names the setting."""
+    """None for the empty pattern; raises InvalidInput, which names the setting."""
     if not pattern:
         return None
     options = re2.Options()
@@ -37,7 +36,7 @@ def compiled(pattern: str, whose: str) -> Pattern | None:
     try:
         found: Pattern = re2.compile(pattern.encode(), options)
     except (re2.error, ValueError) as error:
-        raise InvalidInput(f"{whose} is not a pattern: {_said(error)}") from error
+        raise InvalidInput(f"{whose} is not a valid pattern: {_said(error)}") from error
     return found
 
 
@@ -47,7 +46,7 @@ def _said(error: Exception) -> str:
 
 
 def searched(status: int, reason: str, headers: Sequence[tuple[str, str]], body: bytes) -> bytes:
-    """What patterns are looked for in: a status line, headers, an empty line, the body."""
+    """The text that patterns search: a status line, headers, an empty line, the body."""
     lines = [f"HTTP {status} {reason}", *(f"{name}: {value}" for name, value in headers)]
     head = "\n".join(lines).encode("latin-1", "replace")
     return head + b"\n\n" + body[:LOOKED_AT]

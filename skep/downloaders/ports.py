@@ -20,15 +20,15 @@ from skep.model.run import RunSettings
 
 
 class Fetched(msgspec.Struct):
-    """An outcome and, when bytes came, the finished WARC frames that keep them."""
+    """An outcome and, if bytes were received, the WARC frames with them."""
 
     outcome: Outcome
     frames: bytes = b""
-    #: The host that was asked first, "" = not known.
+    #: The host of the request, before redirects; "" = not known.
     host: str = ""
-    #: When its last hop began, by the monotonic clock; 0 = not known.
+    #: When its last hop started, by the monotonic clock; 0 = not known.
     began: float = 0.0
-    #: Between an engine and its content rules only: the page of which frames are made.
+    #: Only between an engine and its content rules: the page for the frames.
     exchange: Exchange | None = None
 
 
@@ -36,7 +36,7 @@ class Downloader(Protocol):
     """Executes the requests of one run."""
 
     def start(self, work: Work, done: Callable[[Fetched], None]) -> None:
-        """Begin one download; `done` is called once, on the agent's event loop.
+        """Start one download; `done` is called once, on the agent's event loop.
 
         Callable from the event loop only. After `close` it calls `done` with a failure.
         """
@@ -46,61 +46,61 @@ class Downloader(Protocol):
         """Downloads that were started and have not ended."""
 
     async def close(self) -> None:
-        """Abort what runs (as failures of class `lost`), free everything."""
+        """Abort active downloads (as failures of class `lost`) and free everything."""
 
 
 @runtime_checkable
 class Paced(Protocol):
-    """A downloader that may ask a host more often than it is told to: for redirects."""
+    """A downloader that may send more requests to a host than it is given: for redirects."""
 
     def pace(self, site: str, spacing: float) -> None:
-        """Keep so many seconds between two starts on this site; said before each of them."""
+        """Set the minimum seconds between two starts on this host; called before each of them."""
 
 
 @runtime_checkable
 class Recallable(Protocol):
-    """A downloader that has a queue of its own, and can give back what waits in it."""
+    """A downloader with its own queue, which can return the requests in it."""
 
     def recall(self) -> None:
-        """End as `lost` what has not begun; what has may go on. Callable from the event loop
-        only, and only when nobody wants those requests from here any more."""
+        """End requests that have not started as `lost`; others may continue. Callable from the
+        event loop only, and only when the agent no longer needs these requests."""
 
 
 @runtime_checkable
 class Lasting(Protocol):
-    """A downloader with cookies and sessions, which are the run's own and outlive it."""
+    """A downloader with cookies and sessions, which belong to the run and outlive it."""
 
     @property
     def session_state(self) -> SessionState:
-        """As of the last look, or of the end."""
+        """As of the last update, or of the end."""
 
     async def note_session_state(self) -> None:
-        """Look anew; soon over, and never raises."""
+        """Update it; takes little time and never raises."""
 
     def inherit(self, session_state: SessionState) -> None:
-        """From an earlier downloader of the run; before the first `start` only."""
+        """Take over the state of an earlier downloader; only before the first `start`."""
 
 
 @runtime_checkable
 class Redialable(Protocol):
-    """A downloader that can let go of the agent's line while that is dialled again."""
+    """A downloader that can stop using the connection while the agent redials."""
 
     @property
     def running(self) -> int:
-        """Transfers that are on the line now."""
+        """Active transfers."""
 
     def hold(self) -> None:
         """Start nothing until `resume`. Callable at any time."""
 
     def resume(self, trouble: str) -> None:
-        """The line was dialled; or could not be, and `trouble` says why."""
+        """The redial has ended; `trouble` is "" or why it failed."""
 
 
 @runtime_checkable
 class RedialKind(Protocol):
-    """A kind whose downloaders may ask for another line."""
+    """A kind whose downloaders may request a redial."""
 
-    #: Set by the agent when its operator has said how to dial.
+    #: Set by the agent if its operator configured a redial command.
     redial: Callable[[], None] | None
     tally: Tally
 

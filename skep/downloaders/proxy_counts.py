@@ -1,6 +1,6 @@
-"""What happened to exits and sessions, counted over all downloaders of an agent's life.
+"""Counts events of proxies and sessions, over all downloaders of an agent's process.
 
-The threads of downloaders add, the agent's event loop reads; nothing here waits for long.
+The threads of downloaders add, the agent's event loop reads; nothing here blocks for long.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import msgspec
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """The figures at one moment."""
+    """The counts at one moment."""
 
-    #: Times that another exit was taken because of a pattern or a count.
+    #: Changes of the proxy because of a pattern or a count.
     switches: int = 0
-    #: Proxies that were sent to rest because they did not work.
+    #: Proxies that were paused because they did not work.
     rested: int = 0
     #: Sessions that were blocked and replaced.
     blocked: int = 0
 
 
 class Tally:
-    """Only ever grows."""
+    """Counters that only grow."""
 
     def __init__(self) -> None:
         self._lock = Lock()

@@ -1,6 +1,6 @@
 """A kind that an agent does not offer, with the reason. Runs on agents.
 
-Its requests end at once and say why, instead of lying in the agent.
+Its requests fail immediately with the reason instead of waiting in the agent.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from skep.model.run import RunSettings
 
 
 class RefusedKind:
-    """Stands where a kind would stand; it is not told to centers."""
+    """Replaces a kind that is not offered to centers."""
 
     schemes: tuple[str, ...] = ()
 
@@ -38,9 +38,9 @@ class Refusing:
         done(Fetched(Outcome(work.id, failure=FailureClass.CODE, detail=self._reason)))
 
     async def close(self) -> None:
-        """Nothing to let go."""
+        """There is nothing to close."""
 
 
 def offered(kinds: Iterable[Kind]) -> tuple[str, ...]:
-    """The names that an agent tells to centers."""
+    """The names of the kinds that an agent offers to centers."""
     return tuple(kind.name for kind in kinds if not isinstance(kind, RefusedKind))

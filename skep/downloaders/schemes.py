@@ -1,9 +1,9 @@
-"""Plug-in kinds: other people's packages that claim URI schemes, found by entry points.
+"""Plug-in kinds: installed packages that claim URI schemes, found by entry points.
 
-A package names a class under `skep.downloaders`; the class has `name` and `schemes`, and `traits`
-(`skep.model.downloader_kinds`) when it can do more. It is made with a `PlugIn` and opens
+A package names a class in the group `skep.downloaders`; the class has `name` and `schemes`, and
+`traits` (`skep.model.downloader_kinds`) if it can do more. It is created with a `PlugIn` and opens
 downloaders like any kind. A request goes to the kind that claims its scheme, whatever downloader
-its run has; all others go to the run's own.
+its run has; all other requests go to the downloader of the run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from skep.downloaders.egress_policy import EgressPolicy
 from skep.downloaders.http import HttpKind
 from skep.downloaders.ports import Downloader, Fetched, Kind, Paced, Recallable
 from skep.downloaders.refused_kind import RefusedKind, Refusing
-from skep.model.downloader_kinds import BUILT_IN, GROUP, TAKEN_SCHEMES, kind_names
+from skep.model.downloader_kinds import BUILT_IN, BUILT_IN_SCHEMES, GROUP, kind_names
 from skep.model.request import Work
 from skep.model.run import RunSettings
 from skep.runtime.clock import Clock
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PlugIn:
-    """What a plug-in is given. `http` opens downloaders that it may build upon."""
+    """The arguments of a plug-in. `http` opens downloaders that it may use."""
 
     clock: Clock
     rng: Random
@@ -40,31 +40,32 @@ class PlugIn:
 
 
 class PlugInKind(Protocol):
-    """What an entry point leads to: a class."""
+    """The class that an entry point names."""
 
     name: str
     schemes: tuple[str, ...]
 
     def __call__(self, plug_in: PlugIn) -> Kind:
-        """Make the kind."""
+        """Create the kind."""
 
 
 def known_kinds() -> tuple[str, ...]:
-    """Every kind that can be named here: ours, and those of installed packages."""
+    """Every known kind: built-in ones, and those of installed packages."""
     return kind_names()
 
 
 def known_schemes() -> tuple[str, ...]:
-    """The schemes that installed packages claim."""
-    return tuple(scheme for _, found in _load() if found for scheme in found.schemes)
+    """Every known scheme: those of built-in kinds, and those of installed packages."""
+    added = (scheme for _, found in _load() if found for scheme in found.schemes)
+    return (*BUILT_IN_SCHEMES, *added)
 
 
 def plug_ins(given: PlugIn) -> Iterator[Kind]:
-    """Every installed plug-in; one that does not work is a kind that says so."""
+    """Every installed plug-in; one that does not work is a refused kind with the reason."""
     for point, found in _load():
-        reason = f"the plug-in {point.name!r} ({point.value}) could not be loaded"
+        reason = f"cannot load the plug-in {point.name!r} ({point.value})"
         if found is None:
-            yield RefusedKind(point.name, f"{reason}; the agent's log says why")
+            yield RefusedKind(point.name, f"{reason}; see the agent's log")
             continue
         try:
             yield found(given)
@@ -81,11 +82,11 @@ def _load() -> Iterator[tuple[EntryPoint, PlugInKind | None]]:
 
 
 def _usable(point: EntryPoint, found: Any) -> PlugInKind | None:
-    """None for a class that could not be loaded or has no right to what it claims."""
+    """None for a class that could not be loaded or claims what it must not."""
     if found is None:
         return None
     name, schemes = getattr(found, "name", ""), getattr(found, "schemes", ())
-    taken = TAKEN_SCHEMES.intersection(schemes)
+    taken = set(schemes).intersection(BUILT_IN_SCHEMES)
     if taken or name != point.name:
         log.error("plug-in %s: its name is %r, or it claims %s", point.name, name, sorted(taken))
         return None
@@ -94,7 +95,7 @@ def _usable(point: EntryPoint, found: Any) -> PlugInKind | None:
 
 
 class RoutedKind:
-    """A kind whose runs also take the schemes of plug-ins."""
+    """A kind whose runs also accept the schemes of plug-ins."""
 
     def __init__(self, kind: Kind, claims: Mapping[str, Kind]) -> None:
         self.name = kind.name
@@ -114,11 +115,11 @@ class RoutedKind:
             return kind.open(run, settings)
         except Exception as error:
             log.exception("cannot open the plug-in for %s://", scheme)
-            return Refusing(f"the plug-in for {scheme}:// could not be opened: {error}")
+            return Refusing(f"cannot open the plug-in for {scheme}://: {error}")
 
 
 class Routed:
-    """The downloaders of one run, by scheme; plug-ins are opened when they are needed."""
+    """The downloaders of one run, by scheme; plug-ins are opened on demand."""
 
     def __init__(self, own: Downloader, claim: Callable[[str], Downloader | None]) -> None:
         self._own = own

@@ -1,7 +1,7 @@
-"""What is a run's own and outlives its downloader: cookies, and who its sessions are.
+"""State of a run that outlives its downloader: cookies, and the identities of its sessions.
 
-Pure data. Downloaders gather it and take it over; agents keep it in a file, so that a run that
-rested, or an agent that was started again, does not come back as a stranger.
+Pure data. Downloaders collect and restore it; agents store it in a file, so that hosts recognise
+a run after a pause or a restart of the agent.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ import msgspec
 
 
 class SessionIdentity(msgspec.Struct, frozen=True):
-    """A session."""
+    """The identity of a session."""
 
-    #: "" = for requests that name none.
+    #: "" = for requests without a session name.
     name: str
-    #: Which of the run's proxies it uses, by number; 0 where there are none.
+    #: The number of its proxy in the run's list; 0 without proxies.
     exit: int
     cookies: list[str]
     headers: dict[str, str]
     uses: int = 0
-    #: Why no request starts in it any more; its heir has its cookies.
+    #: Why no request starts in it; its successor has its cookies.
     retired: str = ""
 
 
 class SessionState(msgspec.Struct, frozen=True):
-    """Of one run, on one agent."""
+    """The state of one run on one agent."""
 
     #: Lines as libcurl writes them.
     cookies: list[str] = msgspec.field(default_factory=list)

@@ -1,9 +1,9 @@
-"""Sessions of one run: identities that are made, used, blocked and replaced. Pure.
+"""Sessions of one run: identities that are created, used, blocked and replaced. Pure.
 
-Runs in the thread of a downloader. A session is cookies, connections, an exit and headers;
-what libcurl needs for it hangs on `kit` and is not looked at here. Nothing of one session
-ever comes into another, but for the cookies of a run that has no rules for sessions: there
-only the exit changes.
+Runs in the thread of a downloader. A session has cookies, connections, a proxy and headers; its
+libcurl resources are in `share`, which this module does not use. Nothing of one session ever
+enters another, except for the cookies of a run without rules for sessions: there only the proxy
+changes.
 """
 
 from __future__ import annotations
@@ -17,43 +17,43 @@ from skep.downloaders.proxies import ProxyPool, ProxyRoute
 from skep.downloaders.session_state import SessionIdentity
 from skep.model.proxies import ExitRules, SessionRules
 
-#: Sessions with a name, per run and agent; beyond it the one unused for longest ends.
+#: Maximum named sessions per run and agent; above it the least recently used one ends.
 NAMED_LIMIT = 1000
 _NO_HEADERS: Mapping[str, str] = {}
 
 
 class Session:
-    """One identity."""
+    """One session."""
 
     __slots__ = (
         "cookies",
         "exit",
         "headers",
-        "heir_of",
         "name",
         "open",
+        "predecessor",
         "retired",
         "share",
         "uses",
     )
 
     def __init__(
-        self, name: str, way: ProxyRoute, headers: Mapping[str, str], heir_of: Session | None
+        self, name: str, way: ProxyRoute, headers: Mapping[str, str], predecessor: Session | None
     ) -> None:
-        #: "" = for requests that name none.
+        #: "" = for requests without a session name.
         self.name = name
         self.exit = way
         self.headers = headers
         #: The session whose cookies it takes over.
-        self.heir_of = heir_of
-        #: What libcurl needs; made when it is first used.
+        self.predecessor = predecessor
+        #: Its curl share; created at its first use.
         self.share: Any = None
-        #: What was in its jar when the kit was put away, for its heir or its next kit.
+        #: The cookies of its last share, for its successor or its next share.
         self.cookies: list[str] = []
-        #: Requests that were started in it, and those that have not ended.
+        #: Requests that started in it, and those that have not ended.
         self.uses = 0
         self.open = 0
-        #: Why no request starts in it any more; "" = one may.
+        #: Why no request may start in it; "" = one may.
         self.retired = ""
 
     def __repr__(self) -> str:
@@ -71,18 +71,18 @@ class SessionPool:
         rules = sessions or SessionRules()
         routes = exits or ExitRules()
         limits = [limit for limit in (rules.uses, routes.switch_after) if limit]
-        #: Where the line is dialled again, counting is done by whoever asks for it.
+        #: With `redial` the caller counts requests.
         self._uses = rules.uses if routes.redial else min(limits, default=0)
         self._headers = list(rules.headers)
         rng.shuffle(self._headers)
         self._dressed = 0
         self._turns: deque[Session | None] = deque([None] * rules.count)
         self._named: dict[str, Session] = {}
-        #: No request is left in them: their kits can be put away.
+        #: Sessions without active requests: their shares can be closed.
         self.ended: list[Session] = []
 
     def take(self, name: str, now: float) -> Session | None:
-        """The session for a request, counted as used; None when every exit rests."""
+        """The session for a request, counted as used; None when every proxy is paused."""
         session = self._next_named(name, now) if name else self._next_unnamed(now)
         if session is not None:
             session.uses += 1
@@ -90,13 +90,13 @@ class SessionPool:
         return session
 
     def leave(self, session: Session) -> None:
-        """A request has ended in it."""
+        """A request of the session has ended."""
         session.open -= 1
         if session.retired and not session.open:
             self.ended.append(session)
 
     def retire(self, session: Session, why: str) -> bool:
-        """No more requests in it; False when it was retired before."""
+        """Accept no more requests; False when it was retired before."""
         if session.retired:
             return False
         session.retired = why
@@ -105,16 +105,16 @@ class SessionPool:
         return True
 
     def retire_all(self, why: str, way: ProxyRoute | None = None) -> int:
-        """Every session, or every one with this exit; returns how many."""
+        """Retire every session, or every one with this proxy; return how many."""
         chosen = [one for one in self.known() if way is None or one.exit is way]
         return sum(self.retire(one, why) for one in chosen)
 
     def disconnect(self) -> None:
-        """Put away the connections of all that are idle; who they are stays."""
+        """Close the connections of idle sessions; their identities stay."""
         self.ended += [one for one in self.known() if not one.open and not one.retired]
 
     def restore(self, identity: SessionIdentity) -> None:
-        """Somebody whom an earlier downloader of the run knew, as it was."""
+        """Restore a session of an earlier downloader of the run."""
         way = self._pool.numbered(identity.exit)
         if way is None:
             return
@@ -127,11 +127,11 @@ class SessionPool:
             self._turns[self._turns.index(None)] = session
 
     def known(self) -> list[Session]:
-        """Everybody, those too that are retired and have no heir yet."""
+        """All sessions, including retired ones without a successor."""
         return [*self._named.values(), *filter(None, self._turns)]
 
     def _next_unnamed(self, now: float) -> Session | None:
-        """They take turns."""
+        """They alternate."""
         session = self._usable(self._turns[0], "", now)
         if session is not None:
             self._turns[0] = session
@@ -141,7 +141,7 @@ class SessionPool:
     def _next_named(self, name: str, now: float) -> Session | None:
         session = self._usable(self._named.get(name), name, now)
         if session is not None:
-            # The last in the dictionary is the one that was used last.
+            # The last in the dictionary is the most recently used one.
             self._named.pop(name, None)
             self._named[name] = session
             if len(self._named) > NAMED_LIMIT:
@@ -160,8 +160,8 @@ class SessionPool:
         way = self._pool.take(now, before.exit if before else None)
         if way is None:
             return None
-        heir_of = None if self._isolated else before
-        return Session(name, way, self._next_headers(), heir_of)
+        predecessor = None if self._isolated else before
+        return Session(name, way, self._next_headers(), predecessor)
 
     def _next_headers(self) -> Mapping[str, str]:
         if not self._headers:

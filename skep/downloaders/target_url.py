@@ -1,7 +1,7 @@
-"""Where a request goes: a URI taken apart and put together again, safe for libcurl.
+"""Parses the URI of a request and builds a URL that is safe for libcurl.
 
-Pure; runs on agents for every hop. libcurl only ever sees what was put together here, so
-two parsers cannot disagree about the host, and a login never stands in a URL again.
+Pure; runs on agents for every hop. libcurl only gets URLs that were built here, so that two
+parsers cannot disagree about the host, and a URL never contains credentials.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote, urljoin
 from skep.model.hosts.url import BadUrl, read_url
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-#: Browsers leave these out of a path.
+#: Characters that browsers remove from a path.
 _LEFT_OUT = dict.fromkeys(map(ord, "\t\r\n"))
 _PORTS = {"http": 80, "https": 443}
 _KEPT_IN_PATH = "%/:=&?~+!$,;'@()*[]|^`{}\"<>\\"
@@ -25,13 +25,13 @@ class BadTarget(Exception):
 
 
 class Target(NamedTuple):
-    """One hop's destination."""
+    """The destination of one hop."""
 
-    #: Scheme, host, port and path: no login, no fragment.
+    #: Scheme, host, port and path: no credentials, no fragment.
     url: str
-    #: What politeness counts: the host alone, without its port.
+    #: The host without its port, for politeness.
     host: str
-    #: `scheme://host:port`; secrets never leave it.
+    #: `scheme://host:port`; secrets are never sent to another one.
     origin: str
     #: (user, password); () = none.
     login: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ def parse_target(uri: str) -> Target:
     except BadUrl as error:
         raise BadTarget(f"not a URL: {error}") from error
     if url.scheme not in _PORTS:
-        raise BadTarget(f"scheme {url.scheme[:_SHOWN]!r} is not allowed, only http and https are")
+        raise BadTarget(f"scheme {url.scheme[:_SHOWN]!r} is not supported; use http or https")
     default = _PORTS[url.scheme]
     base = f"{url.scheme}://{url.host}"
     origin = f"{base}:{url.port or default}"
@@ -68,8 +68,8 @@ def join_target(base: str, location: str) -> Target:
     """The destination of a redirect; raises BadTarget."""
     location = location.strip()
     if _CONTROL.search(location):
-        # Joining would leave some of them out, also of a host.
-        raise BadTarget(f"redirect to {location[:_SHOWN]!r}: it holds a control character")
+        # Joining would remove some of them, also from a host.
+        raise BadTarget(f"redirect to {location[:_SHOWN]!r}: it contains a control character")
     try:
         joined = urljoin(base, location)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The kinds `python` and `shell`: user code in warm, boxed child processes of an agent.
+"""The kinds `python` and `shell`: user code in sandboxed child processes of an agent.
 
-An agent's process must never run a line of it.
+User code must never run in the agent's own process.
 """

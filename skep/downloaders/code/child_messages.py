@@ -1,8 +1,8 @@
-"""The agent's side of the line to a child. Pure.
+"""The agent's side of the channel to a child. Pure.
 
-User code shares a process with whoever speaks at the other end, so nothing that comes is
-believed: lengths are capped before a byte is kept, messages must have the right shape, and
-their ids are checked by the caller.
+User code shares the process at the other end, so nothing that arrives is trusted: lengths are
+checked before bytes are stored, messages must have the right shape, and the caller checks their
+ids.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from skep.downloaders.code.inside.talk import Ask, Load, Skip
 
-#: Room for everything beside the body of an answer.
+#: Bytes in addition to the body of an answer.
 OVERHEAD = 256 * 1024
 HEADERS_LIMIT = 100
 
@@ -25,11 +25,11 @@ Text = Annotated[str, Meta(max_length=16 * 1024)]
 
 
 class Breach(Exception):
-    """The other end said something that our own child program never says."""
+    """The child sent something that our own child program never sends."""
 
 
 class Hello(msgspec.Struct, array_like=True, tag="hello", frozen=True):
-    """The code is loaded. `together`: it runs several requests side by side."""
+    """The code is loaded. `together`: it runs several requests concurrently."""
 
     together: bool
 
@@ -42,7 +42,7 @@ class Bad(msgspec.Struct, array_like=True, tag="bad", frozen=True):
 
 
 class End(msgspec.Struct, array_like=True, tag="end", frozen=True):
-    """What became of one request."""
+    """The result of one request."""
 
     id: int
     failure: Annotated[str, Meta(pattern="^(|code|limit|timeout)$")]
@@ -52,19 +52,19 @@ class End(msgspec.Struct, array_like=True, tag="end", frozen=True):
     status: Annotated[int, Meta(ge=0, le=999)]
     headers: Annotated[list[tuple[Text, Text]], Meta(max_length=HEADERS_LIMIT)]
     body: bytes
-    #: The child ends now, and does nothing of what else it was sent.
+    #: The child ends now and does not process the other requests that it has.
     leaving: bool
 
 
 class Batch(msgspec.Struct, array_like=True, tag="batch", frozen=True):
-    """What a generator yielded: URIs, lines of JSON, or fields of requests."""
+    """Output of a generator: URIs, lines of JSON, or fields of requests."""
 
     items: Annotated[list[str | dict[str, Any]], Meta(max_length=10_000)]
     messages: Text
 
 
 class Over(msgspec.Struct, array_like=True, tag="over", frozen=True):
-    """A generator has ended; "" when it went well."""
+    """A generator has ended; `failure` is "" on success."""
 
     failure: Annotated[str, Meta(pattern="^(|code|limit|timeout)$")]
     detail: Text
@@ -76,13 +76,13 @@ Generated = Batch | Over
 
 
 def written(*messages: Ask | Skip | Load) -> bytes:
-    """Messages for a child, as one piece."""
+    """Messages for a child, as one byte string."""
     parts = [_encode(message) for message in messages]
     return b"".join(piece for part in parts for piece in (len(part).to_bytes(4, "big"), part))
 
 
 class Reader:
-    """Cuts what a child sends into messages; no more than one of them is ever kept."""
+    """Splits the output of a child into messages; it buffers at most one."""
 
     def __init__(self, limit: int, messages: Any = Message) -> None:
         self._limit = limit + OVERHEAD
@@ -94,10 +94,10 @@ class Reader:
         buffer = self._buffer
         buffer += data
         start = 0
-        while len(buffer) - start >= 4:  # noqa: PLR2004 - the length's own size
+        while len(buffer) - start >= 4:  # noqa: PLR2004 - the size of the length
             size = int.from_bytes(buffer[start : start + 4], "big")
             if size > self._limit:
-                raise Breach(f"a message of {size} bytes; {self._limit} is the limit")
+                raise Breach(f"a message of {size} bytes exceeds the limit of {self._limit}")
             end = start + 4 + size
             if end > len(buffer):
                 break
@@ -109,4 +109,4 @@ class Reader:
         try:
             return self._decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise Breach(f"a message that is none: {error}") from error
+            raise Breach(f"an invalid message: {error}") from error

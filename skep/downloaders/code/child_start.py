@@ -1,7 +1,7 @@
-"""Starting and ending a child process. Blocking; agents call it in a thread.
+"""Starts and ends a child process. Blocking; agents call it in a thread.
 
-No child may outlive its agent, and none of what a child has started may outlive the child:
-bubblewrap and the kernel see to that in a box. Without one we look for its descendants.
+No child may outlive its agent, and no process that a child started may outlive the child. In a
+sandbox bubblewrap and the kernel ensure that; without one the descendants are searched and killed.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ from skep.downloaders.code.seccomp import filter_file
 START_SECONDS = 20.0
 END_SECONDS = 10.0
 _KILL_ROUNDS = 50
-#: Fields of /proc/PID/stat behind the name, which may hold anything.
+#: Field of /proc/PID/stat after the name, which may contain anything.
 _PARENT_FIELD = 1
 
 
 class NotStarted(Exception):
-    """The child did not come up; the text says why."""
+    """The child did not start; the text says why."""
 
 
 @dataclass(slots=True)
 class Child:
-    """A process that has said that it is there, and has not seen user code yet."""
+    """A process that has started and has not received user code yet."""
 
     process: subprocess.Popen[bytes]
     sock: socket.socket
-    #: Where the box asks for the network; None when it has none, or all of it.
-    door: socket.socket | None
+    #: The listener of the sandbox for the egress proxy; None = no network, or all of it.
+    listener: socket.socket | None
     #: Becomes readable when the process has ended.
     pidfd: int
-    #: The first process in the box: its end is the end of all.
+    #: The first process in the sandbox: when it ends, all others end.
     inner: int | None
-    #: The scratch folder where there is no box.
+    #: The scratch folder if there is no sandbox.
     folder: Path | None
-    #: The user that it will become; 0 = none of its own.
+    #: The user that it will become; 0 = no separate user.
     uid: int
     _lock: Lock = field(default_factory=Lock)
     _reaped: bool = False
 
     def kill(self) -> None:
-        """End it with all its descendants. Blocks only where there is no box."""
+        """End it with all its descendants. Blocks only without a sandbox."""
         with self._lock:
-            if self._reaped:  # its numbers may be somebody else's by now
+            if self._reaped:  # its process ids may belong to other processes now
                 return
             if self.inner is None:
                 kill_tree(self.process.pid, self.uid)
@@ -66,7 +66,7 @@ class Child:
                 signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
 
     def ending(self) -> str:
-        """How it ended; only to be asked when it has. bubblewrap adds 128 to a signal."""
+        """How it ended; call it only after its end. bubblewrap adds 128 to a signal."""
         code = self.process.wait()
         number = -code if code < 0 else code - 128 if self.inner is not None else 0
         if number <= 0:
@@ -76,10 +76,10 @@ class Child:
         return f"exit code {code}"
 
     def reap(self) -> int:
-        """After its end: free everything, and say how it ended. Blocks for the folder."""
+        """Free all resources after its end; return the exit code. Blocks for the folder."""
         code = self.process.wait()
         if self.inner is not None:
-            # It ends when everything in the box has ended.
+            # It ends when every process in the sandbox has ended.
             poll = select.poll()
             poll.register(self.inner, select.POLLIN)
             poll.poll(END_SECONDS * 1000)
@@ -102,12 +102,12 @@ def start_child(isolation: Isolation, scratch: int, uid: int, *, network: bool) 
     ours, theirs = socket.socketpair()
     info, info_theirs = os.pipe()
     folder = None if isolation.boxed else _folder(uid)
-    door = network and isolation.boxed
+    proxied = network and isolation.boxed
     seccomp = filter_file(counted=True) if isolation.boxed else None
     extra = () if seccomp is None else (seccomp,)
     try:
         command = isolation.command(
-            theirs.fileno(), scratch, door=door, info_fd=info_theirs, seccomp=seccomp
+            theirs.fileno(), scratch, proxied=proxied, info_fd=info_theirs, seccomp=seccomp
         )
         process = _start(command, folder, (theirs.fileno(), info_theirs, *extra))
     except OSError as error:
@@ -124,7 +124,7 @@ def start_child(isolation: Isolation, scratch: int, uid: int, *, network: bool) 
     try:
         if isolation.boxed:
             child.inner = _inner(info)
-        child.door = _hear(ours)
+        child.listener = _hear(ours)
     except (OSError, ValueError, KeyError, EOFError) as error:
         raise NotStarted(_said(child, error)) from error
     finally:
@@ -137,7 +137,7 @@ def start_child(isolation: Isolation, scratch: int, uid: int, *, network: bool) 
 def _start(
     command: list[str], folder: Path | None, fds: tuple[int, ...]
 ) -> subprocess.Popen[bytes]:
-    """Nothing of our environment, no terminal, a session of its own; raises OSError."""
+    """Start without our environment or a terminal, in a new session; raises OSError."""
     home = SCRATCH if folder is None else str(folder)
     return subprocess.Popen(  # noqa: S603 - our own arguments
         command,
@@ -159,7 +159,7 @@ def _folder(uid: int) -> Path:
 
 
 def _inner(info: int) -> int:
-    """bubblewrap tells the number of the first process in the box."""
+    """The first process in the sandbox, as bubblewrap reports it."""
     data = b""
     poll = select.poll()
     poll.register(info, select.POLLIN)
@@ -169,17 +169,17 @@ def _inner(info: int) -> int:
 
 
 def _hear(ours: socket.socket) -> socket.socket | None:
-    """The child's first byte, perhaps with the listener of its door."""
+    """The child's first byte, possibly with its listener for the egress proxy."""
     ours.settimeout(START_SECONDS)
     said, fds, _, _ = socket.recv_fds(ours, 1, 1)
     if not said:
-        raise EOFError("it ended at once")
+        raise EOFError("it ended immediately")
     ours.setblocking(False)
     return socket.socket(fileno=fds[0]) if fds else None
 
 
 def _said(child: Child, error: Exception) -> str:
-    """Why it did not start: its own last words are better than ours."""
+    """Why it did not start: its own error output if there is any."""
     child.kill()
     stream = child.process.stderr
     words = stream.read(2000).decode(errors="replace") if stream is not None else ""
@@ -188,10 +188,10 @@ def _said(child: Child, error: Exception) -> str:
 
 
 def kill_tree(root: int, uid: int) -> None:
-    """A process, its group, and all that descend from it, whatever session they are in.
+    """Kill a process, its group and all its descendants, in any session.
 
-    The root goes last: as long as it lives, orphans come to it and can be found. After its
-    own end, only a user of its own still tells who belonged to it.
+    The root is killed last: while it lives, orphans become its children and can be found. After
+    its end, only a separate user identifies the processes that belonged to it.
     """
     for _ in range(_KILL_ROUNDS):
         found = descendants(root) + (owned_by(uid) if uid else [])
@@ -207,7 +207,7 @@ def kill_tree(root: int, uid: int) -> None:
 
 
 def descendants(root: int) -> list[int]:
-    """Living children of a process, and theirs."""
+    """Living descendants of a process."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and (parent := _parent(entry)) is not None:

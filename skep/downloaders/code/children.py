@@ -1,8 +1,8 @@
-"""The children of one run, and the requests that they share. Lives on the event loop.
+"""The children of one run, and the requests that they share. Runs on the event loop.
 
-Children are started when there is work for them and kept warm until the run is closed. A
-request that is late, or that takes its child down, fails alone: the others go to another
-child. Nothing here waits for user code.
+Children are started when there is work for them and stay until the run is closed. A request that
+times out or that crashes its child fails alone: the others go to another child. Nothing here
+waits for user code.
 """
 
 from __future__ import annotations
@@ -34,29 +34,31 @@ from skep.runtime.clock import Clock
 log = logging.getLogger(__name__)
 
 TICK_SECONDS = 0.1
-#: Code that could not be loaded is not tried again at once.
+#: Seconds before code that could not be loaded is tried again.
 REST_SECONDS = 2.0
-#: How many children may end under a request that ran beside others before it is blamed.
+#: Crashes of children during a request that ran with others, after which it is blamed.
 TRIES = 3
-#: Users of their own for children of root: a range that no system gives to anybody.
+#: Range of separate users for children of root, which no system assigns.
 FIRST_UID, UIDS = 1_900_000_000, 100_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class ChildrenOptions:
-    """What a pool is given by its kind."""
+    """The options of the children of one kind."""
 
     kind: str
     clock: Clock
     egress: EgressPolicy
     isolation: Isolation
-    #: Most children.
+    #: Maximum number of children.
     workers: int
-    #: Code that asks for the network gets it.
+    #: Whether code that needs the network gets it.
     network: bool
-    #: The most that code gets of what it asks for.
+    #: The upper bounds for the limits of the code.
     ceiling: Ceiling
     keep: Keep
+    #: Gets what the code writes to stderr.
+    wrote: Callable[[str], None] = lambda _: None
 
 
 class CodeDownloader:
@@ -74,7 +76,7 @@ class CodeDownloader:
         self._waiting: deque[ChildRequest] = deque()
         self._workers: list[Worker] = []
         self._ending: set[asyncio.Future[int]] = set()
-        self._doors: dict[Worker, EgressProxy] = {}
+        self._proxies: dict[Worker, EgressProxy] = {}
         self._starting: set[asyncio.Task[None]] = set()
         self._results = Results(
             settings, f"{options.kind} {code.version}", options.keep, self._output
@@ -109,7 +111,7 @@ class CodeDownloader:
         if self._tick is not None:
             self._tick.cancel()
         for worker in list(self._workers):
-            self._waiting.extend(worker.flying.values())
+            self._waiting.extend(worker.sent.values())
             self._dismiss(worker)
         while self._waiting:
             self._fail(self._waiting.popleft(), FailureClass.LOST, "the downloader was closed")
@@ -117,7 +119,7 @@ class CodeDownloader:
         await asyncio.gather(*self._starting, return_exceptions=True)
         await asyncio.gather(*self._ending)
 
-    # --- sharing out ---
+    # --- distribution ---
 
     def _feed_soon(self) -> None:
         if not self._fed:
@@ -139,7 +141,7 @@ class CodeDownloader:
         self._watch()
 
     def _resting(self) -> bool:
-        """While code cannot be loaded every request is told so at once."""
+        """While the code cannot be loaded, every request fails immediately."""
         if not self._unusable or self._options.clock.monotonic() >= self._rest_until:
             return False
         while self._waiting:
@@ -151,7 +153,7 @@ class CodeDownloader:
             self._tick = self._loop.call_later(TICK_SECONDS, self._look)
 
     def _look(self) -> None:
-        """Ten times a second: who is late, and who waits behind somebody slow."""
+        """Ten times a second: find late requests, and requests that wait behind slow ones."""
         self._tick = None
         for worker in list(self._workers):
             if not worker.ready:
@@ -181,16 +183,16 @@ class CodeDownloader:
     def _started(self, task: asyncio.Task[None]) -> None:
         self._starting.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a process for user code could not be started: %s", error)
-            self._cannot(f"the process for the code could not be started: {error}")
+            log.error("cannot start a process for user code: %s", error)
+            self._cannot(f"cannot start the process for the code: {error}")
         self._feed_soon()
 
     async def _start_worker(self) -> None:
         options, limits = self._options, self._limits
-        # Not from the seeded source: two children with one user could end each other.
+        # Not from the seeded source: two children with the same user could kill each other.
         uid = FIRST_UID + secrets.randbelow(UIDS) if options.isolation.own_user else 0
         network = self._code.network and options.network
-        # Never cancelled: whoever starts a process must see to its end.
+        # Never cancelled: the process must be ended after it was started.
         child = await asyncio.to_thread(
             start_child, options.isolation, limits.scratch, uid, network=network
         )
@@ -199,14 +201,14 @@ class CodeDownloader:
             return
         worker = Worker(child, self._output, self, options.clock.monotonic)
         self._workers.append(worker)
-        if child.door is not None:
-            self._doors[worker] = EgressProxy(child.door, options.egress)
-            await self._doors[worker].open()
+        if child.listener is not None:
+            self._proxies[worker] = EgressProxy(child.listener, options.egress)
+            await self._proxies[worker].open()
         await worker.open(self._load(uid))
 
     def _load(self, uid: int) -> Load:
         limits, isolation = self._limits, self._options.isolation
-        # The kernel counts by user: the agent's own user has processes enough already.
+        # The kernel counts per user: the agent's own user already has many processes.
         countable = isolation.boxed or isolation.own_user
         processes = limits.processes if countable else -1
         return Load(
@@ -216,28 +218,28 @@ class CodeDownloader:
         )  # fmt: skip
 
     def _dismiss(self, worker: Worker) -> None:
-        """End a child; what flies in it is somebody else's by now."""
-        worker.flying = {}
+        """End a child; its requests have been moved to other children."""
+        worker.sent = {}
         worker.kill()
         if worker in self._workers:
             self._workers.remove(worker)
-            self._ending.add(worker.buried)
-            worker.buried.add_done_callback(self._ending.discard)
-            if (door := self._doors.pop(worker, None)) is not None:
-                door.close()
+            self._ending.add(worker.reaped)
+            worker.reaped.add_done_callback(self._ending.discard)
+            if (proxy := self._proxies.pop(worker, None)) is not None:
+                proxy.close()
 
     def _give_back(self, worker: Worker) -> None:
-        """Requests of a child that ends through no fault of theirs, as far as we know."""
-        for job in reversed(worker.flying.values()):
+        """Return the requests of a child that ends for another reason, as far as known."""
+        for job in reversed(worker.sent.values()):
             job.tries += worker.together
             if job.tries >= TRIES:
                 detail = f"{job.tries} processes ended while this request ran in them"
                 self._fail(job, FailureClass.CODE, detail)
             else:
                 self._waiting.appendleft(job)
-        worker.flying = {}
+        worker.sent = {}
 
-    # --- what workers tell ---
+    # --- calls of workers ---
 
     def loaded(self) -> None:
         self._unusable = ""
@@ -248,16 +250,18 @@ class CodeDownloader:
         self._cannot(short(detail))
 
     def answered(self, worker: Worker, job: ChildRequest, end: End) -> None:
+        if end.messages:
+            self._options.wrote(end.messages)
         self._results.deliver(job.work, end, lambda fetched: self._end(job, fetched))
         if self._waiting and worker.room > 0:
             self._feed_soon()
 
     def gone(self, worker: Worker, detail: str, *, blame: bool) -> None:
-        """In a child that does one thing at a time, the first is to blame."""
+        """If the child runs one request at a time, its first request is blamed."""
         log.warning("a process with user code of kind %s ended: %s", self._options.kind, detail)
-        if blame and worker.ready and worker.flying and not worker.together:
-            serial = next(iter(worker.flying))
-            guilty = worker.flying.pop(serial)
+        if blame and worker.ready and worker.sent and not worker.together:
+            serial = next(iter(worker.sent))
+            guilty = worker.sent.pop(serial)
             self._fail(guilty, FailureClass.CODE, f"{detail} while it worked on this request")
         elif not worker.ready:
             self._cannot(f"{detail} while the code was being loaded")
@@ -266,7 +270,7 @@ class CodeDownloader:
         self._feed_soon()
 
     def _cannot(self, detail: str) -> None:
-        """For the code as a whole, unless it works in another child."""
+        """Fail all requests, unless the code works in another child."""
         if any(worker.ready for worker in self._workers):
             return
         self._unusable = detail
@@ -289,8 +293,8 @@ class CodeDownloader:
 
 
 def _end_unwanted(child: Child) -> None:
-    """It came up after its run was closed."""
-    if child.door is not None:
-        child.door.close()
+    """End a child that started after its run was closed."""
+    if child.listener is not None:
+        child.listener.close()
     child.kill()
     child.reap()

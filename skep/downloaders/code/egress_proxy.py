@@ -1,8 +1,8 @@
-"""The way out of a box: a small HTTP proxy that asks the egress policy. Runs on agents.
+"""A small HTTP proxy between a sandbox and the network, which applies the egress policy. Agents.
 
-A box has a loopback of its own and no other network. The listener at which its programs
-find their proxy was made inside and handed out to us, so that every connection of user
-code is made here, to an address that was checked. It serves one box and ends with it.
+A sandbox has its own loopback and no other network. The listener of its proxy is created inside
+and passed to this process, so that every connection of user code is made here, to a checked
+address. It serves one sandbox and ends with it.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ class Refused(Exception):
 
 
 class EgressProxy:
-    """`open` it, and `close` it when the box has ended."""
+    """Call `open`, and `close` when the sandbox has ended."""
 
     def __init__(self, listener: socket.socket, egress: EgressPolicy) -> None:
         self._listener = listener
         self._egress = egress
         self._server: asyncio.Server | None = None
-        self._guests: set[asyncio.Task[None]] = set()
-        # Of our own: slow name servers must not keep the agent from its other work.
-        self._resolvers = ThreadPoolExecutor(RESOLVERS, thread_name_prefix="door")
+        self._tasks: set[asyncio.Task[None]] = set()
+        # Separate threads: slow name servers must not delay other work of the agent.
+        self._resolvers = ThreadPoolExecutor(RESOLVERS, thread_name_prefix="egress-proxy")
 
     async def open(self) -> None:
         self._listener.setblocking(False)
         self._server = await asyncio.start_server(
-            self._come_in, sock=self._listener, limit=HEAD_LIMIT
+            self._accept, sock=self._listener, limit=HEAD_LIMIT
         )
 
     def close(self) -> None:
@@ -53,17 +53,17 @@ class EgressProxy:
             self._server.close()
         else:
             self._listener.close()
-        for guest in self._guests:
-            guest.cancel()
+        for task in self._tasks:
+            task.cancel()
         self._resolvers.shutdown(wait=False, cancel_futures=True)
 
-    def _come_in(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._guests) >= CONNECTIONS:
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._tasks) >= CONNECTIONS:
             writer.transport.abort()
             return
-        guest = asyncio.ensure_future(self._serve(reader, writer))
-        self._guests.add(guest)
-        guest.add_done_callback(self._guests.discard)
+        task = asyncio.ensure_future(self._serve(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -71,7 +71,7 @@ class EgressProxy:
         except Refused as refused:
             line, why = refused.args
             writer.write(f"HTTP/1.1 {line}\r\nConnection: close\r\n\r\n{why}\n".encode())
-            writer.close()  # what was written still goes out
+            writer.close()  # written data is still sent
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError):
             writer.transport.abort()
         except asyncio.CancelledError:
@@ -97,7 +97,7 @@ class EgressProxy:
     async def _connect(
         self, host: str, port: int
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """To an address that the policy allows, and to no name."""
+        """Connect to an address that the policy allows, never to a name."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
@@ -113,7 +113,7 @@ class EgressProxy:
 
 
 def read_target(head: bytes) -> tuple[str, int, bytes]:
-    """(host, port, what to send on); nothing is sent on for CONNECT. Raises Refused."""
+    """(host, port, bytes to forward); b"" for CONNECT. Raises Refused."""
     line, _, rest = head.partition(b"\r\n")
     try:
         method, target, version = line.decode("ascii").split(" ")
@@ -122,13 +122,13 @@ def read_target(head: bytes) -> tuple[str, int, bytes]:
     except ValueError as error:
         raise Refused("400 Bad Request", str(error)) from error
     if not parts.hostname or port is None:
-        raise Refused("400 Bad Request", "only http:// URLs and CONNECT are served here")
+        raise Refused("400 Bad Request", "only http:// URLs and CONNECT are supported")
     if method == "CONNECT":
         return parts.hostname, port, b""
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     kept = [one for one in rest.split(b"\r\n") if one and not one.lower().startswith(_HOP_HEADERS)]
     first = f"{method} {path} {version}".encode()
-    # One request for one connection: the next one may be for another host.
+    # One request per connection: the next one may be for another host.
     return parts.hostname, port, b"\r\n".join([first, *kept, b"Connection: close", b"", b""])
 
 

@@ -1,8 +1,8 @@
-"""How user code is kept apart on this machine, and the command line that does it.
+"""How user code is isolated on this machine, and the command line for it.
 
-Looked at once, when an agent starts; `skep doctor` says the same. With bubblewrap the code
-sees Python, the system's programs, a scratch folder in memory and nothing else: no other
-process, no network, no file of the agent. Agents of root also give it a user of its own.
+Checked once, when an agent starts; `skep doctor` shows the same. With bubblewrap the code sees
+Python, the system's programs and a scratch folder in memory: no other process, no network, no
+file of the agent. Agents that run as root also give it a separate user.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from skep.settings import AgentSettings
 
 INSIDE = Path(__file__).parent / "inside"
-#: Where `INSIDE` is found in the box: on a path of its own, under its own name.
+#: The path of `INSIDE` in the sandbox.
 PACKAGE_ROOT = "/run/skep"
-SCRATCH = "/tmp"  # noqa: S108 - the box's own, made for it and gone with it
+SCRATCH = "/tmp"  # noqa: S108 - private to the sandbox
 PROBE_SECONDS = 10.0
 NOBODY = "65534"
 
@@ -40,13 +40,13 @@ ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """What is in force here."""
+    """The isolation on this machine."""
 
-    #: The program, "" where there is none or where it does not work.
+    #: The program; "" = it is not installed or does not work.
     bwrap: str
-    #: Why there is no box, "" where there is one.
+    #: Why there is no sandbox; "" = there is one.
     why_not: str
-    #: Code gets a user of its own.
+    #: Whether code gets a separate user.
     own_user: bool
 
     @property
@@ -54,7 +54,7 @@ class Isolation:
         return bool(self.bwrap)
 
     def describe(self) -> str:
-        """One line for people."""
+        """One line for display."""
         user = "another user" if self.own_user else "the agent's user without rights"
         if self.boxed:
             return f"bubblewrap: {user}, own files, processes and network, kernel limits"
@@ -62,11 +62,11 @@ class Isolation:
         return f"kernel limits and {user}, nothing else ({self.why_not})"
 
     def command(
-        self, fd: int, scratch: int, *, door: bool, info_fd: int, seccomp: int | None = None
+        self, fd: int, scratch: int, *, proxied: bool, info_fd: int, seccomp: int | None = None
     ) -> list[str]:
         """The whole command line of a child; `scratch` is the size of its folder, `seccomp` an
         open file with a filter."""
-        last = [str(fd), "door" if door else "-"]
+        last = [str(fd), "door" if proxied else "-"]
         if not self.boxed:
             return [
                 sys.executable,
@@ -89,14 +89,14 @@ class Isolation:
 
 
 def isolation_of(agent: AgentSettings) -> Isolation:
-    """How user code is kept apart, where any is allowed. Tries it."""
+    """How user code is isolated, if any is allowed. Tests it."""
     if agent.code == "never":
-        return Isolation("", "not looked for", own_user=False)
+        return Isolation("", "not checked", own_user=False)
     return detect()
 
 
 def detect(program: str = "bwrap") -> Isolation:
-    """Tries it: a program that is installed may still be forbidden by the kernel."""
+    """Test it: an installed program may still be forbidden by the kernel."""
     root = os.geteuid() == 0
     if not sys.platform.startswith("linux"):
         return Isolation("", "bubblewrap needs Linux", own_user=root)
@@ -119,10 +119,10 @@ def detect(program: str = "bwrap") -> Isolation:
 def box_arguments(
     scratch: int, *, root: bool, network: bool = False, also: Iterable[tuple[str, str]] = ()
 ) -> list[str]:
-    """Everything before the command. What is not named here is not there inside; `also` are
-    more pairs of what is shown, read-only, and where."""
+    """Everything before the command. Only what is listed here exists inside; `also` are more
+    pairs of a source and its read-only place."""
     user = ("--unshare-user", "--uid", NOBODY, "--gid", NOBODY)
-    # Root needs these two to become somebody else; they end with that.
+    # Root needs these two to change its user; they are dropped with that.
     rights = ("--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID")
     return [
         *_APART,
@@ -131,12 +131,12 @@ def box_arguments(
         "--die-with-parent",
         "--new-session",
         *(rights if root else user),
-        # First of all: Python itself may be installed somewhere below it.
+        # First: Python itself may be installed below it.
         "--perms", "1777", "--size", str(scratch), "--tmpfs", SCRATCH,
         *_file_system([*_shown(), *also]),
         "--proc", "/proc",
         "--dev", "/dev",
-        # Last of all: what was made for the mounts above is read-only from here on.
+        # Last: folders that were created for the mounts above become read-only.
         "--remount-ro", "/dev",
         "--remount-ro", "/",
         "--chdir", SCRATCH,
@@ -159,7 +159,7 @@ def _file_system(shown: list[tuple[str, str]]) -> list[str]:
 
 
 def _shown() -> Iterator[tuple[str, str]]:
-    """(what, where): the system, Python with its packages, and our own few files."""
+    """(source, place): the system, Python with its packages, and the program for children."""
     yield "/usr", "/usr"
     for name in _FROM_ETC:
         yield f"/etc/{name}", f"/etc/{name}"
@@ -171,7 +171,7 @@ def _shown() -> Iterator[tuple[str, str]]:
 
 
 def _parents(places: Iterator[str]) -> list[str]:
-    """Folders that lead to a mount; bubblewrap would make them for root alone."""
+    """Parent folders of mounts; bubblewrap would create them for root only."""
     found: dict[str, None] = {}
     for place in places:
         for parent in reversed(PurePath(place).parents):

@@ -1,10 +1,12 @@
 """The kinds `python` and `shell`. One downloader per run, so one set of children per run.
 
-They are on the menu of an agent only where the operator wants them; see `registry`.
+An agent offers them only if the operator allows it; see `registry`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from random import Random
 
 from skep.archive.frames import FrameMaker
@@ -20,7 +22,7 @@ from skep.settings import AgentSettings
 
 
 class CodeKind:
-    """Opens the children of a run when its first request comes."""
+    """Starts the children of a run when its first request arrives."""
 
     def __init__(
         self,
@@ -30,7 +32,10 @@ class CodeKind:
         egress: EgressPolicy,
         isolation: Isolation,
         settings: AgentSettings,
+        wrote: Callable[[str, str], None] = lambda _run, _text: None,
     ) -> None:
+        """`wrote` gets what the code of a run writes to stderr: (run, text)."""
+        self._wrote = wrote
         self.traits = traits
         self.name = traits.name
         self.schemes = traits.schemes
@@ -53,5 +58,6 @@ class CodeKind:
             network=self._settings.code_network,
             ceiling=Ceiling.of(self._settings),
             keep=FrameMaker(self._clock, rng).exchange_frames,
+            wrote=partial(self._wrote, run),
         )
         return CodeDownloader(settings, settings.code, options)

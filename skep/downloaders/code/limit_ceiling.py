@@ -1,6 +1,6 @@
-"""The most that a machine gives to user code, whatever the code asks for. Pure.
+"""The upper bounds of a machine for the limits of user code. Pure.
 
-Limits come with the code; these bounds come from the operator. The lower of the two holds.
+Limits come with the code; these bounds come from the operator. The lower of the two applies.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Ceiling:
         return cls(settings.code_memory, settings.code_scratch, settings.code_processes)
 
     def applied(self, asked: CodeLimits) -> CodeLimits:
-        """What the code gets."""
+        """The limits that the code gets."""
         return msgspec.structs.replace(
             asked,
             memory=min(asked.memory, self.memory),

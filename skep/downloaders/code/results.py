@@ -1,7 +1,7 @@
-"""From what code gave back to an outcome and WARC frames. Runs on agents.
+"""Converts results of user code to outcomes and WARC frames. Runs on agents.
 
-A result looks like an HTTP answer, so that spiders, exports and people read it like any
-other page; a header says which code made it. Large bodies are compressed in a thread.
+A result looks like an HTTP response, so that spiders, exports and users read it like any other
+page; a header names the code. Large bodies are compressed in a thread.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from skep.model.failures.failure_class import FailureClass
 from skep.model.request import Outcome, Work
 from skep.model.run import RunSettings
 
-#: Smaller ones are compressed at once: a thread would cost more.
+#: Bytes from which a body is compressed in a thread; for smaller ones a thread would cost more.
 LARGE = 128 * 1024
 FIRST_ERROR_STATUS = 400
-#: Of the 300 characters of a detail, so many belong to the error itself.
+#: Characters of the error itself, of the 300 characters of a detail.
 _FOR_THE_ERROR = 180
 _REASONS = {200: "OK", 204: "No Content"}
 
@@ -30,7 +30,7 @@ Deliver = Callable[[Fetched], None]
 
 
 class Results:
-    """Makes outcomes of one run's answers."""
+    """Converts the answers of one run to outcomes."""
 
     def __init__(self, settings: RunSettings, label: str, keep: Keep, limit: int) -> None:
         self._settings = settings
@@ -38,11 +38,11 @@ class Results:
         self._keep = keep
         self._limit = limit
         self._lock = Lock()
-        #: The results that threads work on now.
+        #: Results that threads compress now.
         self._tasks: set[asyncio.Task[None]] = set()
 
     def deliver(self, work: Work, end: End, deliver: Deliver) -> None:
-        """`deliver` is called now, or soon when there is much to compress."""
+        """`deliver` is called now, or later if the body is large."""
         failure, detail = self._judge(end)
         outcome = Outcome(
             work.id, failure, end.status, detail, end.elapsed_us, len(work.body), len(end.body)
@@ -62,7 +62,7 @@ class Results:
         task.add_done_callback(self._tasks.discard)
 
     async def settle(self) -> None:
-        """Wait for what threads are doing."""
+        """Wait for the threads."""
         await asyncio.gather(*self._tasks)
 
     async def _later(self, outcome: Outcome, exchange: Exchange, deliver: Deliver) -> None:
@@ -77,14 +77,16 @@ class Results:
         if end.failure:
             return end.failure, with_messages(end.detail, said)
         if len(end.body) > self._limit:
-            return FailureClass.LIMIT, f"the result is over the limit of {self._limit} bytes"
+            return FailureClass.LIMIT, f"the result exceeds the limit of {self._limit} bytes"
         if end.status >= FIRST_ERROR_STATUS and end.status not in self._settings.accept_status:
-            return FailureClass.STATUS, with_messages(f"the code answered {end.status}", said)
+            return FailureClass.STATUS, with_messages(
+                f"the code returned status {end.status}", said
+            )
         return "", short(said) if said else ""
 
 
 def with_messages(detail: str, messages: str) -> str:
-    """An error and the last words of stderr, in one line of a length that fits a table."""
+    """An error and the end of stderr, in one line that fits a table."""
     if not messages:
         return short(detail)
     head = " ".join(detail.split())[:_FOR_THE_ERROR]

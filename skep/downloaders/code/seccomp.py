@@ -1,9 +1,9 @@
-"""System calls that user code never needs, as a filter for the kernel. Pure.
+"""A kernel filter for system calls that user code never needs. Pure.
 
-Used in every box. It answers EPERM to mounts, namespaces, kernel modules and keyrings, and
-ENOSYS to clone3, whose flags a filter cannot read: C libraries then use clone. Code whose
-memory is limited gets no memory that the limit does not count. Machines whose numbers are not
-in the table get no filter; the box itself holds there, too.
+Used in every sandbox. It returns EPERM for mounts, namespaces, kernel modules and keyrings, and
+ENOSYS for clone3, whose flags a filter cannot read: C libraries then use clone. Code with a memory
+limit gets no memory that the limit does not count. Architectures that are not in the table get no
+filter; the sandbox itself works there, too.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _LOAD, _EQUAL, _AT_LEAST, _HAS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 _NUMBER, _MACHINE, _FIRST_ARGUMENT = 0, 4, 16
 _CLONE_NEWUSER = 0x10000000
-#: Numbers from here on are of another way to call an x86 kernel.
+#: Numbers from here on belong to the x32 ABI.
 _X32 = 0x40000000
 
-#: The same numbers on every machine.
+#: Equal numbers on every architecture.
 _NEW = {
     "open_tree": 428, "move_mount": 429, "fsopen": 430, "fsconfig": 431, "fsmount": 432,
     "fspick": 433, "mount_setattr": 442,
@@ -46,12 +46,12 @@ _MACHINES = {
         "userfaultfd": 282, "kexec_file_load": 294, "io_uring_setup": 425,
     }),
 }  # fmt: skip
-#: Memory that no limit on the address space counts: memfd_create, memfd_secret, shmget.
+#: Memory that a limit of the address space does not count: memfd_create, memfd_secret, shmget.
 _UNCOUNTED = {"x86_64": (319, 447, 29), "aarch64": (279, 447, 194)}
 
 
 def program(machine: str = "", *, counted: bool = False) -> bytes:
-    """The filter for this machine, as bubblewrap reads it; b"" where there is none. `counted`:
+    """The filter for this machine, as bubblewrap reads it; b"" if there is none. `counted`:
     refuse memory that limits do not count."""
     machine = machine or platform.machine()
     known = _MACHINES.get(machine)
@@ -59,7 +59,7 @@ def program(machine: str = "", *, counted: bool = False) -> bytes:
         return b""
     audit, clone, named = known
     refused = sorted({*named.values(), *_NEW.values(), *(_UNCOUNTED[machine] if counted else ())})
-    # Another machine's numbers mean other calls, so they are refused as a whole.
+    # Other architectures number their calls differently, so they are refused as a whole.
     lines = [(_LOAD, 0, 0, _MACHINE), (_EQUAL, 1, 0, audit), (_RETURN, 0, 0, _KILL)]
     lines += [(_LOAD, 0, 0, _NUMBER), (_AT_LEAST, 0, 1, _X32), _answer(errno.ENOSYS)]
     lines += [(_EQUAL, 0, 1, _CLONE3), _answer(errno.ENOSYS)]
@@ -71,7 +71,7 @@ def program(machine: str = "", *, counted: bool = False) -> bytes:
 
 
 def filter_file(*, counted: bool = False) -> int | None:
-    """An open file with the filter, for one box; None where there is none."""
+    """An open file with the filter, for one sandbox; None if there is none."""
     text = program(counted=counted)
     if not text:
         return None

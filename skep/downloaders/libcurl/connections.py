@@ -1,4 +1,4 @@
-"""The connections of one downloader: libcurl, cookies, sessions, and the line being dialled.
+"""The connections of one downloader: libcurl, cookies, sessions, redials.
 
 Runs in the thread of a downloader; `hold` and `resume` are for the event loop's thread.
 Everything that is opened here is closed here.
@@ -31,29 +31,29 @@ Keep = Callable[[Exchange], bytes]
 
 
 class EngineOptions(msgspec.Struct, frozen=True):
-    """What an engine is given by its kind."""
+    """The options of an engine."""
 
     clock: Clock
     egress: EgressPolicy
-    #: Makes the frames; None leaves it to whoever takes the results.
+    #: Creates the frames; None = the receiver of the results creates them.
     keep: Keep | None
-    #: Makes the frames of redirects that are followed.
+    #: Creates the frames of redirects that are followed.
     keep_hop: Keep
-    #: Whether bodies are archived as they were received; asked for each that is encoded.
+    #: Whether bodies are archived as received; called for each encoded body.
     as_received: Callable[[], bool]
     ca_file: str
     ca_path: str
-    #: Downloads at the same time, and connections that are kept.
+    #: Maximum concurrent downloads and open connections.
     connections: int
-    #: Of this engine alone: which proxy is first, which headers.
+    #: Used by this engine only: for the first proxy and the headers.
     rng: Random
     tally: Tally
-    #: Has the agent dial its line again; called by the thread. None = it cannot.
+    #: Requests a redial of the agent; called by the thread. None = not possible.
     redial: Callable[[], None] | None = None
 
 
 class Connections(RequestQueue):
-    """What an engine stands on."""
+    """The resources of an engine."""
 
     def __init__(
         self, settings: RunSettings, options: EngineOptions, ready: Callable[[], None]
@@ -63,24 +63,24 @@ class Connections(RequestQueue):
         self._options = options
         self._now = options.clock.monotonic
         self._body_limit = settings.body_limit
-        #: Downloads that may run at the same time; 0 while the line is being dialled.
+        #: Maximum concurrent downloads; 0 during a redial.
         self._room = options.connections
         self._free: list[Slot] = []
         self._running: set[Slot] = set()
-        #: Only runs with exits or sessions have it.
+        #: Only for runs with `exits` or `sessions`.
         self._routes: EgressRoutes | None = None
         self._multi: Any = None
         self._share: Any = None
         self._poller: Poller | None = None
-        #: What is the run's own, as of the last look or of the end. One thread writes it at a
-        #: time: the event loop's before the first request, the other from then on.
+        #: The session state of the run, as of the last update or of the end. Only one thread
+        #: writes it: the event loop's before the first request, the engine's from then on.
         self.session_state = SessionState()
         self._to_inherit: SessionState | None = None
-        self._visitors: Sequence[SessionIdentity] = ()
+        self._identities: Sequence[SessionIdentity] = ()
 
     @property
     def running(self) -> int:
-        """Transfers that are on the line now."""
+        """Active transfers."""
         return len(self._running)
 
     def hold(self) -> None:
@@ -88,16 +88,16 @@ class Connections(RequestQueue):
         self._room = 0
 
     def resume(self, trouble: str) -> None:
-        """The line was dialled; or could not be, and `trouble` says why."""
+        """The redial has ended; `trouble` is "" or why it failed."""
         self.tell(partial(self._dialled, trouble))
 
     def inherit(self, session_state: SessionState) -> None:
-        """From an earlier downloader of the run; before the first request."""
+        """Take over the state of an earlier downloader of the run; before the first request."""
         self.session_state = self._to_inherit = session_state
         self.tell(self._take_over)
 
     def note_session_state(self, then: Callable[[], None]) -> None:
-        """Have `belongings` looked at anew; the thread calls `then`, unless it has ended."""
+        """Update `session_state`; the thread then calls `then`, unless it has ended."""
         self.tell(self._note)
         self.tell(then)
 
@@ -107,19 +107,19 @@ class Connections(RequestQueue):
         given, self._to_inherit = self._to_inherit or SessionState(), None
         if self._share is not None:
             put_cookies(self._share, given.cookies)
-        self._visitors = given.visitors
+        self._identities = given.visitors
         if self._routes is not None:
-            self._routes.restore(self._visitors)
+            self._routes.restore(self._identities)
 
     def _note(self) -> None:
-        if self._to_inherit is not None:  # it ends before it began
+        if self._to_inherit is not None:  # it ends before it started
             return
         cookies = [] if self._share is None else cookies_in(self._share)
-        visitors = self._visitors if self._routes is None else self._routes.identities()
-        self.session_state = SessionState(cookies, list(visitors))
+        identities = self._identities if self._routes is None else self._routes.identities()
+        self.session_state = SessionState(cookies, list(identities))
 
     def _dialled(self, trouble: str) -> None:
-        """The engine knows what runs."""
+        """Implemented by the engine, which knows the active transfers."""
         raise NotImplementedError
 
     def _open(self) -> None:
@@ -153,7 +153,7 @@ class Connections(RequestQueue):
         )
 
     def _on_new_socket(self, fd: int, purpose: int) -> int:
-        """Handles live longer than a poller does."""
+        """Handles may outlive a poller."""
         return 0 if self._poller is None else self._poller.on_new_socket(fd, purpose)
 
     def _connect(self) -> None:
@@ -163,7 +163,7 @@ class Connections(RequestQueue):
         self._wait = self._poller.wait
 
     def _reconnect(self) -> None:
-        """Nothing runs: let every connection go; cookies stay."""
+        """Close every connection while no transfer is active; cookies stay."""
         for slot in self._free:
             slot.close()
         self._free.clear()
@@ -176,7 +176,7 @@ class Connections(RequestQueue):
                 part.close()
 
     def _close(self) -> None:
-        """Everything that ran has been taken off."""
+        """Close everything; the handles of active transfers have been removed."""
         for slot in (*self._running, *self._free):
             slot.close()
         self._running.clear()
@@ -189,10 +189,10 @@ class Connections(RequestQueue):
         self._unknot()
 
     def _unknot(self) -> None:
-        """Let go of whatever knows this line. A run leaves a quarter of a megabyte, and the
-        collector of an agent, which goes by numbers of objects, comes by once in 250 runs."""
+        """Delete references to this object. A run leaves a quarter of a megabyte, and the garbage
+        collector of an agent, which counts objects, runs only once in 250 runs."""
         self._multi = self._poller = self._routes = None
-        for name in ("_slot_options", "_wait"):  # not there when it could not be opened
+        for name in ("_slot_options", "_wait"):  # missing if `_open` failed
             self.__dict__.pop(name, None)
 
     def _open_egress_routes(self) -> None:
@@ -201,7 +201,7 @@ class Connections(RequestQueue):
             self._settings, self._slot_options, options.egress, options.rng, options.tally,
             self._plain_slot,
         )  # fmt: skip
-        self._routes.restore(self._visitors)
+        self._routes.restore(self._identities)
         if options.redial is not None:
             self._routes.redial = partial(self._ask_redial, options.redial)
 

@@ -1,4 +1,4 @@
-"""Looks into the cookie jar that handles of libcurl share. Runs in the thread of a downloader."""
+"""Reads and writes the cookie jar that libcurl handles share. Runs in a downloader's thread."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pycurl
 
 
 def cookies_in(share: Any) -> list[str]:
-    """The jar of a CurlShare, one line for each cookie."""
+    """The cookies of a CurlShare, one line for each."""
     curl = _with_jar(share)
     try:
         lines: list[str] = curl.getinfo(pycurl.INFO_COOKIELIST)
@@ -19,7 +19,7 @@ def cookies_in(share: Any) -> list[str]:
 
 
 def put_cookies(share: Any, lines: Iterable[str]) -> None:
-    """Into the jar of a CurlShare."""
+    """Add cookies to a CurlShare."""
     curl = _with_jar(share)
     try:
         for line in lines:

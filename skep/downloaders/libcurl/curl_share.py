@@ -1,9 +1,9 @@
-"""What libcurl needs for one session: handles, cookies, connections. Runs in the thread of a
+"""The libcurl resources of one session: handles, cookies, connections. Runs in the thread of a
 downloader.
 
-Handles of one CurlMulti use each other's connections, for which libcurl knows hosts, proxies
-and logins but no sessions. So each session has a CurlShare with cookies, TLS sessions and
-*connections* of its own, and nothing of one can be used by another.
+Handles of one CurlMulti share connections, which libcurl separates by host, proxy and credentials
+but not by session. So each session has a CurlShare with its own cookies, TLS sessions and
+*connections*, and no session can use those of another.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from skep.downloaders.proxies import Proxy
 
 
 class CurlShare:
-    """Handles of one session, and what they share."""
+    """The handles of one session, and what they share."""
 
     def __init__(
         self, base: SlotOptions, proxy: Proxy | None, outgoing: Outgoing, cookies: Sequence[str]
@@ -37,15 +37,15 @@ class CurlShare:
             put_cookies(self._share, cookies)
 
     def slot(self) -> Slot:
-        """A handle of this session; whoever is done with it puts it into `slot.home`."""
+        """A handle of this session; return it by adding it to `slot.home`."""
         return self._free.pop() if self._free else Slot(self._options, self._free)
 
     def cookies(self) -> list[str]:
-        """The jar, one line for each cookie."""
+        """The cookies of the session, one line for each."""
         return cookies_in(self._share) if self._options.cookies else []
 
     def close(self) -> None:
-        """Every handle must be back."""
+        """Close it; every handle must have been returned."""
         for slot in self._free:
             slot.close()
         self._free.clear()

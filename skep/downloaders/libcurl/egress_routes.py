@@ -1,8 +1,8 @@
-"""Which session a request goes out by, and what its answer means for it. Runs in the thread
-of a downloader whose run has proxies, redials or sessions; other runs never come here.
+"""Chooses the session of a request and evaluates its response. Runs in the thread of a downloader
+whose run has proxies, redials or sessions; other runs do not use it.
 
-A request that met a block or a dead proxy is tried again on another exit, so many times. It
-never goes out by the agent's own address because no proxy works.
+A request that was blocked or whose proxy is dead is retried through another proxy, up to a number
+of tries. It never uses the agent's own address because no proxy works.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ NO_REDIAL = "the run asks for a redial, and this agent has no agent.redial comma
 
 
 class Next(Enum):
-    """What becomes of a request that has not ended."""
+    """What happens to a request that has not ended."""
 
-    #: Try it again, on another exit.
+    #: Retry through another proxy.
     AGAIN = auto()
-    #: Keep it until the line has been dialled again.
+    #: Wait until the redial has ended.
     PARK = auto()
 
 
 class EgressRoutes:
-    """Sessions and exits of one run."""
+    """Sessions and proxies of one run."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class EgressRoutes:
         plain: Callable[[], Slot],
     ) -> None:
         exits, sessions = settings.exits, session_rules(settings.sessions)
-        #: Without any rules only requests that name a session come here for one.
+        #: Without rules, only requests that name a session use one.
         self._only_named = exits is None and sessions is None
         self._plain = plain
         self._exits = exits or ExitRules()
@@ -83,22 +83,22 @@ class EgressRoutes:
         self._tally = tally
         self._shares: set[CurlShare] = set()
         self._since_dial = 0
-        #: What was wrong with the last proxy that did not work.
+        #: The last error of a proxy.
         self._trouble = ""
-        #: Set when the agent can dial; asks it to.
+        #: Requests a redial of the agent; None = not possible.
         self.redial: Callable[[], None] | None = None
-        #: Requests that wait for the line.
+        #: Requests that wait for a redial.
         self.parked: list[Transfer] = []
 
     def outfit(self, transfer: Transfer, now: float) -> Slot | CurlFailure | None:
-        """A handle for the next hop; or why there is none; None = it is parked."""
+        """A handle for the next hop, or the failure; None = the request waits for a redial."""
         if self._only_named and not transfer.work.session:
             return self._plain()
         session = transfer.session or self._choose(transfer, now)
         if not isinstance(session, Session):
             return session
         if session.exit.proxy is not None:
-            # The proxy would connect for us: what we would not connect to, it shall not.
+            # The proxy connects for us, so the policy must also apply to its connections.
             reason = self._egress.check_name(transfer.target.host, transfer.target.port)
             if reason is not None:
                 return FailureClass.BLOCKED, reason
@@ -111,7 +111,10 @@ class EgressRoutes:
         session = self._sessions.take(transfer.work.session, now)
         if session is None:
             count = len(self._pool)
-            return FailureClass.NETWORK, f"none of {count} proxies works; the last: {self._trouble}"
+            return (
+                FailureClass.NETWORK,
+                f"none of {count} proxies works; last error: {self._trouble}",
+            )
         self._since_dial += 1
         transfer.session = session
         try:
@@ -122,7 +125,7 @@ class EgressRoutes:
         return session
 
     def identities(self) -> list[SessionIdentity]:
-        """Who they are, for a later downloader of the run."""
+        """The identities of the sessions, for a later downloader of the run."""
         known = [one for one in self._sessions.known() if self._inherits or not one.retired]
         return [
             SessionIdentity(
@@ -136,13 +139,13 @@ class EgressRoutes:
             for one in known
         ]
 
-    def restore(self, visitors: Sequence[SessionIdentity]) -> None:
-        """The sessions of an earlier downloader; before the first request only."""
-        for identity in visitors:
+    def restore(self, identities: Sequence[SessionIdentity]) -> None:
+        """Restore the sessions of an earlier downloader; only before the first request."""
+        for identity in identities:
             self._sessions.restore(identity)
 
     def _new_share(self, session: Session) -> CurlShare:
-        cookies, session.heir_of = _cookies_of(session), None
+        cookies, session.predecessor = _cookies_of(session), None
         outgoing = run_headers({**self._headers, **session.headers})
         share = session.share = CurlShare(self._base, session.exit.proxy, outgoing, cookies)
         self._shares.add(share)
@@ -151,7 +154,7 @@ class EgressRoutes:
     def judge(
         self, slot: Slot, transfer: Transfer, session: Session, head: Head, number: int
     ) -> CurlFailure | Next | None:
-        """A hop has ended: what it says about session and exit. None = nothing."""
+        """Evaluate the end of a hop for its session and proxy. None = no effect."""
         if session.exit.proxy is not None and not slot.refused:
             said = _said(slot, head, number)
             trouble = proxy_failure(said)
@@ -163,14 +166,14 @@ class EgressRoutes:
         return self._block(slot, transfer, head, session) if head.status else None
 
     def _dead(self, transfer: Transfer, way: ProxyRoute, said: Said) -> CurlFailure | Next:
-        why = "refuses our login" if login_refused(said) else "does not answer"
+        why = "refuses our credentials" if login_refused(said) else "does not answer"
         detail = self._trouble = f"proxy {way.proxy} {why}"
         if self._pool.rest(way, self._base.now()):
             self._tally.add(rested=1)
-            log.warning("%s; it rests for %g s", detail, self._exits.rest)
+            log.warning("%s; pausing it for %g s", detail, self._exits.rest)
         self._sessions.retire_all("its proxy died", way)
         if transfer.cut_by is way:
-            # It was dying then: that is one try, and the next is on another exit.
+            # The cut and the failure count as one try; the next is through another proxy.
             transfer.cut_by, transfer.tries = None, transfer.tries - 1
         return Next.AGAIN if self._again(transfer) else (FailureClass.NETWORK, detail)
 
@@ -183,9 +186,9 @@ class EgressRoutes:
         if head.status in self._bad_status:
             return self._blocked(transfer, session, f"status {head.status}")
         if self._blocked_when is not None and self._blocked_when.search(text) is not None:
-            return self._blocked(transfer, session, "sessions.blocked_when was found")
+            return self._blocked(transfer, session, "sessions.blocked_when matches")
         if self._switch_when is not None and self._switch_when.search(text) is not None:
-            return self._switch(transfer, session, "exits.switch_when was found")
+            return self._switch(transfer, session, "exits.switch_when matches")
         return None
 
     def _blocked(self, transfer: Transfer, session: Session, why: str) -> CurlFailure | Next:
@@ -196,18 +199,21 @@ class EgressRoutes:
         return FailureClass.BLOCKED, f"the session is blocked: {why} ({_tries(transfer)})"
 
     def _switch(self, transfer: Transfer, session: Session, why: str) -> CurlFailure | Next:
-        # Retired before: whoever met it first has seen to it, and this one came late.
+        # Retired before: an earlier request of the session has handled the block.
         late = bool(session.retired)
         if not self._exits.redial and self._sessions.retire(session, "switched"):
             self._tally.add(switches=1)
         if not self._again(transfer):
-            return FailureClass.BLOCKED, f"the exit is blocked: {why} ({_tries(transfer)})"
+            return (
+                FailureClass.BLOCKED,
+                f"the proxy or address is blocked: {why} ({_tries(transfer)})",
+            )
         if self._exits.redial and not late:
             return self._park(transfer) or Next.PARK
         return Next.AGAIN
 
     def _park(self, transfer: Transfer) -> CurlFailure | None:
-        """None = it waits until the line has been dialled."""
+        """None = it waits for the redial."""
         if self.redial is None:
             return FailureClass.BLOCKED, NO_REDIAL
         self.parked.append(transfer)
@@ -215,7 +221,7 @@ class EgressRoutes:
         return None
 
     def _again(self, transfer: Transfer, limit: int = 0) -> bool:
-        """Whether it may be tried again; then it is as new, and in no session."""
+        """Whether it may be retried; then it is reset and has no session."""
         transfer.tries += 1
         if transfer.tries >= (limit or self._exits.tries):
             return False
@@ -224,13 +230,13 @@ class EgressRoutes:
         return True
 
     def leave(self, transfer: Transfer) -> None:
-        """The request has ended, or is about to change its session."""
+        """Remove a request from its session because it has ended or changes its session."""
         if transfer.session is not None:
             self._sessions.leave(transfer.session)
             transfer.session = None
 
     def sweep(self) -> None:
-        """Put away the kits of sessions that are over; their handles must be back."""
+        """Close the curl shares of ended sessions; their handles must have been returned."""
         while self._sessions.ended:
             session = self._sessions.ended.pop()
             if session.share is not None:
@@ -241,8 +247,8 @@ class EgressRoutes:
                 session.share = None
 
     def redialled(self) -> list[Transfer]:
-        """The line has another address now: its connections are dead, and so are identities
-        that were tied to it. Returns the requests that waited."""
+        """The agent has another address now: connections are dead, and so are the identities that
+        used the old address. Returns the requests that waited."""
         if self._exits.redial:
             self._tally.add(switches=1)
             self._since_dial = 0
@@ -254,18 +260,18 @@ class EgressRoutes:
         return parked
 
     def close(self) -> None:
-        """Every handle that was running must have been closed."""
+        """Close it; every active handle must have been closed."""
         for share in self._shares:
             share.close()
         self._shares.clear()
 
 
 def _cookies_of(session: Session) -> list[str]:
-    """Its cookies, or those that it will take over."""
+    """Its cookies, or those of its predecessor."""
     if session.share is not None:
         cookies: list[str] = session.share.cookies()
         return cookies
-    return session.cookies if session.heir_of is None else _cookies_of(session.heir_of)
+    return session.cookies if session.predecessor is None else _cookies_of(session.predecessor)
 
 
 def _said(slot: Slot, head: Head, number: int) -> Said:

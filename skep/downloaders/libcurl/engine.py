@@ -1,8 +1,8 @@
 """The thread that downloads for one run: libcurl, its connections, cookies and politeness.
 
-Requests come in through a deque, results go out through another; the thread touches
-nothing else of the process. It never waits for anything but its sockets, and whatever
-happens to it, every request that it took is answered.
+Requests arrive in one deque, results leave in another; the thread uses nothing else of the
+process. It waits only for its sockets, and every request that it accepted is answered, whatever
+happens.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from skep.model.run import RunSettings
 log = logging.getLogger(__name__)
 
 LONGEST_SLEEP = 30.0
-#: Failures of the connection, not of what came over it.
+#: Failures of the connection, not of the data.
 BROKEN_OFF = frozenset({FailureClass.NETWORK, FailureClass.TIMEOUT})
-#: While sockets are busy, results are handed over by so many.
+#: Results of one batch while sockets are busy.
 BATCH = 100
-#: ... but not for longer than this many rounds: one long body must not hold up the rest.
+#: Maximum number of rounds for which results are held: one long body must not delay the rest.
 HELD_ROUNDS = 8
 FIRST_ERROR_STATUS = 400
-#: What libcurl says when we take no more of a body.
+#: Errors of libcurl when we stop reading a body.
 _STOPPED = frozenset({pycurl.E_WRITE_ERROR})
 _ASKS_TO_WAIT = frozenset({429, 503})
 
@@ -56,23 +56,23 @@ _FINE: CurlFailure = (None, "")
 
 
 def _discard() -> None:
-    """Told of results after the end."""
+    """Replaces `ready` after the end."""
 
 
 class CurlEngine(Connections):
-    """Owned by one downloader. `submit` and `stop` are for the event loop's thread."""
+    """Belongs to one downloader. `submit` and `stop` are for the event loop's thread."""
 
     def __init__(
         self, run: str, settings: RunSettings, options: EngineOptions, ready: Callable[[], None]
     ) -> None:
         super().__init__(settings, options, ready)
-        #: Connections that were not made because the policy refuses the address.
+        #: Connections that the policy refused.
         self.refused = 0
         self._stopping = False
         self._gate: HostQueue[Transfer] = HostQueue(settings.host_concurrency, settings.host_delay)
         self._busy = False
         self._held = 0
-        #: More of a body is not wanted by the run's content rules; 0 = all of it is.
+        #: Bytes after which content rules need no more of a body; 0 = they need all of it.
         self._stops_at = settings.content.stops_at if settings.content else 0
         self._body_limit = min(settings.body_limit, self._stops_at or sys.maxsize)
         self._thread = threading.Thread(target=self._main, name=f"http {run}", daemon=True)
@@ -81,11 +81,11 @@ class CurlEngine(Connections):
     # --- called by the event loop's thread ---
 
     def pace(self, site: str, spacing: float) -> None:
-        """Keep so many seconds between two starts on this site, redirects included."""
+        """Set the minimum seconds between two starts on this host, redirects included."""
         self._gate.pace(site, spacing)
 
     def recall(self) -> None:
-        """Give back as lost what has not begun."""
+        """Return requests that have not started as lost."""
         self._give_back_inbox()
         self.tell(self._recall)
 
@@ -105,14 +105,14 @@ class CurlEngine(Connections):
             while not self._stopping:
                 self._round()
         except Exception:
-            log.exception("a download thread failed; its requests are given back")
+            log.exception("a download thread failed; its requests are returned as lost")
         finally:
             self._ended = True
             self._abort_all()
             self._announce()
 
     def _round(self) -> None:
-        """One round: take requests in, start what may start, wait, reap, hand out."""
+        """One round: accept requests, start due ones, wait, process ended ones, return results."""
         while self._orders:
             self._orders.popleft()()
         while self._inbox:
@@ -122,7 +122,7 @@ class CurlEngine(Connections):
         if not hold:
             self._announce()
         self._asleep = True
-        # A request that came before the flag was up has not woken anybody, and results
+        # A request that arrived before the flag was set has not woken this thread, and results
         # that are held for a larger batch must not wait for a socket.
         at_once = self._inbox or self._orders or self._stopping or hold
         self._busy = self._wait(0.0 if at_once else self._longest_wait())
@@ -179,12 +179,12 @@ class CurlEngine(Connections):
                 self._refuse(slot, transfer, error)
                 continue
             self._running.add(slot)
-            # It only sets libcurl's timer to "now"; the work is done in the poller's wait,
-            # and what ends there is reaped before the thread can sleep again.
+            # This only sets libcurl's timer to "now"; the poller's wait does the work, and ended
+            # transfers are processed before the thread can sleep again.
             self._multi.add_handle(slot.curl)
 
     def _by_session(self, routes: EgressRoutes, transfer: Transfer, now: float) -> Slot | None:
-        """None when it waits for the line, or ended before it could start."""
+        """None when it waits for a redial, or ended before it could start."""
         found = routes.outfit(transfer, now)
         if isinstance(found, Slot):
             return found
@@ -196,12 +196,12 @@ class CurlEngine(Connections):
         return None
 
     def _refuse(self, slot: Slot, transfer: Transfer, error: Exception) -> None:
-        """libcurl will not take it, such as a login with NUL in it."""
+        """libcurl refuses the request, for example credentials with a NUL character."""
         slot.close()
-        self._ground(transfer, FailureClass.CONTENT, f"the request cannot be sent: {error}")
+        self._ground(transfer, FailureClass.CONTENT, f"cannot send the request: {error}")
 
     def _ground(self, transfer: Transfer, failure: FailureClass | None, detail: str) -> None:
-        """It ends without having been sent."""
+        """End it without sending it."""
         self._gate.leave(transfer.site, self._now())
         if self._routes is not None:
             self._routes.leave(transfer)
@@ -218,7 +218,7 @@ class CurlEngine(Connections):
                 self._land(curl.slot, number, message)
 
     def _land(self, slot: Slot, number: int, message: str) -> None:
-        """A hop has ended: go on to the next one, or say what became of the request."""
+        """A hop has ended: start the next one, or report the result of the request."""
         transfer = slot.transfer
         now = self._now()
         self._multi.remove_handle(slot.curl)
@@ -229,7 +229,7 @@ class CurlEngine(Connections):
         try:
             goes_on = self._conclude(slot, transfer, number, message)
         except Exception as error:
-            log.exception("a download could not be concluded")
+            log.exception("unexpected error at the end of a download")
             outcome = Outcome(transfer.work.id, FailureClass.CODE, detail=short(repr(error)))
             self.finished.append((transfer.done, Fetched(outcome)))
         self._put_back(slot)
@@ -245,15 +245,15 @@ class CurlEngine(Connections):
             slot.home.append(slot)
 
     def _head_of(self, slot: Slot, number: int, message: str) -> Head:
-        """NO_HEAD when the connection broke inside the headers: what the rest would have said
-        is unknown. An answer that libcurl refused has said what it did."""
+        """NO_HEAD when the connection broke inside the headers: the rest is unknown. A response
+        that libcurl refused is used as far as it came."""
         if not number or is_whole(slot.lines):
             return slot.head
         failure, _ = classify(number, message, self._settings.time_limit)
         return NO_HEAD if failure in BROKEN_OFF else slot.head
 
     def _conclude(self, slot: Slot, transfer: Transfer, number: int, message: str) -> bool:
-        """Whether the request goes on."""
+        """Whether the request continues."""
         head = self._head_of(slot, number, message)
         transfer.sent += slot.curl.getinfo(pycurl.REQUEST_SIZE) + len(transfer.body)
         transfer.received += len(head.raw) + slot.wire
@@ -276,7 +276,7 @@ class CurlEngine(Connections):
         return followed
 
     def _trouble(self, slot: Slot, head: Head, number: int, message: str) -> CurlFailure:
-        """What went wrong on the way, whatever the status says."""
+        """Failures of the transfer, independent of the status."""
         if slot.refused and not head.status and number:
             self.refused += 1
             return FailureClass.BLOCKED, slot.refused
@@ -293,7 +293,7 @@ class CurlEngine(Connections):
         return _FINE
 
     def _stopped(self, trouble: BadEncoding | OverLimit, head: Head) -> CurlFailure:
-        """We stopped reading: the body is too large or not what it says, or not needed."""
+        """We stopped reading: the body is too large, not as declared, or not needed."""
         if head.status in REDIRECTS and self._settings.redirects:
             return _FINE
         if isinstance(trouble, BadEncoding):
@@ -301,12 +301,12 @@ class CurlEngine(Connections):
         if 0 < self._stops_at <= self._settings.body_limit:
             return _FINE
         limit = self._settings.body_limit
-        return FailureClass.LIMIT, f"the body is over the limit of {limit} bytes"
+        return FailureClass.LIMIT, f"the body exceeds the limit of {limit} bytes"
 
     def _redirect(
         self, slot: Slot, transfer: Transfer, head: Head
     ) -> tuple[bool, FailureClass | None, str]:
-        """(whether it goes on, failure, detail)."""
+        """(whether it continues, failure, detail)."""
         location = head.first("location")
         if not location:
             return False, None, ""
@@ -341,7 +341,7 @@ class CurlEngine(Connections):
             exchange = slot.exchange(head, address, cut)
             if self._options.keep is not None:
                 frames, exchange = self._options.keep(exchange), None
-            # Behind the answer that counts: readers take the first record.
+            # After the final response: readers take the first record.
             frames += transfer.hop_frames
         detail = detail or slot.note
         outcome = Outcome(
@@ -360,7 +360,7 @@ class CurlEngine(Connections):
             self.finished.append((transfer.done, Fetched(lost_outcome(transfer.work))))
 
     def _abort_all(self) -> None:
-        """Give back whatever is here as `lost`, then free libcurl."""
+        """Return all requests as `lost`, then free libcurl."""
         transfers = [slot.transfer for slot in self._running] + self._gate.drain()
         transfers += self._routes.parked if self._routes is not None else []
         for transfer in transfers:
@@ -374,9 +374,9 @@ class CurlEngine(Connections):
             self._close()
 
     def _dialled(self, trouble: str) -> None:
-        """What still runs was cut off; what waited for the line goes on, or ends."""
+        """Active transfers were cut off; requests that waited continue, or end."""
         for slot in tuple(self._running):
-            self._land(slot, pycurl.E_RECV_ERROR, "the line was dialled again")
+            self._land(slot, pycurl.E_RECV_ERROR, "the connection was redialled")
         parked = self._routes.redialled() if self._routes is not None else []
         self._reconnect()
         self._room = self._options.connections
@@ -389,12 +389,12 @@ class CurlEngine(Connections):
 
 
 def _oddity(slot: Slot, head: Head) -> CurlFailure | None:
-    """What is wrong with the head of an answer that libcurl has taken."""
+    """Problems in the head of a response that libcurl accepted."""
     if not head.status:
         said = upgrade_in(slot.lines) or "no status line"
-        return FailureClass.CONTENT, f"the server sent no final answer: {said}"
-    if head.has_absurd_length():
-        return FailureClass.CONTENT, "the answer announces a Content-Length that no body can have"
+        return FailureClass.CONTENT, f"the server sent no final response: {said}"
+    if head.has_invalid_length():
+        return FailureClass.CONTENT, "the Content-Length of the response is out of range"
     if len(head.raw) > HEAD_LIMIT:
-        return FailureClass.LIMIT, f"the headers are over the limit of {HEAD_LIMIT} bytes"
+        return FailureClass.LIMIT, f"the headers exceed the limit of {HEAD_LIMIT} bytes"
     return None

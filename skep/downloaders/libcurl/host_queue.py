@@ -1,7 +1,7 @@
-"""Per-host politeness of one run: how many at once, how long between two starts.
+"""Per-host politeness of one run: concurrency, and the time between two starts.
 
-Pure, given the time; runs in the thread of a downloader. Hosts take turns, so that one
-with a long queue does not hold up the others.
+Pure, given the time; runs in the thread of a downloader. Hosts alternate, so that a host with a
+long queue does not delay the others.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class QueuedHost(Generic[Item]):
         #: Seconds between two starts.
         self.delay = 0.0
         self.next_start = 0.0
-        #: It stands in `ready` or `delayed`: at most once.
+        #: Whether it is in `ready` or `delayed`, at most once.
         self.queued = False
 
 
 class HostQueue(Generic[Item]):
-    """Holds items back until their host may be asked again."""
+    """Holds items back until their host may get the next request."""
 
     __slots__ = ("_at_once", "_count", "_delay", "_delayed", "_hosts", "_paces", "_ready")
 
@@ -47,14 +47,14 @@ class HostQueue(Generic[Item]):
         self._count = 0
 
     def pace(self, name: str, delay: float) -> None:
-        """Keep at least this distance on one host, redirects included. The one method that
-        any thread may call."""
+        """Set the minimum delay for one host, redirects included. Only this method may be called
+        from any thread."""
         if len(self._paces) >= _REMEMBERED:
-            self._paces.clear()  # whoever still cares says it again with the next request
+            self._paces.clear()  # callers set it again with the next request
         self._paces[name] = delay
 
     def offer(self, name: str, item: Item, *, first: bool = False) -> None:
-        """Queue an item; `first` is for what has begun already, such as a redirect."""
+        """Queue an item; `first` is for requests that have started, such as redirects."""
         host = self._hosts.get(name)
         if host is None:
             host = self._hosts[name] = QueuedHost()
@@ -68,7 +68,7 @@ class HostQueue(Generic[Item]):
         self._settle(host)
 
     def take(self, now: float) -> Item | None:
-        """The next item that may start, counted as running; None = none now."""
+        """The next item that may start, counted as running; None = none at this time."""
         while self._delayed and self._delayed[0][0] <= now:
             self._ready.append(heappop(self._delayed)[2])
         if not self._ready:
@@ -82,7 +82,7 @@ class HostQueue(Generic[Item]):
         return item
 
     def leave(self, name: str, now: float) -> None:
-        """One that was running on this host has ended."""
+        """A running item of this host has ended."""
         host = self._hosts[name]
         host.running -= 1
         if host.waiting:
@@ -91,11 +91,11 @@ class HostQueue(Generic[Item]):
             self._forget(name, now)
 
     def next_due(self) -> float | None:
-        """When to look again although nothing has happened."""
+        """When to check again without an event."""
         return self._delayed[0][0] if self._delayed else None
 
     def drain(self) -> list[Item]:
-        """Everything that waits; the gate is empty afterwards."""
+        """All waiting items; the queue is empty afterwards."""
         items = [item for host in self._hosts.values() for item in host.waiting]
         self._hosts.clear()
         self._ready.clear()
@@ -103,7 +103,7 @@ class HostQueue(Generic[Item]):
         return items
 
     def withdraw(self, wanted: Callable[[Item], bool]) -> list[Item]:
-        """Take these out of the queues; what runs goes on."""
+        """Remove these from the queues; running items continue."""
         taken: list[Item] = []
         for host in self._hosts.values():
             taken += [item for item in host.waiting if wanted(item)]
@@ -125,7 +125,7 @@ class HostQueue(Generic[Item]):
             self._ready.append(host)
 
     def _forget(self, name: str, now: float) -> None:
-        """A host must be remembered until its delay is over, and need not be afterwards."""
+        """Forget idle hosts. A host must be remembered until its delay is over."""
         if not self._hosts[name].delay:
             del self._hosts[name]
         elif len(self._hosts) > _REMEMBERED:

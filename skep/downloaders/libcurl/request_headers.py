@@ -1,7 +1,7 @@
-"""Request headers: merged, checked and ready for libcurl. Pure; runs on agents.
+"""Merges and checks request headers for libcurl. Pure; runs on agents.
 
-A request's own headers win over the run's, the run's over ours. Nothing with a line
-break or NUL is ever sent, and secrets are neither archived nor carried to another origin.
+Headers of a request override those of the run, which override the defaults. A header with a line
+break or NUL is never sent, and secrets are neither archived nor sent to another origin.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from skep.runtime.masking import is_secret_name
 
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _NOT_IN_A_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-#: libcurl writes these itself; a second opinion would split the request in two.
+#: libcurl writes these itself; a second value could split the request in two.
 _OF_THE_ENGINE = frozenset({"content-length", "transfer-encoding", "connection"})
 _OF_THE_BODY = frozenset({"content-type", "content-encoding", "content-language"})
 _OURS = {"Accept": "*/*", "Accept-Encoding": ACCEPTED, "User-Agent": f"Skep/{__version__}"}
@@ -33,25 +33,25 @@ class Outgoing(NamedTuple):
     """The headers of one request, in the three forms that are needed."""
 
     fields: Fields
-    #: For libcurl.
+    #: In libcurl's form.
     lines: list[bytes]
     #: For the archive, without secrets.
     shown: tuple[tuple[str, str], ...]
 
 
 def run_headers(headers: Mapping[str, str]) -> Outgoing:
-    """What every request of a run sends; raises BadHeader."""
+    """The headers of every request of a run; raises BadHeader."""
     fields: Fields = {name.lower(): (name, value) for name, value in _OURS.items()}
     return _ready(_merged(fields, headers))
 
 
 def request_headers(run: Outgoing, headers: Mapping[str, str]) -> Outgoing:
-    """What one request sends; raises BadHeader."""
+    """The headers of one request; raises BadHeader."""
     return _ready(_merged(run.fields, headers)) if headers else run
 
 
 def for_next_hop(current: Outgoing, *, same_origin: bool, with_body: bool) -> Outgoing:
-    """Headers behind a redirect: secrets stay in their origin, a lost body has no type."""
+    """Headers after a redirect: secrets stay in their origin, a dropped body has no type."""
     secret = {"host", *(key for key in current.fields if is_secret_name(key))}
     dropped = set() if same_origin else secret
     if not with_body:
@@ -68,7 +68,7 @@ def _merged(fields: Fields, headers: Mapping[str, str]) -> Fields:
         if _NAME.fullmatch(name) is None:
             raise BadHeader(f"header name {name[:40]!r} is not allowed")
         if _NOT_IN_A_VALUE.search(value) is not None:
-            raise BadHeader(f"header {name} holds a line break or another control character")
+            raise BadHeader(f"header {name} contains a line break or another control character")
         if name.lower() not in _OF_THE_ENGINE:
             merged[name.lower()] = (name, value.strip())
     return merged
@@ -78,14 +78,14 @@ def _ready(fields: Fields) -> Outgoing:
     lines = [_line(name, value) for name, value in fields.values()]
     lines.append(b"Expect:")
     if "content-type" not in fields:
-        # Else libcurl calls every body a web form.
+        # Else libcurl sends every body as a web form.
         lines.append(b"Content-Type:")
     shown = tuple(pair for key, pair in fields.items() if not is_secret_name(key))
     return Outgoing(fields, lines, shown)
 
 
 def _line(name: str, value: str) -> bytes:
-    """libcurl's form; a header without a value needs a semicolon, or it is left out."""
+    """A line in libcurl's form; an empty header needs a semicolon, or it is left out."""
     text = f"{name}: {value}" if value else f"{name};"
     try:
         return text.encode("latin-1")

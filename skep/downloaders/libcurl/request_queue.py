@@ -1,7 +1,7 @@
-"""Where the event loop hands requests to the thread of a downloader and takes results back.
+"""Hands requests from the event loop to the thread of a downloader, and results back.
 
-Two deques and a descriptor that wakes the thread: neither side ever waits for the other,
-and a request that is put here is answered, whatever has become of the thread.
+Two deques and a descriptor that wakes the thread: neither side waits for the other, and every
+request is answered, even if the thread has ended.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ class RequestQueue:
     def __init__(self, ready: Callable[[], None]) -> None:
         self._ready = ready
         self._inbox: deque[tuple[Work, Done]] = deque()
-        #: What the thread shall do before it goes on.
+        #: Calls that the thread executes in its next round.
         self._orders: deque[Callable[[], None]] = deque()
         #: Finished downloads; the event loop takes them from the left.
         self.finished: deque[tuple[Done, Fetched]] = deque()
         self._announced = False
         self._asleep = False
-        #: The thread takes no more requests: whoever adds one gives it back.
+        #: The thread accepts no more requests: `submit` returns them as lost.
         self._ended = False
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def submit(self, work: Work, done: Done) -> None:
-        """Take a request; the thread is only woken when it sleeps, and only once."""
+        """Queue a request; the thread is woken only when it sleeps, and only once."""
         self._inbox.append((work, done))
         if self._ended:
             self._give_back_inbox()
@@ -43,13 +43,13 @@ class RequestQueue:
             os.eventfd_write(self._wake_fd, 1)
 
     def tell(self, order: Callable[[], None]) -> None:
-        """Have the thread call this, before anything else."""
+        """Let the thread execute this call first in its next round."""
         self._orders.append(order)
         os.eventfd_write(self._wake_fd, 1)
 
     def take_finished(self) -> list[tuple[Done, Fetched]]:
-        """Everything that has ended since the last call."""
-        # In this order: what is added after the flag is down announces itself again.
+        """All results since the last call."""
+        # In this order: a result that is added after the flag is reset is announced again.
         self._announced = False
         batch = []
         while self.finished:
@@ -62,7 +62,7 @@ class RequestQueue:
             self._ready()
 
     def _give_back_inbox(self) -> None:
-        """Two threads may do this at the same time: each request is popped by one of them."""
+        """Two threads may call this concurrently: each request is popped by one of them."""
         while True:
             try:
                 work, done = self._inbox.popleft()
@@ -72,5 +72,5 @@ class RequestQueue:
 
 
 def lost_outcome(work: Work) -> Outcome:
-    """What a request gets whose downloader has ended."""
+    """The outcome of a request whose downloader has ended."""
     return Outcome(work.id, FailureClass.LOST, detail="the downloader was closed")

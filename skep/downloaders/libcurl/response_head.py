@@ -1,6 +1,6 @@
-"""The head of an answer, from the lines that libcurl hands over. Pure; runs on agents.
+"""Reads the head of a response from the lines of libcurl. Pure; runs on agents.
 
-Interim answers (1xx) and trailers come through the same door; only the final head counts.
+Interim responses (1xx) and trailers arrive the same way; only the final head is used.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from typing import NamedTuple
 
 from skep.archive.received_headers import ReceivedHeaders
 
-#: Bytes of all header lines of one answer; beyond it the answer is cut as over the limit.
+#: Maximum bytes of all header lines of one response; longer ones exceed the limit.
 HEAD_LIMIT = 256 * 1024
 
 _STATUS_LINE = re.compile(rb"HTTP/[0-9.]+ +([0-9]{3})(?: +([^\r\n]*))?")
 #: 19 digits or more; 2^63 has 19.
-_ABSURD_LENGTH = re.compile(rb"\ncontent-length:[ \t]*[0-9]{19}")
+_INVALID_LENGTH = re.compile(rb"\ncontent-length:[ \t]*[0-9]{19}")
 _INTERIM = 200
 _UNAUTHORIZED = 401
 _DIGEST = re.compile(r"(?:^|,)\s*Digest\s", re.IGNORECASE)
-#: Longest wait that a server may ask for, in seconds.
+#: Maximum seconds that a server may request with Retry-After.
 _LONGEST_WAIT = 86_400.0
 
 
 class Head(NamedTuple):
-    """Status line and headers. `raw` is all that came, in lower case, for a quick look."""
+    """Status line and headers. `raw` is everything received, in lower case, for fast checks."""
 
     status: int
     reason: str
@@ -42,12 +42,12 @@ class Head(NamedTuple):
             return None
         return next((value for key, value in self.headers if key.lower() == name), None)
 
-    def has_absurd_length(self) -> bool:
-        """A Content-Length of 2^63 or more, which libcurl passes over."""
-        return _ABSURD_LENGTH.search(self.raw) is not None
+    def has_invalid_length(self) -> bool:
+        """A Content-Length of 2^63 or more, which libcurl ignores."""
+        return _INVALID_LENGTH.search(self.raw) is not None
 
     def asks_for_digest(self) -> bool:
-        """A challenge that a password in clear text does not meet."""
+        """Whether the server demands digest authentication."""
         if self.status != _UNAUTHORIZED:
             return False
         return _DIGEST.search(self.find("www-authenticate") or "") is not None
@@ -57,7 +57,7 @@ NO_HEAD = Head(0, "", ReceivedHeaders(b""), b"")
 
 
 def read_head(lines: list[bytes]) -> Head:
-    """The final head; NO_HEAD when none has come."""
+    """The final head; NO_HEAD when there is none."""
     found = NO_HEAD
     for start, line in enumerate(lines):
         match = _STATUS_LINE.match(line)
@@ -66,12 +66,12 @@ def read_head(lines: list[bytes]) -> Head:
             found = _read(int(match[1]), reason, lines[start + 1 :])
             if found.status != _UNAUTHORIZED:
                 break
-            # A refusal that libcurl has answered itself is followed by another head.
+            # libcurl may answer a 401 itself; then another head follows.
     return found
 
 
 def upgrade_in(lines: list[bytes]) -> str:
-    """`101 Switching Protocols`, as it came; "" when there was none."""
+    """`101 Switching Protocols`, as received; "" when there was none."""
     for line in lines:
         match = _STATUS_LINE.match(line)
         if match is not None and match[1] == b"101":
@@ -80,7 +80,7 @@ def upgrade_in(lines: list[bytes]) -> str:
 
 
 def is_whole(lines: list[bytes]) -> bool:
-    """Whether the final head has come to its end: an empty line after its status line."""
+    """Whether the final head is complete: an empty line follows its status line."""
     final = [
         place
         for place, line in enumerate(lines)
@@ -95,7 +95,7 @@ def _read(status: int, reason: str, lines: list[bytes]) -> Head:
 
 
 def retry_after(value: str | None, now: float) -> float | None:
-    """Seconds to wait, from either form of Retry-After; None when it says nothing usable."""
+    """Seconds to wait, from either form of Retry-After; None when it is not usable."""
     if value is None:
         return None
     value = value.strip()

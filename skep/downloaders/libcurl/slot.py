@@ -1,8 +1,8 @@
-"""One libcurl handle and what it collects. Runs in the thread of a downloader.
+"""One libcurl handle and the data that it collects. Runs in the thread of a downloader.
 
-A handle is set up once and used again and again; per request only what differs is set.
-A request that needs special settings spoils its handle, which is thrown away afterwards:
-the connections belong to the CurlMulti and live on.
+A handle is configured once and reused; per request only the differences are set. A request with
+special settings spoils its handle, which is closed afterwards: the connections belong to the
+CurlMulti and stay.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from skep.downloaders.libcurl.response_head import Head, read_head
 from skep.downloaders.libcurl.transfer import REDIRECTS, Transfer
 from skep.downloaders.proxies import Proxy
 
-#: Nobody reads the body of a redirect; so much of it keeps the connection alive.
+#: Bytes of a redirect's unused body that are read to keep the connection.
 REDIRECT_BODY = 64 * 1024
-#: Bytes that an encoded body may be larger than the limit of the decoded one, and an eighth.
+#: Bytes that an encoded body may exceed the limit of the decoded one, in addition to an eighth.
 ENCODED_EXTRA = 64 * 1024
 CONNECT_SECONDS = 30.0
-#: Less than this many bytes per second, for this long, is not an answer.
+#: A response below this many bytes per second, for this many seconds, is too slow.
 SLOWEST, SLOW_SECONDS = 1, 60
 DNS_SECONDS = 60
-#: An option of libcurl that pycurl has no name for.
+#: An option of libcurl that has no name in pycurl.
 _SUPPRESS_CONNECT_HEADERS = 265
 _PROXY_TYPES = {
     "http": pycurl.PROXYTYPE_HTTP,
@@ -49,7 +49,7 @@ _PROXY_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class SlotOptions:
-    """What all handles of a run have in common."""
+    """The options of all handles of a run."""
 
     egress: EgressPolicy
     outgoing: Outgoing
@@ -57,11 +57,11 @@ class SlotOptions:
     body_limit: int
     ca_file: str
     ca_path: str
-    #: A CurlShare that holds the cookies of the run; None = no cookies.
+    #: A CurlShare with the cookies of the run; None = no cookies.
     share: Any
     on_new_socket: Callable[[int, int], int]
     now: Callable[[], float]
-    #: Whether bodies are archived as they were received.
+    #: Whether bodies are archived as received.
     as_received: Callable[[], bool]
     cookies: bool = True
     proxy: Proxy | None = None
@@ -94,7 +94,7 @@ class Slot:
 
     def __init__(self, options: SlotOptions, home: list[Slot]) -> None:
         self._options = options
-        #: Where it is put when it is free.
+        #: The list to which it is returned.
         self.home = home
         self.proxied = options.proxy is not None
         self._limit = options.body_limit
@@ -115,17 +115,17 @@ class Slot:
         self._head: Head | None = None
         self._decoder: Decoder | None = None
         self._room = self._limit
-        #: Body bytes as they came over the wire.
+        #: Body bytes on the wire.
         self.wire = 0
-        #: Why an address was refused, "" = none was.
+        #: Why an address was refused; "" = none was.
         self.refused = ""
-        #: What made us stop reading or decoding.
+        #: Why we stopped reading or decoding.
         self.trouble: BadEncoding | OverLimit | None = None
-        #: Something odd about an answer that is fine all the same.
+        #: A remark about a response that is valid all the same.
         self.note = ""
 
     def aim(self, transfer: Transfer) -> None:
-        """Set the handle up for the next hop of a flight."""
+        """Configure the handle for the next hop of a transfer."""
         self._clear()
         self.transfer = transfer
         curl = self.curl
@@ -148,13 +148,13 @@ class Slot:
         return self._head
 
     def body(self) -> bytes:
-        """The decoded body, as far as it came and fits; as it came when it cannot be decoded."""
+        """The decoded body as far as received; the encoded one when it cannot be decoded."""
         decodes = self._decoder is not None and not isinstance(self.trouble, BadEncoding)
         pieces = self._decoder.pieces if decodes and self._decoder is not None else self._chunks
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def exchange(self, head: Head, address: str, cut: Cut | None, hop: int = 0) -> Exchange:
-        """What was sent and what came, for the archive."""
+        """The request and its response, for the archive."""
         transfer = self.transfer
         encoded = self._decoder is not None and cut is None and self._is_kept_encoded(head)
         return Exchange(
@@ -165,14 +165,14 @@ class Slot:
         )  # fmt: skip
 
     def _is_kept_encoded(self, head: Head) -> bool:
-        """Only what every reader can decode: a whole body with one coding that its header names,
-        in a head that is not cut."""
+        """Only if every reader can decode it: a complete body with one coding that its header
+        names, in a head that is not cut."""
         coding = (head.find("content-encoding") or "").strip().lower()
         plain = self.trouble is None and coding == STORED_CODING and len(head.raw) < HEAD_ROOM // 2
         return plain and self._options.as_received()
 
     def finish_body(self) -> None:
-        """Raises BadEncoding when the coding of a whole body has no proper end."""
+        """Raises BadEncoding when the coding of a complete body has no valid end."""
         if self._decoder is not None and self.trouble is None:
             try:
                 self._decoder.finish()
@@ -184,10 +184,10 @@ class Slot:
         self._clear()
         self._close_original()
         self.curl.close()
-        self.curl.slot = None  # else neither is freed before a collector comes by
+        self.curl.slot = None  # else both wait for the garbage collector
 
     def _on_body(self, data: bytes) -> int | None:
-        """Called by libcurl; 0 makes it stop. It must not raise."""
+        """Called by libcurl; 0 stops the transfer. It must not raise."""
         try:
             if not self.wire:
                 self._begin_body()
@@ -201,7 +201,7 @@ class Slot:
         return None
 
     def _decode(self, decoder: Decoder, data: bytes) -> None:
-        """A body that is not what it says is read on, and kept as it came."""
+        """A body that cannot be decoded is read to its end and stored as received."""
         try:
             decoder.feed(data)
         except BadEncoding as trouble:
@@ -226,11 +226,11 @@ class Slot:
         self.note = unknown_codings(coding)
         if names := codings(coding):
             self._decoder = Decoder(names, self._room)
-            # What came is kept beside what it decodes to, and may be a little larger.
+            # The encoded body is stored with the decoded one, and may be a little larger.
             self._room += self._room // 8 + ENCODED_EXTRA
 
     def _on_socket(self, _purpose: int, address: Any) -> Any:
-        """The one place where a connection can begin: refuse what is not allowed."""
+        """The only place where a connection starts: refuse addresses that are not allowed."""
         connected, port = address.addr[:2]
         reason = self._options.egress.check(str(connected), int(port), self._place())
         if reason is not None:
@@ -244,12 +244,12 @@ class Slot:
         return self._original
 
     def _place(self) -> str:
-        """What the connection is for, as `host:port`."""
+        """The `host:port` of the connection."""
         proxy = self._options.proxy
         return self.transfer.target.place if proxy is None else proxy.place
 
     def _on_copied(self, fd: int, purpose: int) -> int:
-        """pycurl has made its own copy of the socket, and closes only that one."""
+        """pycurl has copied the socket and closes only its copy."""
         self._close_original()
         return self._options.on_new_socket(fd, purpose)
 
@@ -296,11 +296,11 @@ class Slot:
 
 
 def _set_proxy(curl: Any, proxy: Proxy) -> None:
-    """Name and password apart from the address: neither is ever part of a URL."""
+    """Set user and password separately: they are never part of a URL."""
     curl.setopt(pycurl.NOPROXY, "")
     curl.setopt(pycurl.PROXY, proxy.place)
     curl.setopt(pycurl.PROXYTYPE, _PROXY_TYPES[proxy.scheme])
-    # Else the proxy's answer to CONNECT would be taken for the server's.
+    # Else the proxy's response to CONNECT would be taken for the server's.
     curl.setopt(_SUPPRESS_CONNECT_HEADERS, 1)
     if proxy.login:
         user, password = proxy.login
@@ -316,7 +316,7 @@ def _fixed(options: SlotOptions) -> list[tuple[int, Any]]:
         (pycurl.FOLLOWLOCATION, 0),
         (pycurl.HTTP09_ALLOWED, 0),
         (pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_2TLS),
-        # No proxy from the environment: the address that is checked must be the server's.
+        # No proxy from the environment: the checked address must be the server's.
         (pycurl.PROXY, ""),
         (pycurl.NOPROXY, "*"),
         (pycurl.NETRC, 0),

@@ -1,8 +1,8 @@
 """Waits for the sockets of one CurlMulti with epoll. Runs in the thread of a downloader.
 
-libcurl's own select() stops at descriptor 1024 and cannot be woken; epoll has neither
-limit. Between two requests on a kept connection the registration stays as it is, which
-saves a system call per page: a socket that speaks while it rests is let go then.
+libcurl's own select() is limited to descriptors below 1024 and cannot be woken; epoll has neither
+limit. Between two requests on a kept connection the registration stays, which saves a system call
+per page; an event on such an idle socket unregisters it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _EPOLL_OF = {
     pycurl.POLL_OUT: _OUT,
     pycurl.POLL_INOUT: _IN | _OUT,
 }
-#: Anything else (errors, hang-ups) is 0: libcurl looks for itself.
+#: All other events (errors, hang-ups) are 0: libcurl checks by itself.
 _CURL_OF = {
     _IN: pycurl.CSELECT_IN,
     _OUT: pycurl.CSELECT_OUT,
@@ -29,7 +29,7 @@ _CURL_OF = {
 
 
 class Poller:
-    """Everything between `multi.add_handle` and `multi.info_read`."""
+    """The event loop between `multi.add_handle` and `multi.info_read`."""
 
     def __init__(self, multi: Any, now: Callable[[], float], wake_fd: int) -> None:
         self._act = multi.socket_action
@@ -44,9 +44,9 @@ class Poller:
         multi.setopt(pycurl.M_TIMERFUNCTION, self._on_timer)
 
     def wait(self, longest: float) -> bool:
-        """Wait up to `longest` seconds, then let libcurl work on whatever happened.
+        """Wait up to `longest` seconds, then let libcurl process the events.
 
-        True when a socket had something to say.
+        True when there was an event.
         """
         alarm = self._alarm
         if alarm is not None:
@@ -65,19 +65,19 @@ class Poller:
         return bool(happened)
 
     def _run_timer(self) -> None:
-        """libcurl starts new transfers and ends late ones only when its timer is served."""
+        """libcurl starts new transfers and ends late ones only when its timer is called."""
         if self._alarm is not None and self._alarm <= self._now():
             self._alarm = None
             self._act(pycurl.SOCKET_TIMEOUT, 0)
 
     def on_new_socket(self, fd: int, _purpose: int) -> int:
-        """A descriptor number is used again: what was known about it is no longer true."""
+        """A descriptor number is reused: forget its registration."""
         self._registered.pop(fd, None)
         self._resting.discard(fd)
         return 0
 
     def close(self) -> None:
-        """The CurlMulti was closed before; they let go of each other."""
+        """Close it after the CurlMulti, and delete the reference to it."""
         self._epoll.close()
         del self._act
 
@@ -85,7 +85,7 @@ class Poller:
         if milliseconds > 0:
             self._alarm = self._now() + milliseconds / 1000
         else:
-            # At once needs no look at the clock, and is what libcurl says for each request.
+            # "Now" needs no clock, and libcurl asks for it with each request.
             self._alarm = None if milliseconds else 0.0
 
     def _on_socket(self, what: int, fd: int, _multi: object, _data: object) -> None:
@@ -96,7 +96,7 @@ class Poller:
                 self._let_go(fd)
             return
         events = _EPOLL_OF.get(what, 0)
-        # A number that rested may belong to another socket by now: epoll must be asked.
+        # The number may belong to another socket now: update epoll.
         if fd in self._resting or self._registered.get(fd) != events:
             self._resting.discard(fd)
             self._register(fd, events)
@@ -118,5 +118,5 @@ class Poller:
             try:
                 self._epoll.unregister(fd)
             except OSError:
-                # It was closed in the meantime, which takes it out of epoll as well.
+                # It was closed meanwhile, which also removes it from epoll.
                 return

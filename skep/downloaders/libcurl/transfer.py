@@ -1,6 +1,6 @@
-"""One request on its way, over all its hops. Pure; lives in the thread of a downloader.
+"""One request over all its hops. Pure; runs in the thread of a downloader.
 
-It decides where to go next, and never whether an address is allowed: the egress guard does.
+It decides where to go next, never whether an address is allowed: the egress policy does that.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _METHOD = re.compile(r"[A-Z][A-Z-]{0,30}")
 
 
 class BadRequest(Exception):
-    """The request itself is wrong; nothing was sent."""
+    """The request itself is invalid; nothing was sent."""
 
 
 class Transfer:
-    """A request, where it goes next, and what its hops have used up so far."""
+    """A request, its next hop, and the totals of its hops so far."""
 
     __slots__ = (
         "began", "body", "by_digest", "cut_by", "done", "elapsed", "hop_frames", "hops", "host",
@@ -42,36 +42,36 @@ class Transfer:
         self.work = work
         self.done = done
         self.target: Target
-        #: What politeness counts: whom the present hop goes to.
+        #: The site of the current hop, for politeness.
         self.site: str
         self._aim(parse_target(work.uri))
-        #: Whom the request is meant for, wherever redirects lead it.
+        #: The host of the request itself, before redirects.
         self.host = self.target.host
         self.outgoing = request_headers(run, work.headers)
         self.method = work.method if work.method == "GET" else _method(work.method)
         self.body = work.body
-        #: The login is proven without sending the password.
+        #: Whether the login uses digest authentication, without sending the password.
         self.by_digest = False
         self.hops = 0
         #: WARC records of the redirects that were followed.
         self.hop_frames = b""
-        #: When the present hop was started, and seconds spent on the hops before it.
+        #: When the current hop started, and seconds spent on the hops before it.
         self.began = 0.0
         self.elapsed = 0.0
         self.sent = 0
         self.received = 0
-        #: Of runs with exits or sessions: the one it is in, and tries that came to nothing.
+        #: For runs with `exits` or `sessions`: its session, and failed tries.
         self.session: Session | None = None
         self.tries = 0
-        #: The exit that has cut it off last.
+        #: The proxy that cut it off last.
         self.cut_by: ProxyRoute | None = None
 
     def dress(self, run: Outgoing) -> None:
-        """Before the first hop: with the headers of a session."""
+        """Use the headers of a session; before the first hop."""
         self.outgoing = request_headers(run, self.work.headers)
 
     def restart(self) -> None:
-        """As it was before its first hop; what was sent and received stays counted."""
+        """Reset it to before its first hop; bytes sent and received stay counted."""
         self._aim(parse_target(self.work.uri))
         self.method = _method(self.work.method)
         self.body = self.work.body
@@ -81,12 +81,12 @@ class Transfer:
 
     @property
     def may_repeat(self) -> bool:
-        """Asking twice does no harm."""
+        """Whether it is safe to send it twice."""
         return self.method in {"GET", "HEAD"}
 
     @property
     def is_plain(self) -> bool:
-        """A GET without body or login: what a fresh handle does by itself."""
+        """A GET without body or credentials, which needs no special settings."""
         return self.method == "GET" and not self.body and not self.target.login
 
     @property
@@ -94,7 +94,7 @@ class Transfer:
         return self.target.url if self.hops else ""
 
     def follow(self, head: Head, location: str) -> None:
-        """Point the flight at the next hop, as browsers do; raises BadTarget."""
+        """Set the next hop, as browsers do; raises BadTarget."""
         before = self.target
         try:
             after = join_target(before.url, _as_text(location))
@@ -102,7 +102,7 @@ class Transfer:
             raise BadTarget(f"bad redirect: {error}") from error
         if len(after.url) > URI_LIMIT:
             raise BadTarget(
-                f"bad redirect: its URL has {len(after.url)} characters; {URI_LIMIT} is the limit"
+                f"bad redirect: its URL has {len(after.url)} characters; the limit is {URI_LIMIT}"
             )
         same = after.origin == before.origin
         if same and before.login and not after.login:
@@ -114,7 +114,7 @@ class Transfer:
         self.hops += 1
 
     def prove(self, head: Head) -> bool:
-        """Whether to ask once more, as the server wants it: it has refused a plain login."""
+        """Whether to repeat the request with digest authentication, as the server demands."""
         if self.by_digest or not head.asks_for_digest():
             return False
         self.by_digest = True
@@ -125,7 +125,7 @@ class Transfer:
         self.site = site_of(target.host)
 
     def _change_method(self, status: int) -> None:
-        """303 asks for GET; 301 and 302 turn POST into GET since the days of old browsers."""
+        """303 changes the method to GET; 301 and 302 change POST to GET, as browsers do."""
         to_get = (status == _SEE_OTHER and self.method != "HEAD") or (
             status in _METHOD_MAY_CHANGE and self.method == "POST"
         )
@@ -141,7 +141,7 @@ def _method(text: str) -> str:
 
 
 def _as_text(location: str) -> str:
-    """Headers are read as latin-1; servers that send raw UTF-8 mean UTF-8."""
+    """Headers are decoded as latin-1, but some servers send UTF-8."""
     try:
         return location.encode("latin-1").decode()
     except UnicodeDecodeError:

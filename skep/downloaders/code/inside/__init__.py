@@ -1,4 +1,4 @@
-"""What runs inside the box, beside user code: it imports nothing else of Skep.
+"""The program inside the sandbox, next to user code: it imports nothing else of Skep.
 
-Whatever happens in there, the agent reads one checked line for each request.
+In every case the agent reads one checked message for each request.
 """

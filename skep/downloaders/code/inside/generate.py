@@ -1,8 +1,8 @@
-"""Generators inside the child: what they yield or print goes out in batches.
+"""Generators inside the child: their output is sent in batches.
 
-The socket is the brake: whoever reads it takes a batch when the one before is on disk, and
-until then the generator stands still. What was yielded goes out after a moment also when
-the next one is long in coming.
+The socket limits the rate: the center reads the next batch only when the one before is on disk,
+and until then the generator blocks. A partial batch is sent after a short time, even if the next
+item takes long.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from skep.downloaders.code.inside.talk import (
     sentence,
 )
 
-#: Kinds of load that are generators begin so.
+#: Prefix of the kinds of generators.
 PREFIX = "generator:"
 BATCH = 1000
 BATCH_BYTES = 256 * 1024
-#: One request: its body may have a megabyte.
+#: Maximum size of one request: its body may have a megabyte.
 ITEM_BYTES = 2 * 2**20
-#: After so many seconds a batch goes out as it is.
+#: Seconds after which a partial batch is sent.
 FLUSH_SECONDS = 0.2
 _FIELDS = ("method", "headers", "body", "priority", "meta", "fingerprint", "session")
 
@@ -47,7 +47,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class BatchWriter:
-    """Gathers what comes and sends it in batches."""
+    """Collects items and sends them in batches."""
 
     def __init__(self, line: Channel, messages: Messages) -> None:
         self._line = line
@@ -55,13 +55,13 @@ class BatchWriter:
         self._lock = threading.Lock()
         self._items: list[Any] = []
         self._size = 0
-        threading.Thread(target=self._flush_for_ever, daemon=True).start()
+        threading.Thread(target=self._flush_repeatedly, daemon=True).start()
 
     def put(self, item: Any) -> None:
         ready: Any = item if isinstance(item, str) else msgspec.Raw(_encode(plain(item)))
         size = len(ready) if isinstance(ready, str) else len(memoryview(ready))
         if size > ITEM_BYTES:
-            raise TooMuch(f"one request has {size} bytes; {ITEM_BYTES} is the limit")
+            raise TooMuch(f"one request has {size} bytes; the limit is {ITEM_BYTES}")
         with self._lock:
             self._items.append(ready)
             self._size += size
@@ -73,7 +73,7 @@ class BatchWriter:
             self._send()
             self._line.send("over", failure, detail, self._messages.take())
 
-    def _flush_for_ever(self) -> None:
+    def _flush_repeatedly(self) -> None:
         tick = threading.Event()
         while not tick.wait(FLUSH_SECONDS):
             with self._lock:
@@ -86,16 +86,16 @@ class BatchWriter:
 
 
 def plain(item: Any) -> dict[str, Any]:
-    """A dict as it is; of anything else that has a `url` or `uri`, what a request has."""
+    """A dict as it is; the request fields of any other object that has a `url` or `uri`."""
     if isinstance(item, dict):
         found = dict(item)
     else:
         uri = getattr(item, "uri", None) or getattr(item, "url", None)
         if not isinstance(uri, str):
-            raise TypeError(f"a generator yields URIs, dicts or requests, not {item!r:.200}")
+            raise TypeError(f"a generator must yield URIs, dicts or requests, not {item!r:.200}")
         given = {name: getattr(item, name, None) for name in _FIELDS}
         found = {"uri": uri, **{name: value for name, value in given.items() if value}}
-        if given["priority"] is not None:  # 0 is one
+        if given["priority"] is not None:  # 0 is a valid priority
             found["priority"] = given["priority"]
     if isinstance(found.get("body"), str):
         found["body"] = found["body"].encode()
@@ -105,7 +105,7 @@ def plain(item: Any) -> dict[str, Any]:
 def from_python(load: Load, put: Callable[[Any], None]) -> None:
     module = types.ModuleType(NAME)
     sys.modules[NAME] = module
-    exec(compile(load.source, NAME, "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - that is what we are for
+    exec(compile(load.source, NAME, "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - the purpose of this program
     generate = getattr(module, "generate", None)
     if not callable(generate):
         raise TypeError("the module has no function `generate(...)`")
@@ -127,7 +127,7 @@ async def _drain(found: AsyncIterator[Any], put: Callable[[Any], None]) -> None:
 
 
 def from_shell(load: Load, put: Callable[[Any], None]) -> None:
-    """One URI, or one JSON object, per line."""
+    """One URI or one JSON object per line."""
     script = Path("script.sh").absolute()
     script.write_text(load.source)
     mine = {f"SKEP_ARG_{name.upper()}": _word(v) for name, v in load.arguments.items()}
@@ -158,12 +158,12 @@ def from_sitemap(load: Load, put: Callable[[Any], None]) -> None:
 
 
 def serve(line: Channel, load: Load, messages: Messages) -> NoReturn:
-    """One generator, from its first URI to its last, and out."""
+    """Run one generator from start to end, then exit."""
     output_sink = BatchWriter(line, messages)
     sources = {"python": from_python, "shell": from_shell, "sitemap": from_sitemap}
     try:
         sources[load.kind.removeprefix(PREFIX)](load, output_sink.put)
-    except BaseException as error:  # noqa: BLE001 - whatever it is, the center is told
+    except BaseException as error:  # noqa: BLE001 - every error is reported to the center
         output_sink.over(class_of(error), sentence(error))
     else:
         output_sink.over("", "")

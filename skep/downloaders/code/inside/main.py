@@ -1,8 +1,7 @@
 """The process that runs user code. Started by an agent, mostly inside bubblewrap.
 
-It stands alone: nothing of Skep is there when it runs but this folder, Python and msgspec.
-Before it loads user code it gives up its user and takes its limits. One request that fails
-must not take the next one with it.
+It runs with only this folder of Skep, Python and msgspec. Before it loads user code, it changes
+its user and sets its limits. A request that fails must not affect the next one.
 """
 
 from __future__ import annotations
@@ -39,10 +38,10 @@ from skep.downloaders.code.inside.talk import (
     sentence,
 )
 
-#: A call that took longer may have left messages waiting; a shorter one is not worth a look.
+#: Seconds of a call after which new messages are checked; shorter calls do not check.
 LONG_CALL = 0.005
 NO_CONTENT = 204
-#: Agent and center come first.
+#: Lower priority than the agent and the center.
 NICE = 5
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 36, 38
 PROXY_NAMES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
@@ -54,7 +53,7 @@ def prctl(option: int, value: int) -> None:
 
 
 def settle_down(load: Load) -> None:
-    """Limits first, then the user; nothing of it can be taken back afterwards."""
+    """Set the limits, then the user; neither can be undone."""
     for kind, value in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_AS, load.memory),
@@ -76,22 +75,22 @@ def settle_down(load: Load) -> None:
     os.nice(NICE)
     if not load.namespaced:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
-        # A change of the user has cleared it.
+        # Changing the user has cleared it.
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def open_egress_proxy(sock: socket.socket) -> None:
-    """Our own loopback leads nowhere; a listener on it, handed out, leads to the agent."""
-    door = socket.create_server(("127.0.0.1", 0), backlog=64)
+    """Create a listener on the private loopback and pass it to the agent, which serves it."""
+    listener = socket.create_server(("127.0.0.1", 0), backlog=64)
     for name in PROXY_NAMES:
-        os.environ[name] = f"http://127.0.0.1:{door.getsockname()[1]}"
-    socket.send_fds(sock, [b"d"], [door.fileno()])
-    door.close()
+        os.environ[name] = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    socket.send_fds(sock, [b"d"], [listener.fileno()])
+    listener.close()
 
 
 def as_body(value: Any, limit: int) -> Body:
-    """What `run` may return, as status, headers and bytes."""
-    if isinstance(value, tuple) and len(value) == 3 and isinstance(value[0], int):  # noqa: PLR2004 - said in the docs
+    """The result of `run` as status, headers and bytes."""
+    if isinstance(value, tuple) and len(value) == 3 and isinstance(value[0], int):  # noqa: PLR2004 - documented
         status, headers, inner = value
         _, implied, body = as_body(inner, limit)
         named = [(str(name), str(text)) for name, text in dict(headers or {}).items()]
@@ -107,23 +106,23 @@ def as_body(value: Any, limit: int) -> Body:
     else:
         body = msgspec.json.encode(value)
     if len(body) > limit:
-        raise TooMuch(f"the result has {len(body)} bytes; {limit} is the limit")
+        raise TooMuch(f"the result has {len(body)} bytes; the limit is {limit}")
     return FOUND_STATUS, [("Content-Type", kind)], body
 
 
 def load_module(load: Load) -> Callable[..., Any]:
-    """Runs the module once and returns its `run`."""
+    """Execute the module and return its `run`."""
     module = types.ModuleType(NAME)
     sys.modules[NAME] = module
-    exec(compile(load.source, NAME, "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - that is what we are for
+    exec(compile(load.source, NAME, "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - the purpose of this program
     run = getattr(module, "run", None)
     if not callable(run):
         raise TypeError("the module has no function `run(uri, ...)`")
-    return run  # type: ignore[no-any-return]  # callable, as was checked
+    return run  # type: ignore[no-any-return]  # checked above
 
 
 def chooser(run: Callable[..., Any]) -> Callable[[Ask], dict[str, Any]]:
-    """Which of a request's parts `run` has parameters for."""
+    """The parts of a request that `run` has parameters for."""
     offered = ("method", "headers", "body", "meta")
     try:
         parameters = inspect.signature(run).parameters.values()
@@ -151,7 +150,7 @@ def serve_one_by_one(line: Channel, work: Callable[[Ask], Body], answers: Answer
         began = time.perf_counter()
         try:
             answers.fine(ask, work(ask), began)
-        except BaseException as error:  # noqa: BLE001 - SystemExit of user code is an answer too
+        except BaseException as error:  # noqa: BLE001 - SystemExit of user code is a result too
             answers.failed(ask, error, began)
         look = time.perf_counter() - began > LONG_CALL
 
@@ -159,7 +158,7 @@ def serve_one_by_one(line: Channel, work: Callable[[Ask], Body], answers: Answer
 async def serve_together(
     line: Channel, run: Callable[..., Any], load: Load, answers: Answers
 ) -> NoReturn:
-    """Coroutines run side by side; the agent says how many."""
+    """Run coroutines concurrently; the agent limits their number."""
     pick = chooser(run)
     loop = asyncio.get_running_loop()
     tasks: dict[int, asyncio.Task[None]] = {}
@@ -194,7 +193,7 @@ def serve(line: Channel, load: Load, messages: Messages) -> NoReturn:
         serve_one_by_one(line, Shell(load).work, answers)
     try:
         run = load_module(load)
-    except BaseException as error:  # noqa: BLE001 - whatever it is, the agent is told
+    except BaseException as error:  # noqa: BLE001 - every error is reported to the agent
         line.send("bad", sentence(error), messages.take())
         os._exit(1)
     together = inspect.iscoroutinefunction(run)
@@ -206,7 +205,7 @@ def serve(line: Channel, load: Load, messages: Messages) -> NoReturn:
 
 
 def main() -> NoReturn:
-    """Arguments: the number of the socket, and whether there is a door to the network."""
+    """Arguments: the descriptor of the socket, and whether to open the egress proxy."""
     fd, network = int(sys.argv[1]), sys.argv[2] == "door"
     sock = socket.socket(fileno=fd)
     sock.set_inheritable(False)

@@ -1,6 +1,6 @@
-"""One shell script per request, inside the child. It leaves nothing of it behind.
+"""Runs one shell script per request, inside the child, and cleans up after it.
 
-The URI is an argument and a variable of the script; it never becomes a part of it.
+The URI is an argument and a variable of the script, never a part of its text.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from pathlib import Path
 
 from skep.downloaders.code.inside.talk import CHUNK, Ask, Body, Load, TooMuch
 
-#: How often leftovers are killed before we give up waiting for their end.
+#: Rounds of killing leftover processes before giving up.
 KILL_ROUNDS = 200
 FOUND_STATUS = 200
 
 
 class Shell:
-    """Runs a script once per request, and leaves nothing of it behind."""
+    """Runs a script once per request and removes its files and processes."""
 
     def __init__(self, load: Load) -> None:
         self._script = Path("script.sh").absolute()
@@ -67,7 +67,7 @@ class Shell:
         return {**os.environ, **mine}
 
     def _read(self, child: subprocess.Popen[bytes]) -> bytes:
-        """Its output, until the script itself has ended: who else holds the pipe is killed."""
+        """Its output until the script has ended; other holders of the pipe are killed."""
         assert child.stdout is not None  # noqa: S101 - for the type checker
         pipe, ended = child.stdout.fileno(), os.pidfd_open(child.pid)
         os.set_blocking(pipe, False)
@@ -102,7 +102,7 @@ class Shell:
         return bool(piece)
 
     def _end_leftovers(self) -> None:
-        """Whatever the script started and left: in the background, in other sessions."""
+        """Kill processes that the script left in the background or in other sessions."""
         for _ in range(KILL_ROUNDS):
             try:
                 if self._namespaced:
@@ -115,7 +115,7 @@ class Shell:
 
 
 def _kill_children() -> bool:
-    """Orphans come to us, the subreaper, so that children are all there is."""
+    """Kill our children. As the subreaper we also have all orphans."""
     children = Path("/proc/self/task", str(os.getpid()), "children").read_text().split()
     for pid in map(int, children):
         os.kill(pid, signal.SIGKILL)

@@ -1,7 +1,7 @@
 """Reads sitemaps as a stream inside the child, because they are not trusted.
 
-No entity is expanded, nothing is loaded from anywhere, and size and number of entries are
-bounded. A broken sitemap yields the entries before the error, then the error.
+Entities are not expanded, nothing is loaded from elsewhere, and size and number of entries are
+limited. A broken sitemap yields the entries before the error, then the error.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urljoin
 from xml.parsers import expat
 
-#: Of the sitemap standard: 50 MB unpacked, 50,000 entries.
+#: Limits of the sitemap standard: 50 MB unpacked, 50,000 entries.
 SIZE_LIMIT = 50 * 2**20
 ENTRY_LIMIT = 50_000
 DEPTH_LIMIT = 64
@@ -28,7 +28,7 @@ Entry = str | dict[str, str]
 
 
 def entries(body: bytes, url: str) -> Iterator[Entry]:
-    """Of a sitemap, an index of them, a plain list of URLs or a robots.txt, gzipped or not."""
+    """Entries of a sitemap, a sitemap index, a list of URLs or a robots.txt, gzipped or not."""
     pieces = _unpacked(body)
     head = next(pieces, b"")
     found = _xml(head, pieces) if b"<" in head[:2000] else _plain(head, pieces)
@@ -94,7 +94,7 @@ class _Locations:
     def _start(self, tag: str, _attributes: object) -> None:
         self._path.append(tag.rpartition(":")[2])
         if len(self._path) > DEPTH_LIMIT:
-            raise ValueError(f"elements are more than {DEPTH_LIMIT} deep")
+            raise ValueError(f"elements are nested deeper than {DEPTH_LIMIT} levels")
         if self._path[-1] == "loc":
             self._text = []
 
@@ -111,7 +111,7 @@ class _Locations:
             self._text = None
 
     def _refuse(self, *_: object) -> None:
-        raise ValueError("it declares entities, which no sitemap needs")
+        raise ValueError("it declares entities, which sitemaps must not")
 
 
 def _xml(head: bytes, pieces: Iterator[bytes]) -> Iterator[tuple[str, str]]:

@@ -1,7 +1,7 @@
-"""What agent and child say to each other, and the child's side of the line.
+"""The messages between agent and child, and the child's side of the channel.
 
-Four bytes of length, then msgpack. Inside the child nothing of Skep is there but this
-folder. An agent imports the messages alone; it never believes what a child says unchecked.
+A message is four bytes of length, then msgpack. Inside the child only this folder of Skep exists.
+An agent imports only the messages; it never trusts what a child sends unchecked.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any
 import msgspec
 
 CHUNK = 256 * 1024
-#: Most text of stderr and of an error that goes back with one answer.
+#: Maximum characters of stderr and of an error in one answer.
 TEXT = 4000
-#: How the user's module is called in tracebacks.
+#: The name of the user's module in tracebacks.
 NAME = "downloader"
 
 Headers = list[tuple[str, str]]
@@ -45,27 +45,27 @@ class Ask(msgspec.Struct, array_like=True, tag="ask"):
 
 
 class Skip(msgspec.Struct, array_like=True, tag="skip"):
-    """Requests that others do now."""
+    """Requests that other children run now."""
 
     ids: list[int]
 
 
 class Load(msgspec.Struct, array_like=True, tag="load"):
-    """What to run and within which limits; the first message."""
+    """The first message: the code and its limits."""
 
     kind: str
     source: str
     version: str
-    #: To become this user; 0 = stay who we are.
+    #: The user to become; 0 = no change.
     uid: int
-    #: Processes that are not ours cannot be seen from here.
+    #: Whether other processes are invisible from here.
     namespaced: bool
     time: float
     memory: int
     output: int
     scratch: int
     files: int
-    #: -1 = any number.
+    #: -1 = no limit.
     processes: int
     #: For generators.
     arguments: dict[str, Any] = {}
@@ -82,13 +82,13 @@ class Channel:
         self._owner = os.getpid()
 
     def send(self, *message: Any) -> None:
-        if os.getpid() != self._owner:  # a copy that the code made of us by a fork
+        if os.getpid() != self._owner:  # a forked copy of this process
             os._exit(1)
         data = self._encode(message)
         self.sock.sendall(len(data).to_bytes(4, "big") + data)
 
     def receive(self, *, wait: bool) -> Iterator[Ask | Skip | Load]:
-        """What has come; ends the process when the agent has gone."""
+        """New messages; ends the process when the agent has closed the socket."""
         try:
             data = self.sock.recv(CHUNK, 0 if wait else socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -100,7 +100,7 @@ class Channel:
 
     def _whole(self) -> Iterator[Ask | Skip | Load]:
         buffer, start = self._buffer, 0
-        while len(buffer) - start >= 4:  # noqa: PLR2004 - the length's own size
+        while len(buffer) - start >= 4:  # noqa: PLR2004 - the size of the length
             end = start + 4 + int.from_bytes(buffer[start : start + 4], "big")
             if end > len(buffer):
                 break
@@ -110,7 +110,7 @@ class Channel:
 
 
 class Messages:
-    """What people print and what the interpreter complains about: a file without a name."""
+    """Collects stdout and stderr of user code in an unnamed file."""
 
     def __init__(self) -> None:
         path = Path("messages")
@@ -122,7 +122,7 @@ class Messages:
             stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a TextIOWrapper
 
     def take(self) -> str:
-        """The end of what was written since the last call."""
+        """The end of the output since the last call."""
         size = os.fstat(self._fd).st_size
         if not size:
             return ""
@@ -146,7 +146,7 @@ def class_of(error: BaseException) -> str:
 
 
 class Answers:
-    """Sends what became of a request."""
+    """Sends the results of requests."""
 
     def __init__(self, line: Channel, messages: Messages) -> None:
         self._line = line
@@ -156,7 +156,7 @@ class Answers:
         self._send(ask, "", "", body, began)
 
     def failed(self, ask: Ask, error: BaseException, began: float) -> None:
-        # What is left of a full heap is of no use to the next request.
+        # The rest of a full heap is of no use for the next request.
         leaving = isinstance(error, MemoryError)
         nothing: Body = (0, [], b"")
         self._send(ask, class_of(error), sentence(error), nothing, began, leaving=leaving)
