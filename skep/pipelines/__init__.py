@@ -1,0 +1,1 @@
+"""Pipelines: documents, expressions, and the engine that turns messages into outcomes."""

@@ -1,0 +1,1 @@
+"""The expressions of pipelines: filters, conditions and values, compiled once to functions."""
