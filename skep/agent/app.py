@@ -22,8 +22,9 @@ from skep.agent.apps.capabilities import NOTHING, Offer
 from skep.agent.apps.instances import AppRunner
 from skep.agent.heartbeat import FINAL, HeartbeatHooks, HeartbeatLoop
 from skep.agent.hosts.host_scheduler import HostScheduler, gate_of
+from skep.agent.log_lines import AgentLogs
 from skep.agent.machine_figures import MachineFigures
-from skep.agent.redial import Redialer
+from skep.agent.redial import Redialer, line_figures, wait_until
 from skep.agent.work.download_starter import DownloadStarter
 from skep.agent.work.held_blocks import HeldBlocks
 from skep.agent.work.leasing import Leaser
@@ -43,13 +44,12 @@ from skep.wire.messages import Command, HeartbeatReply, Registered
 
 log = logging.getLogger(__name__)
 
-#: Seconds after the drain: for aborted downloads to end, and for the last reports.
+#: Seconds after the drain: for aborted downloads to end or log lines, and for the last reports.
 ABORT_SECONDS = 2.0
 FLUSH_SECONDS = 5.0
 LEASE_GRACE = 0.25
 #: Seconds between two checks of the cookies of runs.
 SESSION_FILES_EVERY = 5.0
-STEP = 0.02
 
 
 class Agent:
@@ -120,7 +120,10 @@ class Agent:
             clock,
             rng,
         )
-        self.apps = AppRunner(self.id, self._settings, offer, client, clock, rng, folder / "apps")
+        self.logs = AgentLogs(self.id, folder / "logs", settings.logs, client, clock, rng)
+        self.apps = AppRunner(
+            self.id, self._settings, offer, client, clock, rng, folder / "apps", self.logs.of_run
+        )
         self.reporter.relieved = self.pump.wake
         if client.alternatives:
             self.reporter.slow = self.leaser.slow = self.heartbeats.send_now
@@ -140,6 +143,7 @@ class Agent:
                 await self._work()
         finally:
             await self.apps.abort()
+            await asyncio.to_thread(self.logs.close)
             await self.redialer.close()
             await self.downloaders.close_all()
             self._ended.set()
@@ -166,7 +170,6 @@ class Agent:
             outbox=self.outbox.results,
             dropped=self.outbox.dropped + self.reporter.refused,
         )
-        counts = [kind.tally.counts for kind in self._line_kinds]
         trouble, trouble_age = self.heartbeats.trouble
         return msgspec.structs.replace(
             vitals,
@@ -174,9 +177,7 @@ class Agent:
             trouble_age=trouble_age,
             outbox_age=round(self.outbox.age, 1),
             set_aside=self.outbox.foreign,
-            switches=sum(count.switches for count in counts),
-            rested=sum(count.rested for count in counts),
-            blocked=sum(count.blocked for count in counts),
+            **line_figures(self._line_kinds),
             redials=self.redialer.count,
         )
 
@@ -185,6 +186,7 @@ class Agent:
         self.session_files.open()
         self.outbox.open()
         self.session.open()
+        self.logs.open()
 
     async def _registered(self) -> bool:
         """False when the agent was stopped before a center accepted it."""
@@ -207,6 +209,7 @@ class Agent:
                 group.create_task(self._close_idle()),
                 group.create_task(self._save_session_files()),
                 group.create_task(self.apps.run()),
+                group.create_task(self.logs.run()),
             ]
             self.reporter.center_is_back()
             await self._stop.wait()
@@ -219,6 +222,7 @@ class Agent:
         self.reporter.save_rest()
         if self._over is not None:
             raise self._over
+        await self.logs.flush(ABORT_SECONDS)
         await self._final_heartbeat()
 
     async def _heartbeats(self) -> None:
@@ -261,15 +265,10 @@ class Agent:
     async def _hang_up(self) -> None:
         """A lease call that waits at the center may be answered with the blocks that were just
         given back: wait for its answer for a moment."""
-        deadline = self._clock.monotonic() + LEASE_GRACE
-        while self.leaser.asking and self._clock.monotonic() < deadline:
-            await self._clock.sleep(STEP)
+        await wait_until(self._clock, LEASE_GRACE, lambda: not self.leaser.asking)
 
     async def _until_idle(self, seconds: float) -> bool:
-        deadline = self._clock.monotonic() + seconds
-        while self.holding.active and self._clock.monotonic() < deadline:
-            await self._clock.sleep(STEP)
-        return not self.holding.active
+        return await wait_until(self._clock, seconds, lambda: not self.holding.active)
 
     def _blocks_came(self) -> None:
         self.pump.wake()
@@ -312,6 +311,7 @@ class Agent:
                 breaker_after=rules.sites.breaker_after,
                 crawl_delay_cap=rules.sites.crawl_delay_cap,
             )
+        self.logs.center_takes(rules.takes_logs)
         await asyncio.to_thread(self.session_files.unlock, rules.key)
         await self._forget(rules.released)
 
@@ -389,7 +389,7 @@ class Agent:
     async def _close_idle(self) -> None:
         idle = self._settings.idle_close
         while True:
-            await self._clock.sleep(max(min(idle / 4, 2.0), STEP))
+            await self._clock.sleep(max(min(idle / 4, 2.0), 0.02))
             await self.downloaders.close_idle(idle)
 
     async def _save_session_files(self) -> None:

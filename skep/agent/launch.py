@@ -57,6 +57,7 @@ class LaunchedAgent:
         known = kinds(
             clock, rng, settings.egress, agent=settings.agent, isolation=isolation,
             centers=centers, as_received=lambda: self.agent.heartbeats.center_decodes,
+            wrote=self._code_wrote,
         )  # fmt: skip
         agent = agent_id(folder, clock, rng)
         egress = EgressPolicy.of(settings.egress, centers=centers)
@@ -68,6 +69,9 @@ class LaunchedAgent:
         self.agent = Agent(
             settings, self.client, known, self.registration, clock, rng, folder, offer
         )
+
+    def _code_wrote(self, run: str, text: str) -> None:
+        self.agent.logs.code_wrote(run, text)
 
     async def close(self) -> None:
         await self.client.close()

@@ -13,9 +13,10 @@ import logging
 import os
 import signal
 from asyncio.subprocess import DEVNULL, Process
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from skep.downloaders.ports import RedialKind
 from skep.runtime.clock import Clock
 from skep.settings import AgentSettings
 
@@ -125,6 +126,24 @@ class Redialer:
         trouble = f"the redial command {how}"
         log.error("%s", trouble)
         return trouble
+
+
+def line_figures(kinds: Iterable[RedialKind]) -> dict[str, int]:
+    """What happened to the lines of all downloaders, for the agent's health figures."""
+    counts = [kind.tally.counts for kind in kinds]
+    return {
+        "switches": sum(count.switches for count in counts),
+        "rested": sum(count.rested for count in counts),
+        "blocked": sum(count.blocked for count in counts),
+    }
+
+
+async def wait_until(clock: Clock, seconds: float, over: Callable[[], bool]) -> bool:
+    """Whether it was over within that time."""
+    deadline = clock.monotonic() + seconds
+    while not over() and clock.monotonic() < deadline:
+        await clock.sleep(STEP)
+    return over()
 
 
 async def _end(process: Process) -> None:

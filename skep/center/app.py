@@ -17,7 +17,7 @@ from random import Random
 import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.routing import WebSocketRoute
+from starlette.routing import BaseRoute, WebSocketRoute
 
 from skep.archive.ports import Archive, SetAside
 from skep.archive.registry import login_of, open_archive
@@ -37,6 +37,7 @@ from skep.center.api import (
     hosts,
     job_switch,
     jobs,
+    operations,
     placement,
     queue,
     requests,
@@ -49,6 +50,10 @@ from skep.center.api import (
 )
 from skep.center.api.agent_protocol import apps as node_apps
 from skep.center.api.agent_protocol import joining, work
+from skep.center.api.agent_protocol import logs as node_logs
+from skep.center.api.monitoring import alerts as alert_rules
+from skep.center.api.monitoring import events, failure_groups, logs, series
+from skep.center.api.people import audit, login, secrets, users, views
 from skep.center.foundation import Foundation
 from skep.center.http import docs_page
 from skep.center.http.asgi import fixed_paths, no_such_route, routes
@@ -103,6 +108,7 @@ def api_table() -> tuple[Endpoint, ...]:
         html,
         *work.ENDPOINTS,
         *node_apps.ENDPOINTS,
+        *node_logs.ENDPOINTS,
         *joining.ENDPOINTS,
         *queue.ENDPOINTS,
         *driver.ENDPOINTS,
@@ -116,14 +122,25 @@ def api_table() -> tuple[Endpoint, ...]:
         *requests.ENDPOINTS,
         *requests_by_filter.ENDPOINTS,
         *failures.ENDPOINTS,
+        *operations.ENDPOINTS,
         *storage.ENDPOINTS,
         *dispatches.ENDPOINTS,
+        *views.ENDPOINTS,
         *center.ENDPOINTS,
         *agents.ENDPOINTS,
         *tokens.ENDPOINTS,
+        *secrets.ENDPOINTS,
+        *login.ENDPOINTS,
+        *users.ENDPOINTS,
+        *audit.ENDPOINTS,
         *hosts.ENDPOINTS,
         *placement.ENDPOINTS,
         *why.ENDPOINTS,
+        *logs.ENDPOINTS,
+        *series.ENDPOINTS,
+        *alert_rules.ENDPOINTS,
+        *failure_groups.ENDPOINTS,
+        *events.ENDPOINTS,
     ]
     return tuple(described)
 
@@ -140,7 +157,9 @@ class Center:
         archive: Archive,
         clock: Clock,
         rng: Random,
+        more_routes: Sequence[BaseRoute] = (),
     ) -> None:
+        """`more_routes` are tried after those of the API; the center does not know what they do."""
         base = Foundation(name, settings, store, bus, archive, clock, rng)
         self.services: Services = build(base)
         self._loops = Loops(self.services)
@@ -148,12 +167,20 @@ class Center:
         public = settings.center.public_url
         table = api_table()
         inner = Prefix(
-            FastPath(self._starlette(table), fixed_paths(self.services, table)), root_of(public)
+            FastPath(self._starlette(table, more_routes), fixed_paths(self.services, table)),
+            root_of(public),
         )
         self.app: App = OriginCheck(inner, settings.center.host, host_of(public))
 
     @classmethod
-    def from_settings(cls, name: str, settings: Settings, clock: Clock, rng: Random) -> Center:
+    def from_settings(
+        cls,
+        name: str,
+        settings: Settings,
+        clock: Clock,
+        rng: Random,
+        more_routes: Sequence[BaseRoute] = (),
+    ) -> Center:
         """Choose store, bus and archive by their URLs; raises ConfigurationError."""
         store = open_store(settings.store_url, settings.store)
         bus = open_bus(settings.bus.url, lane_limits(settings.lanes))
@@ -164,12 +191,12 @@ class Center:
             home=Path(settings.data),
             login=login_of(settings),
         )
-        return cls(name, settings, store, bus, archive, clock, rng)
+        return cls(name, settings, store, bus, archive, clock, rng, more_routes)
 
-    def _starlette(self, table: Sequence[Endpoint]) -> Starlette:
+    def _starlette(self, table: Sequence[Endpoint], more: Sequence[BaseRoute]) -> Starlette:
         socket = WebSocketRoute("/node/commands", commands_socket(self.services))
         app = Starlette(
-            routes=[*routes(self.services, table), socket],
+            routes=[*routes(self.services, table), socket, *more],
             exception_handlers={HTTPException: no_such_route(self.services)},
         )
         # An empty name is an error to report, not a path to the list of all resources.
@@ -196,8 +223,12 @@ class Center:
         closing.push_async_callback(services.bus.close)
         await start.ready("bus", services.bus.open)
         await start.ready("store", self._reconcile)
+        closing.push_async_callback(services.logs.close)
+        closing.push_async_callback(services.monitoring.monitor.stop)
         closing.push_async_callback(services.jobs.deliverer.stop)
         closing.push_async_callback(services.jobs.supervisor.stop)
+        closing.push_async_callback(services.people.audit.close)
+        closing.push_async_callback(services.operations.worker.stop)
         closing.push_async_callback(self._loops.stop)
         self._loops.start()
 
@@ -233,6 +264,7 @@ class Center:
         self.services.closing.set()
         self.services.signals.work.wake_all()
         self.services.signals.pages.notify()
+        self.services.live.hub.stop()
 
     async def close(self) -> None:
         """Close all parts in reverse order; acknowledged data is on disk already. May be called

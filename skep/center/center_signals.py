@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from skep.center.dispatcher_tasks import DispatcherTask
+from skep.center.dispatcher_wake_up import DispatcherWakeUp
 from skep.center.foundation import Foundation
 from skep.jobs.runs.run_wake_ups import RunWakeUps
 from skep.lanes.long_poll import LongPolls
@@ -24,16 +24,20 @@ class CenterSignals:
     #: Drivers that wait for ended requests.
     pages: Signal
     #: The dispatcher, here or at another center.
-    dispatcher: DispatcherTask
+    dispatcher: DispatcherWakeUp
     #: The loop that announces work to other centers.
     announce: WakeUp
     #: Supervisors of runs.
     runs: RunWakeUps
+    #: Live updates: the state of a run may have changed.
+    changes: Signal
 
     @classmethod
     def of(cls, base: Foundation) -> CenterSignals:
         clock, polls = base.clock, LongPolls(base.bus.lanes.targets)
-        return cls(polls, Signal(), DispatcherTask(clock), WakeUp(clock), RunWakeUps(clock))
+        return cls(
+            polls, Signal(), DispatcherWakeUp(clock), WakeUp(clock), RunWakeUps(clock), Signal()
+        )
 
     def there_is_work(self) -> None:
         """Blocks can be leased."""
@@ -48,4 +52,5 @@ class CenterSignals:
     def wake_run(self, run: str) -> None:
         """The state of a run may have changed."""
         self.pages.notify()
+        self.changes.notify()
         self.runs.wake(run)

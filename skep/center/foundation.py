@@ -5,6 +5,7 @@ Building a center from it opens nothing.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from random import Random
 
@@ -38,4 +39,7 @@ class Foundation:
     archive: Archive
     clock: Clock
     rng: Random
+    #: The address of this center for its child processes.
     address: OwnAddress = field(default_factory=OwnAddress)
+    #: Set while the center releases its callers to stop.
+    closing: asyncio.Event = field(default_factory=asyncio.Event)

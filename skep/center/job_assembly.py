@@ -11,13 +11,18 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from skep.access.audit import AuditTrail
+from skep.access.stored_secrets import StoredSecrets
+from skep.center.agent_commands import Hub
+from skep.center.assembly.audited_starts import AuditedStarts
+from skep.center.assembly.logs import LogAssembly
 from skep.center.foundation import Foundation
 from skep.center.http.authentication import Auth, DriverPasses
 from skep.center.placement_assembly import PlacementAssembly
 from skep.downloaders.code.limit_ceiling import Ceiling
 from skep.downloaders.egress_policy import EgressPolicy
 from skep.jobs.apps.agent_choice import AgentChoice
-from skep.jobs.apps.app_supervisor import AppSupervisor, Tell
+from skep.jobs.apps.app_supervisor import AppSupervisor
 from skep.jobs.apps.git_checkout import GitPacker
 from skep.jobs.apps.packing import Packer
 from skep.jobs.apps.secrets import AppSecrets
@@ -32,8 +37,9 @@ from skep.jobs.generators.trial import GeneratorTrials
 from skep.jobs.intake import Intake
 from skep.jobs.request_validation import Validator
 from skep.jobs.runs.delivery import Deliverer
+from skep.jobs.runs.run_control import RunControl
 from skep.jobs.runs.run_start import RunStarts
-from skep.jobs.runs.run_supervisor import Acknowledged, RunLinks, RunSupervisor, RunWorkers
+from skep.jobs.runs.run_supervisor import RunLinks, RunSupervisor, RunWorkers
 from skep.jobs.runs.run_wake_ups import RunWakeUps
 from skep.jobs.runs.spider_process import Spawner
 from skep.jobs.schedule.firing import Firing
@@ -63,15 +69,19 @@ class JobNeeds:
     validator: Validator
     intake: Intake
     auth: Auth
+    audit: AuditTrail
     placement: PlacementAssembly
-    tell: Tell
-    acknowledged: Acknowledged
+    hub: Hub
+    control: RunControl
+    logs: LogAssembly
+    secrets: StoredSecrets
 
 
 def build_jobs(base: Foundation, needs: JobNeeds, wake_ups: RunWakeUps) -> JobAssembly:
     """Build all parts; nothing is started."""
     settings, store, clock = base.settings, base.store, base.clock
-    context = JobContext(base.name, settings.jobs, store, needs.intake, clock, base.rng)
+    wrote = needs.logs.wrote
+    context = JobContext(base.name, settings.jobs, store, needs.intake, clock, base.rng, wrote)
     scheduler = StoreScheduler(store.fires, store.jobs, clock)
     sources = _sources(base)
     feeder = Feeder(context, base.archive, sources)
@@ -85,14 +95,15 @@ def build_jobs(base: Foundation, needs: JobNeeds, wake_ups: RunWakeUps) -> JobAs
         _apps(base, context, needs),
         deliverer,
         scheduler,
+        needs.logs.feeds,
     )
-    links = RunLinks(wake_ups, needs.acknowledged, base.address.get)
+    links = RunLinks(wake_ups, needs.control.acknowledged, base.address.get)
     return JobAssembly(
-        _repository(base, needs.validator, sources, scheduler),
+        _repository(base, needs, sources, scheduler),
         starts,
         RunSupervisor(context, workers, links),
         scheduler,
-        _firing(base, starts, needs.placement),
+        _firing(base, AuditedStarts(starts, needs.audit, clock), needs.placement),
         feeder,
         deliverer,
     )
@@ -130,15 +141,19 @@ def _apps(base: Foundation, context: JobContext, needs: JobNeeds) -> AppSupervis
     git = GitPacker(_egress(settings), os.environ)
     packer = Packer(store, _folder(settings), settings.jobs.package_bytes, git, clock)
     chosen = needs.placement
-    places = AgentChoice(store, chosen.roster, chosen.placer, chosen.allocator, clock, base.rng)
-    return AppSupervisor(context, places, packer, needs.tell)
+    places = AgentChoice(chosen.parts)
+    return AppSupervisor(context, places, packer, needs.hub.send)
 
 
 def _repository(
-    base: Foundation, validator: Validator, sources: Sources, scheduler: StoreScheduler
+    base: Foundation, needs: JobNeeds, sources: Sources, scheduler: StoreScheduler
 ) -> JobRepository:
-    settings, clock = base.settings, base.clock
-    kinds, secrets = sorted(validator.downloaders), AppSecrets.of(settings, warn=True)
+    settings, clock, validator = base.settings, base.clock, needs.validator
+    stored = partial(needs.secrets.read, use="apps")
+    kinds, secrets = (
+        sorted(validator.downloaders),
+        AppSecrets.of(settings, warn=True, stored=stored),
+    )
     checker = Checker(validator, kinds, _folder(settings), secrets, job_limits(settings))
     trials = GeneratorTrials(sources, validator, clock)
     seconds = settings.jobs.test_seconds
@@ -150,7 +165,7 @@ def _agents_wait(base: Foundation, placement: PlacementAssembly) -> float:
     return max(base.settings.center.allocate_wait, placement.roster.judges_in)
 
 
-def _firing(base: Foundation, starts: RunStarts, placement: PlacementAssembly) -> Firing:
+def _firing(base: Foundation, starts: AuditedStarts, placement: PlacementAssembly) -> Firing:
     store, clock, name = base.store, base.clock, base.name
 
     async def warn(detail: str) -> None:

@@ -52,13 +52,28 @@ class Metrics:
         self.refused = self._counter(
             "skep_connections_refused", "Connections closed by a limit, by reason", ("reason",)
         )
+        self.streams = self._gauge("skep_event_streams", "Open event streams")
+        self.streams_cut = self._counter(
+            "skep_event_streams_cut", "Event streams cut off because they were read too slowly"
+        )
         self.repairs = self._counter(
             "skep_repairs", "Differences between records that were repaired", ("kind",)
         )
         self.differences = self._gauge(
             "skep_differences", "Differences found by the latest check, not repaired yet", ("kind",)
         )
+        self.figures_dropped = self._counter(
+            "skep_figures_dropped", "Figures of ten seconds that the store never got"
+        )
         self.disk_full = self._gauge("skep_disk_full", "1 while the disk is full")
+        self.log_lines = self._counter(
+            "skep_log_lines",
+            "Log lines that this center was sent, by what became of them",
+            ("result",),
+        )
+        self.log_bytes = self._gauge("skep_log_bytes", "Bytes of stored log lines, compressed")
+        #: The last ledger that was read; None before the first.
+        self.ledger: Ledger | None = None
         build = self._gauge("skep_build_info", "Version of this center", ("version",))
         build.labels(__version__).set(1)
 
@@ -72,6 +87,7 @@ class Metrics:
         self.refused.labels(reason).inc()
 
     def show_ledger(self, ledger: Ledger) -> None:
+        self.ledger = ledger
         for state in RequestState:
             self.state.labels(state.name.lower()).set(ledger.of(state))
         self.unaccounted.set(ledger.unaccounted)

@@ -5,9 +5,11 @@ Run once when a center is built. Settings that cannot work must fail here, at th
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from random import Random
 
+from skep.access.stored_secrets import StoredSecrets
 from skep.errors import ConfigurationError
 from skep.jobs.apps.secrets import AppSecrets
 from skep.jobs.definitions.connection_limits import job_limits
@@ -21,7 +23,9 @@ from skep.store.ports import Store
 ENDS = frozenset({"finished", "failed", "cancelled"})
 
 
-def build_notifier(settings: Settings, store: Store, clock: Clock, rng: Random) -> Notifier:
+def build_notifier(
+    settings: Settings, store: Store, clock: Clock, rng: Random, stored: StoredSecrets
+) -> Notifier:
     """Raises ConfigurationError for settings that cannot work."""
     said = settings.notices
     _check(settings)
@@ -32,7 +36,8 @@ def build_notifier(settings: Settings, store: Store, clock: Clock, rng: Random) 
     if said.mail_server:
         password = read_secret(secrets, said.mail_secret)
         transports["mail"] = MailTransport(said.mail_server, said.mail_from, password)
-    return Notifier(said, store, transports, secrets, clock, rng, AppSecrets.of(settings).unsigned)
+    own, read = AppSecrets.of(settings).unsigned, partial(stored.read, use="notices")
+    return Notifier(said, store, transports, secrets, clock, rng, own, read)
 
 
 def _check(settings: Settings) -> None:

@@ -13,9 +13,9 @@ from skep.center.agent_commands import Hub
 from skep.center.center_signals import CenterSignals
 from skep.center.foundation import Foundation
 from skep.fleet.roster import Roster
-from skep.lanes.lane_check import remove_runs
+from skep.lanes.reconcile_lanes import remove_runs
 from skep.model.run import Run
-from skep.placement.allocator import Allocator
+from skep.placement.allocator import AllocationParts, Allocator
 from skep.placement.gone_agents import GoneAgents
 from skep.placement.placer import Placer
 
@@ -28,6 +28,7 @@ class PlacementAssembly:
     placer: Placer
     allocator: Allocator
     gone_agents: GoneAgents
+    parts: AllocationParts
 
 
 def build_placement(
@@ -41,18 +42,14 @@ def build_placement(
     """Build all parts; nothing is started. `moved` tells the processes of a run that its state
     has changed."""
     store, clock, rng, lanes = base.store, base.clock, base.rng, base.bus.lanes
-    allocator = Allocator(store, roster, placer, clock, rng, hub.send)
+    allocator = Allocator(store, roster, placer, clock, rng, hub.send, base.closing.is_set)
+    parts = AllocationParts(store, roster, placer, allocator, clock, rng)
     gone_agents = GoneAgents(
         base.settings.center,
-        store,
-        roster,
-        placer,
-        allocator,
-        clock,
-        rng,
+        parts,
         lanes.remove,
         partial(remove_runs, lanes),
         signals.look_again,
         moved,
     )
-    return PlacementAssembly(roster, placer, allocator, gone_agents)
+    return PlacementAssembly(roster, placer, allocator, gone_agents, parts)

@@ -3,7 +3,7 @@
 Run by centers, in the background. One step checks a limited number of rows of each kind. What
 two consecutive steps find is a difference; what only one finds was unfinished work. The store
 checks again when it repairs, so a center that was suspended never repairs from outdated data.
-`lanes/lane_check.py` compares the lanes, more often.
+`lanes/reconcile_lanes.py` compares the lanes, more often.
 """
 
 from __future__ import annotations

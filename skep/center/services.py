@@ -6,17 +6,23 @@ import asyncio
 import platform
 from dataclasses import dataclass
 from functools import partial
-from random import Random
 
-from skep.archive.ports import Archive
-from skep.bus.ports import Bus
 from skep.center.agent_commands import Hub
 from skep.center.agent_keys import AgentKeys
 from skep.center.archive_check import ArchiveCheck
+from skep.center.assembly.access import AccessAssembly, build_access, build_audit, build_secrets
+from skep.center.assembly.live import LiveAssembly, build_live
+from skep.center.assembly.logs import LogAssembly, build_logs
+from skep.center.assembly.monitoring import MonitoringAssembly, build_monitoring
+from skep.center.assembly.operations import (
+    OperationAssembly,
+    OperationNeeds,
+    build_operations,
+)
 from skep.center.center_signals import CenterSignals
 from skep.center.disk_space import DiskSpace, disk_space
 from skep.center.ended_runs import EndedRuns
-from skep.center.foundation import Foundation, OwnAddress
+from skep.center.foundation import Foundation
 from skep.center.gauges import Gauges
 from skep.center.http.authentication import Auth
 from skep.center.job_assembly import JobAssembly, JobNeeds, build_jobs
@@ -33,22 +39,18 @@ from skep.jobs.intake import Intake, IntakeCalls
 from skep.jobs.request_validation import Validator
 from skep.jobs.runs.run_control import RunControl
 from skep.lanes.dispatch import Dispatcher, follow_run
-from skep.lanes.lane_check import remove_targets
 from skep.lanes.lease_calls import LeaseCalls
 from skep.lanes.leases import Leases
-from skep.model.downloader_kinds import HTTP
+from skep.lanes.reconcile_lanes import remove_targets
 from skep.model.fleet.placement import run_target
 from skep.model.hosts.politeness import Politeness
 from skep.placement.placer import Placer
 from skep.results.ingest import Ingest
 from skep.runtime.clock import Clock
 from skep.runtime.repair_counts import Repairs
-from skep.settings import Settings
-from skep.store.ports import Store
 from skep.why.explainer import Explainer
 
 #: Schemes that the agents of this version can download.
-SCHEMES = HTTP.schemes
 #: Maximum number of stored bodies that are read at the same time.
 BODY_READERS = 8
 #: Seconds between two writes of heartbeats: all that arrived meanwhile share one transaction, so
@@ -56,20 +58,13 @@ BODY_READERS = 8
 HEARTBEATS_EVERY = 0.06
 
 
-@dataclass(slots=True)
-class Services:
-    """One center's parts, by name."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services(Foundation):
+    """One center's parts, by name: its foundation, and what is built on it."""
 
-    name: str
-    settings: Settings
-    store: Store
-    bus: Bus
-    archive: Archive
-    clock: Clock
-    rng: Random
-    #: The address of this center for its child processes.
-    address: OwnAddress
     auth: Auth
+    #: Logins, login links and session cookies of users.
+    people: AccessAssembly
     hub: Hub
     #: Commands to the processes of runs.
     control: RunControl
@@ -97,42 +92,46 @@ class Services:
     politeness: Politeness
     #: Signals to waiting callers and loops.
     signals: CenterSignals
-    #: Set while the center releases its callers to stop.
-    closing: asyncio.Event
     jobs: JobAssembly
+    #: Bulk operations.
+    operations: OperationAssembly
+    #: Live updates.
+    live: LiveAssembly
     #: Whether there is disk space.
     disk: DiskSpace
     #: Deletes expired records.
     retention: Retention
     #: Sends notices about the ends of runs.
     notifier: Notifier
+    #: Figures over time and alerts.
+    monitoring: MonitoringAssembly
     #: Explains what requests, runs and jobs wait for.
     why: Explainer
     #: Stored bodies that are being read; others wait.
     body_readers: asyncio.Semaphore
+    #: Log lines: intake, search, budgets, export.
+    logs: LogAssembly
 
 
 def build(base: Foundation) -> Services:
-    """Assemble a center. Each part gets what it uses as an argument, and is complete when it is
-    created. Nothing is opened."""
+    """Assemble a center; nothing is opened. Each part is complete when it is created."""
     settings, store, clock = base.settings, base.store, base.clock
-    signals, metrics = CenterSignals.of(base), Metrics()
-    repairs = Repairs(metrics.count_repairs)
-    politeness = Politeness(settings.sites)
-    hub = Hub(base.bus, clock, base.name)
+    auth, audit, secrets = _auth(base), build_audit(base), build_secrets(base)
+    disk, signals, metrics = _disk(base), CenterSignals.of(base), Metrics()
+    repairs, politeness = Repairs(metrics.count_repairs), Politeness(settings.sites)
+    hub, logs = Hub(base.bus, clock, base.name), build_logs(base, disk.check)
     roster = Roster(settings.center, store, clock, known_kinds(), beats_every=HEARTBEATS_EVERY)
     placer = Placer(settings.center, store, roster, clock, base.rng, signals.there_is_work)
     dispatcher = _dispatcher(base, signals, placer, politeness, repairs)
     control = _run_control(base, hub, roster, signals, dispatcher)
     placement = build_placement(base, hub, placer, roster, signals, control.moved)
-    disk = disk_space(base.name, settings, store, base.archive, clock)
-    auth = _auth(base)
-    validator = Validator((*SCHEMES, *known_schemes()), base.rng, known_kinds())
-    calls = IntakeCalls(disk.check, metrics.accepted.inc, signals.dispatcher.request, control.moved)
+    validator = Validator(known_schemes(), base.rng, known_kinds())
+    monitoring = build_monitoring(base, roster, metrics, disk)
+    calls = IntakeCalls(disk.check, monitoring.accepted, signals.dispatcher.request, control.moved)
     intake = Intake(store, validator, clock, calls, placement.allocator)
-    needs = JobNeeds(validator, intake, auth, placement, hub.send, control.acknowledged)
+    needs = JobNeeds(validator, intake, auth, audit, placement, hub, control, logs, secrets)
     jobs = build_jobs(base, needs, signals.runs)
-    leases, closing = _leases(base, dispatcher, politeness), asyncio.Event()
+    leases = _leases(base, dispatcher, politeness)
     return Services(
         name=base.name,
         settings=settings,
@@ -143,6 +142,7 @@ def build(base: Foundation) -> Services:
         rng=base.rng,
         address=base.address,
         auth=auth,
+        people=build_access(base, auth, audit, secrets),
         hub=hub,
         control=control,
         unsent=UnsentResults(store, clock),
@@ -157,18 +157,35 @@ def build(base: Foundation) -> Services:
         intake=intake,
         dispatcher=dispatcher,
         leases=leases,
-        lease_calls=_lease_calls(leases, placement, signals, disk, metrics, closing, clock),
+        lease_calls=_lease_calls(leases, placement, signals, disk, monitoring, base.closing, clock),
         politeness=politeness,
         ingest=_ingest(base, politeness),
         signals=signals,
         disk=disk,
         retention=Retention(base.name, settings.keep, store, base.archive, clock),
-        notifier=build_notifier(settings, store, clock, base.rng),
-        closing=closing,
+        notifier=build_notifier(settings, store, clock, base.rng, secrets),
+        closing=base.closing,
         jobs=jobs,
+        monitoring=monitoring,
+        operations=_operations(base, jobs, intake, dispatcher, roster, hub, signals),
+        live=build_live(base, signals, base.closing, metrics),
         why=_explainer(base, politeness, jobs, disk),
         body_readers=asyncio.Semaphore(BODY_READERS),
+        logs=logs,
     )
+
+
+def _operations(
+    base: Foundation,
+    jobs: JobAssembly,
+    intake: Intake,
+    dispatcher: Dispatcher,
+    roster: Roster,
+    hub: Hub,
+    signals: CenterSignals,
+) -> OperationAssembly:
+    needs = OperationNeeds(jobs, intake, dispatcher, roster, hub, signals)
+    return build_operations(base, needs)
 
 
 def _dispatcher(
@@ -208,9 +225,19 @@ def _run_control(
     )
 
 
+def _disk(base: Foundation) -> DiskSpace:
+    return disk_space(base.name, base.settings, base.store, base.archive, base.clock)
+
+
 def _auth(base: Foundation) -> Auth:
     center = base.settings.center
-    return Auth(base.store, base.clock, enabled=center.auth, wrong_tokens=center.wrong_tokens)
+    return Auth(
+        base.store,
+        base.clock,
+        enabled=center.auth,
+        wrong_tokens=center.wrong_tokens,
+        access=base.settings.access,
+    )
 
 
 def _self_check(base: Foundation, repairs: Repairs) -> SelfCheck:
@@ -227,7 +254,7 @@ def _self_check(base: Foundation, repairs: Repairs) -> SelfCheck:
 def _leases(base: Foundation, dispatcher: Dispatcher, politeness: Politeness) -> Leases:
     lanes, every = base.settings.lanes, HEARTBEATS_EVERY
     return Leases(
-        lanes, base.store, base.bus, base.clock, dispatcher, politeness, renew_every=every
+        dispatcher, lanes, base.store, base.bus, base.clock, politeness, renew_every=every
     )
 
 
@@ -236,13 +263,13 @@ def _lease_calls(
     placement: PlacementAssembly,
     signals: CenterSignals,
     disk: DiskSpace,
-    metrics: Metrics,
+    monitoring: MonitoringAssembly,
     closing: asyncio.Event,
     clock: Clock,
 ) -> LeaseCalls:
     def leased(blocks: int) -> None:
         signals.dispatcher.request()  # there is room in the lanes
-        metrics.leased.inc(blocks)
+        monitoring.leased(blocks)
 
     return LeaseCalls(
         leases,

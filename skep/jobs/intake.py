@@ -16,9 +16,10 @@ from skep.errors import SkepError
 from skep.jobs.request_sources import Checked, Refused, RequestSource, Submission
 from skep.jobs.request_validation import BATCH_LIMIT, Validator, check_job
 from skep.model.jobs.job import RunLease
+from skep.model.people.audit import AuditRow
 from skep.model.request import Accepted, Offered
 from skep.model.run import NewRun, Run, RunId, RunSettings
-from skep.model.states import RunState
+from skep.model.states import ENDED_RUN_STATES, RunState
 from skep.placement.allocator import Allocator
 from skep.runtime.clock import Clock
 from skep.store.ports import Store
@@ -38,7 +39,7 @@ async def _no_listener(_run: Run) -> None:
 class IntakeCalls:
     """What the intake calls in other parts of a center."""
 
-    #: Raises DiskFull when nothing more is to be accepted.
+    #: Raises DiskFull when no more requests may be accepted.
     has_room: Callable[[], None] = _nothing
     #: Counts new requests.
     accepted: Callable[[int], None] = _nothing
@@ -79,6 +80,38 @@ class Intake:
         A run that needs agents gets them now, after `wait` seconds at most; raises
         NotEnoughAgents, and then there is no run. `chosen` is the result of `await_agents`.
         """
+        run = await self._new_run(run_id, new, checked=checked)
+        agents = chosen
+        if agents is None:
+            agents = await self.await_agents(run_id, new.settings, wait)
+        is_new = await self._store.runs.create(run)
+        kept = run if is_new else await self._store.runs.get(run_id)
+        await self._keep_agents(kept, new, agents)
+        return kept, is_new
+
+    async def open_begun(
+        self, run_id: RunId, new: NewRun, wait: float, *, checked: bool, chosen: list[str] | None
+    ) -> Run:
+        """Open a run that a job has begun. It exists before it has its agents, so that users see it
+        and can end it while it waits. Raises NotEnoughAgents after `wait` seconds."""
+        run = await self._new_run(run_id, new, checked=checked)
+        is_new = await self._store.runs.create(run)
+        kept = run if is_new else await self._store.runs.get(run_id)
+        if kept.state in ENDED_RUN_STATES:
+            return kept
+        agents = chosen
+        if agents is None:
+            agents = await self.await_agents(run_id, new.settings, wait)
+            kept = await self._store.runs.get(run_id)
+        if kept.state not in ENDED_RUN_STATES:
+            await self._keep_agents(kept, new, agents)
+        return kept
+
+    async def _keep_agents(self, kept: Run, new: NewRun, agents: list[str]) -> None:
+        if self._allocator is not None and kept.settings == new.settings:
+            await self._allocator.keep(kept, agents)
+
+    async def _new_run(self, run_id: RunId, new: NewRun, *, checked: bool) -> Run:
         if checked:  # settings of an application: downloaders do not support them
             pass
         elif new.settings.code is None:
@@ -87,15 +120,8 @@ class Intake:
             await asyncio.to_thread(self._validator.check_settings, new.settings)
         job = new.job or run_id
         check_job(job)
-        run = Run(run_id, job, RunState.RUNNING, new.settings, self._clock.now())
-        agents = chosen
-        if agents is None:
-            agents = await self.await_agents(run_id, new.settings, wait)
-        is_new = await self._store.runs.create(run)
-        kept = run if is_new else await self._store.runs.get(run_id)
-        if self._allocator is not None and kept.settings == new.settings:
-            await self._allocator.keep(kept, agents)
-        return kept, is_new
+        now = self._clock.now()
+        return Run(run_id, job, RunState.RUNNING, new.settings, now, labels=new.labels)
 
     async def await_agents(
         self, run_id: str, settings: RunSettings, wait: float | None
@@ -130,9 +156,12 @@ class Intake:
             self._calls.wake_dispatcher()
         return result
 
-    async def accept(self, run_id: str, offered: Sequence[Offered]) -> Accepted:
-        """Store requests that a user or a program sent: all of them or none."""
-        return await self.accept_from(Submission(self._store), run_id, offered)
+    async def accept(
+        self, run_id: str, offered: Sequence[Offered], audit: AuditRow | None = None
+    ) -> Accepted:
+        """Store requests that a user or a program sent: all of them or none, with the audit row of
+        the call."""
+        return await self.accept_from(Submission(self._store, audit), run_id, offered)
 
     def check(self, request: Offered, settings: RunSettings) -> None:
         """Raises InvalidInput for a request that a run with these settings would not accept."""
@@ -173,7 +202,7 @@ class Intake:
         the center that supervises the run; raises LostLease."""
         now = self._clock.now()
         run = await self._store.runs.move(run_id, to, reason, now, lease)
-        if to in {RunState.CANCELLED, RunState.FINISHED}:
+        if to in ENDED_RUN_STATES:
             await self._store.requests.cancel(run_id, now)
         if to is RunState.RUNNING:
             self._calls.wake_dispatcher()

@@ -14,6 +14,7 @@ from typing import ClassVar, NamedTuple, Protocol, TypeVar
 from skep.errors import SkepError
 from skep.model.hosts.named_places import is_place, places_in
 from skep.model.jobs.generator_progress import Counts, Generation, Taken, Window
+from skep.model.people.audit import AuditRow
 from skep.model.request import Accepted
 from skep.store.ports import Store
 from skep.store.ports.checkpoints import CheckpointResult, ItemRow
@@ -57,16 +58,17 @@ class RequestSource(Protocol[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """Sent by a user or a program; stored in a separate transaction."""
+    """Sent by a user or a program; stored in a separate transaction, with its audit row."""
 
     leaves_out_invalid: ClassVar[bool] = False
     stores: Store
+    audit: AuditRow | None = None
 
     def named(self, rows: Sequence[RequestRow]) -> Collection[str]:
         return places_in(row.uri for row in rows)
 
     async def store(self, run: str, checked: Checked, now: float) -> tuple[Accepted, int]:
-        accepted = await self.stores.requests.accept(run, checked.rows, now)
+        accepted = await self.stores.requests.accept(run, checked.rows, now, self.audit)
         return accepted, accepted.new
 
 

@@ -33,7 +33,7 @@ FINGERPRINT_BYTES = 16
 #: Maximum number of requests in one call; larger batches must be sent in parts.
 BATCH_LIMIT = 50_000
 
-#: No URL holds one of these; it would end it, or a line of a log.
+#: Characters that no URL may contain; they would end it, or a line of a log.
 _SPACE = re.compile(r"[\s\x00-\x1f\x7f]")
 _METHOD = re.compile(r"[A-Z]{1,20}")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
@@ -112,19 +112,19 @@ class Validator:
     def _uri(self, text: str, anything: bool) -> tuple[str, str]:
         """(URI in ASCII without fragment, the site that its host belongs to)."""
         if len(text) > URI_LIMIT:
-            raise TooLarge(f"the URL has {len(text)} characters; {URI_LIMIT} is the limit")
+            raise TooLarge(f"the URL has {len(text)} characters; the limit is {URI_LIMIT}")
         try:
             url = read_url(text)
         except BadUrl as error:
             raise NotAUrl(str(error)) from error
         if not anything and url.scheme not in self._schemes:
             known = ", ".join(sorted(self._schemes))
-            raise UnknownScheme(f"no downloader takes {url.scheme}://; known are {known}")
+            raise UnknownScheme(f"no downloader supports {url.scheme}://; use one of {known}")
         if url.plain and not url.port and not _UNSAFE.search(url.rest):
             return text, site_of(url.host)
         uri = _encoded(text, url)
         if len(uri) > URI_LIMIT:
-            raise TooLarge(f"the URL has {len(uri)} characters encoded; {URI_LIMIT} is the limit")
+            raise TooLarge(f"the URL has {len(uri)} characters encoded; the limit is {URI_LIMIT}")
         return uri, site_of(url.host)
 
     def _fingerprint(self, item: NewRequest, uri: str) -> bytes:
@@ -151,7 +151,7 @@ def _digest(*parts: bytes) -> bytes:
 
 
 def _encoded(text: str, url: Url) -> str:
-    """The URI as it is kept, in ASCII and without a fragment; raises NotAUrl."""
+    """The URI as it is stored, in ASCII and without a fragment; raises NotAUrl."""
     if _SPACE.search(text):
         raise NotAUrl(f"{text[:200]!r} is not a URL; write it as scheme://host/path")
     try:
@@ -168,7 +168,7 @@ def _rest(rest: str) -> str:
 
 
 def _authority(url: Url) -> str:
-    """Credentials, host and port in ASCII; a port that the scheme has anyway is left out."""
+    """Credentials, host and port in ASCII; the default port of the scheme is left out."""
     port = f":{url.port}" if url.port and url.port != _DEFAULT_PORTS.get(url.scheme) else ""
     if not url.credentials:
         return f"{url.host}{port}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from math import inf
 
@@ -19,8 +19,8 @@ from skep.lanes.ageing import Ages
 from skep.lanes.dispatch_log import DispatchLog
 from skep.lanes.dispatch_log_rows import DispatchLogRows
 from skep.lanes.dispatch_plan import Shares, blocked, plan_dispatch
-from skep.lanes.lane_check import LaneCheck, LanePage, remove_runs
 from skep.lanes.lane_order import floor_lane
+from skep.lanes.reconcile_lanes import LanePage, LaneReconciler, remove_runs
 from skep.model.block import BlockRef
 from skep.model.dispatch import DispatchReport, DispatchRow
 from skep.model.hosts.politeness import Politeness
@@ -29,6 +29,7 @@ from skep.model.run import Run
 from skep.model.states import RunState
 from skep.placement.placer import Placer
 from skep.runtime.clock import Clock
+from skep.runtime.in_thread import in_thread
 from skep.runtime.repair_counts import Repairs
 from skep.settings import LaneSettings
 from skep.store.ports import Store
@@ -51,6 +52,10 @@ ALERT_EVERY = 10.0
 #: Seconds without movement after which a full lane raises an alert; shorter is normal.
 STUCK_SECONDS = 60.0
 ALERTS_AT_ONCE = 20
+#: Plans of one transaction, some hundredths of a second: other writers wait for it.
+PLANS_TOGETHER = 20
+#: Entries of a backlog that are planned on the event loop, in some milliseconds.
+PLANNED_AT_ONCE = 500
 #: How repairs of the lanes are counted.
 LANES = "lanes"
 #: Maximum blocks listed in one log line.
@@ -99,7 +104,7 @@ class Dispatcher:
         #: Whether this center was the leader at the last dispatch.
         self.in_turn = True
         self._epoch = ""
-        self._check = LaneCheck(store.blocks, bus.lanes, SWEEP_LIMIT)
+        self._check = LaneReconciler(store.blocks, bus.lanes, SWEEP_LIMIT)
         self._repairs = repairs or Repairs()
         self._alerted: dict[tuple[str, Lane], float] = {}
         #: When a block last entered a lane, or when the lane was first seen full.
@@ -107,8 +112,8 @@ class Dispatcher:
         self.log = DispatchLog(store, clock, settings.log_kept)
 
     async def dispatch(self) -> int:
-        """Run as many rounds as there is room for, in one transaction; returns how many requests
-        went into lanes or were parked."""
+        """Run as many rounds as there is room for; returns how many requests went into lanes or
+        were parked."""
         self.in_turn = await self._bus.lead("dispatch", self._center, LEADER_SECONDS)
         if not self.in_turn:
             return 0
@@ -146,7 +151,6 @@ class Dispatcher:
                 packing = Packing([])
             else:
                 packing, failed = await self._pack(plans)
-                await self.offer(packing.blocks)
                 took = self._clock.monotonic() - begun
                 rows += failed
                 rows += self._log_rows.packed(packing.blocks, plans, self._clock.now(), took)
@@ -172,6 +176,21 @@ class Dispatcher:
         self._log_rows.learn(backlog)
         room = await self._room()
         self._turn += 1
+        if len(backlog) <= PLANNED_AT_ONCE:
+            plans, waiting = self._planned(backlog, room, rounds)
+        else:  # takes a second with many runs, in which the center must answer calls
+            plans, waiting = await in_thread(lambda: self._planned(backlog, room, rounds))
+        self._notice_movement(waiting, plans, now)
+        filled = {lane: self._limits[lane] - room[lane] for lane in Lane}
+        if waiting and not dry_run:
+            await self._complain(waiting, filled, now)
+        rows = self._log_rows.blocked(waiting, self._limits, now)
+        return plans, rows
+
+    def _planned(
+        self, backlog: list[Backlog], room: Mapping[Lane, int], rounds: int | None
+    ) -> tuple[list[PackPlan], list[tuple[str, Lane]]]:
+        """Decide what to take; one call at a time, on any thread."""
         plans = plan_dispatch(
             backlog,
             room,
@@ -181,19 +200,24 @@ class Dispatcher:
             first=floor_lane(self._turn, self._settings.floor_every),
             begun=self._shares if rounds is None else None,
         )
-        waiting = blocked(backlog, room, plans)
-        self._notice_movement(waiting, plans, now)
-        filled = {lane: self._limits[lane] - room[lane] for lane in Lane}
-        if waiting and not dry_run:
-            await self._complain(waiting, filled, now)
-        rows = self._log_rows.blocked(waiting, self._limits, now)
-        return plans, rows
+        return plans, blocked(backlog, room, plans)
 
     async def _pack(self, plans: Sequence[PackPlan]) -> tuple[Packing, list[DispatchRow]]:
-        """All plans in one transaction; if one of them fails, each in its own."""
+        """Pack and offer; some plans in each transaction, so that no writer waits for all."""
+        blocks: list[BlockRef] = []
+        failed: list[DispatchRow] = []
+        parked = 0
+        for start in range(0, len(plans), PLANS_TOGETHER):
+            some, wrong = await self._pack_some(plans[start : start + PLANS_TOGETHER])
+            await self.offer(some.blocks)
+            blocks += some.blocks
+            parked += some.parked
+            failed += wrong
+        return Packing(blocks, parked), failed
+
+    async def _pack_some(self, plans: Sequence[PackPlan]) -> tuple[Packing, list[DispatchRow]]:
+        """In one transaction; if one of the plans fails, each in its own."""
         now = self._clock.now()
-        if not plans:
-            return Packing([]), []
         try:
             return await self._packed(plans, now), []
         except Unavailable:

@@ -33,11 +33,11 @@ class Leases:
 
     def __init__(
         self,
+        dispatcher: Dispatcher,
         settings: LaneSettings,
         store: Store,
         bus: Bus,
         clock: Clock,
-        dispatcher: Dispatcher,
         politeness: Politeness,
         *,
         renew_every: float | None = None,

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from random import Random
 
 import msgspec
 
-from skep.errors import NotEnoughAgents, UnknownRun
+from skep.errors import CenterStopping, NotEnoughAgents, UnknownRun
 from skep.fleet.roster import Roster
 from skep.model.run import Run, RunSettings, told_to_agents
+from skep.model.states import ENDED_RUN_STATES
 from skep.placement.eligibility import Moment, explain, fitting, shortfall
 from skep.placement.placer import Placer, need_of
 from skep.runtime.clock import Clock
@@ -30,11 +32,22 @@ LOOK_AGAIN = 0.25
 Tell = Callable[[str, Command], Awaitable[None]]
 
 
+def _never() -> bool:
+    return False
+
+
 class Allocator:
-    """Chooses agents. `tell` sends a command to one of them."""
+    """Chooses agents. `tell` sends a command to one of them; no caller waits while `stopping`."""
 
     def __init__(
-        self, store: Store, roster: Roster, placer: Placer, clock: Clock, rng: Random, tell: Tell
+        self,
+        store: Store,
+        roster: Roster,
+        placer: Placer,
+        clock: Clock,
+        rng: Random,
+        tell: Tell,
+        stopping: Callable[[], bool] = _never,
     ) -> None:
         self._store = store
         self._roster = roster
@@ -42,13 +55,15 @@ class Allocator:
         self._clock = clock
         self._rng = rng
         self._tell = tell
+        self._stopping = stopping
 
     async def choose(self, run: str, settings: RunSettings, wait: float | None = 0.0) -> list[str]:
         """Choose agents for a run that is about to start; nothing is stored.
 
         Waits up to `wait` seconds for enough of them; raises NotEnoughAgents. After its start, the
         center waits until silent agents may be declared dead, if those agents would be enough.
-        None = do not wait.
+        None = do not wait. The wait ends when the run has been ended meanwhile, which then gets no
+        agents; raises CenterStopping when the center stops.
         """
         if settings.placement.plain or await self._known(run) is not None:
             return []
@@ -58,9 +73,15 @@ class Allocator:
             over = self._clock.monotonic() >= deadline and not self._may_come(settings)
             return None if wait is None or over else LOOK_AGAIN
 
-        return await retry(
-            lambda: self._pick(run, settings), NotEnoughAgents, decide, self._clock.sleep
-        )
+        async def pause(seconds: float) -> None:
+            await self._clock.sleep(seconds)
+            if self._stopping():
+                raise CenterStopping(
+                    f"the center stopped while run {run} waited for agents; it was not started:"
+                    " repeat the call, or call another center"
+                )
+
+        return await retry(lambda: self._pick(run, settings), NotEnoughAgents, decide, pause)
 
     def _may_come(self, settings: RunSettings) -> bool:
         """Whether the agents without a heartbeat so far would be enough. No agent is declared
@@ -70,6 +91,12 @@ class Allocator:
         everyone = Moment(self._clock.now(), math.inf, frozenset())
         fit = fitting(self._roster.views, need_of(settings), everyone)
         return len(fit) >= settings.placement.wanted
+
+    async def _ended(self, run: str) -> bool:
+        try:
+            return (await self._store.runs.get(run)).state in ENDED_RUN_STATES
+        except UnknownRun:
+            return False
 
     async def _known(self, run: str) -> Allocation | None:
         try:
@@ -83,6 +110,8 @@ class Allocator:
         verdicts = explain(views, need_of(settings), self._placer.moment)
         fit = {verdict.agent for verdict in verdicts if verdict.fits}
         if len(fit) < placement.wanted:
+            if await self._ended(run):
+                return []
             why = shortfall(placement.wanted, verdicts)
             raise NotEnoughAgents(f"run {run} cannot start as {placement.in_words()}: {why}")
         if not placement.traits.chooses:
@@ -116,3 +145,15 @@ class Allocator:
             detail = msgspec.json.encode(told_to_agents(allocation.settings)).decode()
         for agent in allocation.agents:
             await self._tell(agent, Command(verb, allocation.run, detail))
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationParts:
+    """What code that allocates agents, or moves work between them, needs. Shared by centers."""
+
+    store: Store
+    roster: Roster
+    placer: Placer
+    allocator: Allocator
+    clock: Clock
+    rng: Random

@@ -9,17 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from random import Random
 
 from skep.errors import BusDown, Conflict, NotEnoughAgents, UnknownRun
-from skep.fleet.roster import Roster
 from skep.model.run import Run
 from skep.model.states import RunState
-from skep.placement.allocator import Allocator
-from skep.placement.placer import Placer
-from skep.runtime.clock import Clock
+from skep.placement.allocator import AllocationParts
 from skep.settings import CenterSettings
-from skep.store.ports import Store
 from skep.store.ports.placement import Allocation, AllocationSlot
 
 log = logging.getLogger(__name__)
@@ -39,12 +34,7 @@ class GoneAgents:
     def __init__(
         self,
         settings: CenterSettings,
-        store: Store,
-        roster: Roster,
-        placer: Placer,
-        allocator: Allocator,
-        clock: Clock,
-        rng: Random,
+        parts: AllocationParts,
         forget: Callable[[Sequence[int]], Awaitable[int]],
         withdraw: Callable[[Collection[str]], Awaitable[int]],
         on_change: Callable[[], None],
@@ -52,12 +42,9 @@ class GoneAgents:
     ) -> None:
         self._moved = moved
         self._settings = settings
-        self._store = store
-        self._roster = roster
-        self._placer = placer
-        self._allocator = allocator
-        self._clock = clock
-        self._rng = rng
+        self._store, self._clock, self._rng = parts.store, parts.clock, parts.rng
+        self._roster, self._placer = parts.roster, parts.placer
+        self._allocator = parts.allocator
         self._forget = forget
         self._withdraw = withdraw
         self._on_change = on_change
@@ -96,13 +83,18 @@ class GoneAgents:
         for name in sorted(self._placer.unallocated):
             try:
                 run = await self._store.runs.get(name)
-                if run.state is RunState.RUNNING:
+                if run.state is RunState.RUNNING and not await self._being_started(name):
                     await self._allocator.ensure(run)
             except NotEnoughAgents as error:
                 await self._fail(name, error.detail)
             except UnknownRun:
                 continue
         self._placer.unallocated = set()
+
+    async def _being_started(self, name: str) -> bool:
+        """Whether the center that supervises it still waits for its agents."""
+        begun = await self._store.job_runs.get(name)
+        return begun is not None and begun.open and not begun.fed
 
     async def retarget(self) -> int:
         """Unpack blocks for absent agents; their requests are placed again."""
@@ -181,10 +173,12 @@ class GoneAgents:
             await self._store.alerts.raise_("agent_gone", allocation.run, why, now)
 
     def _successor(self, allocation: Allocation, seat: AllocationSlot) -> str:
-        """A new agent if there is one, else another agent of the run; "" = none."""
+        """An agent without a slot of the run if there is one, else another agent of the run; "" =
+        none. An agent that was replaced before and is back counts as new: its chains restart
+        anyway."""
         others = [agent for agent in allocation.agents if agent != seat.agent]
         fresh = [view.id for view in self._placer.fitting(allocation.settings)]
-        fresh = sorted(set(fresh) - {one.agent for one in allocation.seats})
+        fresh = sorted(set(fresh) - set(allocation.agents))
         choice = fresh or [agent for agent in others if self._placer.present(agent)]
         return self._rng.choice(choice) if choice else ""
 

@@ -50,7 +50,7 @@ class Placer:
         self._roster = roster
         self._clock = clock
         self.rng = rng
-        self.strategies = Strategies()
+        self.strategies = Strategies(clock)
         self._on_change = on_change
         self._open: dict[str, Allocation] = {}
         self._rules: dict[str, RunSettings] = {}

@@ -49,7 +49,7 @@ class Offer:
 
 
 #: For an agent that only downloads.
-NOTHING = Offer(Isolation("", "not looked for", own_user=False), "not offered", None, "not offered")
+NOTHING = Offer(Isolation("", "not checked", own_user=False), "not offered", None, "not offered")
 
 
 def look(

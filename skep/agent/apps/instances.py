@@ -19,12 +19,13 @@ from skep.agent.apps.instance import InstanceContext, InstanceTask
 from skep.agent.apps.instance_record import InstanceRecord, InstanceRecords
 from skep.agent.apps.instance_start import Starter
 from skep.agent.apps.log_spool import Spool
-from skep.agent.apps.log_upload import Logs
+from skep.agent.apps.log_upload import LinesOf, Logs, no_lines
 from skep.agent.apps.orphan_processes import end_marked
 from skep.agent.apps.packages import Packages
 from skep.agent.apps.wheel_install import Installer
 from skep.errors import SkepError
 from skep.model.jobs.app import InstanceState
+from skep.model.logs import LogSourceKind
 from skep.runtime.clock import Clock
 from skep.runtime.signals import WakeUp
 from skep.settings import AgentSettings
@@ -59,8 +60,11 @@ class AppRunner:
         clock: Clock,
         rng: Random,
         folder: Path,
+        lines: LinesOf = no_lines,
     ) -> None:
+        """`lines` gives a place for the log lines of an instance."""
         self._agent = agent
+        self._lines = lines
         self._settings = settings
         self._offer = offer
         self._client = client
@@ -165,7 +169,8 @@ class AppRunner:
             self._drop(key)
         folder = await asyncio.to_thread(self._records.folder, record)
         spool = Spool(folder / "log", self._settings.app_log_bytes)
-        logs = Logs(self._agent, record.key, spool, self._client, self._clock, self._rng)
+        lines = self._lines(LogSourceKind.APP, record.run, f"{record.run}/{record.no}")
+        logs = Logs(self._agent, record.key, spool, self._client, self._clock, self._rng, lines)
         await logs.open()
         life = InstanceTask(record, logs, self._ground)
         before = [lived.life.quiet for lived in self._leaving if lived.life.key == key]

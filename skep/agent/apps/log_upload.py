@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from random import Random
 
 from skep.agent.apps.log_spool import PIECE, Spool
 from skep.errors import SkepError
+from skep.model.logs import LogSourceKind
 from skep.runtime.backoff import Backoff
 from skep.runtime.clock import Clock
 from skep.runtime.retry import Pauses
@@ -32,6 +34,15 @@ STEP = 0.01
 RESEND = Backoff(first=0.5, cap=30.0)
 
 
+#: (kind, run, name) -> where the output of one source goes.
+LinesOf = Callable[[LogSourceKind, str, str], Callable[[bytes], None]]
+
+
+def no_lines(_kind: LogSourceKind, _run: str, _name: str) -> Callable[[bytes], None]:
+    """For agents that keep no searchable log."""
+    return lambda _: None
+
+
 class Logs:
     """The log of one instance under one token. `open` it first, then `run` it as a task."""
 
@@ -43,7 +54,10 @@ class Logs:
         client: CenterClient,
         clock: Clock,
         rng: Random,
+        lines: Callable[[bytes], None] = lambda _: None,
     ) -> None:
+        """`lines` gets all output too, for the searchable log."""
+        self._lines = lines
         self._agent = agent
         self._key = key
         self._spool = spool
@@ -83,6 +97,7 @@ class Logs:
 
     async def _keep(self, data: bytes) -> None:
         began = self._clock.monotonic()
+        self._lines(data)
         try:
             await asyncio.to_thread(self._spool.write, data)
         except OSError as error:

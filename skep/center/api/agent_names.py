@@ -38,7 +38,12 @@ async def agent_named(call: Call, text: str) -> str:
     several have that name."""
     if agent := await _found(call, text):
         return agent
-    raise UnknownAgent(f"no agent has the id or the name {text!r}; `skep agents` lists them")
+    raise unknown_agent(text)
+
+
+def unknown_agent(text: str) -> UnknownAgent:
+    """The error for a text that is neither an id nor a name."""
+    return UnknownAgent(f"no agent has the id or the name {text!r}; `skep agents` lists them")
 
 
 async def agent_or_new(call: Call, text: str) -> str:

@@ -7,10 +7,13 @@ must do is sent with every heartbeat reply until the agent acknowledges it.
 from __future__ import annotations
 
 from skep.center.api.agent_names import AGENT_NAMES, agent_named
+from skep.center.api.listing import listed_in_memory
 from skep.center.http.authentication import Role
-from skep.center.http.endpoint import Call, Endpoint
+from skep.center.http.endpoint import Call, Endpoint, Scoping
+from skep.center.http.scoping import agents_in_scope
 from skep.center.services import Services
 from skep.errors import Conflict, InvalidInput, NotFound, UnknownAgent
+from skep.model.filter.facts import agent_facts
 from skep.model.fleet.agent import REVOKED, AgentView, machine_of
 from skep.model.message_bounds import is_printable
 from skep.wire.api.agents import (
@@ -41,7 +44,18 @@ VERBS = (*STANDINGS, "restart", "exit", "wake", "revoke")
 
 async def list_agents(call: Call) -> Agents:
     """All agents; ages are by the center's clock."""
-    return Agents([_line(call, view) for view in await call.services.roster.refresh()])
+    views = agents_in_scope(call, await call.services.roster.refresh())
+    if call.query.filter is None:
+        return Agents([_line(call, view) for view in views])
+    now, alive_after = call.services.clock.now(), call.services.settings.center.alive_after
+    found, more = listed_in_memory(
+        call,
+        "agents",
+        views,
+        lambda view: view.id,
+        lambda view: agent_facts(view, now, alive_after),
+    )
+    return Agents([_line(call, view) for view in found], **more)
 
 
 async def show_agent(call: Call) -> AgentDetail:
@@ -124,7 +138,15 @@ def _line(call: Call, view: AgentView) -> AgentLine:
 
 
 ENDPOINTS = (
-    Endpoint(LIST_AGENTS, Role.VIEWER, list_agents, "List agents", tag="agents"),
+    Endpoint(
+        LIST_AGENTS,
+        Role.VIEWER,
+        list_agents,
+        "List agents",
+        errors=(InvalidInput,),
+        tag="agents",
+        scoped=Scoping.FILTERED,
+    ),
     Endpoint(
         GET_AGENT,
         Role.VIEWER,
@@ -133,6 +155,7 @@ ENDPOINTS = (
         errors=(InvalidInput, UnknownAgent),
         tag="agents",
         parameters=AGENT_NAMES,
+        scoped=Scoping.AGENT,
     ),
     Endpoint(
         LIST_AGENT_HEARTBEATS,
@@ -142,6 +165,7 @@ ENDPOINTS = (
         errors=(InvalidInput, UnknownAgent),
         tag="agents",
         parameters=AGENT_NAMES,
+        scoped=Scoping.AGENT,
     ),
     Endpoint(
         SET_AGENT_LABELS,
@@ -162,5 +186,6 @@ ENDPOINTS = (
         parameters={**AGENT_NAMES, "verb": {"enum": list(VERBS)}},
         notes="drain, restart and exit are repeated until the agent has acknowledged them. Revoking"
         " one of several processes of a machine revokes all of them.",
+        scoped=Scoping.AGENT,
     ),
 )

@@ -12,7 +12,7 @@ import msgspec
 
 from skep.center.api.path_names import RUN_NAMES, number, run_name
 from skep.center.http.authentication import LOOK_ONLY, Role
-from skep.center.http.endpoint import Call, Endpoint
+from skep.center.http.endpoint import Call, Endpoint, Scoping
 from skep.errors import Conflict, InvalidInput, NotFound, UnknownRun
 from skep.jobs.apps.app_supervisor import APPS
 from skep.model.jobs.app import Instance, desired_state_for
@@ -164,6 +164,7 @@ def _row(route: Route[Any], handler: Any, role: Role, summary: str, notes: str =
         summary,
         errors=errors,
         tag="apps",
+        scoped=Scoping.RUN,
         parameters=_NUMBERS,
         notes=notes,
     )

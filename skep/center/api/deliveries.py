@@ -5,9 +5,10 @@ Run by centers. A change is written to the store, where the delivering center re
 
 from __future__ import annotations
 
+from skep.center.api.listing import asks_list, listed
 from skep.center.api.path_names import RUN_NAMES, run_name
 from skep.center.http.authentication import Role
-from skep.center.http.endpoint import Call, Endpoint
+from skep.center.http.endpoint import Call, Endpoint, Scoping
 from skep.errors import Conflict, InvalidInput, NotFound, UnknownRun
 from skep.model.delivery import DeliveryState, DeliveryView
 from skep.wire.api.deliveries import (
@@ -32,6 +33,9 @@ VERBS = {"retry": DeliveryState.OPEN, "give-up": DeliveryState.GIVEN_UP}
 async def list_deliveries(call: Call) -> DeliveryLines:
     """Incomplete deliveries that failed or whose run has ended, of all runs."""
     query: DeliveryPage = call.query
+    if asks_list(call):
+        items, more = await listed(call, "deliveries")
+        return DeliveryLines([line_of(view) for view in items], **more)
     found = await call.services.store.deliveries.unfinished(query.limit)
     return DeliveryLines([line_of(view) for view in found])
 
@@ -124,7 +128,9 @@ ENDPOINTS = (
         Role.VIEWER,
         list_deliveries,
         "List deliveries that are not complete",
+        errors=(InvalidInput,),
         tag="deliveries",
+        scoped=Scoping.FILTERED,
     ),
     Endpoint(
         LIST_RUN_DELIVERIES,
@@ -133,6 +139,7 @@ ENDPOINTS = (
         "Show the progress of the sinks of a run",
         errors=_ERRORS,
         tag="deliveries",
+        scoped=Scoping.RUN,
         parameters=RUN_NAMES,
     ),
     Endpoint(
@@ -142,6 +149,7 @@ ENDPOINTS = (
         "Retry or give up the delivery of a run's items",
         errors=(*_ERRORS, Conflict),
         tag="deliveries",
+        scoped=Scoping.RUN,
         parameters={**RUN_NAMES, "verb": {"enum": list(VERBS)}},
     ),
     Endpoint(
@@ -151,6 +159,7 @@ ENDPOINTS = (
         "List items that sinks refused",
         errors=_ERRORS,
         tag="deliveries",
+        scoped=Scoping.RUN,
         parameters=RUN_NAMES,
     ),
     Endpoint(
@@ -160,6 +169,7 @@ ENDPOINTS = (
         "Send refused items again",
         errors=_ERRORS,
         tag="deliveries",
+        scoped=Scoping.RUN,
         parameters=RUN_NAMES,
     ),
 )

@@ -5,9 +5,10 @@ Run by centers. A manual round has the same limits as the loop; the log is read 
 
 from __future__ import annotations
 
+from skep.center.api.listing import asks_list, is_one_of, listed
 from skep.center.http.authentication import Role
-from skep.center.http.endpoint import Call, Endpoint
-from skep.errors import Unavailable
+from skep.center.http.endpoint import Call, Endpoint, Scoping
+from skep.errors import InvalidInput, Unavailable
 from skep.model.dispatch import DispatchReport
 from skep.wire.api.dispatches import (
     DISPATCH_BLOCKS,
@@ -30,6 +31,11 @@ async def list_dispatches(call: Call) -> Dispatches:
     page: DispatchPage = call.query
     # Write this center's newest sums first, so that the answer contains them.
     await call.services.dispatcher.log.write()
+    if asks_list(call):
+        given = {"run": page.run, "kind": page.kind}
+        terms = [is_one_of(name, text) for name, text in given.items() if text]
+        items, more = await listed(call, "dispatches", *terms)
+        return Dispatches(items, **more)
     store = call.services.store.dispatches
     rows = await store.recent(page.limit, page.before or None, page.run, page.kind)
     return Dispatches(rows, rows[-1].id if len(rows) == page.limit else 0)
@@ -50,8 +56,9 @@ ENDPOINTS = (
         Role.VIEWER,
         list_dispatches,
         "The dispatch log",
-        errors=(Unavailable,),
+        errors=(Unavailable, InvalidInput),
         tag="dispatches",
+        scoped=Scoping.FILTERED,
         notes="One row sums up what a center dispatched of a run into a lane in some seconds.",
     ),
 )

@@ -18,8 +18,10 @@ from skep.archive.near_reads import read_frames
 from skep.archive.ports import Archive
 from skep.archive.record_reader import without_secrets as without_secrets_in
 from skep.center.api.path_names import RUN_NAMES, run_name
+from skep.center.api.runs import opened
 from skep.center.http.authentication import LOOK_ONLY, Role
-from skep.center.http.endpoint import Call, Endpoint
+from skep.center.http.endpoint import Call, Endpoint, Scoping, Streamed
+from skep.center.item_export import as_csv, as_lines
 from skep.errors import (
     Conflict,
     DiskFull,
@@ -52,7 +54,17 @@ from skep.wire.api.driver import (
     Turn,
     TurnDone,
 )
-from skep.wire.api.results import LIST_ITEMS, LIST_PAGES, BlockPage, Item, ItemPage, Items, Pages
+from skep.wire.api.results import (
+    EXPORT_ITEMS,
+    LIST_ITEMS,
+    LIST_PAGES,
+    BlockPage,
+    Item,
+    ItemPage,
+    Items,
+    Pages,
+    WhichExport,
+)
 from skep.wire.api.route import Route
 from skep.wire.messages import BODIES_HEADER, ENCODED
 
@@ -68,8 +80,7 @@ async def drive(call: Call) -> Driving:
     """Open a run, or take it over from its previous driver."""
     name = run_name(call.path["identity"])
     message: NewDriver = call.body
-    wait = call.services.settings.center.allocate_wait
-    run, _ = await call.services.intake.open_run(name, message, wait)
+    run = await opened(call, name, message)
     run = await call.services.jobs.starts.driven(run, message.settings)
     await call.services.intake.allocate(run)
     now = call.services.clock.now()
@@ -185,6 +196,18 @@ async def items(call: Call) -> Items:
     return Items(found, found[-1].id if found else query.after)
 
 
+async def export(call: Call) -> Streamed:
+    """All items of a run as a file."""
+    query: WhichExport = call.query
+    name, store = run_name(call.path["run"]), call.services.store
+    await store.runs.get(name)  # raises UnknownRun before the answer begins
+    columns = tuple(one.strip() for one in query.fields.split(",") if one.strip())
+    headers = {"content-disposition": f'attachment; filename="items.{query.format}"'}
+    if query.format == "csv":
+        return Streamed(as_csv(store, name, columns), "text/csv; charset=utf-8", None, headers)
+    return Streamed(as_lines(store, name), "application/x-ndjson", None, headers)
+
+
 async def pages(call: Call) -> Pages:
     """Ended requests of a run with their archived bytes; reading again gives the same."""
     query: BlockPage = call.query
@@ -230,7 +253,14 @@ def _item(kept: KeptItem) -> Item:
     return Item(kept.id, kept.request, msgspec.msgpack.decode(kept.data))
 
 
-def _row_of(route: Route[Any], handler: Any, summary: str) -> Endpoint:
+def _row_of(
+    route: Route[Any],
+    handler: Any,
+    summary: str,
+    *,
+    audited: bool = True,
+    scoped: Scoping = Scoping.RUN,
+) -> Endpoint:
     return Endpoint(
         route,
         Role.OPERATOR,
@@ -238,15 +268,19 @@ def _row_of(route: Route[Any], handler: Any, summary: str) -> Endpoint:
         summary,
         errors=(InvalidInput, UnknownRun, Conflict, DiskFull, NotEnoughAgents),
         tag="runs",
+        scoped=scoped,
         parameters=RUN_NAMES,
         for_driver=True,
+        audited=audited,
     )
 
 
 ENDPOINTS = (
-    _row_of(START_DRIVER, drive, "Open a run or take it over"),
-    _row_of(READ_ENDED_REQUESTS, read, "Read ended requests with their bytes"),
-    _row_of(SAVE_CHECKPOINT, turn, "Save a checkpoint: pages read, items and requests"),
+    _row_of(START_DRIVER, drive, "Open a run or take it over", scoped=Scoping.MADE),
+    _row_of(READ_ENDED_REQUESTS, read, "Read ended requests with their bytes", audited=False),
+    _row_of(
+        SAVE_CHECKPOINT, turn, "Save a checkpoint: pages read, items and requests", audited=False
+    ),
     _row_of(END_DRIVER, end, "End the driver, with a state and a reason"),
     Endpoint(
         LIST_ITEMS,
@@ -255,8 +289,21 @@ ENDPOINTS = (
         "Items of a run",
         errors=(InvalidInput, UnknownRun),
         tag="runs",
+        scoped=Scoping.RUN,
         parameters=RUN_NAMES,
         clear=(Item,),
+    ),
+    Endpoint(
+        EXPORT_ITEMS,
+        Role.VIEWER,
+        export,
+        "All items of a run as a file",
+        errors=(InvalidInput, UnknownRun),
+        tag="runs",
+        scoped=Scoping.RUN,
+        parameters=RUN_NAMES,
+        notes="In a CSV file, text that a spreadsheet would take for a formula begins with an "
+        "apostrophe.",
     ),
     Endpoint(
         LIST_PAGES,
@@ -265,6 +312,7 @@ ENDPOINTS = (
         "Pages of a run with their archived bytes",
         errors=(InvalidInput, UnknownRun),
         tag="runs",
+        scoped=Scoping.RUN,
         parameters=RUN_NAMES,
         notes="The bytes are WARC records as zstd frames; viewers get `response` records only. "
         "Bodies are decoded, unless the header `skep-bodies: encoded` requests them as they are "

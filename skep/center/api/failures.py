@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from skep.center.http.authentication import Role
-from skep.center.http.endpoint import Call, Endpoint
+from skep.center.http.endpoint import Call, Endpoint, Scoping
 from skep.errors import InvalidInput, NotFound
 from skep.jobs.runs.run_start import RunStarts
 from skep.model.failures.dead_requests import (
@@ -44,8 +44,9 @@ async def list_failures(call: Call) -> Groups:
     """Dead requests by failure and host."""
     failures = call.services.store.failures
     query: WhichFailures = call.query
-    wanted = filter_of(query)
-    return Groups(await failures.groups(wanted, query.limit), await failures.count(wanted))
+    wanted, scope = filter_of(query), call.who.scope
+    found = await failures.groups(wanted, query.limit, scope)
+    return Groups(found, await failures.count(wanted, scope))
 
 
 def filter_of(query: WhichFailures) -> FailureFilter:
@@ -59,12 +60,12 @@ async def show_group(call: Call) -> GroupView:
     query: WhichDead = call.query
     failures = call.services.store.failures
     wanted = FailureFilter(run=query.run, group=call.path["group"])
-    groups = await failures.groups(wanted, 1)
+    groups = await failures.groups(wanted, 1, call.who.scope)
     if not groups:
         raise NotFound(
             f"there is no failure group {call.path['group'][:100]!r}; `skep failures` lists them"
         )
-    items = await failures.find(wanted, query.after, query.limit)
+    items = await failures.find(wanted, query.after, query.limit, call.who.scope)
     more = items[-1].id if len(items) == query.limit else None
     return GroupView(groups[0], items, more)
 
@@ -91,14 +92,14 @@ async def _act(call: Call, act: Act, starts: RunStarts | None = None) -> BulkAns
     asked: BulkAct = call.body
     if asked.filter == FailureFilter() and not asked.all:
         raise InvalidInput('an empty filter matches all dead requests; for that, send "all": true')
-    failures = call.services.store.failures
+    failures, scope = call.services.store.failures, call.who.scope
     now = call.services.clock.now()
     before = min(now if asked.before is None else asked.before, now)
     wanted = _until(asked.filter, before)
     if asked.dry_run:
-        examples = await failures.find(wanted, asked.after, EXAMPLES)
-        return BulkAnswer(True, await failures.count(wanted), 0, 0, [], examples, before)
-    found = await failures.find(wanted, asked.after, asked.limit)
+        examples = await failures.find(wanted, asked.after, EXAMPLES, scope)
+        return BulkAnswer(True, await failures.count(wanted, scope), 0, 0, [], examples, before)
+    found = await failures.find(wanted, asked.after, asked.limit, scope)
     revisions: dict[str, int] = {}
     if starts is not None:  # first, so that no request is retried with its old settings
         runs = sorted({request.run for request in found})
@@ -134,6 +135,7 @@ def _bulk(route: Route[BulkAnswer], handler: Any, summary: str) -> Endpoint:
         summary,
         errors=(InvalidInput,),
         tag="failures",
+        scoped=Scoping.FILTERED,
         body_rules=needs_filter(FailureFilter),
         notes="Changes nothing unless `dry_run` is false. Call it again with `after` = `next` and "
         "the same `before` until `next` is null. Repeating a call is safe.",
@@ -147,6 +149,7 @@ ENDPOINTS = (
         list_failures,
         "Group dead requests by failure",
         tag="failures",
+        scoped=Scoping.FILTERED,
     ),
     Endpoint(
         GET_FAILURE_GROUP,
@@ -155,6 +158,7 @@ ENDPOINTS = (
         "Show a group of failures and its requests",
         errors=(NotFound,),
         tag="failures",
+        scoped=Scoping.FILTERED,
         parameters=_GROUP,
     ),
     _bulk(RETRY_FAILURES, retry, "Retry dead requests"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from skep.center.api.path_names import RUN_NAMES, run_name
 from skep.center.http.authentication import Role
-from skep.center.http.endpoint import Call, Endpoint
+from skep.center.http.endpoint import Call, Endpoint, Scoping
 from skep.errors import InvalidInput, UnknownRun
 from skep.wire.api.generators import LIST_RUN_GENERATORS, GeneratorView, RunGenerators
 
@@ -28,6 +28,7 @@ ENDPOINTS = (
         "Show the generators of a run and their figures",
         errors=(InvalidInput, UnknownRun),
         tag="runs",
+        scoped=Scoping.RUN,
         parameters=RUN_NAMES,
     ),
 )

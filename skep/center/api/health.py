@@ -37,7 +37,7 @@ async def livez(_call: Call) -> Alive:
 
 
 async def readyz(call: Call) -> Raw:
-    """Checks of store, bus, archive and disk; 503 when one of them fails."""
+    """Checks of store, bus, archive, disk and secrets; 503 when one of them fails."""
     checks = [await _check(name, check) for name, check in _checks(call.services)]
     good = all(check.ok for check in checks)
     shown = checks if call.query.verbose is not None or not good else []
@@ -48,10 +48,10 @@ async def readyz(call: Call) -> Raw:
 
 
 async def _may_look(call: Call) -> bool:
-    """Whether the caller may read paths and addresses: only with a token."""
+    """Whether the caller may read paths and addresses: only with a token or a session."""
     token = call.headers.get("authorization", "")
     try:
-        await call.services.auth.identify(token, Role.VIEWER, "", call.origin)
+        await call.services.auth.identify(token, Role.VIEWER, "", call.origin, call.session)
     except Unavailable:
         return call.services.auth.remembers(token)
     except SkepError:
@@ -76,7 +76,13 @@ def _checks(services: Services) -> list[tuple[str, Callable[[], Awaitable[str]]]
         services.disk.check()
         return ", ".join(f"{folder}: {free} bytes free" for folder, free in services.disk.figures())
 
-    return [("store", store), ("bus", bus), ("archive", archive), ("disk", disk)]
+    return [
+        ("store", store),
+        ("bus", bus),
+        ("archive", archive),
+        ("disk", disk),
+        ("secrets", services.people.secrets.check),
+    ]
 
 
 async def _check(name: str, check: Callable[[], Awaitable[str]]) -> Check:

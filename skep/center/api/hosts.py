@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from skep.center.api.listing import listed
 from skep.center.http.authentication import Role
 from skep.center.http.endpoint import Call, Endpoint
 from skep.errors import InvalidInput, NotFound
@@ -62,6 +63,9 @@ async def list_sites(call: Call) -> Sites:
     page: HostPage = call.query
     if not is_printable(page.after):
         raise InvalidInput("`after` is not a host name; send the `next` of the last page")
+    if page.filter is not None:
+        items, more = await listed(call, "hosts")
+        return Sites([_view(call, row) for row in items], **more)
     found = await call.services.store.hosts.all(page.limit, page.after)
     following = found[-1].site.host if len(found) == page.limit else ""
     return Sites([_view(call, row) for row in found], following)

@@ -6,18 +6,31 @@ revision. Answers to callers who may only read are masked (`center/http/asgi.py`
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from skep.center.api.listing import asked_filter, is_one_of, listed
+from skep.center.api.path_names import job_name_in
 from skep.center.http.authentication import Identity, Role
-from skep.center.http.endpoint import Call, Endpoint
-from skep.errors import Conflict, InvalidInput, InvalidJob, NotFound, UnknownJob
-from skep.jobs.runs.run_start import read_arguments
+from skep.center.http.endpoint import Call, Endpoint, Scoping
+from skep.center.http.scoping import (
+    check_job,
+    check_job_name,
+    check_labels,
+    runs_inside,
+    without_agents,
+)
+from skep.errors import Conflict, Forbidden, InvalidInput, InvalidJob, NotFound, UnknownJob
+from skep.jobs.runs.run_start import read_arguments, read_labels
 from skep.jobs.schedule.timetable import next_fires
 from skep.lanes.dispatch import try_reconcile
+from skep.model.filter.checked import CheckedTerm
+from skep.model.filter.states import JobWord
 from skep.model.jobs.generator_progress import part_of
-from skep.model.jobs.job import JOB_NAME, NAME_WORDS, JobName, KeptJob
+from skep.model.jobs.job import JOB_NAME, KeptJob
 from skep.model.run import without_secrets
 from skep.model.states import RunState
 from skep.wire.api.jobs import (
@@ -54,11 +67,7 @@ RUNS_SHOWN = 10
 
 def job_name(call: Call) -> str:
     """The name in the path; raises InvalidInput if it is not valid."""
-    name = call.path["job"]
-    try:
-        return msgspec.convert(name, JobName)
-    except msgspec.ValidationError:
-        raise InvalidInput(f"{name[:70]!r} is not a valid job name; use {NAME_WORDS}") from None
+    return job_name_in(call.path["job"])
 
 
 def author_of(who: Identity, said: str) -> str:
@@ -82,9 +91,30 @@ def _expected(call: Call, document: dict[str, Any] | None = None) -> int | None:
 async def list_jobs(call: Call) -> JobList:
     """All jobs, by name."""
     query: JobPage = call.query
+    if query.filter is not None:
+        items, more = await listed(call, "jobs", *_kept_only(call, query))
+        return JobList(items, **more)
+    if call.who.scope:
+        return await _inside(call, query)
     found = await call.services.store.jobs.all(query.limit, query.after, deleted=query.deleted)
-    more = found[-1].job.name if len(found) == query.limit else None
-    return JobList(found, more)
+    last = found[-1].job.name if len(found) == query.limit else None
+    return JobList(found, last)
+
+
+async def _inside(call: Call, query: JobPage) -> JobList:
+    """The same for a caller with a scope."""
+    wanted = asked_filter(call, "jobs", *_kept_only(call, query))
+    after = (query.after,) if query.after else None
+    found = await call.services.store.lists.find(wanted, after, query.limit)
+    return JobList(found.items, None if found.next is None else found.next[0])
+
+
+def _kept_only(call: Call, query: JobPage) -> list[CheckedTerm]:
+    """Deleted jobs are listed when the query or its filter asks for them."""
+    asked = any("state" in term.facts for term in asked_filter(call, "jobs").terms)
+    if query.deleted or asked:
+        return []
+    return [is_one_of("state", JobWord.ENABLED, JobWord.DISABLED)]
 
 
 async def show_job(call: Call) -> JobView:
@@ -92,6 +122,9 @@ async def show_job(call: Call) -> JobView:
     name = job_name(call)
     kept = await call.services.store.jobs.get(name)
     runs = await call.services.store.job_runs.of(name, RUNS_SHOWN)
+    if call.who.scope:
+        inside = await runs_inside(call, (one.run for one in runs))
+        runs = [one for one in runs if one.run in inside]
     if call.who.role is Role.VIEWER:
         runs = [msgspec.structs.replace(one, arguments="") for one in runs]
     return JobView(kept, runs, _next(kept, call.services.clock.now()))
@@ -104,10 +137,23 @@ def _next(kept: KeptJob, now: float) -> list[str]:
 
 async def put_job(call: Call) -> JobPut:
     """Check a document and store it, all or nothing."""
+    try:
+        return await _checked_and_stored(call)
+    except InvalidJob as error:
+        if not call.who.scope:
+            raise
+        # The jobs of a cycle can be outside.
+        raise InvalidJob(re.sub(r"a cycle: .*", "a cycle of jobs", error.detail)) from None
+
+
+async def _checked_and_stored(call: Call) -> JobPut:
     document: dict[str, Any] = dict(call.body)
     name, book = job_name(call), call.services.jobs.book
     expected = _expected(call, document)
     document.setdefault("name", name)
+    if call.who.scope:
+        await _in_scope(call, name, document)
+        expected = await _as_looked_at(call, name) if expected is None else expected
     beside = [one for one in call.query.beside.split(",") if one]
     if call.query.dry_run:
         await _at_revision(call, name, expected)
@@ -122,6 +168,42 @@ async def put_job(call: Call) -> JobPut:
     test = call.query.test
     kept, what = await book.put(name, document, expected, author, test=test, beside=beside)
     return JobPut(what, kept.job, kept.revision)
+
+
+async def _in_scope(call: Call, name: str, document: dict[str, Any]) -> None:
+    """Raises Forbidden, Conflict and UnknownJob for what is outside the scope of the caller."""
+    check_labels(call, _labels_in(document), "the job")
+    await check_job_name(call, name)
+    beside = call.query.beside.split(",")
+    for upstream in _upstream(document):
+        check = check_job_name if upstream in (name, *beside) else check_job
+        await check(call, job_name_in(upstream))
+
+
+async def _as_looked_at(call: Call, name: str) -> int | None:
+    """The revision that was found to be inside: it must not change before it is replaced."""
+    try:
+        kept = await call.services.store.jobs.get(name)
+    except UnknownJob:
+        return 0
+    return None if kept.deleted else kept.revision
+
+
+def _labels_in(document: Mapping[str, Any]) -> dict[str, str]:
+    given = document.get("labels")
+    try:
+        return msgspec.convert(given, dict[str, str])
+    except msgspec.ValidationError:  # the check of the document says what is wrong with others
+        return {}
+
+
+def _upstream(document: Mapping[str, Any]) -> list[str]:
+    """The jobs that it runs after."""
+    schedule = document.get("schedule")
+    given = schedule.get("after") if isinstance(schedule, Mapping) else None
+    if isinstance(given, str):
+        return [given]
+    return [one for one in given if isinstance(one, str)] if isinstance(given, list) else []
 
 
 async def _at_revision(call: Call, name: str, expected: int | None) -> None:
@@ -143,7 +225,21 @@ async def _at_revision(call: Call, name: str, expected: int | None) -> None:
 async def delete_job(call: Call) -> KeptJob:
     """Delete a job. Its history stays, and active runs continue."""
     author = author_of(call.who, call.query.author)
-    return await call.services.jobs.book.delete(job_name(call), _expected(call), author)
+    name = job_name(call)
+    if call.who.scope:
+        await _no_followers_outside(call, name)
+    return await call.services.jobs.book.delete(name, _expected(call), author)
+
+
+async def _no_followers_outside(call: Call, name: str) -> None:
+    """Raises Conflict without the names of jobs that the caller may not see."""
+    for follower in await call.services.jobs.scheduler.followers(name):
+        try:
+            await check_job(call, follower)
+        except UnknownJob:
+            raise Conflict(
+                f"cannot delete job {name}: a job outside your scope depends on it"
+            ) from None
 
 
 async def job_revisions(call: Call) -> Revisions:
@@ -166,7 +262,14 @@ async def run_job(call: Call) -> Started:
     wait = call.services.settings.center.allocate_wait
     arguments = read_arguments(call.query.arguments)
     starts = call.services.jobs.starts
-    run = await starts.start_run(part, f"key {key}" if key else "", wait, arguments)
+    labels = read_labels(call.query.labels)
+    if call.who.scope:
+        kept = await call.services.store.jobs.get(name)
+        check_labels(call, {**kept.job.labels, **labels}, "the run")
+    with without_agents(call):
+        run = await starts.start_run(part, f"key {key}" if key else "", wait, arguments, labels)
+    if call.who.scope and not await runs_inside(call, [run]):
+        raise Conflict("a run outside your scope was started with this key; send another one")
     call.services.signals.runs.wake(run)
     return Started(run, name)
 
@@ -177,6 +280,7 @@ async def change_job(call: Call) -> Moved:
     if verb not in VERBS:
         raise NotFound(f"{verb[:50]!r} is not an action; use one of run, {', '.join(VERBS)}")
     going = (await call.services.store.job_runs.going([name])).get(name, [])
+    await _all_inside(call, name, going)
     with control.listening(going) as ear:
         for run in going:
             await control.expect(ear, run, VERBS[verb])
@@ -187,6 +291,14 @@ async def change_job(call: Call) -> Moved:
         ear.only({run.id for run in moved.runs} | {moved.started or ""})
         moved.reached = await ear.gathered(call.query.wait)
         return moved
+
+
+async def _all_inside(call: Call, name: str, going: Sequence[str]) -> None:
+    """Raises Forbidden when the job has active runs outside the scope: it changes all of them."""
+    if call.who.scope and set(going) - await runs_inside(call, going):
+        raise Forbidden(
+            f"job {name} has active runs outside your scope; change your runs one by one"
+        )
 
 
 async def _move(call: Call, name: str, verb: str) -> Moved:
@@ -205,20 +317,34 @@ async def _restart(call: Call, name: str, _verb: str) -> Moved:
         stopped = await starts.stop(name)
     except Conflict:
         stopped = []
-    started = await starts.start_run(name, "", call.services.settings.center.allocate_wait)
+    with without_agents(call):
+        started = await starts.start_run(name, "", call.services.settings.center.allocate_wait)
     call.services.signals.runs.wake(started)
     return Moved([without_secrets(run) for run in stopped], started)
 
 
 def job_row(route: Route[Any], role: Role, handler: Any, summary: str, **more: Any) -> Endpoint:
-    more = {"tag": "jobs", "parameters": JOB_NAMES, "errors": (InvalidInput, UnknownJob), **more}
+    more = {
+        "tag": "jobs",
+        "parameters": JOB_NAMES,
+        "errors": (InvalidInput, UnknownJob),
+        "scoped": Scoping.JOB,
+        **more,
+    }
     return Endpoint(route, role, handler, summary, **more)
 
 
 CHANGES = (InvalidInput, UnknownJob, Conflict)
 
 ENDPOINTS = (
-    job_row(LIST_JOBS, Role.VIEWER, list_jobs, "List jobs", errors=()),
+    job_row(
+        LIST_JOBS,
+        Role.VIEWER,
+        list_jobs,
+        "List jobs",
+        errors=(InvalidInput,),
+        scoped=Scoping.FILTERED,
+    ),
     job_row(GET_JOB, Role.VIEWER, show_job, "Show a job and its newest runs"),
     job_row(
         SET_JOB,
@@ -226,6 +352,7 @@ ENDPOINTS = (
         put_job,
         "Check and store a job",
         errors=(InvalidJob, *CHANGES),
+        scoped=Scoping.MADE,
         notes="The document of docs/reference/jobs.md as JSON. All problems are reported "
         "together, one per line of the detail. With `If-Match`, or a field `revision`, a job that "
         "has changed meanwhile is not replaced (409); revision 0 means that it must not exist.",

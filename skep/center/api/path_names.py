@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from skep.errors import InvalidInput
+from skep.model.jobs.job import NAME_WORDS, JobName
 from skep.model.run import RUN_NAME, RunId
 
 _DIGITS = 18
@@ -31,6 +32,14 @@ def run_name(text: str) -> str:
             f"{text[:70]!r} is not a valid run name; use 1 to 64 letters, digits, dots, "
             "dashes or underscores, and begin with a letter or a digit"
         ) from error
+
+
+def job_name_in(text: str) -> str:
+    """The text, if it is a valid job name; raises InvalidInput."""
+    try:
+        return msgspec.convert(text, JobName)
+    except msgspec.ValidationError:
+        raise InvalidInput(f"{text[:70]!r} is not a valid job name; use {NAME_WORDS}") from None
 
 
 def number(text: str) -> int:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from skep.center.api.agent_names import AGENT_NAMES, agent_named, agent_or_new
 from skep.center.api.path_names import RUN_NAMES, run_name
 from skep.center.http.authentication import Role
-from skep.center.http.endpoint import Call, Endpoint
+from skep.center.http.endpoint import Call, Endpoint, Scoping
+from skep.center.http.scoping import agents_in_scope, runs_inside
 from skep.errors import InvalidInput, UnknownAgent, UnknownRun
 from skep.model.run import Run, RunSettings
 from skep.placement.eligibility import explain
@@ -44,6 +45,9 @@ async def slots_of(call: Call, run: Run) -> list[SeatLine]:
 
 def _slots(call: Call, allocation: Allocation | None) -> list[SeatLine]:
     seats = allocation.seats if allocation else ()
+    if call.who.scope:
+        inside = {view.id for view in agents_in_scope(call, call.services.roster.views)}
+        seats = [one for one in seats if one.agent in inside]
     return [SeatLine(one.agent, _state(call, one), one.since, one.until, one.why) for one in seats]
 
 
@@ -65,7 +69,7 @@ async def show_placement(call: Call) -> PlacementView:
     """The placement of a run, and which agents are eligible."""
     services = call.services
     run = await services.store.runs.get(run_name(call.path["run"]))
-    views = await services.roster.refresh()
+    views = agents_in_scope(call, await services.roster.refresh())
     allocation = await services.store.allocations.get(run.id)
     placement = run.settings.placement
     moment = services.placement.placer.moment
@@ -184,6 +188,9 @@ async def list_allocations(call: Call) -> AllocationsOf:
     """The runs that an agent was chosen for."""
     agent = await agent_named(call, call.path["agent"])
     found = await call.services.store.allocations.of_agent(agent, ALLOCATIONS_LIMIT)
+    if call.who.scope:
+        inside = await runs_inside(call, (one.run for one in found))
+        found = [one for one in found if one.run in inside]
     lines: list[AllocationLine] = []
     for one in found:
         seat = next(seat for seat in one.seats if seat.agent == agent)
@@ -201,6 +208,7 @@ ENDPOINTS = (
         "Show which agents may work for a run, and why others may not",
         errors=(InvalidInput, UnknownRun),
         tag="placement",
+        scoped=Scoping.RUN,
         parameters=RUN_NAMES,
     ),
     Endpoint(
@@ -219,6 +227,7 @@ ENDPOINTS = (
         "List the runs that an agent was chosen for",
         errors=(InvalidInput, UnknownAgent),
         tag="placement",
+        scoped=Scoping.AGENT,
         parameters=AGENT_NAMES,
     ),
 )

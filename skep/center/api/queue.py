@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from skep.center.api.path_names import RUN_NAMES, run_name
 from skep.center.http.authentication import Role
-from skep.center.http.endpoint import Call, Endpoint
+from skep.center.http.endpoint import Call, Endpoint, Scoping
 from skep.errors import Conflict, DiskFull, InvalidInput, UnknownBlock, UnknownRun
 from skep.model.request import Accepted
 from skep.wire.api.queue import (
@@ -29,7 +29,7 @@ NAMED = 5
 async def put(call: Call) -> Accepted:
     """Accept requests; they are on disk when the answer is sent."""
     (run,) = call.path.values()
-    return await call.services.intake.accept(run_name(run), call.body)
+    return await call.services.intake.accept(run_name(run), call.body, call.audit.take())
 
 
 async def finished(call: Call) -> Finished:
@@ -70,8 +70,10 @@ def _adding(route: Route[Accepted], summary: str, notes: str) -> Endpoint:
         summary,
         errors=(InvalidInput, UnknownRun, Conflict, DiskFull),
         tag="runs",
+        scoped=Scoping.RUN,
         parameters=RUN_NAMES,
         notes=notes,
+        audits_state=False,
     )
 
 
@@ -85,6 +87,7 @@ ENDPOINTS = (
         "Read finished requests by block",
         errors=(InvalidInput, UnknownRun),
         tag="runs",
+        scoped=Scoping.RUN,
         parameters=RUN_NAMES,
     ),
     Endpoint(
@@ -94,6 +97,8 @@ ENDPOINTS = (
         "Mark finished blocks as read",
         errors=(InvalidInput, UnknownRun, UnknownBlock),
         tag="runs",
+        scoped=Scoping.RUN,
         parameters=RUN_NAMES,
+        audited=False,
     ),
 )

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-import msgspec
-
-from skep.archive.record_reader import StoredBody, without_secrets
+from skep.archive.record_reader import StoredBody, response_head, without_secrets
+from skep.archive.records import header_pairs
 from skep.center.api.path_names import NUMBERS, number
 from skep.center.http.authentication import LOOK_ONLY, Role
-from skep.center.http.endpoint import Call, Endpoint, Raw, Streamed
+from skep.center.http.endpoint import Call, Endpoint, Raw, Scoping, Streamed
+from skep.center.request_line import line_of
 from skep.errors import (
     ArchiveDamaged,
     InvalidInput,
@@ -23,15 +23,16 @@ from skep.errors import (
     TooLarge,
     UnknownBlock,
 )
-from skep.store.ports.requests import RequestView
 from skep.wire.api.requests import (
     GET_BLOCK,
     GET_REQUEST,
     GET_REQUEST_BODY,
+    GET_REQUEST_HEAD,
     GET_REQUEST_RECORD,
+    ArchivedHead,
     BlockDetail,
+    HeaderLine,
     RequestDetail,
-    RequestLine,
 )
 
 #: Seconds that a caller may take to read one body.
@@ -43,12 +44,6 @@ async def show_request(call: Call) -> RequestDetail:
     requests = call.services.store.requests
     wanted = number(call.path["request"])
     return RequestDetail(line_of(await requests.get(wanted)), await requests.attempts(wanted))
-
-
-def line_of(view: RequestView) -> RequestLine:
-    """A request as the API shows it."""
-    told = {**msgspec.structs.asdict(view), "state": view.state.name.lower()}
-    return msgspec.convert(told, RequestLine)
 
 
 async def show_body(call: Call) -> Streamed:
@@ -80,6 +75,22 @@ async def _pieces(
         while piece:
             yield piece
             piece = await asyncio.to_thread(body.piece)
+
+
+async def show_head(call: Call) -> ArchivedHead:
+    """Status line and headers of the newest archived answer; viewers get harmless values only."""
+    data, _ = await _archived(call)
+    async with call.services.body_readers:
+        return await asyncio.to_thread(_head, data, call.who.role in LOOK_ONLY)
+
+
+def _head(data: bytes, masked: bool) -> ArchivedHead:
+    try:
+        head = response_head(without_secrets(data) if masked else data)
+    except Malformed as error:
+        raise ArchiveDamaged(f"the archived record cannot be read: {error.detail}") from error
+    first = head.partition(b"\r\n")[0].decode("latin-1")
+    return ArchivedHead(first, [HeaderLine(*pair) for pair in header_pairs(head)])
 
 
 async def show_record(call: Call) -> Raw:
@@ -121,6 +132,7 @@ ENDPOINTS = (
         "Show a request and its attempts",
         errors=(NotFound, InvalidInput),
         tag="requests",
+        scoped=Scoping.REQUEST,
         parameters=NUMBERS,
     ),
     Endpoint(
@@ -130,7 +142,20 @@ ENDPOINTS = (
         "The archived body of a request",
         errors=(NotFound, InvalidInput, TooLarge),
         tag="requests",
+        scoped=Scoping.REQUEST,
         parameters=NUMBERS,
+    ),
+    Endpoint(
+        GET_REQUEST_HEAD,
+        Role.VIEWER,
+        show_head,
+        "Status line and headers of the archived answer",
+        errors=(NotFound, InvalidInput, TooLarge),
+        notes="Viewers get the values of harmless headers only.",
+        tag="requests",
+        scoped=Scoping.REQUEST,
+        parameters=NUMBERS,
+        clear=(ArchivedHead,),
     ),
     Endpoint(
         GET_REQUEST_RECORD,
@@ -141,6 +166,7 @@ ENDPOINTS = (
         notes="As they are archived: a body may have the coding that its `Content-Encoding` "
         "names. Viewers get `response` records only; the others contain what was sent.",
         tag="requests",
+        scoped=Scoping.REQUEST,
         parameters=NUMBERS,
     ),
     Endpoint(
@@ -150,6 +176,7 @@ ENDPOINTS = (
         "Show a block and its history",
         errors=(UnknownBlock, InvalidInput),
         tag="requests",
+        scoped=Scoping.BLOCK,
         parameters=NUMBERS,
     ),
 )

@@ -7,12 +7,21 @@ the store first and then sent to every process that works for the run.
 from __future__ import annotations
 
 from skep.center.api.deliveries import line_of
-from skep.center.api.path_names import RUN_NAMES, run_name
+from skep.center.api.listing import asks_list, between, listed
+from skep.center.api.path_names import RUN_NAMES, job_name_in, run_name
 from skep.center.api.placement import slots_of
 from skep.center.http.authentication import Role
-from skep.center.http.endpoint import Call, Endpoint
+from skep.center.http.endpoint import Call, Endpoint, Scoping
+from skep.center.http.scoping import (
+    check_job_name,
+    check_labels,
+    check_made,
+    check_run_name,
+    without_agents,
+)
 from skep.errors import Conflict, InvalidInput, NotEnoughAgents, NotFound, UnknownRun
 from skep.lanes.dispatch import try_reconcile
+from skep.model.filter.checked import CheckedTerm
 from skep.model.run import NewRun, Run, without_secrets
 from skep.model.states import RunState
 from skep.wire.api.runs import (
@@ -42,18 +51,37 @@ VERBS = {
 async def list_runs(call: Call) -> Runs:
     """Runs, newest first."""
     query: RunPage = call.query
+    if asks_list(call):
+        items, more = await listed(call, "runs", *_before(query.before))
+        return Runs([without_secrets(run) for run in items], **more)
     found = await call.services.store.runs.recent(query.limit, query.before)
-    more = found[-1].created_at if len(found) >= query.limit else None
-    return Runs([without_secrets(run) for run in found], more)
+    older = found[-1].created_at if len(found) >= query.limit else None
+    return Runs([without_secrets(run) for run in found], older)
+
+
+def _before(moment: float | None) -> list[CheckedTerm]:
+    return [] if moment is None else [between("created", None, moment)]
 
 
 async def open_run(call: Call) -> RunView:
     """Open a run under the caller's name for it. Doing it twice changes nothing."""
     asked: OpenRun = call.body
-    new = NewRun(asked.job, asked.settings.checked())
+    new = NewRun(asked.job, asked.settings.checked(), asked.labels)
+    return await _view(call, await opened(call, run_name(call.path["run"]), new))
+
+
+async def opened(call: Call, name: str, new: NewRun) -> Run:
+    """The run of this name, new or not. Raises Forbidden and Conflict for what is outside the
+    scope of the caller."""
+    if call.who.scope:
+        check_labels(call, new.labels, "the run")
+        await check_run_name(call, name)
+        await check_job_name(call, job_name_in(new.job) if new.job else name)
     wait = call.services.settings.center.allocate_wait
-    run, _ = await call.services.intake.open_run(run_name(call.path["run"]), new, wait)
-    return await _view(call, run)
+    with without_agents(call):
+        run, _ = await call.services.intake.open_run(name, new, wait)
+    check_made(call, run)
+    return run
 
 
 async def show_run(call: Call) -> RunView:
@@ -125,7 +153,15 @@ async def _view(call: Call, run: Run) -> RunView:
 
 
 ENDPOINTS = (
-    Endpoint(LIST_RUNS, Role.VIEWER, list_runs, "List runs", tag="runs"),
+    Endpoint(
+        LIST_RUNS,
+        Role.VIEWER,
+        list_runs,
+        "List runs",
+        errors=(InvalidInput,),
+        tag="runs",
+        scoped=Scoping.FILTERED,
+    ),
     Endpoint(
         OPEN_RUN,
         Role.OPERATOR,
@@ -134,6 +170,7 @@ ENDPOINTS = (
         errors=(InvalidInput, NotEnoughAgents),
         tag="runs",
         parameters=RUN_NAMES,
+        scoped=Scoping.MADE,
         notes="Opening an existing run returns it unchanged, with its first settings.",
     ),
     Endpoint(
@@ -143,6 +180,7 @@ ENDPOINTS = (
         "Show a run and its ledger",
         errors=(InvalidInput, UnknownRun),
         tag="runs",
+        scoped=Scoping.RUN,
         parameters=RUN_NAMES,
         for_driver=True,
     ),
@@ -153,6 +191,7 @@ ENDPOINTS = (
         "Retry the dead requests of a run",
         errors=(InvalidInput, UnknownRun, Conflict),
         tag="runs",
+        scoped=Scoping.RUN,
         parameters=RUN_NAMES,
     ),
     Endpoint(
@@ -162,6 +201,7 @@ ENDPOINTS = (
         "Restart the process that drives a run",
         errors=(InvalidInput, UnknownRun, Conflict),
         tag="runs",
+        scoped=Scoping.RUN,
         parameters=RUN_NAMES,
         notes="The new process loads the spider's code again, and the run continues where it was.",
     ),
@@ -172,6 +212,7 @@ ENDPOINTS = (
         "Pause, continue, finish or cancel a run",
         errors=(InvalidInput, UnknownRun, Conflict),
         tag="runs",
+        scoped=Scoping.RUN,
         parameters={**RUN_NAMES, "verb": {"enum": list(VERBS)}},
         for_driver=True,
     ),

@@ -6,9 +6,10 @@ Run by centers, from the ledger of fires. It never starts a run.
 from __future__ import annotations
 
 from skep.center.api.jobs import JOB_NAMES, job_name
+from skep.center.api.listing import asks_list, between, is_one_of, listed
 from skep.center.http.authentication import Role
-from skep.center.http.endpoint import Call, Endpoint
-from skep.errors import InvalidInput
+from skep.center.http.endpoint import Call, Endpoint, Scoping
+from skep.errors import InvalidInput, UnknownJob
 from skep.jobs.schedule.timetable import next_fires
 from skep.model.jobs.fire import Planned
 from skep.model.jobs.generator_progress import part_of
@@ -27,7 +28,14 @@ async def fires(call: Call) -> FireLines:
     """The fires of one job."""
     page: FirePage = call.query
     name = job_name(call)
+    await call.services.store.jobs.get(name)  # raises UnknownJob
     name = part_of(name, page.generator) if page.generator else name
+    if asks_list(call):
+        terms = [is_one_of("job", name)]
+        if page.before is not None:
+            terms.append(between("due", None, page.before))
+        items, more = await listed(call, "fires", *terms)
+        return FireLines(items, **more)
     found = await call.services.store.fires.of_job(name, page.limit, page.before)
     return FireLines(found)
 
@@ -35,8 +43,12 @@ async def fires(call: Call) -> FireLines:
 async def schedules(call: Call) -> ScheduleLines:
     """All schedules with their next due times."""
     page: SchedulePage = call.query
-    planned = await call.services.store.fires.planned([page.job] if page.job else None)
     now = call.services.clock.now()
+    if asks_list(call):
+        terms = [is_one_of("job", page.job)] if page.job else []
+        items, more = await listed(call, "schedules", *terms)
+        return ScheduleLines([_line(one, now, page.count) for one in items], **more)
+    planned = await call.services.store.fires.planned([page.job] if page.job else None)
     return ScheduleLines([_line(one, now, page.count) for one in planned])
 
 
@@ -53,15 +65,18 @@ ENDPOINTS = (
         Role.VIEWER,
         schedules,
         "Schedules of all jobs with their next due times",
+        errors=(InvalidInput,),
         tag="jobs",
+        scoped=Scoping.FILTERED,
     ),
     Endpoint(
         LIST_JOB_FIRES,
         Role.VIEWER,
         fires,
         "List the fires of a job",
-        errors=(InvalidInput,),
+        errors=(InvalidInput, UnknownJob),
         tag="jobs",
+        scoped=Scoping.JOB,
         parameters=JOB_NAMES,
         notes="Every due time has one outcome: `fired`, `late`, `skipped`, `coalesced` or "
         "`missed`, with a reason; `due`, `claimed` and `queued` come before the outcome.",

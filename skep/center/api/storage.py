@@ -9,9 +9,12 @@ from typing import Any
 
 import msgspec
 
+from skep.center.api.listing import asks_list, is_one_of, listed
 from skep.center.http.authentication import Role
-from skep.center.http.endpoint import Call, Endpoint
+from skep.center.http.endpoint import Call, Endpoint, Scoping
+from skep.errors import InvalidInput
 from skep.jobs.endings.notices import hidden_target
+from skep.model.jobs.notice import Notice
 from skep.model.retention import KINDS, Deleted
 from skep.wire.api.route import Route
 from skep.wire.api.storage import (
@@ -52,6 +55,8 @@ async def show_storage(call: Call) -> Storage:
         size,
         kept,
         await services.store.retention.deleted(),
+        sum(one.bytes for one in await services.logs.pieces.stored()),
+        services.settings.logs.bytes,
     )
 
 
@@ -81,13 +86,21 @@ async def clean(call: Call) -> Deleted:
 async def list_notices(call: Call) -> Notices:
     """The outbox: notices that were sent, that wait, and that were given up."""
     query: WhichNotices = call.query
+    if asks_list(call):
+        terms = [is_one_of("run", query.run)] if query.run else []
+        items, more = await listed(call, "notices", *terms)
+        return Notices([_notice(one) for one in items], **more)
     found = await call.services.store.notices.recent(query.limit, query.run)
-    told = ({**msgspec.structs.asdict(n), "target": hidden_target(n.target)} for n in found)
-    return Notices([NoticeLine(**{f: n[f] for f in NoticeLine.__struct_fields__}) for n in told])
+    return Notices([_notice(one) for one in found])
 
 
-def _row(route: Route[Any], role: Role, handler: Any, summary: str) -> Endpoint:
-    return Endpoint(route, role, handler, summary, tag="storage")
+def _notice(one: Notice) -> NoticeLine:
+    told = {**msgspec.structs.asdict(one), "target": hidden_target(one.target)}
+    return NoticeLine(**{name: told[name] for name in NoticeLine.__struct_fields__})
+
+
+def _row(route: Route[Any], role: Role, handler: Any, summary: str, **more: Any) -> Endpoint:
+    return Endpoint(route, role, handler, summary, tag="storage", **more)
 
 
 ENDPOINTS = (
@@ -95,5 +108,12 @@ ENDPOINTS = (
     _row(GET_STORAGE, Role.VIEWER, show_storage, "Show disk space and what uses it"),
     _row(GET_RETENTION_PLAN, Role.VIEWER, show_plan, "Show what retention would delete"),
     _row(CLEAN_STORAGE, Role.ADMIN, clean, "Delete what is due now"),
-    _row(LIST_NOTICES, Role.VIEWER, list_notices, "The outbox of notices"),
+    _row(
+        LIST_NOTICES,
+        Role.VIEWER,
+        list_notices,
+        "The outbox of notices",
+        errors=(InvalidInput,),
+        scoped=Scoping.FILTERED,
+    ),
 )

@@ -6,25 +6,35 @@ and encodes. Every error is sent as problem+json with a stable code.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import socket
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from contextlib import suppress
+from functools import partial
 from time import perf_counter
 from typing import Any
 
 import msgspec
+import msgspec.inspect
+from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Match, Route
-from starlette.types import Scope
+from starlette.types import Receive, Scope, Send
 
 from skep import __version__
-from skep.center.http.authentication import LOOK_ONLY, REMEMBER_SECONDS, Role
+from skep.access.login_attempts import WINDOW
+from skep.center.http.authentication import LOOK_ONLY, REMEMBER_SECONDS, Role, check_role
+from skep.center.http.call_audit import CallAudit
 from skep.center.http.connections.protocol import SCOPE_KEY
-from skep.center.http.endpoint import Call, Endpoint, Raw, Streamed
-from skep.center.http.login_attempts import WINDOW
+from skep.center.http.endpoint import AuditNotes, Call, Endpoint, Raw, Streamed
+from skep.center.http.scoping import check_scope
+from skep.center.http.session_cookie import check_same_origin
 from skep.center.services import Services
 from skep.errors import (
+    CenterStopping,
     InvalidInput,
     Malformed,
     NotFound,
@@ -48,8 +58,14 @@ log = logging.getLogger(__name__)
 _SUPPORTED = tuple(str(version) for version in range(OLDEST_PROTOCOL, PROTOCOL + 1))
 #: A length with more digits exceeds every limit.
 _DIGITS = 18
+#: Milliseconds after which a client that acknowledges nothing is cut off.
+DEAD_CLIENT = 30_000
 #: In the scope of a call: whether its caller may only read.
 _READ_ONLY = "skep.read_only"
+_STOPPED = (
+    "the center stopped before it had an answer: repeat the call, or call another center; a call"
+    " with an Idempotency-Key is not applied twice"
+)
 _SAFE_HEADERS = {
     "x-content-type-options": "nosniff",
     "cache-control": "no-store",
@@ -106,6 +122,10 @@ def _adapter(services: Services, row: Endpoint) -> Answer:
             return await _answer(services, row, request)
         except SkepError as error:
             return problem(services, error, masks=request.scope.get(_READ_ONLY, False))
+        except asyncio.CancelledError:
+            if not services.closing.is_set():
+                raise
+            return problem(services, CenterStopping(_STOPPED))  # cut off by the server's shutdown
         except ClientDisconnect:
             return Response(status_code=499)  # only counted: the caller has disconnected
         except Exception as error:  # noqa: BLE001 - a bug must not look like a lost connection
@@ -118,12 +138,57 @@ def _adapter(services: Services, row: Endpoint) -> Answer:
 
 async def _answer(services: Services, row: Endpoint, request: Request) -> Response:
     check_protocol(request.headers.get(PROTOCOL_HEADER, ""))
+    if not row.is_audited:
+        call = await _identified(services, row, request)
+        answer = await _handled(services, row, request, call)
+        return _finished(row, call, answer, request)
+    audit = CallAudit(services, row, request)
+    try:
+        call = await _identified(services, row, request, audit)
+        answer = await _handled(services, row, request, call)
+    except Exception as error:
+        await audit.failed(error)
+        raise
+    await audit.done(call)
+    return _finished(row, call, answer, request)
+
+
+async def _handled(services: Services, row: Endpoint, request: Request, call: Call) -> Any:
+    if row.asks is not None:
+        call.query = _query(request, row.asks)
+    if row.takes is not None:
+        call.body = await _body(services, row, request)
+    begun = services.clock.monotonic()
+    answer = await row.handler(call)
+    if services.clock.monotonic() - begun > REMEMBER_SECONDS:
+        # A credential that was revoked while its call waited here gets no answer.
+        await _identified(services, row, request)
+    return answer
+
+
+def _finished(row: Endpoint, call: Call, answer: Any, request: Request) -> Response:
+    if call.who.role in LOOK_ONLY and row.gives is not None:
+        answer = masked(answer, {**MASKS, **dict.fromkeys(row.clear, _unchanged)})
+    response = _response(row, answer, request)
+    response.headers.update(call.answer_headers)
+    return response
+
+
+async def _identified(
+    services: Services, row: Endpoint, request: Request, audit: CallAudit | None = None
+) -> Call:
+    """The call of a known caller who may make it. Raises Unauthorized, Forbidden, TooManyTries."""
     path = dict(request.path_params)
-    driven = path.get("identity") or path.get("run", "") if row.for_driver else ""
     origin = request.client.host if request.client else ""
     token = request.headers.get("authorization", "")
-    who = await services.auth.identify(token, row.role, driven, origin)
+    session = "" if token else services.people.cookie.read(request)
+    who = await services.auth.caller(token, row.role, origin, session)
     request.scope[_READ_ONLY] = who.role in LOOK_ONLY
+    if audit is not None:
+        audit.identified(who)
+    check_role(who, row.role, _driven(row, path))
+    if who.session:
+        check_same_origin(request)
     if row.role is not Role.PUBLIC:
         mark_authenticated(request.scope)
     call = Call(
@@ -133,19 +198,20 @@ async def _answer(services: Services, row: Endpoint, request: Request) -> Respon
         headers=request.headers,
         gone=request.is_disconnected,
         origin=origin,
+        scheme=request.url.scheme,
+        session=session,
+        audit=AuditNotes() if audit is None else audit.notes,
+        check=partial(_identified, services, row, request),
     )
-    if row.asks is not None:
-        call.query = _query(request, row.asks)
-    if row.takes is not None:
-        call.body = await _body(services, row, request)
-    begun = services.clock.monotonic()
-    answer = await row.handler(call)
-    if services.clock.monotonic() - begun > REMEMBER_SECONDS:
-        # A token that was revoked while its call waited here gets no answer.
-        await services.auth.identify(token, row.role, driven, origin)
-    if who.role in LOOK_ONLY and row.gives is not None:
-        answer = masked(answer, {**MASKS, **dict.fromkeys(row.clear, _unchanged)})
-    return _response(row, answer, request)
+    await check_scope(call, row)
+    if audit is not None:
+        await audit.begin()
+    return call
+
+
+def _driven(row: Endpoint, path: dict[str, Any]) -> str:
+    """The run of the path, whose driver may call too."""
+    return path.get("identity") or path.get("run", "") if row.for_driver else ""
 
 
 def _unchanged(value: Any) -> Any:
@@ -172,7 +238,7 @@ def check_protocol(text: str) -> None:
 
 
 def _query(request: Request, kind: type) -> Any:
-    given = dict(request.query_params)
+    given = _given(request.query_params, kind)
     try:
         return msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as error:
@@ -180,8 +246,18 @@ def _query(request: Request, kind: type) -> Any:
         raise InvalidInput(f"the query is not valid: {text}") from error
 
 
+def _given(query: QueryParams, kind: type) -> dict[str, Any]:
+    """The parameters; those that are lists may be repeated."""
+    lists = {
+        one.name
+        for one in msgspec.structs.fields(kind)
+        if isinstance(msgspec.inspect.type_info(one.type), msgspec.inspect.ListType)
+    }
+    return {name: query.getlist(name) if name in lists else query[name] for name in query}
+
+
 async def _body(services: Services, row: Endpoint, request: Request) -> Any:
-    limit = services.settings.center.body_limit
+    limit = row.body_limit or services.settings.center.body_limit
     data = await _read(request, limit)
     data = codec.decompress(data, request.headers.get("content-encoding", ""), limit)
     if not data:
@@ -213,13 +289,46 @@ async def _read(request: Request, limit: int) -> bytes:
     return b"".join(parts)
 
 
+class _Streaming(StreamingResponse):
+    """Sends the parts of an answer, and says when it has ended."""
+
+    def __init__(self, answer: Streamed, scope: Scope) -> None:
+        headers = {**_SAFE_HEADERS, **answer.headers}
+        if answer.size is not None:
+            headers["content-length"] = str(answer.size)
+        else:
+            drop_dead_client(scope)
+        super().__init__(answer.parts, 200, headers, media_type=answer.content_type)
+        self._ended = answer.ended
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._ended()
+
+
+def drop_dead_client(scope: MutableMapping[str, Any]) -> None:
+    """Let the kernel close the connection of a client that acknowledges nothing any more: the few
+    bytes of a quiet stream would stay unsent for a quarter of an hour."""
+    connection = scope.get(SCOPE_KEY)
+    found = None if connection is None else connection.transport.get_extra_info("socket")
+    if found is not None:
+        option = getattr(socket, "TCP_USER_TIMEOUT", None)
+        if option is not None:
+            with suppress(OSError):  # the client has closed the connection already
+                found.setsockopt(socket.IPPROTO_TCP, option, DEAD_CLIENT)
+
+
 def _response(row: Endpoint, result: Any, request: Request) -> Response:
     if isinstance(result, Raw):
         headers = {**_SAFE_HEADERS, **result.headers}
         return Response(result.content, result.status, headers, media_type=result.content_type)
+    if isinstance(result, Streamed) and result.size is None and request.method == "HEAD":
+        result.ended()  # nothing reads its body, which has no end
+        return Response(None, 200, _SAFE_HEADERS, media_type=result.content_type)
     if isinstance(result, Streamed):
-        headers = {**_SAFE_HEADERS, **result.headers, "content-length": str(result.size)}
-        return StreamingResponse(result.parts, 200, headers, media_type=result.content_type)
+        return _Streaming(result, request.scope)
     kind = codec.MSGPACK if codec.MSGPACK in request.headers.get("accept", "") else codec.JSON
     data, encoding = codec.encode(result, kind), ""
     if codec.ZSTD in request.headers.get("accept-encoding", ""):

@@ -36,6 +36,7 @@ from skep.errors import (
     UrlTooLong,
 )
 from skep.model.message_bounds import EXACT
+from skep.wire.api.route import Route
 from skep.wire.problem import PROBLEM, Problem
 
 REF = "#/components/schemas/{name}"
@@ -111,8 +112,7 @@ def _operation(row: Endpoint, known: _Known) -> dict[str, Any]:
 
 def _body(row: Endpoint, known: _Known) -> dict[str, Any]:
     schema = {**known.schemas[repr(row.takes)], **row.body_rules}
-    example = examples.of_body(operation_id(row))
-    return {"application/json": {"schema": schema, **_example(example)}}
+    return {"application/json": {"schema": schema, **_example(row.route.example)}}
 
 
 def _example(value: Any) -> dict[str, Any]:
@@ -210,13 +210,13 @@ def _query_parameters(row: Endpoint) -> list[dict[str, Any]]:
     _describe_fields([row.asks], components)
     needed = schema.get("required", [])
     return [
-        _query_parameter(operation_id(row), name, name in needed, part)
+        _query_parameter(row.route, name, name in needed, part)
         for name, part in schema.get("properties", {}).items()
     ]
 
 
 def _query_parameter(
-    operation: str, name: str, required: bool, schema: dict[str, Any]
+    route: Route[Any], name: str, required: bool, schema: dict[str, Any]
 ) -> dict[str, Any]:
     text = schema.get("description")
     return {
@@ -225,7 +225,7 @@ def _query_parameter(
         "required": required,
         **({"description": text} if text else {}),
         "schema": schema,
-        "example": examples.of_query(operation, name, schema),
+        "example": examples.of_query(route, name, schema),
     }
 
 
@@ -234,7 +234,8 @@ def _responses(row: Endpoint, known: _Known) -> dict[str, Any]:
     if row.gives is not None:
         good["content"] = known.message(row.gives)
     else:
-        good["content"] = {row.media: _raw(row)}
+        media = (row.media, *row.route.other_media)
+        good["content"] = {kind: _raw(row, kind) for kind in media}
     answers: dict[str, Any] = {str(row.status): good}
     for status, kind in row.others.items():
         answers[str(status)] = {"description": "Not ready", "content": known.message(kind)}
@@ -243,13 +244,12 @@ def _responses(row: Endpoint, known: _Known) -> dict[str, Any]:
     return answers
 
 
-def _raw(row: Endpoint) -> dict[str, Any]:
+def _raw(row: Endpoint, media: str) -> dict[str, Any]:
     """An answer that is text, bytes or a document without a schema here."""
-    kind = row.media.partition("/")[0]
-    schema: dict[str, Any] = {"type": "string"} if kind == "text" else {**_BYTES}
-    if row.media == "application/json":
+    schema: dict[str, Any] = {"type": "string"} if media.startswith("text/") else {**_BYTES}
+    if media == "application/json":
         schema = {"type": "object"}
-    return {"schema": schema, "example": examples.of_raw(operation_id(row))}
+    return {"schema": schema, "example": row.route.answer_example}
 
 
 def _errors(row: Endpoint) -> list[type[SkepError]]:

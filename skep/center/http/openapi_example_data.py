@@ -1,7 +1,7 @@
-"""Values of the examples in the API's description. Pure data.
+"""Values that the examples of the API's description share. Pure data.
 
-Request bodies are listed by operation id, and tests send them to a center. Answers are generated
-from their schemas with the values of `FIELDS`, so a new field needs no entry here.
+The examples of one route are beside the route, in `wire/api`. Answers are generated from their
+schemas with the values of `FIELDS`, so a new field needs no entry here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ NEW_YEAR = 1767225600.0
 LATER = NEW_YEAR + 3600.0
 URL = "https://example.org/"
 GROUP = "0a1b2c3d4e5f@example.org"
-_FILTER: dict[str, Any] = {"filter": {"run": "books", "failure": "timeout"}, "dry_run": True}
 
 #: Path parameters by name.
 PATHS: dict[str, Any] = {
@@ -25,73 +24,16 @@ PATHS: dict[str, Any] = {
     "identity": "books",
     "job": "books",
     "no": 0,
+    "operation": 1,
     "request": 1,
+    "rule": "failure_rate",
     "run": "books",
+    "secret": "mail",
+    "session": "0123456789abcdef",
     "token_id": "0123456789abcdef",
-}
-
-#: Query parameters by "operation id.name"; others show their default.
-QUERIES: dict[str, Any] = {
-    "preview_placement.add": "cellar",
-    "list_jobs.after": "authors",
-    "list_requests.state": "dead",
-    "list_failures.run": "books",
-    "compare_job_revisions.old": 0,
-    "compare_job_revisions.new": 1,
-}
-
-#: Bodies by operation id.
-BODIES: dict[str, Any] = {
-    "register_agent": {"registration": {"id": "attic", "name": "attic", "cpus": 4}},
-    "send_heartbeat": {"agent": "attic", "vitals": {"cpu": 0.25, "active": 3}, "holding": [[1, 1]]},
-    "lease_blocks": {"agent": "attic", "want": 4, "wait": 0.0, "kinds": ["http"]},
-    "report_blocks": {"agent": "attic", "blocks": [[1, 1, [[1, "", 200, "", 52000]], True]]},
-    "return_blocks": {"agent": "attic", "blocks": [[1, 1]], "reason": "the agent is draining"},
-    "report_instances": {"agent": "attic", "instances": []},
-    "send_instance_log": {
-        "agent": "attic",
-        "run": "ticker",
-        "no": 0,
-        "token": 1,
-        "offset": 0,
-        "data": "c3RhcnRlZAo=",
-    },
-    "join_agent": {"agent": "attic", "digest": "n4bQgYhMfWWaL+qgxVrQFaO/TxsrC4Is0V1sFbDwCgg="},
-    "add_requests": [URL, {"uri": f"{URL}a", "meta": {"page": 2}}],
-    "submit_requests": [URL, {"uri": f"{URL}a", "meta": {"page": 2}}],
-    "mark_blocks_collected": {"blocks": [1]},
-    "start_driver": {"job": "books", "settings": {"retries": 2}, "patience": 60.0},
-    "read_ended_requests": {"limit": 8, "wait": 0.0, "bodies": False},
-    "save_checkpoint": {
-        "driver": 1,
-        "blocks": [1],
-        "items": [[1, 0, {"title": "A book"}]],
-        "requests": [{"uri": f"{URL}next"}],
-    },
-    "end_driver": {"driver": 1, "state": "finished", "reason": "all pages were read"},
-    "open_run": {"settings": {"retries": 3, "priority": 2}},
-    "retry_rejected_items": {"numbers": [1, 2]},
-    "set_job": {"requests": [URL], "settings": {"retries": 2}, "schedule": {"every": 3600}},
-    "cancel_requests": {"filter": {"run": "books", "state": "waiting"}, "dry_run": True},
-    "retry_failures": _FILTER,
-    "cancel_failures": _FILTER,
-    "delete_failures": _FILTER,
-    "dispatch_blocks": {"dry_run": True},
-    "set_agent_labels": {"labels": {"site": "berlin", "old": None}},
-    "create_token": {"role": "viewer", "name": "dashboard", "seconds": 86400.0},
-    "create_join_token": {"agent": "attic", "group": "home", "seconds": 3600.0},
-    "create_agent_token": {"agent": "attic"},
-    "set_site": {"rate": 0.5, "concurrency": 2},
-}
-
-#: Answers that are not JSON messages, by operation id.
-RAW: dict[str, Any] = {
-    "get_metrics": "skep_accepted_total 2.0\n",
-    "get_openapi": {"openapi": "3.1.0", "info": {"title": "Skep", "version": "1.0"}, "paths": {}},
-    "get_docs": "<!doctype html><html><body></body></html>",
-    "get_package": "PK",
-    "get_request_body": "<!doctype html><title>Example</title>",
-    "get_request_record": "WARC/1.1",
+    "user": "anna",
+    "user_group": "berlin",
+    "view": "broken",
 }
 
 #: Values of fields in answers, by "Type.field" or by name where they fit the schema.
@@ -145,6 +87,15 @@ FIELDS: dict[str, Any] = {
     "Alerts.items": [{"at": NEW_YEAR, "kind": "disk", "subject": "main", "detail": "low space"}],
     "Attempt.detail": "",
     "Attempt.failure": "",
+    "AuditRow.action": "set_job",
+    "AuditRow.after": '{"revision":2}',
+    "AuditRow.before": '{"revision":1}',
+    "AuditRow.client": "cli",
+    "AuditRow.credential": "0123456789abcdef",
+    "AuditRow.detail": "",
+    "AuditRow.object": "job:books",
+    "AuditRow.times": 1,
+    "AuditRow.who": "anna",
     "Check.detail": "",
     "Check.name": "store",
     "Check.ok": True,
@@ -175,8 +126,21 @@ FIELDS: dict[str, Any] = {
     "Registration.id": "attic",
     "RequestLine.state": "done",
     "Run.id": "books",
+    "LoginLink.link": "example-link",
+    "LoginLink.url": "https://example.org/login#example-link",
+    "LoggedIn.session": "0123456789abcdef",
+    "LoggedIn.user": "anna",
+    "LoggedOut.session": "0123456789abcdef",
+    "Me.scope": ["site=berlin"],
+    "Me.session": "0123456789abcdef",
+    "Me.who": "anna",
+    "SessionView.id": "0123456789abcdef",
+    "SessionView.user": "anna",
     "TokenLine.state": "live",
     "TokenView.id": "0123456789abcdef",
+    "User.name": "anna",
+    "UserGroup.labels": ["site=berlin"],
+    "UserGroup.name": "berlin",
     "Why.id": "books",
     "Why.kind": "run",
     "Why.state": "running",

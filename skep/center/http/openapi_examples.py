@@ -11,8 +11,9 @@ from typing import Any
 
 import msgspec
 
-from skep.center.http.openapi_example_data import BODIES, FIELDS, PATHS, QUERIES, RAW
+from skep.center.http.openapi_example_data import FIELDS, PATHS
 from skep.errors import SkepError
+from skep.wire.api.route import Route
 from skep.wire.problem import problem_of
 
 Schema = dict[str, Any]
@@ -33,24 +34,14 @@ def of_path(name: str, schema: Schema) -> Any:
     return schema["enum"][0] if "enum" in schema else PATHS.get(name, "example")
 
 
-def of_query(operation: str, name: str, schema: Schema) -> Any:
-    """A value of a query parameter: the one in the table, else its default."""
-    if (found := QUERIES.get(f"{operation}.{name}")) is not None:
+def of_query(route: Route[Any], name: str, schema: Schema) -> Any:
+    """A value of a query parameter: the one beside the route, else its default."""
+    if (found := route.query_example.get(name)) is not None:
         return found
     if (default := schema.get("default")) is not None:
         return default
     without = {key: value for key, value in schema.items() if key != "default"}
     return Examples({}).of(without, name)
-
-
-def of_body(operation: str) -> Any:
-    """The body of a call; None where the table has none."""
-    return BODIES.get(operation)
-
-
-def of_raw(operation: str) -> Any:
-    """An answer that is not a message."""
-    return RAW.get(operation, "example")
 
 
 def of_error(error: type[SkepError]) -> dict[str, Any]:

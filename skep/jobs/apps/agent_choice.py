@@ -7,40 +7,25 @@ It only chooses; the caller stores the choice. An agent is lost after the job's 
 from __future__ import annotations
 
 from collections.abc import Collection
-from random import Random
 
-from skep.fleet.roster import Roster
 from skep.model.jobs.app import Instance
 from skep.model.run import Run
-from skep.placement.allocator import Allocator
+from skep.placement.allocator import AllocationParts
 from skep.placement.eligibility import explain, shortfall
-from skep.placement.placer import Placer, need_of
-from skep.runtime.clock import Clock
-from skep.store.ports import Store
+from skep.placement.placer import need_of
 
 DRAINING = "draining"
-#: Beginning of the reason of an instance without an agent.
-NOBODY = "no agent is free for it"
+#: Start of the reason of an instance without an agent.
+NO_AGENT = "no agent is free for it"
 
 
 class AgentChoice:
     """Uses the roster; keeps a run's allocation consistent with its instances."""
 
-    def __init__(
-        self,
-        store: Store,
-        roster: Roster,
-        placer: Placer,
-        allocator: Allocator,
-        clock: Clock,
-        rng: Random,
-    ) -> None:
-        self._store = store
-        self._roster = roster
-        self._placer = placer
-        self._allocator = allocator
-        self._clock = clock
-        self._rng = rng
+    def __init__(self, parts: AllocationParts) -> None:
+        self._store, self._clock, self._rng = parts.store, parts.clock, parts.rng
+        self._roster, self._placer = parts.roster, parts.placer
+        self._allocator = parts.allocator
 
     async def chosen(self, run: Run) -> list[str]:
         """The agents that were allocated when the run started, one for each instance. Raises
@@ -89,4 +74,4 @@ class AgentChoice:
         """Why there is no agent for an instance, as one sentence."""
         views = [view for view in self._roster.views if view.id not in busy]
         verdicts = explain(views, need_of(run.settings), self._placer.moment)
-        return f"{NOBODY}: {shortfall(1, verdicts)}"
+        return f"{NO_AGENT}: {shortfall(1, verdicts)}"

@@ -13,13 +13,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 from skep.errors import Conflict, InvalidInput, LostLease, NotEnoughAgents, SkepError
-from skep.jobs.apps.agent_choice import NOBODY, AgentChoice
+from skep.jobs.apps.agent_choice import NO_AGENT, AgentChoice
 from skep.jobs.apps.packing import Packer
 from skep.jobs.context import JobContext
 from skep.model.jobs.app import AppPart, AppSpec, Instance, InstanceState, desired_state_for
 from skep.model.jobs.job import JobRun
 from skep.model.run import Run
-from skep.model.states import RunState
+from skep.model.states import ENDED_RUN_STATES, RunState
 from skep.store.ports.apps import Package
 from skep.wire.messages import Command
 
@@ -33,7 +33,6 @@ END_SECONDS = 30.0
 LAST_BYTES = 4096
 LAST_LINE = 300
 APPS = "apps"
-_ENDED = frozenset({RunState.FINISHED, RunState.CANCELLED})
 
 Look = Callable[[], Awaitable[Run]]
 Rest = Callable[[float], Awaitable[object]]
@@ -65,7 +64,7 @@ class AppSupervisor:
                 ended = await self._step(held, part, run, told)
                 if ended is not None:
                     return ended
-            elif run.state not in _ENDED:
+            elif run.state not in ENDED_RUN_STATES:
                 await self._urge(part, run, await self._store.apps.of(run.id), {})
                 return run, ""
             else:
@@ -124,14 +123,14 @@ class AppSupervisor:
     ) -> Instance:
         now = self._clock.now()
         if one.agent and part.restart == "never":
-            reason = f"its agent {one.agent} was lost, and it must not be started again"
+            reason = f"its agent {one.agent} was lost, and its restart policy is never"
             await self._store.apps.end(one, InstanceState.FAILED, reason, now, held.proof)
         else:
             busy = {i.agent for i in others if i.no != one.no and not i.ended}
             agent = await self._places.another(run, one, busy)
             lost = f"its agent {one.agent} was lost; " if one.agent else ""
             reason = f"{lost}{'placed again' if agent else await self._places.why_none(run, busy)}"
-            if agent or one.agent or NOBODY not in one.reason:
+            if agent or one.agent or NO_AGENT not in one.reason:
                 await self._store.apps.place(one, agent, reason, now, held.proof)
                 log.warning("instance %d of run %s: %s", one.no, run.id, reason)
         return (await self._store.apps.of(run.id))[one.no]

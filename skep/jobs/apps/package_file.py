@@ -24,7 +24,7 @@ from skep.jobs.definitions.jobs_folder import is_data_folder
 from skep.store.ports.apps import Package
 
 CHUNK = 2**20
-#: The earliest time in a zip: a file's own time would change the digest.
+#: The earliest time in a zip: the modification time of a file would change the digest.
 _MOMENT = (1980, 1, 1, 0, 0, 0)
 _PLAIN, _PROGRAM = 0o644, 0o755
 #: Folders that are not part of a program.
@@ -50,7 +50,7 @@ def pack_place(found: Path, limit: int, scratch: Path) -> Packed:
         wheel = found.suffix == ".whl"
         if wheel:
             check_wheel_name(found.name)
-        # A copy, which cannot change between its digest and its storing.
+        # Copy first, so that the file cannot change between digest and storage.
         made = _copied(found, scratch / "package.zip", limit)
         if wheel:
             _check_needs(made)

@@ -1,1 +1,1 @@
-"""Job documents: read, checked, kept. Centers, and `skep job lint` with less to compare against."""
+"""Job documents: reading, checks, storage. Used by centers, and by `skep job lint` in part."""

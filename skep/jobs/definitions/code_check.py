@@ -1,6 +1,6 @@
-"""Looks at user code without running any of it. Runs on centers, before a run is stored.
+"""Checks user code without running it. Runs on centers, before a run is stored.
 
-Python is parsed to a tree and no further: the compiler would already compute constants.
+Python is parsed to a syntax tree only: the compiler would already evaluate constants.
 Shell scripts are read by `sh -n`, which executes nothing. May block for some seconds.
 """
 
@@ -22,15 +22,15 @@ _SHOWN = 200
 
 
 def check_code(settings: RunSettings) -> None:
-    """Raises InvalidInput that says what is wrong, and in which line."""
+    """Raises InvalidInput, which names the problem and its line."""
     kind, code = downloader_kind(settings.downloader), settings.code
     if kind.takes_code and code is None:
-        raise InvalidInput(f"the downloader {kind.name!r} needs `code` with its `source`")
+        raise InvalidInput(f"the downloader {kind.name!r} needs `code` with a `source`")
     if not kind.takes_code and code is not None:
         takers = names_with("takes_code")
-        raise InvalidInput(f"the downloader {kind.name!r} takes no `code`; {takers} do")
+        raise InvalidInput(f"the downloader {kind.name!r} takes no `code`; use one of {takers}")
     if settings.curl and not kind.takes_options:
-        raise InvalidInput(f"the downloader {kind.name!r} takes no `curl` options")
+        raise InvalidInput(f"the downloader {kind.name!r} takes no `curl` options; remove them")
     if kind.takes_options:
         check_curl(settings.curl)
     if code is not None:
@@ -38,9 +38,9 @@ def check_code(settings: RunSettings) -> None:
 
 
 def check_source(language: Language | None, source: str) -> None:
-    """Code of a language that centers do not know is checked by the downloader alone."""
+    """Raises InvalidInput. Only the downloader can check a language that centers do not know."""
     if "\0" in source:
-        raise InvalidInput("the code holds a NUL character; take it out")
+        raise InvalidInput("the code contains a NUL character; remove it")
     if language is not None:
         _CHECKS[language](source)
 
@@ -52,11 +52,11 @@ def check_curl(options: tuple[str, ...]) -> None:
         raise InvalidInput(str(error)) from error
     for name, value in plan.headers.items():
         if not name or not f"{name}{value}".isprintable():
-            raise InvalidInput(f"header {name[:50]!r} holds a control character, or has no name")
+            raise InvalidInput(f"header {name[:50]!r} contains a control character, or has no name")
 
 
 def check_generator(language: Language, source: str) -> None:
-    """A module that can be parsed and has a `generate`, or a script that can be read."""
+    """Raises InvalidInput unless a module parses and has a `generate`, or `sh` accepts a script."""
     _GENERATOR_CHECKS[language](source)
 
 
@@ -65,7 +65,7 @@ def _check_generate(source: str) -> None:
 
 
 def check_python(source: str, function: str = "run", shown: str = "run(uri, ...)") -> None:
-    """A module that can be parsed and has a `run`."""
+    """Raises InvalidInput unless the module parses and has a `run`."""
     found = parse_python(source)
     if "line" in found:
         raise InvalidInput(f"the Python code, line {found['line']}: {found['why']}")
@@ -76,7 +76,7 @@ def check_python(source: str, function: str = "run", shown: str = "run(uri, ...)
 
 
 def check_shell(source: str) -> None:
-    """Where the center has no `sh`, agents find out."""
+    """Raises InvalidInput. A center without `sh` skips the check; agents report the error."""
     shell = shutil.which("sh")
     if shell is None:
         return
@@ -86,7 +86,9 @@ def check_shell(source: str) -> None:
             timeout=CHECK_SECONDS, check=False, env={"PATH": "/usr/bin:/bin"}, cwd="/",
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
-        raise InvalidInput("the shell code cannot be parsed in time") from error
+        raise InvalidInput(
+            f"the shell code takes more than {CHECK_SECONDS:g} s to parse; make it smaller"
+        ) from error
     if said.returncode:
         text = " ".join(said.stderr.decode(errors="replace").split())[:_SHOWN]
         raise InvalidInput(f"the shell code: {text}")

@@ -1,7 +1,7 @@
-"""Parses user code within a bound on time. May block for some seconds: call it in a thread.
+"""Parses user code within a time limit. May block for some seconds: call it in a thread.
 
-Parsing takes time with the length of the code and holds the lock of the interpreter: 127 KB
-can take 3.5 s. Only short code is parsed here, the rest in a child process.
+Parsing time grows with the length of the code, and the parser holds the interpreter lock: 127 KB
+can take 3.5 s. Only short code is parsed in this process, the rest in a child process.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any
 from skep.errors import InvalidInput
 from skep.jobs.definitions import code_parse_child
 
-#: Characters that are parsed without a child; the slowest take about 0.1 s.
+#: Maximum number of characters that are parsed without a child; at most about 0.1 s.
 SHORT = 8 * 1024
 PARSE_SECONDS = 5.0
 _CHILD = Path(code_parse_child.__file__)
 
 
 def parse_python(source: str) -> dict[str, Any]:
-    """As `parse_child.parsed`; raises InvalidInput when it takes too long."""
+    """As `code_parse_child.parsed`; raises InvalidInput when it takes too long."""
     if len(source) <= SHORT:
         return code_parse_child.parsed(source)
     try:

@@ -1,7 +1,7 @@
-"""Parses Python to a tree and tells what the module binds, or what is wrong. Standard library only.
+"""Parses Python and returns the names that a module binds, or the error. Standard library only.
 
-`code_parse` runs this file in a process of its own for code that may take long: a parser
-holds the lock of its interpreter until it is done. Nothing of the code is executed.
+`code_parse` runs this file in a separate process for long code: the parser holds the lock of its
+interpreter until it has finished. The code is never executed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SHOWN = 100
 
 
 def parsed(source: str) -> dict[str, Any]:
-    """`names` of a module that can be parsed; else `why`, with `line` and `text` if known."""
+    """`names` of a module that parses; else `why`, with `line` and `text` if known."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -31,7 +31,7 @@ def parsed(source: str) -> dict[str, Any]:
 
 
 def _names(tree: ast.Module) -> Iterator[str]:
-    """What the module binds at its top, also inside `if` and `try`."""
+    """Names that the module binds at its top level, also inside `if` and `try`."""
     ahead: list[ast.stmt] = list(tree.body)
     while ahead:
         node = ahead.pop()

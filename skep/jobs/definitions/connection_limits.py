@@ -1,7 +1,7 @@
-"""What connections that a job names may reach and use, from the settings. Pure.
+"""The hosts and secrets that connections of a job may use, from the settings. Pure.
 
 Sinks, queries and notices of jobs follow the egress rules of their center. `jobs.allow_hosts`
-adds the hosts that the operator of the center wants them to reach; `egress.deny` wins.
+adds the hosts that the operator of the center allows; `egress.deny` has precedence.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _OURS = "add the host to jobs.allow_hosts"
 
 
 class JobHosts:
-    """The rule for one center."""
+    """The rules of one center."""
 
     def __init__(self, settings: Settings) -> None:
         """Raises ConfigurationError for an entry that is not a host."""
@@ -35,7 +35,7 @@ class JobHosts:
         self._named = EgressPolicy(EVERYTHING, egress.deny, centers=own)
 
     def check(self, host: str, port: int, address: str, written: bool) -> str | None:
-        """Why this address of a host must not be connected; None = it may."""
+        """Why this address of a host must not be used; None = it may."""
         name = host.rstrip(".").lower()
         if (name, port) in self._hosts or (name, None) in self._hosts:
             return self._named.check(address, port)
@@ -45,7 +45,7 @@ class JobHosts:
 
 
 def job_limits(settings: Settings) -> JobLimits:
-    """Raises ConfigurationError for a setting that names no host."""
+    """Raises ConfigurationError for a setting that is not a host."""
     rule = JobHosts(settings)
     return JobLimits(HostRules(rule.check), frozenset(settings.jobs.sink_secrets))
 

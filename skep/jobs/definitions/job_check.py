@@ -1,7 +1,7 @@
-"""Is this document a job? Says everything that is wrong with it at once. Centers, and
-`skep job lint` with less to compare against.
+"""Checks job documents and reports all problems together. Used by centers, and by `skep job lint`
+with fewer checks.
 
-Nothing of a document is ever executed here: Python is parsed, shell is read by `sh -n`.
+The code in a document is never executed here: Python is parsed, shell is read by `sh -n`.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ from skep.jobs.definitions.code_check import check_generator, check_source
 from skep.jobs.definitions.code_parse import parse_python
 from skep.jobs.definitions.jobs_folder import inside
 from skep.jobs.definitions.masked_jobs import masked_problems
-from skep.jobs.definitions.nesting_depth import DEPTH_LIMIT, too_deep
 from skep.jobs.definitions.struct_decoding import DocumentProblem, fields_of
 from skep.jobs.endings.notices import problems_of
 from skep.jobs.generators.sql_source import check_sql
 from skep.jobs.request_validation import PLAIN, Validator, check_header, strategy_problem
-from skep.model.downloader_kinds import BUILT_IN, HTTP, downloader_kind
+from skep.model.downloader_kinds import BUILT_IN, downloader_kind
 from skep.model.fleet.placement import Placement
 from skep.model.jobs.generator_progress import PART_NAME
 from skep.model.jobs.job import (
@@ -39,19 +38,19 @@ from skep.model.jobs.job import (
     SinkPart,
     SpiderPart,
 )
+from skep.model.jobs.nesting_depth import DEPTH_LIMIT, too_deep
 from skep.model.jobs.schedule import Schedule, cron_fields, problems_in
 from skep.model.request import Offered
 from skep.model.run import RunSettings
 from skep.streams.host_rules import UNCONNECTED, JobLimits
 from skep.streams.registry import open_sink
 
-#: Kinds of downloader that every center has, and the schemes that they fetch.
+#: Kinds of downloader that every center has.
 KINDS = tuple(kind.name for kind in BUILT_IN)
-SCHEMES = HTTP.schemes
 UNSAID = RunSettings()
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _FILE = re.compile(r"(?!/)[^\0:]+\.py(:[A-Za-z_]\w*)?")
-#: Fields of a run's settings that stand elsewhere in a document.
+#: Run settings that have a different place in a document.
 ELSEWHERE = {
     "priority": "at the top of the document",
     "downloader": "at the top of the document",
@@ -62,8 +61,8 @@ ELSEWHERE = {
 
 
 class Checker:
-    """Checks documents against what this center can do; without `folder` and with every
-    kind allowed, against what any center might do."""
+    """Checks documents against what this center supports; without `folder` and with all kinds,
+    against what any center may support."""
 
     def __init__(
         self,
@@ -80,138 +79,139 @@ class Checker:
         self._limits = limits
 
     def check(self, document: Any) -> Job:
-        """The job; raises InvalidJob with a line for every fault. Reads files and asks `sh`:
-        call it in a thread."""
-        job, faults = self.judge(document)
+        """The job; raises InvalidJob with one line per problem. Blocks (it reads files and starts
+        `sh`): call it in a thread."""
+        job, problems = self.judge(document)
         if job is None:
-            raise InvalidJob("\n".join(map(str, faults)))
+            raise InvalidJob("\n".join(map(str, problems)))
         return job
 
     def judge(self, document: Any) -> tuple[Job | None, list[DocumentProblem]]:
-        """The job, or None and everything that is wrong."""
+        """The job, or None and all problems."""
         if deep := too_deep(document):
             return None, [DocumentProblem(deep, f"is nested deeper than {DEPTH_LIMIT} levels")]
-        faults: list[DocumentProblem] = [*masked_problems(document)]
-        fields = fields_of(_spelled_out(document), Job, "", faults)
-        self._downloader(fields.get("downloader"), faults)
-        self._settings(fields, faults)
-        _strategy(fields.get("placement"), faults)
+        problems: list[DocumentProblem] = [*masked_problems(document)]
+        fields = fields_of(_spelled_out(document), Job, "", problems)
+        self._downloader(fields.get("downloader"), problems)
+        self._settings(fields, problems)
+        _strategy(fields.get("placement"), problems)
         kind = _kind_of(fields)
-        self._requests(fields.get("requests", ()), "requests", faults, kind)
+        self._requests(fields.get("requests", ()), "requests", problems, kind)
         for number, generator in _good(fields.get("generators", ())):
-            self._generator(generator, f"generators[{number}]", faults, kind)
-        _generator_names(fields.get("generators", ()), faults)
-        self._spider(fields.get("spider"), faults)
+            self._generator(generator, f"generators[{number}]", problems, kind)
+        _generator_names(fields.get("generators", ()), problems)
+        self._spider(fields.get("spider"), problems)
         for number, sink in _good(fields.get("sinks", ())):
-            _sink(sink, f"sinks[{number}]", self._limits, faults)
+            _sink(sink, f"sinks[{number}]", self._limits, problems)
         for number, rule in _good(fields.get("notices", ())):
             if problem := problems_of(rule):
-                faults.append(DocumentProblem(f"notices[{number}]", problem))
+                problems.append(DocumentProblem(f"notices[{number}]", problem))
             if self._secrets is not None and rule.secret in self._secrets.unsigned:
-                told = f"the secret {rule.secret!r} is one of the center's own"
-                faults.append(DocumentProblem(f"notices[{number}].secret", told))
-        _schedule(fields.get("schedule"), fields.get("name", ""), faults)
+                told = f"the secret {rule.secret!r} belongs to the center; use another one"
+                problems.append(DocumentProblem(f"notices[{number}].secret", told))
+        _schedule(fields.get("schedule"), fields.get("name", ""), problems)
         if isinstance(document, Mapping):
-            _something_to_do(document, faults)
-            self._app(document, fields, faults)
-        if faults:
-            return None, faults
+            _something_to_do(document, problems)
+            self._app(document, fields, problems)
+        if problems:
+            return None, problems
         job = _made(fields)
         settings = job.run_settings(UNSAID)
         if job.app is None:
-            _try(lambda: self._validator.check_settings(settings), "settings", faults)
-        return (None, faults) if faults else (job, [])
+            _try(lambda: self._validator.check_settings(settings), "settings", problems)
+        return (None, problems) if problems else (job, [])
 
     def _app(
-        self, document: Mapping[str, Any], fields: dict[str, Any], faults: list[DocumentProblem]
+        self, document: Mapping[str, Any], fields: dict[str, Any], problems: list[DocumentProblem]
     ) -> None:
         if document.get("app") is not None:
             part, placed = fields.get("app"), fields.get("placement")
-            faults += app_problems(part, document, placed, self._folder, self._secrets)
+            problems += app_problems(part, document, placed, self._folder, self._secrets)
 
-    def _downloader(self, part: Downloader | None, faults: list[DocumentProblem]) -> None:
+    def _downloader(self, part: Downloader | None, problems: list[DocumentProblem]) -> None:
         if part is None:
             return
         if part.kind not in self._kinds:
             known = ", ".join(self._kinds)
-            message = f"there is no downloader {part.kind!r} here; known are {known}"
-            faults.append(DocumentProblem("downloader.kind", message))
+            message = f"there is no downloader {part.kind!r}; use one of {known}"
+            problems.append(DocumentProblem("downloader.kind", message))
         kind = downloader_kind(part.kind)
         if kind.takes_code and not part.code:
-            faults.append(DocumentProblem("downloader.code", f"is missing; {part.kind} needs it"))
+            problems.append(DocumentProblem("downloader.code", f"is missing; {part.kind} needs it"))
         if part.code and not kind.takes_code:
-            faults.append(DocumentProblem("downloader.code", f"{part.kind} takes no code"))
+            told = f"is not used by {part.kind}; remove it"
+            problems.append(DocumentProblem("downloader.code", told))
         elif part.code:
             check = partial(check_source, kind.language, part.code)
-            _try(check, "downloader.code", faults)
+            _try(check, "downloader.code", problems)
 
-    def _settings(self, fields: dict[str, Any], faults: list[DocumentProblem]) -> None:
+    def _settings(self, fields: dict[str, Any], problems: list[DocumentProblem]) -> None:
         given = dict(fields.get("settings", {}))
         for name, where in ELSEWHERE.items():
             if given.pop(name, None) is not None:
-                faults.append(
-                    DocumentProblem(f"settings.{name}", f"stands {where}, not among the settings")
+                problems.append(
+                    DocumentProblem(f"settings.{name}", f"belongs {where}, not into `settings`")
                 )
-        good = fields_of(given, JobSettings, "settings", faults)
+        good = fields_of(given, JobSettings, "settings", problems)
         for name, value in {**good.get("headers", {}), "Cookie": good.get("cookie", "")}.items():
-            _try(partial(check_header, name, value), "settings.headers", faults)
-        # Plain data, as it comes back from the store.
+            _try(partial(check_header, name, value), "settings.headers", problems)
+        # Plain data, as the store returns it.
         fields["settings"] = msgspec.json.decode(msgspec.json.encode(good))
 
     def _requests(
         self,
         offered: Sequence[Offered],
         path: str,
-        faults: list[DocumentProblem],
+        problems: list[DocumentProblem],
         kind: str = PLAIN,
     ) -> None:
         for number, request in _good(offered):
             check = partial(self._validator.rows, [request], 0, 0.0, kind)
-            _try(check, f"{path}[{number}]", faults)
+            _try(check, f"{path}[{number}]", problems)
 
     def _generator(
-        self, part: Generator, path: str, faults: list[DocumentProblem], kind: str
+        self, part: Generator, path: str, problems: list[DocumentProblem], kind: str
     ) -> None:
         traits = part.traits
-        faults += [
+        problems += [
             DocumentProblem(f"{path}.{name}", f"is missing; {part.kind} needs it")
             for name in traits.needs
             if not getattr(part, name)
         ]
-        self._requests(part.uris, f"{path}.uris", faults, kind)
+        self._requests(part.uris, f"{path}.uris", problems, kind)
         if part.code and traits.language is not None:
             check = partial(check_generator, traits.language, part.code)
-            _try(check, f"{path}.code", faults)
+            _try(check, f"{path}.code", problems)
         if traits.queries and part.url and part.query:
-            _try(partial(check_sql, part), path, faults)
+            _try(partial(check_sql, part), path, problems)
         if traits.fetched and part.url:
-            self._requests([part.url], f"{path}.url", faults)
+            self._requests([part.url], f"{path}.url", problems)
         if part.cron:
-            _try(lambda: cron_fields(part.cron), f"{path}.cron", faults)
+            _try(lambda: cron_fields(part.cron), f"{path}.cron", problems)
         if part.path:
-            self._file(part.path, f"{path}.path", faults, most=1)
+            self._file(part.path, f"{path}.path", problems, most=1)
 
-    def _spider(self, part: SpiderPart | None, faults: list[DocumentProblem]) -> None:
+    def _spider(self, part: SpiderPart | None, problems: list[DocumentProblem]) -> None:
         if part is None:
             return
         if ".py" in part.path and _FILE.fullmatch(part.path):
-            text = self._file(part.path.partition(":")[0], "spider.path", faults)
+            text = self._file(part.path.partition(":")[0], "spider.path", problems)
             if text:
-                _try(partial(_parse, text), "spider.path", faults)
+                _try(partial(_parse, text), "spider.path", problems)
         elif not _MODULE.fullmatch(part.path):
-            faults.append(
+            problems.append(
                 DocumentProblem(
                     "spider.path", "must be package.module:Class, file.py or file.py:Class"
                 )
             )
-        faults += [
-            DocumentProblem(f"spider.arguments.{name}", "is no name of an argument")
+        problems += [
+            DocumentProblem(f"spider.arguments.{name}", "is not a valid argument name")
             for name in part.arguments
             if not name.isidentifier()
         ]
 
-    def _file(self, name: str, path: str, faults: list[DocumentProblem], most: int = -1) -> str:
-        """The text of a file in the folder for jobs; "" where there is no such folder."""
+    def _file(self, name: str, path: str, problems: list[DocumentProblem], most: int = -1) -> str:
+        """The text of a file in the folder for jobs; "" if the folder is not known."""
         if self._folder is None:
             return ""
         try:
@@ -220,22 +220,21 @@ class Checker:
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
             told = f"cannot read {name!r} in the folder for jobs, {self._folder}: {why}"
-            faults.append(
+            problems.append(
                 DocumentProblem(path, f"{told}; put it there, or set jobs.folder of the center")
             )
         return ""
 
 
 def linter() -> Checker:
-    """What can be said about a document without a center: with the kinds and schemes that are
-    installed here, as a center of this installation has them."""
+    """A checker without a center, with the downloader kinds and schemes that are installed
+    here."""
     kinds = known_kinds()
-    schemes = (*SCHEMES, *known_schemes())
-    return Checker(Validator(schemes, Random(0), kinds), kinds)  # noqa: S311 - nothing secret
+    return Checker(Validator(known_schemes(), Random(0), kinds), kinds)  # noqa: S311 - nothing secret
 
 
 def _spelled_out(document: Any) -> Any:
-    """With the short forms written in full: `downloader: http`, `spider: a.py`."""
+    """The document with its short forms expanded: `downloader: http`, `spider: a.py`."""
     if not isinstance(document, Mapping):
         return document
     full = dict(document)
@@ -251,7 +250,7 @@ def _spelled_out(document: Any) -> Any:
 
 
 def _made(fields: dict[str, Any]) -> Job:
-    """Without what is as it would be anyway, so that the same job is the same text."""
+    """The job without fields that have their default, so that equal jobs give equal text."""
     defaults = {field.name: field.default for field in msgspec.structs.fields(Job)}
     return Job(**{name: v for name, v in fields.items() if v != defaults[name] and v != {}})
 
@@ -261,73 +260,71 @@ def _good(values: Sequence[Any]) -> list[tuple[int, Any]]:
 
 
 def _kind_of(fields: Mapping[str, Any]) -> str:
-    """Of the downloader, as far as it can be read."""
+    """The kind of the downloader, as far as it can be read."""
     part = fields.get("downloader")
     return part.kind if isinstance(part, Downloader) else PLAIN
 
 
-def _something_to_do(document: Mapping[str, Any], faults: list[DocumentProblem]) -> None:
+def _something_to_do(document: Mapping[str, Any], problems: list[DocumentProblem]) -> None:
     requested = document.get("requests") or document.get("generators")
     if document.get("app") is not None:
         return
     if document.get("sinks") and not document.get("spider"):
-        faults.append(
-            DocumentProblem("sinks", "take items of a spider, and this job has no spider")
+        problems.append(
+            DocumentProblem("sinks", "need the items of a spider, and this job has no spider")
         )
     if document.get("spider") and requested:
-        faults.append(
-            DocumentProblem("spider", "a job has a spider, or requests and generators, not both")
-        )
+        problems.append(DocumentProblem("spider", "cannot be combined with requests or generators"))
     if not document.get("spider") and not requested:
         told = "is empty" if document.get("requests") == [] else "is missing"
-        faults.append(
+        problems.append(
             DocumentProblem(
-                "requests", f"{told}; a job has requests, generators, a spider or an app"
+                "requests", f"{told}; a job needs requests, generators, a spider or an app"
             )
         )
 
 
-def _generator_names(parts: Sequence[Generator | None], faults: list[DocumentProblem]) -> None:
-    """By their names they are run, and their own cron lines are kept in the ledger."""
+def _generator_names(parts: Sequence[Generator | None], problems: list[DocumentProblem]) -> None:
+    """Names identify generators in commands and in the ledger of fires."""
     seen: set[str] = set()
     for number, part in _good(parts):
         path = f"generators[{number}].name"
         if part.cron and not PART_NAME.fullmatch(part.name):
-            words = "1 to 16 letters, digits, `.`, `_` and `-`, the first one a letter or digit"
-            faults.append(
-                DocumentProblem(path, f"a generator with a cron line has a name of {words}")
+            words = "1 to 16 letters, digits, `.`, `_` and `-`, first a letter or digit"
+            problems.append(
+                DocumentProblem(path, f"a generator with a cron line needs a name of {words}")
             )
         if part.name and part.name in seen:
-            faults.append(DocumentProblem(path, f"there are two generators {part.name!r}"))
+            problems.append(DocumentProblem(path, f"{part.name!r} is used by two generators"))
         seen.add(part.name)
 
 
-def _try(check: Callable[[], object], path: str, faults: list[DocumentProblem]) -> None:
+def _try(check: Callable[[], object], path: str, problems: list[DocumentProblem]) -> None:
     try:
         check()
     except SkepError as error:
-        faults.append(DocumentProblem(path, error.detail.removeprefix("request 0: ")))
+        problems.append(DocumentProblem(path, error.detail.removeprefix("request 0: ")))
     except ValueError as error:
-        faults.append(DocumentProblem(path, str(error)))
+        problems.append(DocumentProblem(path, str(error)))
 
 
-def _strategy(placed: Placement | None, faults: list[DocumentProblem]) -> None:
+def _strategy(placed: Placement | None, problems: list[DocumentProblem]) -> None:
     if placed is not None and (problem := strategy_problem(placed)):
-        faults.append(DocumentProblem("placement.strategy", problem))
+        problems.append(DocumentProblem("placement.strategy", problem))
 
 
-def _schedule(part: Schedule | None, job: str, faults: list[DocumentProblem]) -> None:
+def _schedule(part: Schedule | None, job: str, problems: list[DocumentProblem]) -> None:
     if part is not None:
-        faults += [
+        problems += [
             DocumentProblem(problem.path, problem.message) for problem in problems_in(part, job)
         ]
 
 
-def _sink(part: SinkPart, path: str, limits: JobLimits, faults: list[DocumentProblem]) -> None:
-    # Which folder it will be does not matter here: only whether it could lie outside.
+def _sink(part: SinkPart, path: str, limits: JobLimits, problems: list[DocumentProblem]) -> None:
+    # The folder does not matter here, only whether the path could leave it.
     inside = Path("outputs")
     check = partial(open_sink, part.url, part.options, name="job", folder=inside, limits=limits)
-    _try(check, path, faults)
+    _try(check, path, problems)
 
 
 def _parse(code: str) -> None:

@@ -1,6 +1,6 @@
-"""Jobs that run after others: no ring, and no job that nobody knows. Pure.
+"""Checks jobs that run after other jobs: no cycles, no unknown jobs. Pure.
 
-Run by centers when a job is put. A ring would start its jobs for ever.
+Run by centers when a job is stored. The jobs of a cycle would start each other without end.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from skep.model.jobs.schedule import Schedule, ScheduleProblem
 
 
 def ring(job: str, after: Sequence[str], others: Mapping[str, Sequence[str]]) -> list[str]:
-    """The way from `job` back to itself, if it ran after these; [] when there is none."""
+    """The path from `job` back to itself if it ran after these; [] when there is no cycle."""
     waits = {**others, job: after}
     seen: set[str] = set()
     ways = [[job, upstream] for upstream in reversed(after)]
@@ -32,7 +32,7 @@ def chain_problems(
     known: Collection[str] | None = None,
     path: str = "schedule",
 ) -> list[ScheduleProblem]:
-    """`others` says after which jobs every other job runs; `known` are the jobs there are."""
+    """`others`: the upstream jobs of every other job; `known`: the jobs that exist."""
     problems = [
         ScheduleProblem(f"{path}.after[{number}]", f"there is no job {name}")
         for number, name in enumerate(schedule.after)
@@ -40,5 +40,5 @@ def chain_problems(
     ]
     way = ring(job, schedule.after, others)
     if way:
-        problems.append(ScheduleProblem(f"{path}.after", f"a ring: {' after '.join(way)}"))
+        problems.append(ScheduleProblem(f"{path}.after", f"a cycle: {' after '.join(way)}"))
     return problems

@@ -1,8 +1,8 @@
-"""The folder for jobs: what of it a job may name. Used by centers, and by `skep job lint`.
+"""The folder for jobs, and which files in it a job may name. Centers, and `skep job lint`.
 
-Whoever may keep a job may read what lies there. The folder of a center's or an agent's own
-data may be below it (it is with `skep up`), and holds tokens and secrets: a job never
-reaches into it. Pure, but for looking where a path leads.
+A user who may store a job may read the files there. The data folder of a center or an agent may
+be below it (it is with `skep up`) and contains tokens and secrets: a job must never reach into
+it. Pure, except that it resolves paths.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-#: A folder with one of these in it is the data folder of a center or an agent.
+#: A folder that contains one of these is the data folder of a center or an agent.
 MARKS = frozenset({"admin.token", "agent.token", "center.lock"})
-#: What such a folder holds, where it is the folder for jobs itself.
-_OWN = MARKS | {"secrets", "agent", "archive", "apps", "items"}
+#: The content of a data folder that is also the folder for jobs.
+_OWN = MARKS | {"secret.keys", "secrets", "agent", "archive", "apps", "items"}
 _STORE = "skep.db"
 
 
 def inside(folder: Path, name: Path | str) -> Path:
-    """A place in the folder, links followed; raises ValueError for one that lies elsewhere, or
-    that is a center's own."""
+    """The resolved path of a name in the folder; raises ValueError for a path outside it or in a
+    data folder."""
     root = folder.resolve()
     found = (root / name).resolve()
     if not found.is_relative_to(root):
-        raise ValueError(f"{str(name)!r} lies outside the folder for jobs")
+        raise ValueError(f"{str(name)!r} is outside the folder for jobs")
     if _is_private(root, found):
-        raise ValueError(f"{str(name)!r} lies in the data folder of a center or an agent")
+        raise ValueError(f"{str(name)!r} is in the data folder of a center or an agent")
     return found
 
 
 def is_data_folder(names: Collection[str]) -> bool:
-    """By the names of the files in it."""
+    """Whether files with these names make a data folder."""
     return not MARKS.isdisjoint(names)
 
 

@@ -1,6 +1,6 @@
-"""A job as callers see it who may not change it: without passwords, cookies and keys. Pure.
+"""Jobs with their passwords, cookies and keys masked, for read-only roles. Pure.
 
-Centers mask every answer to such callers; what is special about parts of jobs stands here.
+Centers mask all answers to these roles; this module has the rules for the parts of jobs.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from skep.runtime.masked_answers import Rule, masked
 from skep.runtime.masking import MASK, mask_command, mask_options, mask_text, mask_values
 from skep.streams.registry import secrets_hidden
 
-#: What a masked value looks like where it stands in a document.
+#: A masked value in a document.
 _MASKED = re.compile(rf"^{re.escape(MASK)}$|//{re.escape(MASK)}@|[=:] ?{re.escape(MASK)}(?!\*)")
-#: Fields of people's own text, in which stars mean nothing.
+#: Fields with free text, in which asterisks have no meaning.
 _TEXTS = frozenset({"note", "customer", "code", "query"})
 
 
 def hidden(job: Job) -> Job:
-    """The same job with stars in place of what is secret."""
+    """The job with its secrets masked."""
     shown: Job = masked(job, MASKS)
     return shown
 
 
 def _sink(part: SinkPart) -> SinkPart:
-    """A name without a password may be a token: no login is shown."""
+    """A user name without a password may be a token: no credentials are shown."""
     return SinkPart(mask_text(secrets_hidden(part.url)))
 
 
@@ -47,7 +47,7 @@ def _downloader(part: Downloader) -> Downloader:
 
 
 def _app(part: AppPart) -> AppPart:
-    """Names of variables and secrets stay; what is in a variable may be a password."""
+    """Names of variables and secrets are shown; the value of a variable may be a password."""
     return msgspec.structs.replace(
         part,
         environment=mask_values(part.environment),
@@ -65,12 +65,10 @@ MASKS: Mapping[type, Rule] = {
 
 
 def masked_problems(document: Any, path: str = "") -> Iterator[DocumentProblem]:
-    """A document that was read masked must not be kept: its stars would replace the secrets."""
+    """Problems of a document that was read masked: storing it would overwrite its secrets."""
     if isinstance(document, str):
         if _MASKED.search(document):
-            yield DocumentProblem(
-                path, "is masked; write the real value, or leave the job as it is"
-            )
+            yield DocumentProblem(path, "is masked; write the real value, or do not change the job")
     elif isinstance(document, Mapping):
         for name, inner in document.items():
             if name not in _TEXTS:

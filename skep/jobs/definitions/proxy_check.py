@@ -1,7 +1,6 @@
-"""Rules for exits and sessions, checked when a run is opened. Pure; run by centers.
+"""Checks the proxies (`exits`) and sessions of a run when it is opened. Pure; run by centers.
 
-What is wrong is said by its place. Nothing that was written about a proxy is repeated,
-because it may be a password.
+Errors name the field. They never repeat the value of a proxy, because it may contain a password.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ CheckHeader = Callable[[str, str], None]
 
 
 def check_proxies(settings: RunSettings, check_header: CheckHeader) -> None:
-    """Raises InvalidInput for rules that no agent could follow."""
+    """Raises InvalidInput for rules that no agent can apply."""
     exits, sessions = settings.exits, session_rules(settings.sessions)
     if exits is None and sessions is None:
         return
     if not downloader_kind(settings.downloader).uses_proxies:
         known = names_with("uses_proxies")
-        raise InvalidInput(f"exits and sessions are for the downloaders {known}")
+        raise InvalidInput(f"exits and sessions need one of the downloaders {known}")
     if exits is not None:
         _check_proxies(exits)
     if sessions is not None:
@@ -34,11 +33,11 @@ def check_proxies(settings: RunSettings, check_header: CheckHeader) -> None:
 
 def _check_proxies(rules: ExitRules) -> None:
     if rules.proxies and rules.redial:
-        raise InvalidInput("exits: proxies and redial are two ways to change the exit; choose one")
+        raise InvalidInput("exits: proxies and redial exclude each other; remove one")
     if not rules.proxies and not rules.redial:
-        raise InvalidInput("exits: there is no exit; name proxies, or set redial")
+        raise InvalidInput("exits: set proxies or redial")
     if rules.redial and not rules.switch_when and not rules.switch_after:
-        raise InvalidInput("exits.redial needs switch_when or switch_after: when to dial?")
+        raise InvalidInput("exits.redial needs switch_when or switch_after; set one of them")
     for place, url in enumerate(rules.proxies):
         parse_proxy(url, f"exits.proxies[{place}]")
     compiled(rules.switch_when, "exits.switch_when")

@@ -1,8 +1,7 @@
-"""From plain data to structs, with every error at once and the path of each. Pure.
+"""Converts plain data to structs and reports all errors, each with its path. Pure.
 
-msgspec stops at the first error; people who write documents want to see all of them. So
-structs, lists of structs and unions with None are walked here, and only the leaves are
-left to msgspec.
+msgspec stops at the first error; authors of documents want all of them. So structs, lists of
+structs and unions with None are converted here, and msgspec converts the leaves.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ SHOWN = 200
 
 
 class DocumentProblem(msgspec.Struct, frozen=True):
-    """What is wrong, and where in the document."""
+    """A problem and its place in the document."""
 
     path: str
     message: str
@@ -32,48 +31,51 @@ class DocumentProblem(msgspec.Struct, frozen=True):
 
 
 def fields_of(
-    data: Any, kind: type[Any], path: str, faults: list[DocumentProblem]
+    data: Any, kind: type[Any], path: str, problems: list[DocumentProblem]
 ) -> dict[str, Any]:
-    """The fields of a struct that are there and good; what is not goes into `faults`.
+    """The valid fields of a struct; problems of the others are added to `problems`.
 
-    A list of which a part is good is there too, with None in the other places.
+    A list with some valid entries is included, with None in place of the others.
     """
     if not isinstance(data, Mapping):
-        faults.append(DocumentProblem(path, f"must be a mapping of fields, not {_kind_word(data)}"))
+        problems.append(
+            DocumentProblem(path, f"must be a mapping of fields, not {_kind_word(data)}")
+        )
         return {}
     known = {field.name: field for field in msgspec.structs.fields(kind)}
     hints = get_type_hints(kind, include_extras=True)
     strange = [name for name in data if name not in known]
-    faults += [DocumentProblem(_below(path, name), _unknown(name, known)) for name in strange]
+    problems += [DocumentProblem(_below(path, name), _unknown(name, known)) for name in strange]
     good: dict[str, Any] = {}
     for name, field in known.items():
         if name in data:
-            before = len(faults)
-            value = convert(data[name], hints[name], _below(path, name), faults)
-            if len(faults) == before or isinstance(value, tuple):
+            before = len(problems)
+            value = convert(data[name], hints[name], _below(path, name), problems)
+            if len(problems) == before or isinstance(value, tuple):
                 good[name] = value
         elif field.required:
-            faults.append(DocumentProblem(_below(path, name), "is missing"))
+            problems.append(DocumentProblem(_below(path, name), "is missing"))
     return good
 
 
-def convert(data: Any, kind: Any, path: str, faults: list[DocumentProblem]) -> Any:
-    """The value as its type; None, and a fault, when it is not one."""
+def convert(data: Any, kind: Any, path: str, problems: list[DocumentProblem]) -> Any:
+    """The value as its type; None, and a problem, when it is not valid."""
     bare = _bare(kind)
     if isinstance(data, Mapping):
         bare = _struct_in(bare)
     if data is not None and _is_struct(bare):
-        before = len(faults)
-        fields = fields_of(data, bare, path, faults)
-        return bare(**fields) if len(faults) == before else None
+        before = len(problems)
+        fields = fields_of(data, bare, path, problems)
+        return bare(**fields) if len(problems) == before else None
     if (element := _element(bare)) and isinstance(data, list | tuple):
         if len(data) > (limit := _most(kind)):
-            faults.append(DocumentProblem(path, f"has {len(data)} entries; {limit} is the limit"))
-        return tuple(convert(v, element, f"{path}[{n}]", faults) for n, v in enumerate(data))
+            told = f"has {len(data)} entries; the limit is {limit}"
+            problems.append(DocumentProblem(path, told))
+        return tuple(convert(v, element, f"{path}[{n}]", problems) for n, v in enumerate(data))
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
-        faults.append(_problem(str(error), path, data, kind))
+        problems.append(_problem(str(error), path, data, kind))
     return None
 
 
@@ -90,7 +92,7 @@ def _problem(text: str, path: str, data: Any, kind: Any) -> DocumentProblem:
 
 
 def _demand(message: str, kind: Any) -> str:
-    """What the value must be, in words; validation names types of the program."""
+    """What the value must be, in words; msgspec names types of the program."""
     meant = _meta(kind, "description")
     if meant and "regex" in message:
         return f"must be {meant}"
@@ -109,7 +111,7 @@ def _bare(kind: Any) -> Any:
 
 
 def _struct_in(kind: Any) -> Any:
-    """The one struct that a mapping can be meant as; else the kind itself."""
+    """The only struct of a union that a mapping can be; else the kind itself."""
     if get_origin(kind) not in {Union, UnionType}:
         return kind
     structs = [bare for one in get_args(kind) if _is_struct(bare := _bare(one))]
@@ -127,7 +129,7 @@ def _most(kind: Any) -> int:
 
 
 def _element(kind: Any) -> Any:
-    """What a list or a tuple of any length is made of."""
+    """The element type of a list or of a tuple of any length."""
     return get_args(kind)[0] if get_origin(kind) in {tuple, list} else None
 
 
@@ -140,7 +142,7 @@ def _below(path: str, name: object) -> str:
 
 
 def _unknown(name: object, known: Mapping[str, Any]) -> str:
-    return f"there is no such field; {choices(name, known)}"
+    return f"is not a known field; {choices(name, known)}"
 
 
 def _kind_word(data: Any) -> str:

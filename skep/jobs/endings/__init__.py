@@ -1,1 +1,1 @@
-"""What follows the end of a run: notices and retention. Centers only."""
+"""Work after the end of a run: notices and retention. Centers only."""

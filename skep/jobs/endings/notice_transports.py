@@ -1,8 +1,8 @@
-"""How notices travel: a signed POST, or a mail. Run by centers only.
+"""Sends notices: as a signed POST or as a mail. Run by centers only.
 
-A webhook follows no redirect and connects only to addresses that the egress rules allow:
-the address is judged that will be connected, whatever its name says. Mail goes out by the
-standard library, in a thread.
+A webhook follows no redirect and connects only to addresses that the egress rules allow: the
+rules check the resolved address of the connection, not the name. Mail is sent by the standard
+library, in a thread.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from skep.runtime.clock import Clock
 from skep.streams.host_rules import HostRules
 
 SECONDS = 30.0
-#: Answers that say: never again at this address.
+#: Status codes after which a webhook is not retried.
 HOPELESS = frozenset({404, 410})
 _SCHEMES = {"smtp": 25, "smtp+starttls": 587, "smtps": 465}
 
 
 def signature(secret: bytes, notice: str, timestamp: int, body: bytes) -> str:
-    """As Standard Webhooks has it: `v1,` and base64 of HMAC-SHA256 over id.timestamp.body."""
+    """A signature as in Standard Webhooks: `v1,` and base64 of HMAC-SHA256 over
+    id.timestamp.body."""
     signed = f"{notice}.{timestamp}.".encode() + body
     return (
         "v1," + base64.b64encode(hmac.new(key_of(secret), signed, hashlib.sha256).digest()).decode()
@@ -39,13 +40,15 @@ def signature(secret: bytes, notice: str, timestamp: int, body: bytes) -> str:
 
 
 def key_of(secret: bytes) -> bytes:
-    """`whsec_` and base64, or any other bytes as they are."""
+    """The key of `whsec_` and base64; other bytes are the key."""
     if not secret.startswith(b"whsec_"):
         return secret
     try:
         return base64.b64decode(secret.removeprefix(b"whsec_"), validate=True)
     except ValueError as error:
-        raise ConfigurationError("a secret that begins with whsec_ goes on in base64") from error
+        raise ConfigurationError(
+            "a secret that begins with whsec_ must continue in base64"
+        ) from error
 
 
 class WebhookTransport:
@@ -56,7 +59,7 @@ class WebhookTransport:
         self._clock = clock
 
     async def deliver(self, notice: Notice, secret: bytes) -> None:
-        # Here and not at the top: most centers have nothing to tell when they start.
+        # Imported here: most centers have no notice to send when they start.
         from skep.runtime.lazy_certificates import aiohttp
         from skep.streams.checked_http import connector
 
@@ -77,7 +80,7 @@ class WebhookTransport:
             ):
                 _judge(response.status)
         except aiohttp.InvalidURL as error:
-            raise ConfigurationError("the webhook is no URL") from error
+            raise ConfigurationError("the webhook is not a URL") from error
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise Unavailable(f"{host}: {type(error).__name__}") from error
 
@@ -95,20 +98,36 @@ class WebhookTransport:
 
 
 def _judge(status: int) -> None:
-    """By the status alone: people who may only look read why a notice failed."""
-    if 200 <= status < 300:  # noqa: PLR2004 - as HTTP has it
+    """Raises by the status alone: the reason is shown to read-only roles."""
+    if 200 <= status < 300:  # noqa: PLR2004 - HTTP status
         return
     raise (ConfigurationError if status in HOPELESS else Unavailable)(f"answered {status}")
 
 
+def _of_run(told: dict[str, Any]) -> tuple[str, list[str]]:
+    """Subject and text about the end of a run."""
+    lines = [f"Run {told['run']} of {told['job']} is {told['state']}.", told["reason"], ""]
+    lines += [f"{name}: {count}" for name, count in told["ledger"].items()]
+    return f"{told['job']}: run {told['run']} {told['state']}", lines
+
+
+def _of_alerts(told: dict[str, Any]) -> tuple[str, list[str]]:
+    """Subject and text about alerts of one kind. A subject of an alert can have any character; one
+    that ends a line would be refused by the mail's header."""
+    alerts = told["alerts"]
+    about = " ".join(alerts[0]["subject"].split()) if len(alerts) == 1 else f"{len(alerts)} alerts"
+    lines = [f"{one['subject']}: {one['detail']}" for one in alerts]
+    return f"{told['kind']} {told['state']}: {about}", lines
+
+
 class MailTransport:
-    """Mails by one server; each has the notice's id as its own."""
+    """Sends mails through one server; the Message-ID contains the id of the notice."""
 
     def __init__(self, server: str, sender: str, password: bytes = b"") -> None:
         parts = urlsplit(server)
         if parts.scheme not in _SCHEMES or not parts.hostname:
             known = ", ".join(f"{scheme}://" for scheme in _SCHEMES)
-            raise ConfigurationError(f"notices.mail_server: say {known} and a host")
+            raise ConfigurationError(f"notices.mail_server must be one of {known} and a host")
         self._scheme, self._host = parts.scheme, parts.hostname
         self._port = parts.port or _SCHEMES[parts.scheme]
         self._user, self._password = unquote(parts.username or ""), password
@@ -127,12 +146,11 @@ class MailTransport:
 
     def _mail(self, notice: Notice) -> EmailMessage:
         told: dict[str, Any] = msgspec.json.decode(notice.body)["data"]
+        subject, lines = _of_alerts(told) if "alerts" in told else _of_run(told)
         mail = EmailMessage()
         mail["From"], mail["To"] = self._sender, notice.target
-        mail["Subject"] = f"[skep] {told['job']}: run {told['run']} {told['state']}"
+        mail["Subject"] = f"[skep] {subject}"
         mail["Message-ID"] = f"<{notice.id}@{self._sender.rpartition('@')[2]}>"
-        lines = [f"Run {told['run']} of {told['job']} is {told['state']}.", told["reason"], ""]
-        lines += [f"{name}: {count}" for name, count in told["ledger"].items()]
         mail.set_content("\n".join(lines))
         return mail
 

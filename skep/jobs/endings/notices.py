@@ -1,15 +1,16 @@
-"""Ends of runs become notices, and notices are told: by webhook and by mail. Centers only.
+"""Creates notices of ended runs and sends them by webhook and mail. Centers only.
 
-At least once, in any order; every notice has an id that stays the same, so that whoever is
-told twice can tell. A webhook is signed after Standard Webhooks (id, timestamp and body,
-HMAC-SHA256) and may reach only what the egress rules allow. Secrets are named in jobs and
-settings and lie in files that only the center reads; they are never shown or logged.
+Delivery is at least once, in any order; the id of a notice stays the same, so that a receiver
+can recognise duplicates. Webhooks are signed as in Standard Webhooks (id, timestamp and body,
+HMAC-SHA256) and may reach only what the egress rules allow. Jobs and settings name secrets; the
+values are in files that only the center reads, and are never shown or logged.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Protocol
@@ -27,25 +28,33 @@ from skep.store.ports import Store
 
 log = logging.getLogger(__name__)
 
-#: Two days of trying, later each time.
+#: Tries of one notice, with growing delays: about two days.
 TRIES = 20
 BACKOFF = Backoff(first=5.0, cap=6 * 3600.0)
-#: Whoever takes a notice has so long; then another center may try.
+#: Seconds for which a center holds a notice; then another center may try.
 HOLD_SECONDS = 120.0
 AT_ONCE = 20
 ENDINGS = 100
 ALERT = "notice_failed"
 
 
+#: Reads a secret of the store by name; None = there is none for this use. It blocks.
+StoredSecret = Callable[[str], bytes | None]
+
+
+def nothing_stored(_name: str) -> bytes | None:
+    return None
+
+
 class NoticeTransport(Protocol):
-    """Brings one notice to its place."""
+    """Sends one notice."""
 
     async def deliver(self, notice: Notice, secret: bytes) -> None:
-        """Raises Unavailable when it may go better later, ConfigurationError when it can not."""
+        """Raises Unavailable when a retry may succeed, ConfigurationError when it cannot."""
 
 
 class Notifier:
-    """One center's part in telling."""
+    """One center's part in sending notices."""
 
     def __init__(
         self,
@@ -56,10 +65,13 @@ class Notifier:
         clock: Clock,
         rng: Random,
         own: frozenset[str] = frozenset(),
+        stored: StoredSecret = nothing_stored,
     ) -> None:
-        """`own`: secrets that are for something else, such as the password of the mail server.
-        A signature would let its receiver try passwords without asking anyone."""
+        """`own`: secrets with another purpose, such as the password of the mail server. The
+        receiver of a signature could guess passwords offline. `stored` reads secrets of the
+        store."""
         self._own = own
+        self._stored = stored
         self._settings = settings
         self._store = store
         self._transports = transports
@@ -68,7 +80,7 @@ class Notifier:
         self._rng = rng
 
     async def step(self) -> int:
-        """Post what ended, tell what is due; returns how many were tried."""
+        """Create notices of new endings and send those that are due; return how many were tried."""
         for ending in await self._store.notices.endings(ENDINGS):
             await self._store.notices.post(ending.id, await self._notices(ending))
         now = self._clock.now()
@@ -128,18 +140,18 @@ class Notifier:
             await self._failed(notice, error)
         except Exception:
             log.exception("unexpected error in notice %s", notice.id)
-            await self._failed(notice, Unavailable("a bug; the center's log has it"))
+            await self._failed(notice, Unavailable("unexpected error; see the center's log"))
         else:
             await self._store.notices.told(notice.id)
 
     def _secret_of(self, notice: Notice) -> bytes:
         if notice.secret in self._own:
-            raise ConfigurationError(f"the secret {notice.secret!r} is the center's own")
-        return read_secret(self._secrets, notice.secret)
+            raise ConfigurationError(f"the secret {notice.secret!r} belongs to the center")
+        return read_secret(self._secrets, notice.secret, self._stored)
 
     def _transport(self, kind: str) -> NoticeTransport:
         if kind not in self._transports:
-            raise ConfigurationError(f"this center cannot tell by {kind}; see notices.mail_server")
+            raise ConfigurationError(f"this center cannot send by {kind}; set notices.mail_server")
         return self._transports[kind]
 
     async def _failed(self, notice: Notice, error: SkepError) -> None:
@@ -153,41 +165,45 @@ class Notifier:
             await self._store.alerts.raise_(ALERT, notice.job[:100], told, now)
 
 
-def read_secret(folder: Path, name: str) -> bytes:
-    """b"" for no name; raises ConfigurationError that does not say what it has read."""
+def read_secret(folder: Path, name: str, stored: StoredSecret = nothing_stored) -> bytes:
+    """The secret; b"" for no name. A file wins over a stored secret of the same name: what works
+    today is not changed by a call of the API. Raises ConfigurationError, which never shows what was
+    read."""
     if not name:
         return b""
+    if not (folder / Path(name).name).exists() and (value := stored(name)) is not None:
+        return value
     try:
         secret = (folder / Path(name).name).read_bytes().strip()
     except OSError as error:
-        raise ConfigurationError(f"the secret {name!r} cannot be read: {error.strerror}") from error
+        raise ConfigurationError(f"cannot read the secret {name!r}: {error.strerror}") from error
     if not secret:
         raise ConfigurationError(f"the secret {name!r} is empty")
     return secret
 
 
 def hidden_target(target: str) -> str:
-    """An address as people see it: paths of webhooks often hold a key."""
+    """A displayable address: paths of webhooks often contain a key."""
     parts = urlsplit(target) if "://" in target else None
     return f"{parts.scheme}://{parts.hostname}/***" if parts else target
 
 
 def problems_of(rule: NoticeRule) -> str:
-    """Why a rule cannot be followed; "" = it can."""
+    """Why a rule is not valid; "" = it is valid."""
     if bool(rule.webhook) == bool(rule.mail):
-        return "says `webhook` or `mail`, one of them"
+        return "needs either `webhook` or `mail`"
     if rule.mail:
-        return "" if is_mail_address(rule.mail) else f"{rule.mail!r} is no mail address"
+        return "" if is_mail_address(rule.mail) else f"{rule.mail!r} is not a mail address"
     if not rule.webhook.isprintable() or " " in rule.webhook:
-        return "the webhook is no URL"
+        return "the webhook is not a URL"
     parts = urlsplit(rule.webhook)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        return "the webhook is no http or https URL"
+        return "the webhook is not an http or https URL"
     return ""
 
 
 def is_mail_address(text: str) -> bool:
-    """Nothing that could end a line of a mail's head or of the talk with its server."""
+    """False for characters that could end a mail header or an SMTP command."""
     name, at, host = text.rpartition("@")
     plain = text.isascii() and text.isprintable() and not set(text) & set(" <>,;:\"'()[]\\")
     return bool(name and at and host and plain)

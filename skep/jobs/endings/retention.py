@@ -1,8 +1,8 @@
-"""Which records of ended runs have had their time, and deleting them. Run by centers.
+"""Deletes expired records of ended runs. Run by centers.
 
-By age first, then by bytes, oldest runs first. It never touches a run that goes on or an
-open request, it deletes in small batches so that nobody waits for it, and a segment of the
-archive only when no row points into it. `plan` says what `step` would do.
+Limits by age apply first, then limits by bytes, oldest runs first. It never deletes an active run
+or an open request, works in small batches so that other work is not delayed, and deletes a
+segment of the archive only when no row refers to it. `plan` returns what `step` would delete.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from skep.store.ports.ended_work import EndedRun
 
 log = logging.getLogger(__name__)
 
-#: Rows of one transaction; a few hundredths of a second.
+#: Rows of one transaction, which takes a few hundredths of a second.
 BATCH = 500
-#: Seconds between two batches: the others come first.
+#: Seconds between two batches, in which other work goes first.
 PAUSE = 0.02
 PAGE = 500
-#: Runs that one step sees to; the next step goes on.
+#: Runs of one step; the next step continues.
 STEP_RUNS = 5000
 SEGMENTS = 200
-#: Seconds that a package is kept after a run last began with it, and chunks of one batch.
+#: Seconds that a package is kept after the last run started with it, and chunks of one batch.
 PACKAGES_KEPT, CHUNKS = 86400.0, 8
-#: All jobs together, among the names of jobs.
+#: The key for all jobs together.
 EVERYTHING = ""
 
 
 class Retention:
-    """One center's part in keeping records bounded."""
+    """One center's part in retention."""
 
     def __init__(
         self, center: str, settings: KeepSettings, store: Store, archive: Archive, clock: Clock
@@ -50,7 +50,7 @@ class Retention:
         self._clock = clock
 
     async def plan(self, limit: int = STEP_RUNS) -> list[Expired]:
-        """What is due now, oldest first within each kind."""
+        """What has expired, oldest first within each kind."""
         parts = await self._parts()
         found: list[Expired] = []
         for kind in KINDS:
@@ -60,7 +60,7 @@ class Retention:
         return found
 
     async def step(self) -> Deleted:
-        """Delete what is due, then the segments that nobody needs any more."""
+        """Delete what has expired, then segments that are no longer referenced."""
         deleted = Deleted()
         for item in await self.plan():
             deleted.runs += 1
@@ -69,17 +69,17 @@ class Retention:
         await self._packages()
         if deleted.runs or deleted.segments:
             told = ", ".join(f"{n} {name}" for name, n in msgspec.structs.asdict(deleted).items())
-            log.info("retention has deleted: %s", told)
+            log.info("retention deleted: %s", told)
             await self._tell(told)
         return deleted
 
     async def _tell(self, told: str) -> None:
         await self._store.alerts.raise_("retention", self._center, told, self._clock.now())
 
-    # -- deciding
+    # -- decisions
 
     async def _parts(self) -> dict[str, KeepPart]:
-        """What jobs say for themselves."""
+        """The `keep` parts of jobs."""
         parts: dict[str, KeepPart] = {}
         after = ""
         while page := await self._store.jobs.all(PAGE, after, deleted=True):
@@ -146,7 +146,7 @@ class Retention:
             after = (page[-1].ended_at, page[-1].no)
         return found[:limit]
 
-    # -- doing
+    # -- deletion
 
     async def _forget(self, item: Expired, deleted: Deleted) -> None:
         while True:
@@ -158,13 +158,13 @@ class Retention:
             await self._clock.sleep(PAUSE)
 
     async def _packages(self) -> None:
-        """Packages of applications that no open run needs; each run packs its own anew."""
+        """Delete packages that no open run needs; each run packs its own."""
         before = self._clock.now() - PACKAGES_KEPT
         while await self._store.packages.forget(before, CHUNKS):
             await self._clock.sleep(PAUSE)
 
     async def _segments(self, deleted: Deleted) -> None:
-        """Marked first, deleted then, noted last: a crash in between is made good here."""
+        """Mark, delete, then remove the row: after a crash this continues."""
         while await self._store.retention.mark_segments(self._clock.now(), SEGMENTS):
             await self._clock.sleep(PAUSE)
         for row in await self._store.retention.marked_segments(SEGMENTS):

@@ -1,1 +1,1 @@
-"""Generators of jobs: where their URIs come from, and the feed of a run. Centers only."""
+"""Generators of jobs: their sources, and the feed of a run. Centers only."""

@@ -1,8 +1,8 @@
-"""A generator's code as a boxed child of its center, read no faster than the store takes.
+"""Runs a generator's code in a sandboxed child process and reads it as fast as the store allows.
 
-User code never runs inside a center. The box is that of code downloaders: other files, other
-processes, no network but through a guarded door, limits of the kernel. Nothing that comes
-out of it is believed unchecked.
+User code never runs inside a center. The sandbox is that of the code downloaders: separate files
+and processes, network only through the egress proxy, limits of the kernel. Output of the child
+is never trusted unchecked.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -37,23 +37,23 @@ from skep.settings import AgentSettings
 log = logging.getLogger(__name__)
 
 PIECE = 256 * 1024
-#: One message: a batch goes out before it is larger than one request more.
+#: Maximum size of one message: a batch ends with the item that makes it large enough.
 FRAME_LIMIT = 2 * ITEM_BYTES
-#: Characters of what the code wrote that are told with its end.
+#: Characters of the code's output that are reported at its end.
 SAID = 500
 DEFAULT_CEILING = Ceiling.of(AgentSettings())
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxRequest:
-    """What to run."""
+    """The code to run, and its limits."""
 
     kind: str
     source: str = ""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     limits: CodeLimits = field(default_factory=CodeLimits)
     network: bool = False
-    #: The code is part of Skep: it may run where code of jobs may not.
+    #: The code is part of Skep: it may run where code of jobs must not.
     own: bool = False
 
     @property
@@ -62,8 +62,8 @@ class SandboxRequest:
 
 
 class CodeSandboxes:
-    """Starts children, so many at a time. `code` is the operator's word on user code: `boxed`,
-    `always` or `never`, as for agents."""
+    """Starts up to `most` children at a time. `code` is the setting jobs.code: `boxed`, `always`
+    or `never`, as for agents."""
 
     def __init__(
         self,
@@ -79,79 +79,86 @@ class CodeSandboxes:
         self._ceiling = ceiling
         self._room = asyncio.Semaphore(most)
         self._isolation: Isolation | None = None
-        #: Processes that run now, for whoever wants to look.
+        #: Process ids of active children.
         self.children: set[int] = set()
 
-    async def run(self, order: SandboxRequest) -> Batches:
-        """What the child yields. Raises GeneratorFailed and GeneratorCrashed."""
+    async def run(
+        self, order: SandboxRequest, wrote: Callable[[str], None] = lambda _: None
+    ) -> Batches:
+        """The batches of the child; `wrote` gets what its code writes. Raises GeneratorFailed and
+        GeneratorCrashed."""
         order = replace(order, limits=self._ceiling.applied(order.limits))
-        async with self._room, self._born(order) as (child, isolation):
+        async with self._room, self._started(order) as (child, isolation):
             deadline = self._clock.monotonic() + order.seconds
             await asyncio.get_running_loop().sock_sendall(
                 child.sock, written(_load(order, child.uid, isolation))
             )
-            reading = self._read(child, order, deadline)
+            reading = self._read(child, order, deadline, wrote)
             async with aclosing(reading):
                 async for batch in reading:
                     yield batch
 
     @asynccontextmanager
-    async def _born(self, order: SandboxRequest) -> AsyncIterator[tuple[Child, Isolation]]:
+    async def _started(self, order: SandboxRequest) -> AsyncIterator[tuple[Child, Isolation]]:
         isolation = await self._looked_at(own=order.own)
         uid = FIRST_UID + secrets.randbelow(UIDS) if isolation.own_user else 0
         scratch = order.limits.scratch
-        birth = asyncio.ensure_future(
+        starting = asyncio.ensure_future(
             asyncio.to_thread(start_child, isolation, scratch, uid, network=order.network)
         )
         try:
-            child = await asyncio.shield(birth)
+            child = await asyncio.shield(starting)
         except asyncio.CancelledError:
-            # It is ended before the caller goes on, which may close the event loop.
-            await asyncio.shield(_end_unwanted(birth))
+            # End it before the caller continues, because the caller may close the event loop.
+            await asyncio.shield(_end_unwanted(starting))
             raise
         except NotStarted as error:
             raise GeneratorCrashed(str(error)) from error
-        door = EgressProxy(child.door, self._egress) if child.door is not None else None
+        proxy = EgressProxy(child.listener, self._egress) if child.listener is not None else None
         self.children.add(child.process.pid)
         try:
-            if door is not None:
-                await door.open()
+            if proxy is not None:
+                await proxy.open()
             yield child, isolation
         finally:
             self.children.discard(child.process.pid)
-            if door is not None:
-                door.close()
+            if proxy is not None:
+                proxy.close()
             await asyncio.shield(asyncio.to_thread(_end, child))
 
     async def _looked_at(self, *, own: bool) -> Isolation:
         if self._isolation is None:
             self._isolation = await asyncio.to_thread(detect)
             if self._code == "always" and not self._isolation.boxed:
-                log.warning("code of generators runs without a box: %s", self._isolation.why_not)
+                log.warning("generators run without a sandbox: %s", self._isolation.why_not)
         if own:
             return self._isolation
         if self._code == "never":
-            raise GeneratorFailed("generators with code are switched off here (jobs.code)")
+            raise GeneratorFailed("generators with code are disabled here (jobs.code is never)")
         if self._code == "boxed" and not self._isolation.boxed:
             raise GeneratorFailed(
-                f"no box for code here: {self._isolation.why_not}; install bubblewrap, or set "
+                f"no sandbox for code here: {self._isolation.why_not}; install bubblewrap, or set "
                 "jobs.code to always"
             )
         return self._isolation
 
-    async def _read(self, child: Child, order: SandboxRequest, deadline: float) -> Batches:
+    async def _read(
+        self, child: Child, order: SandboxRequest, deadline: float, wrote: Callable[[str], None]
+    ) -> Batches:
         reader, said = Reader(FRAME_LIMIT, Generated), ""
         while piece := await self._received(child, order, deadline):
             try:
                 for message in reader.feed(piece):
                     said = (said + message.messages)[-SAID:]
+                    if message.messages:
+                        wrote(message.messages)
                     if isinstance(message, Batch):
                         yield list(message.items)
                     if isinstance(message, Over):
                         _judge(message, said)
                         return
             except Breach as breach:
-                raise GeneratorFailed(f"it broke the line to the center: {breach}") from breach
+                raise GeneratorFailed(f"it sent an invalid message: {breach}") from breach
         ending = await asyncio.to_thread(child.ending)
         raise GeneratorCrashed(f"its process ended with {ending}{_with(said)}")
 
@@ -168,7 +175,7 @@ class CodeSandboxes:
 
 def _judge(over: Over, said: str) -> None:
     if over.failure:
-        why = {"limit": "too much: "}.get(over.failure, "")
+        why = {"limit": "limit exceeded: "}.get(over.failure, "")
         raise GeneratorFailed(f"{why}{over.detail}{_with(said)}")
 
 
@@ -188,10 +195,10 @@ def _load(order: SandboxRequest, uid: int, isolation: Isolation) -> Load:
     )  # fmt: skip
 
 
-async def _end_unwanted(birth: asyncio.Future[Child]) -> None:
-    """A process that was started after its generator had been stopped."""
+async def _end_unwanted(starting: asyncio.Future[Child]) -> None:
+    """End a child that was started after its generator had been stopped."""
     with suppress(NotStarted):
-        await asyncio.to_thread(_end, await birth)
+        await asyncio.to_thread(_end, await starting)
 
 
 def _end(child: Child) -> None:

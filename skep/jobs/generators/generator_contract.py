@@ -1,7 +1,7 @@
-"""What every kind of generator is to the one who feeds a run from it. Pure.
+"""The contract between generators and the feed of a run. Pure.
 
-A source hands out batches when it is asked, never before: a batch is on disk when the next
-one is asked for, so neither side ever holds more than one.
+A source produces a batch only when the feed asks for it. A batch is on disk before the feed asks
+for the next one, so neither side holds more than one.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from skep.model.jobs.job import Generator
 from skep.model.request import NewRequest, Offered
 
 BATCH = 1000
-#: Seconds for a generator whose limits say nothing.
+#: Seconds for a generator without a time limit.
 TIME_LIMIT = 3600.0
 
 
 class GeneratorFailed(Exception):
-    """It cannot be mended by beginning again; the text says why."""
+    """A restart cannot fix it; the text says why."""
 
 
 class GeneratorCrashed(Exception):
-    """Its process was ended from outside: it is begun again."""
+    """Its process was killed from outside: it is restarted."""
 
 
 class Complaint(str):
-    """Stands for something that could not be read; it is counted as not valid."""
+    """Stands for an entry that could not be read; it is counted as invalid."""
 
     __slots__ = ()
 
@@ -42,7 +42,7 @@ _line = msgspec.json.Decoder(NewRequest)
 
 
 def request_of(raw: Raw) -> Offered:
-    """What a generator meant; raises InvalidInput."""
+    """The request of an entry; raises InvalidInput."""
     if isinstance(raw, Complaint):
         raise InvalidInput(str(raw))
     try:
@@ -54,8 +54,8 @@ def request_of(raw: Raw) -> Offered:
 
 
 def settled(offered: Offered, generator: Generator, place: int, number: int) -> Offered:
-    """With the generator's priority where it has none of its own, and with `again` bound to
-    its place: told twice by us it is still one request."""
+    """Add the generator's priority to a request without one, and bind `again` to its place: a
+    repeated batch is still the same requests."""
     if isinstance(offered, str):
         if generator.priority is None:
             return offered

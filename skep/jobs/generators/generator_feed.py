@@ -1,16 +1,17 @@
-"""Feeds a run from its job's generators until each of them is through. Centers only.
+"""Feeds a run from its job's generators until all have finished. Centers only.
 
-A batch and its figures are one transaction; the next batch is asked for after it. Whatever
-dies on the way, the generator is begun again and what it took is known: nothing is lost, and
-nothing is taken twice. A run is not finished before this is.
+A batch and its counts are stored in one transaction before the next batch is read. After a crash
+the generator is restarted, and requests that it produced before are recognised: none is lost or
+stored twice. A run is not finished before its generators are.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -42,6 +43,7 @@ from skep.model.jobs.generator_progress import (
     generator_of,
 )
 from skep.model.jobs.job import Generator, Job, JobRun, RunLease
+from skep.model.logs import LogSource, LogSourceKind
 from skep.model.request import Offered
 from skep.model.states import RunState
 from skep.runtime.backoff import Backoff
@@ -50,7 +52,7 @@ from skep.store.ports import Store
 
 log = logging.getLogger(__name__)
 
-#: Ends of a generator's process that are not its own doing, before it has failed.
+#: Crashes of a generator's process before it has failed.
 RESTARTS = 5
 ALERT = "job_failed"
 AT_ONCE = 16
@@ -67,12 +69,13 @@ class Feeder:
         self._archive = archive
         self.sources = sources
         self._clock = context.clock
+        self._wrote = context.wrote
         self._rng = context.rng
         settings = context.settings
         self._restart = Backoff(first=settings.restart_first, cap=settings.restart_cap)
 
     async def requests(self, run: str, job: Job) -> None:
-        """The job's own requests, which are there before its first generator begins."""
+        """Store the job's own requests, before its first generator starts."""
         if not job.requests:
             return
         own = Generator("list", "requests", uris=job.requests)
@@ -80,7 +83,7 @@ class Feeder:
             await self._plainly(run, own)
             return
         reason = await self._one(run, job, own, REQUESTS)
-        if reason:  # they were checked when the job was kept
+        if reason:  # unexpected: they were checked when the job was stored
             log.warning("run %s of job %s: %s", run, job.name, reason)
 
     async def _plainly(self, run: str, own: Generator) -> None:
@@ -89,7 +92,7 @@ class Feeder:
             await self._intake.accept(run, offered[start : start + BATCH])
 
     async def feed(self, held: JobRun, job: Job) -> str:
-        """Every generator of this run; returns why some have failed, "" when none has."""
+        """Run every generator of this run; return why some failed, "" when none did."""
         room = asyncio.Semaphore(AT_ONCE)
 
         async def one(place: int, generator: Generator) -> str:
@@ -107,12 +110,12 @@ class Feeder:
         return "; ".join(filter(None, reasons))
 
     async def forget(self) -> None:
-        """URIs whose time is over, some at a time."""
+        """Delete expired URIs in small batches."""
         while await self._store.generations.forget(self._clock.now(), FORGET) >= FORGET:
             pass
 
     async def clear(self, held: JobRun, job: Job, state: RunState) -> None:
-        """The run rests or has ended: so do the runs of its sitemaps."""
+        """Pause or cancel the runs of its sitemaps when the run is paused or has ended."""
         to = RunState.PAUSED if state in {RunState.PAUSED, RunState.FAILED} else RunState.CANCELLED
         for place, generator in chosen_of(held.fire_key, job):
             if generator.traits.fetched:
@@ -121,7 +124,7 @@ class Feeder:
                     await self._intake.move(maps, to, why, held.proof)
                 except LostLease:
                     raise
-                except SkepError:  # it was never opened, or has ended by itself
+                except SkepError:  # it was never opened, or has ended
                     continue
 
     async def _one(
@@ -132,7 +135,7 @@ class Feeder:
         place: int,
         lease: RunLease | None = None,
     ) -> str:
-        """One generator, begun again when it is killed; why it failed, or ""."""
+        """Run one generator, restarting it after a crash; return why it failed, or ""."""
         name = generator.name or f"{generator.kind} {place}"
         new = Generation(run, place, name[:100], generator.kind)
         crashes = 0
@@ -147,7 +150,7 @@ class Feeder:
                 crashes += 1
                 if crashes > RESTARTS:
                     return await self._failed(feed, job, f"{error}, {crashes} times")
-                log.warning("generator %s of run %s is begun again: %s", name, run, error)
+                log.warning("generator %s of run %s crashed; restarting: %s", name, run, error)
                 await self._clock.sleep(self._restart.delay(crashes, self._rng))
             except GeneratorFailed as error:
                 return await self._failed(feed, job, str(error))
@@ -161,14 +164,23 @@ class Feeder:
         self, feed: Feed, run: str, job: Job, generator: Generator, place: int
     ) -> None:
         await feed.open()
-        batches = self._batches(run, job, generator, place)
+        source = LogSource(LogSourceKind.GENERATOR, job.name, run)
+        wrote = partial(self._wrote, source, feed.begun.starts)
+        batches = self._batches(run, job, generator, place, wrote)
         async with aclosing(batches):
             async for batch in batches:
                 await feed.put(batch)
 
-    def _batches(self, run: str, job: Job, generator: Generator, place: int) -> Batches:
+    def _batches(
+        self,
+        run: str,
+        job: Job,
+        generator: Generator,
+        place: int,
+        wrote: Callable[[str], None],
+    ) -> Batches:
         if not generator.traits.fetched:
-            return self.sources.open(generator)
+            return self.sources.open(generator, wrote)
         return SitemapSource(
             run,
             job,
@@ -186,17 +198,17 @@ class Feeder:
         reason = f"generator {begun.name}: {why}"
         failed = GenerationState.FAILED
         if not await self._store.generations.end(begun, failed, why, feed.counts()):
-            raise StaleToken(f"generator {begun.name} of run {begun.run} was begun again")
+            raise StaleToken(f"generator {begun.name} of run {begun.run} was started again")
         told = f"run {begun.run}: {reason}"
         await self._store.alerts.raise_(ALERT, job.name, told[:2000], self._clock.now())
         return reason
 
 
 class ReadBatch(NamedTuple):
-    """A batch whose entries were read as requests, as far as they are some."""
+    """A batch whose entries were converted to requests where possible."""
 
     offered: list[Offered]
-    #: Of each request in the batch.
+    #: The position of each request in the batch.
     positions: list[int]
     unreadable: list[Refused]
 
@@ -220,7 +232,7 @@ def _read_batch(batch: Sequence[Raw], generator: Generator, place: int, first: i
 
 
 class Feed:
-    """What comes out of one generator, on its way into the run."""
+    """Brings the output of one generator into the run."""
 
     def __init__(
         self,
@@ -239,13 +251,13 @@ class Feed:
         self.begun = begun
         self._began = clock.monotonic()
         self._complaint = ""
-        # Sitemaps that were read are not read again: their figures go on.
+        # Sitemaps that were read are not read again: their counts continue.
         goes_on = generator.traits.fetched
         self._yielded, self._bad = (begun.yielded, begun.bad) if goes_on else (0, 0)
         self._before = begun.seconds if goes_on else 0.0
 
     def counts(self, refused: Sequence[Refused] = ()) -> Counts:
-        """So far, with requests of a batch that is not stored yet."""
+        """The counts so far, including the refused requests of a batch that is not stored yet."""
         seconds = round(self._before + self._clock.monotonic() - self._began, 3)
         return Counts(self._yielded, self._bad + len(refused), seconds, self._last(refused))
 
@@ -255,13 +267,13 @@ class Feed:
         return refused[-1].error.detail.removeprefix("request 0: ")
 
     async def open(self) -> None:
-        """A person wrote the address of a sitemap into the job."""
+        """Allow the host of a sitemap, because a user wrote its URL into the job."""
         if self._generator.traits.fetched:
             run = await self._store.runs.get(self.begun.run)
             await self._intake.name_places(run, places_in([self._generator.url]))
 
     async def put(self, batch: Sequence[Raw]) -> Taken:
-        """When it returns they are on disk; raises GeneratorFailed at a limit."""
+        """Store a batch; it is on disk when this returns. Raises GeneratorFailed at a limit."""
         read = _read_batch(batch, self._generator, self.begun.n, self._yielded)
         self._yielded += len(batch)
         source = GeneratorBatch(
@@ -277,8 +289,8 @@ class Feed:
         return generated.taken
 
     async def _accept(self, source: GeneratorBatch, offered: Sequence[Offered]) -> Generated:
-        """Requests of the job itself never wait here: they are put in while the run is prepared,
-        which is repeated later, and until then the run could be neither cancelled nor stopped."""
+        """Requests of the job itself never wait here: they are stored while the run is prepared.
+        That is repeated later, and until then the run could be neither cancelled nor stopped."""
         if self.begun.n == REQUESTS:
             return await self._intake.accept_from(source, self.begun.run, offered)
         return await accept_when_available(
@@ -290,16 +302,16 @@ class Feed:
         self._bad += len(refused)
         if self._bad > self._generator.bad_limit:
             raise GeneratorFailed(
-                f"{self._bad} of {self._yielded} are not valid, more than its bad_limit of "
-                f"{self._generator.bad_limit}; the last: {self._complaint}"
+                f"{self._bad} of {self._yielded} URIs are invalid, more than its bad_limit of "
+                f"{self._generator.bad_limit}; the last one: {self._complaint}"
             )
         if self._yielded > self._generator.limit:
-            raise GeneratorFailed(f"too much: it yields more than {self._generator.limit} URIs")
+            raise GeneratorFailed(f"limit exceeded: more than {self._generator.limit} URIs")
 
 
 def chosen_of(fire_key: str, job: Job) -> list[tuple[int, Generator]]:
-    """The generators of a run: the one whose cron line started it, else those without a cron
-    line of their own; all of them when there would be nothing to do."""
+    """The generators of a run: the one whose cron line started it, else those without a cron line;
+    all of them when there would be nothing to do."""
     parts = list(enumerate(job.generators))
     if name := generator_of(fire_key):
         return [(place, part) for place, part in parts if part.name == name]
@@ -308,7 +320,7 @@ def chosen_of(fire_key: str, job: Job) -> list[tuple[int, Generator]]:
 
 
 def _told(generator: Generator, held: JobRun) -> Generator:
-    """Code of a generator gets the arguments of the run over its own."""
+    """The generator with the arguments of the run, which override its own."""
     if not held.arguments or generator.traits.language is None:
         return generator
     return msgspec.structs.replace(generator, arguments={**generator.arguments, **held.chosen})

@@ -15,6 +15,7 @@ from skep.jobs.intake import Intake
 from skep.jobs.request_sources import RequestSource
 from skep.model.request import Offered
 from skep.runtime.clock import Clock
+from skep.runtime.log_repeats import Repeats, repeated
 from skep.runtime.retry import retry
 
 log = logging.getLogger(__name__)
@@ -29,8 +30,12 @@ async def accept_when_available(
 ) -> T:
     """As `Intake.accept_from`, without Unavailable."""
 
+    repeats = Repeats(clock)
+
     def pause(error: Unavailable, _failures: int) -> float:
-        log.warning("run %s: its generator waits: %s", run, error.detail)
+        if times := repeats.due():
+            often = repeated(times)
+            log.warning("run %s: its generator waits: %s%s", run, error.detail, often)
         return AGAIN_SECONDS
 
     accept = lambda: intake.accept_from(source, run, offered)  # noqa: E731 - called again

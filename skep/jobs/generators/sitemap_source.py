@@ -1,9 +1,9 @@
-"""A sitemap as a generator: agents fetch it, under the manners of the fleet. Centers only.
+"""Sitemaps as a generator: agents fetch them, with politeness as for pages. Centers only.
 
-Sitemaps are requests of a run of their own beside the run that they feed, so that they come
-whole whatever that run does with its pages. The center asks no site for anything itself, and
-what came is unpacked and parsed in a box. A sitemap counts as read when all of its pages are
-on disk, so that whoever goes on after a crash goes on with the next.
+Sitemaps are requests of a separate run, so that the content rules of the run that they feed do not
+cut them. The center never fetches from a host itself, and sitemaps are unpacked and parsed in a
+sandbox. A sitemap counts as read when all of its pages are on disk, so that after a crash the
+next sitemap follows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 
 from skep.archive.ports import Archive
 from skep.archive.records import FirstRecords, split_response
-from skep.errors import SkepError
+from skep.errors import Conflict, LostLease, SkepError, StaleToken
 from skep.jobs.generators.code_sandbox import CodeSandboxes, SandboxRequest
 from skep.jobs.generators.generator_contract import Batches, Complaint, GeneratorFailed, Raw
 from skep.jobs.generators.generator_intake import accept_when_available
@@ -29,27 +29,27 @@ from skep.model.jobs.generator_kinds import SITEMAP
 from skep.model.jobs.job import Generator, Job
 from skep.model.request import NewRequest
 from skep.model.run import NewRun, RunSettings
-from skep.model.states import RunState
+from skep.model.states import ENDED_RUN_STATES, RunState
 from skep.model.user_code import CodeLimits
 from skep.runtime.clock import Clock
 from skep.store.ports import Store
 from skep.store.ports.checkpoints import UnreadPage
 
-#: Of the sitemap standard, and room for what an archive adds.
+#: The limit of the sitemap standard, and room for WARC headers.
 SIZE_LIMIT = 50 * 2**20
 READ_LIMIT = SIZE_LIMIT + 2**20
-#: Indexes inside each other, and sitemaps in all.
+#: Levels of nested sitemap indexes, and total number of sitemaps.
 NESTING_LIMIT = 4
 MAPS_LIMIT = 50_000
 RETRIES = 2
 LOOK_EVERY = 0.2
-#: One sitemap in its box.
+#: Limits for parsing one sitemap in its sandbox.
 LIMITS = CodeLimits(time=120.0)
 _DEPTH = "depth"
 
 
 class Source(Protocol):
-    """What feeds a run."""
+    """Produces batches for a run."""
 
     def batches(self) -> Batches: ...
 
@@ -61,7 +61,7 @@ def maps_run(run: str, place: int) -> str:
 
 
 def maps_settings(job: Job) -> RunSettings:
-    """As the job's own, but for whole pages by plain HTTP, from any agent that fits."""
+    """The settings of the job, but for whole pages by plain HTTP, from any eligible agent."""
     said = job.run_settings(RunSettings())
     return msgspec.structs.replace(
         said,
@@ -77,7 +77,7 @@ def maps_settings(job: Job) -> RunSettings:
 
 
 def sitemap_request(url: str, body: bytes) -> SandboxRequest:
-    """One sitemap to unpack and parse in a box; the code that does it is part of Skep."""
+    """Unpack and parse one sitemap in a sandbox; the code for it is part of Skep."""
     arguments = {"url": url, "body": body}
     return SandboxRequest(SITEMAP.name, arguments=arguments, limits=LIMITS, own=True)
 
@@ -109,11 +109,31 @@ class SitemapSource:
         self._unpack = FirstRecords().read
 
     async def batches(self) -> Batches:
-        """Pages of every sitemap. Raises GeneratorFailed."""
+        """Pages of all sitemaps. Raises GeneratorFailed, also when a user has ended the run in
+        which they are fetched: otherwise the generator would retry without end."""
+        reading = self._all()
+        async with aclosing(reading):
+            try:
+                async for batch in reading:
+                    yield batch
+            except Conflict as error:
+                raise await self._ended(error) from error
+
+    async def _ended(self, error: Conflict) -> Exception:
+        """The same error, unless the run of the sitemaps has ended."""
+        run = await self._store.runs.get(self._run)
+        if isinstance(error, StaleToken | LostLease) or run.state not in ENDED_RUN_STATES:
+            return error
+        why = f" ({run.reason})" if run.reason else ""
+        return GeneratorFailed(
+            f"run {self._run}, which fetches its sitemaps, is {run.state}{why}; start the job again"
+        )
+
+    async def _all(self) -> Batches:
         driver = await self._opened()
         while True:
-            # First what is open, then what has ended: the other way round a block that ends
-            # in between would be in neither.
+            # Open requests first, then ended ones: in the other order a block that ends in
+            # between would be missed.
             left = (await self._store.ledgers.read(self._run)).open
             blocks = await self._store.checkpoints.unread(self._run, 1, [])
             for block in blocks:
@@ -169,8 +189,8 @@ class SitemapSource:
                 yield [Complaint(f"sitemap {page.uri}: {error}")]
 
     def _sorted(self, batch: list[Raw], depth: int, more: list[NewRequest]) -> list[Raw]:
-        """Pages, and complaints about sitemaps whose address is not valid; the other sitemaps
-        go to `more`."""
+        """Pages, and complaints about sitemaps with an invalid address; valid sitemaps go to
+        `more`."""
         pages: list[Raw] = []
         for entry in batch:
             if isinstance(entry, str):
@@ -195,8 +215,8 @@ def _wanted(url: str, depth: int) -> NewRequest:
 
 
 def _check_first(pages: list[UnreadPage]) -> None:
-    """Without the first one there is nothing at all."""
+    """Raises GeneratorFailed: without the first sitemap there are no pages."""
     for page in pages:
         if page.state != "done" and not page.meta.get(_DEPTH):
             why: Any = page.detail or page.status
-            raise GeneratorFailed(f"{page.uri} could not be fetched: {page.failure}: {why}")
+            raise GeneratorFailed(f"cannot fetch {page.uri}: {page.failure}: {why}")

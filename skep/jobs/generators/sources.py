@@ -1,6 +1,6 @@
-"""Which source a generator is read from, by its kind. Centers, and `skep generator test`.
+"""Opens the source of a generator by its kind. Centers, and `skep generator test`.
 
-Lists and files are ours to read; code runs in a box; sitemaps are fetched by agents.
+The center reads lists and files; code runs in a sandbox; agents fetch sitemaps.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from skep.streams.host_rules import JobLimits
 
 
 class Sources:
-    """Opens everything but sitemaps."""
+    """Opens every kind except sitemaps."""
 
     def __init__(
         self,
@@ -46,10 +46,11 @@ class Sources:
             SQL.name: self._query,
         }
 
-    def open(self, generator: Generator) -> Batches:
-        """Its batches; raises GeneratorFailed and GeneratorCrashed when they are read."""
+    def open(self, generator: Generator, wrote: Callable[[str], None] = lambda _: None) -> Batches:
+        """Its batches; raises GeneratorFailed and GeneratorCrashed when they are read. `wrote`
+        gets what its code writes."""
         if generator.traits.language is not None:
-            return self.boxes.run(sandbox_request_of(generator))
+            return self.boxes.run(sandbox_request_of(generator), wrote)
         return self._openers[generator.kind](generator)
 
     def _query(self, generator: Generator) -> Batches:
@@ -83,7 +84,7 @@ def _fields(request: msgspec.Struct) -> dict[str, object]:
 
 
 def _lines(folder: Path, name: str) -> Iterator[Raw]:
-    """One URI, or one JSON object, per line; `#` begins a comment."""
+    """One URI or one JSON object per line; `#` starts a comment."""
     try:
         with inside(folder, name).open("rb") as file:
             while line := file.readline(ITEM_BYTES + 1):

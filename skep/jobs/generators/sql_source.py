@@ -1,8 +1,8 @@
-"""A query as a generator: read-only, row by row, in a thread of its own. Centers only.
+"""A query as a generator: read-only, in batches, in a separate thread. Centers only.
 
-The address of a database with a password does not stand in a document: `env:NAME` names a
-variable of the center's environment that holds it. No error ever shows it, and none shows
-what a server said: its type and number must do.
+A document must not contain the URL of a database with a password: `env:NAME` names a variable of
+the center's environment that contains the URL. No error shows it, and none shows the message of
+a server, only its type and number.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from skep.streams.host_rules import JobLimits
 from skep.streams.sql.connections import brief, check_server, open_engine
 
 REFERENCE = re.compile(r"env:([A-Za-z_][A-Za-z0-9_]*)")
-#: Of the center's own settings and tokens.
+#: Prefix of variables with the center's own settings and tokens.
 OWN = "SKEP_"
 SCHEMES = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
 _READS = re.compile(
@@ -40,14 +40,14 @@ _FIELDS = frozenset(NewRequest.__struct_fields__)
 
 
 def check_sql(generator: Generator) -> None:
-    """What can be said without the database; raises InvalidInput."""
+    """Checks that need no database; raises InvalidInput."""
     if not _READS.match(generator.query):
         raise InvalidInput("query: must begin with SELECT, WITH, VALUES or TABLE")
     found = REFERENCE.fullmatch(generator.url)
     if found is None:
         _parsed(generator.url)
     elif found[1].startswith(OWN):
-        raise InvalidInput(f"url: variables that begin with {OWN} are the center's own")
+        raise InvalidInput(f"url: variables that begin with {OWN} are reserved for the center")
 
 
 def _parsed(text: str) -> sa.URL:
@@ -56,10 +56,10 @@ def _parsed(text: str) -> sa.URL:
     except SQLAlchemyError:
         raise InvalidInput("url: is not the URL of a database, nor env:NAME") from None
     if url.drivername not in SCHEMES:
-        raise InvalidInput(f"url: {url.drivername!r} is none of {', '.join(SCHEMES)}")
+        raise InvalidInput(f"url: {url.drivername!r} is not supported; use {', '.join(SCHEMES)}")
     if url.password:
         raise InvalidInput(
-            "url: a password does not stand in a document; put the URL into a variable of the "
+            "url: must not contain a password; put the URL into a variable of the "
             "center's environment and write env:NAME"
         )
     try:
@@ -70,15 +70,15 @@ def _parsed(text: str) -> sa.URL:
 
 
 def _check_server(url: sa.URL) -> None:
-    """Raises ConfigurationError for more than a job may say."""
+    """Raises ConfigurationError for options that a job must not use."""
     if url.drivername != "sqlite":
         check_server(url, of_job=True)
     elif url.query:
-        raise ConfigurationError("the URL of an SQLite file has no options")
+        raise ConfigurationError("the URL of an SQLite file takes no options; remove them")
 
 
 class SqlSource:
-    """Rows of one query. `folder` is where files of SQLite are found."""
+    """Rows of one query. `folder` contains the SQLite files."""
 
     def __init__(
         self,
@@ -94,13 +94,13 @@ class SqlSource:
         self._folder = folder
         self._environment = environment
         self._seconds = generator.limits.time or TIME_LIMIT
-        #: Ends a query that runs, from another thread.
+        #: Cancels an active query, from another thread.
         self._cancel: Callable[[], object] | None = None
         self._interrupt = threading.Event()
 
     async def batches(self) -> Batches:
         """Raises GeneratorFailed."""
-        # One thread: connections of SQLite stay where they were made.
+        # One thread: SQLite connections must stay in the thread that opened them.
         thread = ThreadPoolExecutor(1, thread_name_prefix="generator-sql")
         rows = self._rows()
         deadline = self._clock.monotonic() + self._seconds
@@ -108,7 +108,7 @@ class SqlSource:
             while batch := await self._fetched(thread, rows, deadline):
                 yield batch
         finally:
-            # Not waited for: a query that hangs ends with its own time limit.
+            # Not awaited: a query that hangs ends with its own time limit.
             self._interrupt.set()
             thread.submit(rows.close)
             if self._cancel is not None:
@@ -126,7 +126,7 @@ class SqlSource:
             raise
         except SkepError as error:
             raise GeneratorFailed(error.detail) from None
-        except Exception as error:  # noqa: BLE001 - drivers raise anything when a server lies
+        except Exception as error:  # noqa: BLE001 - drivers raise anything for invalid answers
             raise GeneratorFailed(f"the query failed: {_told(error)}") from None
 
     def _rows(self) -> Any:
@@ -158,13 +158,13 @@ class SqlSource:
             return _parsed(self._generator.url)
         text = "" if found[1].startswith(OWN) else self._environment.get(found[1], "")
         if not text:
-            raise GeneratorFailed(f"the center's environment has no variable {found[1]}")
+            raise GeneratorFailed(f"the center's environment has no variable {found[1]}; set it")
         try:
             url = sa.make_url(text)
         except SQLAlchemyError:
-            raise GeneratorFailed(f"{found[1]} does not hold the URL of a database") from None
+            raise GeneratorFailed(f"{found[1]} does not contain the URL of a database") from None
         if url.drivername.partition("+")[0] not in SCHEMES:
-            raise GeneratorFailed(f"{found[1]} is for none of {', '.join(SCHEMES)}")
+            raise GeneratorFailed(f"{found[1]} is not supported; use {', '.join(SCHEMES)}")
         plain = url.set(drivername=url.drivername.partition("+")[0])
         try:
             _check_server(plain)
@@ -173,7 +173,7 @@ class SqlSource:
         return plain
 
     def _sqlite(self, url: sa.URL) -> sa.Engine:
-        """A file of the folder for jobs, which is opened for reading alone."""
+        """A file in the folder for jobs, opened read-only."""
         import sqlite3
 
         try:
@@ -181,7 +181,7 @@ class SqlSource:
         except ValueError as error:
             raise GeneratorFailed(str(error)) from None
         if not path.is_file():
-            raise GeneratorFailed(f"there is no {url.database!r} in the folder for jobs")
+            raise GeneratorFailed(f"there is no file {url.database!r} in the folder for jobs")
 
         def connect() -> sqlite3.Connection:
             made = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=10)
@@ -207,14 +207,15 @@ def _next(rows: Any) -> list[Raw]:
 
 
 def _reads_only(action: int, *_: object) -> int:
-    """Other files stay closed, whatever the query says."""
+    """Denies ATTACH, so that a query cannot open other files."""
     import sqlite3
 
     return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_ATTACH else sqlite3.SQLITE_OK
 
 
 def _request(columns: Sequence[str], row: Sequence[Any]) -> Raw:
-    """The column `uri`, or the first; other columns are fields of the request, or its meta."""
+    """The URI is the column `uri`, or the first; other columns are fields of the request or its
+    meta."""
     fields = dict(zip(columns, row, strict=True))
     name = "uri" if "uri" in fields else columns[0]
     uri = fields.pop(name)
@@ -233,7 +234,7 @@ def _request(columns: Sequence[str], row: Sequence[Any]) -> Raw:
 
 
 def _plain(value: Any, *, body: bool = False) -> Any:
-    """Data that can be kept as JSON; numbers with a point and times become text."""
+    """The value as JSON data; decimals and times become text."""
     if body:
         return value.encode() if isinstance(value, str) else bytes(value)
     if isinstance(value, bytes | memoryview):
@@ -242,7 +243,7 @@ def _plain(value: Any, *, body: bool = False) -> Any:
 
 
 def _told(error: BaseException) -> str:
-    """SQLite's own first line; of a server the type and number of its error alone."""
+    """The first line of an SQLite error; of a server's error only its type and number."""
     import sqlite3
 
     inner = getattr(error, "orig", None)

@@ -1,7 +1,7 @@
-"""A generator tried out: its first URIs, its errors, nothing stored.
+"""Tries a generator out: its first URIs and its errors; nothing is stored.
 
-Run by centers before a job with code is kept, and by `skep generator test`. It uses the box
-and the limits of a real run, and ends the generator as soon as it has seen enough.
+Run by centers before a job with code is stored, and by `skep generator test`. It uses the sandbox
+and the limits of a real run, and ends the generator after enough URIs.
 """
 
 from __future__ import annotations
@@ -12,14 +12,7 @@ import msgspec
 
 from skep.errors import SkepError
 from skep.jobs.definitions.struct_decoding import DocumentProblem
-from skep.jobs.generators.generator_contract import (
-    Batches,
-    GeneratorCrashed,
-    GeneratorFailed,
-    Raw,
-    request_of,
-    settled,
-)
+from skep.jobs.generators import generator_contract as contract
 from skep.jobs.generators.sources import Sources
 from skep.jobs.request_validation import PLAIN, Validator
 from skep.model.jobs.job import Generator, Job
@@ -30,34 +23,34 @@ BAD_SHOWN = 5
 
 
 class Trial(msgspec.Struct):
-    """What came of it."""
+    """The result of a trial."""
 
     name: str
     kind: str
-    #: The first ones, as requests.
+    #: The first requests.
     requests: list[NewRequest]
-    #: How many came before it was ended.
+    #: Number of entries before it was ended.
     yielded: int = 0
-    #: Whether it ended by itself.
+    #: Whether the generator ended by itself.
     whole: bool = False
     seconds: float = 0.0
     bad: list[str] = msgspec.field(default_factory=list)
-    #: Why it failed; "" when it did not.
+    #: Why it failed; "" = it did not.
     error: str = ""
 
 
 class GeneratorTrials:
-    """Tries generators out. `sources` opens them, `validator` judges what they yield."""
+    """Tries generators out. `sources` opens them, `validator` checks their requests."""
 
     def __init__(self, sources: Sources, validator: Validator, clock: Clock) -> None:
         self._sources = sources
         self._validator = validator
         self._clock = clock
 
-    async def faults(
+    async def problems(
         self, job: Job, known: Job | None, seconds: float, count: int
     ) -> list[DocumentProblem]:
-        """What is wrong with generators whose code is new or has changed."""
+        """Problems of generators with new or changed code."""
         before = known.generators if known is not None else ()
         found: list[DocumentProblem] = []
         for place, generator in enumerate(job.generators):
@@ -75,11 +68,11 @@ class GeneratorTrials:
         generator: Generator,
         seconds: float,
         count: int,
-        batches: Batches | None = None,
+        batches: contract.Batches | None = None,
         kind: str = PLAIN,
     ) -> Trial:
-        """Until it has yielded `count`, has ended, or `seconds` are over; `kind` is that of
-        the downloader for what it yields."""
+        """Read until `count` entries, its end, or `seconds`; `kind` is the downloader of the
+        requests."""
         limits = msgspec.structs.replace(
             generator.limits, time=min(seconds, generator.limits.time or seconds)
         )
@@ -90,15 +83,15 @@ class GeneratorTrials:
             reading = batches or self._sources.open(short)
             async with aclosing(reading):
                 trial.whole = await self._read(reading, generator, count, trial, kind)
-        except (GeneratorFailed, GeneratorCrashed) as error:
+        except (contract.GeneratorFailed, contract.GeneratorCrashed) as error:
             late = "took longer" in str(error) and trial.yielded
-            # One that has shown that it works may take its time.
+            # A generator that has produced something may be slow.
             trial.error = "" if late else str(error)
         trial.seconds = round(self._clock.monotonic() - began, 3)
         return trial
 
     async def _read(
-        self, batches: Batches, generator: Generator, count: int, trial: Trial, kind: str
+        self, batches: contract.Batches, generator: Generator, count: int, trial: Trial, kind: str
     ) -> bool:
         async for batch in batches:
             for raw in batch:
@@ -107,10 +100,14 @@ class GeneratorTrials:
                 return False
         return True
 
-    def _note(self, raw: Raw, generator: Generator, count: int, trial: Trial, kind: str) -> None:
+    def _note(
+        self, raw: contract.Raw, generator: Generator, count: int, trial: Trial, kind: str
+    ) -> None:
         trial.yielded += 1
         try:
-            offered: Offered = settled(request_of(raw), generator, 0, trial.yielded)
+            offered: Offered = contract.settled(
+                contract.request_of(raw), generator, 0, trial.yielded
+            )
             self._validator.rows([offered], 0, 0.0, kind)
         except SkepError as error:
             if len(trial.bad) < BAD_SHOWN:
@@ -121,7 +118,7 @@ class GeneratorTrials:
 
 
 def _only_bad(trial: Trial) -> str:
-    """Some bad ones may be; nothing but bad ones is a mistake."""
+    """The problem when all entries are invalid; some invalid ones are allowed."""
     if trial.bad and not trial.requests:
-        return f"none of {trial.yielded} is valid: {trial.bad[0]}"
+        return f"none of {trial.yielded} URIs is valid: {trial.bad[0]}"
     return ""

@@ -1,1 +1,1 @@
-"""Runs of jobs: started, supervised, retried, delivered into sinks. Centers only."""
+"""Runs of jobs: start, supervision, retries, delivery into sinks. Centers only."""

@@ -1,8 +1,7 @@
 """Delivers the items of job runs into sinks until each sink has them. Run by every center.
 
-A delivery outlives its run: a sink that is away is tried again and again, by this center or
-another one, until it has everything or a person gives it up. A center delivers only what it
-has leased.
+A delivery outlives its run: if a sink is unavailable, this center or another one retries until
+the sink has all items or a user gives the delivery up. A center delivers only what it has leased.
 """
 
 from __future__ import annotations
@@ -16,10 +15,11 @@ from random import Random
 from typing import NamedTuple
 
 from skep.errors import LostLease, SkepError
-from skep.jobs.runs.delivery_writer import ALERT, ENDED, DeliveryWriter
+from skep.jobs.runs.delivery_writer import ALERT, DeliveryWriter
 from skep.jobs.runs.old_position_files import move_position_files
 from skep.model.delivery import Delivery, DeliveryState, sink_key
 from skep.model.jobs.job import JobRun, SinkPart
+from skep.model.states import ENDED_RUN_STATES
 from skep.runtime.backoff import Backoff
 from skep.runtime.clock import Clock
 from skep.runtime.signals import WakeUp
@@ -30,9 +30,9 @@ from skep.streams.registry import open_sink, secrets_hidden
 
 log = logging.getLogger(__name__)
 
-#: Seconds until a delivery of a run that rests is looked at again, unless the run goes on.
+#: Seconds until the delivery of a resting run is checked again, unless the run continues.
 REST = 30.0
-#: Seconds between two looks while the end of a run waits for its sinks.
+#: Seconds between two checks while the end of a run waits for its sinks.
 LOOK_EVERY = 0.1
 
 
@@ -68,14 +68,14 @@ class Deliverer:
         self._again = Backoff(first=settings.deliver_first, cap=settings.deliver_cap)
         self._tasks: dict[tuple[str, str], Task] = {}
         self._moved_files = False
-        #: Rings when there may be something to deliver.
+        #: Notified when there may be something to deliver.
         self.wake_up = WakeUp(clock)
 
-    # -- what the supervisor of runs asks
+    # -- calls of the run supervisor
 
     async def open(self, held: JobRun, sinks: Sequence[SinkPart]) -> None:
-        """Begin, or go on, to deliver the items of a run. Raises ConfigurationError for a sink
-        that cannot be opened here."""
+        """Start or continue to deliver the items of a run. Raises ConfigurationError for a sink
+        that cannot be opened on this center."""
         if not sinks:
             return
         self._outputs.mkdir(parents=True, exist_ok=True)
@@ -97,7 +97,7 @@ class Deliverer:
         await sink.close()
 
     async def settle(self, held: JobRun) -> str:
-        """The run has ended: wait while its sinks get what is left. Returns what is left to
+        """Wait after the end of a run until its sinks have all items. Returns what is left to
         deliver, in words; "" when the sinks have everything."""
         self.look(held.run)
         deadline, before = 0.0, None
@@ -110,7 +110,7 @@ class Deliverer:
                 told = "; ".join(_in_words(one, count) for one, count in pending if count)
                 if not told:
                     return ""
-                await self._alert(held.run, held.job, f"{told}; delivery goes on")
+                await self._alert(held.run, held.job, f"{told}; delivery continues")
                 return told
             await self._clock.sleep(LOOK_EVERY)
         return ""
@@ -121,7 +121,7 @@ class Deliverer:
         return [(view.delivery, view.pending) for view in views if view.delivery.state is open_]
 
     def look(self, run: str) -> None:
-        """A run has ended, or a person said something about its deliveries."""
+        """A run has ended, or a user changed its deliveries."""
         for (name, _), task in self._tasks.items():
             if name == run and task.writer is not None:
                 task.writer.look()
@@ -130,7 +130,7 @@ class Deliverer:
     # -- the loop
 
     async def step(self) -> None:
-        """Claim what is due, begin with what is new, end what is lost."""
+        """Claim what is due, start new deliveries, cancel those whose lease was lost."""
         if not self._moved_files:
             await move_position_files(self._store, self._files, self._clock.now())
             self._moved_files = True
@@ -142,7 +142,7 @@ class Deliverer:
         mine = {(one.run, one.sink): one for one in claimed}
         for key, task in self._tasks.items():
             lost = key not in mine or mine[key].lease != task.lease
-            # Once: a second time would interrupt the closing of the sink.
+            # Only once: a second time would interrupt the closing of the sink.
             if lost and not task.task.cancelling():
                 task.task.cancel()
         for key, held in mine.items():
@@ -160,13 +160,13 @@ class Deliverer:
         return DeliveryWriter(held, part, self._store, *place, self._clock, self._rng)
 
     async def stop(self) -> None:
-        """Finish the batches under way; others may take the deliveries."""
+        """Finish the active batches, then release the deliveries to other centers."""
         tasks = list(self._tasks.values())
         for task in tasks:
             if task.writer is not None:
                 task.writer.stop()
         await asyncio.gather(*(task.task for task in tasks), return_exceptions=True)
-        with suppress(SkepError):  # else their time runs out by itself
+        with suppress(SkepError):  # else the leases expire
             await self._store.deliveries.release(self._center)
 
     # -- one delivery
@@ -176,7 +176,7 @@ class Deliverer:
     ) -> None:
         try:
             if writer is None:
-                await self._failed(held, "its job does not have this sink any more")
+                await self._failed(held, "its job no longer has this sink")
             else:
                 await self._write(held, writer)
         except LostLease as error:
@@ -192,7 +192,7 @@ class Deliverer:
     async def _write(self, held: Delivery, writer: DeliveryWriter) -> None:
         deliveries, now = self._store.deliveries, self._clock.now
         state = await writer.run()
-        if state is None or state in ENDED:
+        if state is None or state in ENDED_RUN_STATES:
             if not await deliveries.done(held.proof, now()):
                 await deliveries.rest(held.proof, 0.0)
                 self.wake_up.notify()
@@ -200,12 +200,12 @@ class Deliverer:
             await deliveries.rest(held.proof, 0.0 if writer.stopped else now() + REST)
 
     async def _failed(self, held: Delivery, reason: str) -> None:
-        """Kept with the delivery and shown; the next try comes later each time."""
+        """Store the failure with the delivery; delays between tries grow."""
         delay = self._again.delay(held.tries + 1, self._rng)
         now = self._clock.now()
         if not held.tries:
             log.warning("run %s: delivery failed and is retried: %s", held.run, reason)
-        with suppress(SkepError):  # the store is away, or another center has it
+        with suppress(SkepError):  # the store is unavailable, or another center has the delivery
             await self._store.deliveries.failed(held.proof, reason, now + delay, now)
             await self._alert(held.run, held.job, f"{held.place}: {reason}; delivery is retried")
 
@@ -222,7 +222,7 @@ class Deliverer:
 
 
 def _new(held: JobRun, part: SinkPart) -> Delivery:
-    """Held by the center that supervises the run: its files go where they went before."""
+    """Leased by the center that supervises the run, so that files stay on one center."""
     place, lease = secrets_hidden(part.url), 1
     return Delivery(
         held.run,

@@ -1,8 +1,8 @@
 """Writes the items of one run into one sink of its job. Run by the center that holds the lease.
 
-Items are in the store before they come here, so nothing is lost when this ends: the next
-holder goes on from the stored position. After a take-over at most one batch is repeated, for
-sinks that do not keep their own position.
+Items are in the store before they come here, so nothing is lost when this ends: the next holder
+continues from the stored position. After a take-over at most one batch is repeated, for sinks
+that do not store their own position.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ from skep.streams.registry import ONCE, kind_of, open_sink
 from skep.streams.sink_writer import SinkWriter
 
 BATCH = 1000
-#: Tries of one call before the sink counts as away and the delivery waits for its next turn.
+#: Tries of one call before the sink counts as unavailable and the delivery waits.
 TRIES = 3
-ENDED = frozenset({RunState.FINISHED, RunState.CANCELLED})
 ALERT = "job_sink"
 
 
@@ -36,7 +35,7 @@ class StorePositions:
     """The position of one sink in the store, under the lease of its delivery."""
 
     def __init__(self, store: Store, held: Delivery, clock: Clock, *, own: bool) -> None:
-        """`own`: the sink keeps a position itself, which counts; this one is for people."""
+        """`own`: the sink stores its own position, which is used; this one is only displayed."""
         self._store, self._held, self._clock, self._own = store, held, clock, own
         self._told = 0
         self.written: Callable[[], int] = int
@@ -78,7 +77,7 @@ class DeliveryWriter:
         self.stopped = False
 
     def stop(self) -> None:
-        """End at the next chance; the batch under way is finished."""
+        """Stop soon; the active batch is finished."""
         self.stopped = True
         if self._pump is not None:
             self._pump.stop()
@@ -89,9 +88,9 @@ class DeliveryWriter:
             self._pump.wake()
 
     async def run(self) -> RunState | None:
-        """Until the run has ended or rests and the sink has all of its items; returns the state
-        of the run then, RUNNING when it was stopped first. Raises LostLease, ConfigurationError
-        and Unavailable."""
+        """Write until the run has ended or rests and the sink has all of its items; returns the
+        state of the run then, RUNNING when it was stopped before. Raises LostLease,
+        ConfigurationError and Unavailable."""
         while not self.stopped:
             await self._look()
             if self._resend:
@@ -106,7 +105,7 @@ class DeliveryWriter:
     def _over(self) -> bool:
         return self._state is not RunState.RUNNING or self._resend
 
-    # -- items in their order
+    # -- items in order
 
     async def _deliver(self) -> bool:
         memory = StorePositions(self._store, self.held, self._clock, own=self._once)
@@ -141,7 +140,7 @@ class DeliveryWriter:
         )
 
     async def _read(self, after: int, limit: int) -> list[Record]:
-        # The lease is asked before every batch: what a frozen center read before is at most one.
+        # Check the lease before every batch: a frozen center repeats at most one batch.
         await self._look()
         kept = await self._store.checkpoints.items(self.held.run, after, limit)
         return [Record(item.id, _data(item)) for item in kept]
@@ -155,11 +154,11 @@ class DeliveryWriter:
         )
         await self._store.alerts.raise_(ALERT, held.job, told[:2000], now)
 
-    # -- items that were refused, sent again
+    # -- items that were refused and are sent again
 
     async def _send_again(self) -> None:
-        """A sink that keeps its position takes them under a name and numbers of their own, or
-        it would pass over them as known."""
+        """A sink that stores its position gets them under a separate name with separate numbers;
+        else it would skip them as known."""
         name = f"{self.held.run} again" if self._once else self.held.run
         sink = self._open(name)
         try:
@@ -174,11 +173,11 @@ class DeliveryWriter:
         self._resend = False
 
     async def _sent(self, sink: Sink, row: RejectedItem, item: KeptItem | None, known: int) -> str:
-        """Why it was refused again, or ""."""
+        """Why it was refused again; "" = it was accepted."""
         if item is None:
-            return "the item is not kept any more"
+            return "the item is no longer stored"
         if self._once and row.ticket <= known:
-            return ""  # it went in just before a center died
+            return ""  # it was written just before a center died
         position = row.ticket if self._once else row.item
         refused = await self._written(sink, Record(position, _data(item)))
         return refused[0].reason if refused else ""

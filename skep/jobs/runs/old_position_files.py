@@ -1,7 +1,7 @@
-"""Positions that earlier versions kept in files of one center, moved into the store.
+"""Moves positions that earlier versions stored in files of one center into the store.
 
-Run once by each center when it starts. Files of `skep run`, whose runs belong to no job, stay
-where they are: that program reads them.
+Run once by each center when it starts. Files of `skep run`, whose runs belong to no job, stay:
+that program reads them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CLOSED = "the run ended before this sink had all of its items"
 
 
 async def move_position_files(store: Store, folder: Path, now: float) -> int:
-    """Returns how many were moved; a file that cannot be read stays and is named in the log."""
+    """Returns how many were moved; an unreadable file stays and is logged."""
     moved = 0
     for file in sorted(await asyncio.to_thread(_listed, folder)):
         run, _, key = file.name.removesuffix(SUFFIX).rpartition("-")
@@ -60,7 +60,7 @@ async def _part(store: Store, row: JobRun, key: str) -> SinkPart | None:
 async def _delivery(
     store: Store, row: JobRun, part: SinkPart, position: int, now: float
 ) -> Delivery:
-    """Of a run that is closed, a delivery that is not complete waits for a person."""
+    """The delivery of a file; one that is incomplete and whose run is closed waits for a user."""
     state, error = DeliveryState.OPEN, ""
     if not row.open:
         left = await _has_more(store, row.run, position)

@@ -34,29 +34,31 @@ from skep.wire.messages import Command
 log = logging.getLogger(__name__)
 
 CHANNEL = "runs"
-#: The name of a spider that no center keeps: `skep run` on some machine.
+#: The name of a spider that no center supervises: `skep run` on some machine.
 ELSEWHERE = "elsewhere"
-#: What a process says: it has begun, or it has ended.
+#: Acknowledgements of a process: it has started, or it has ended.
 BEGAN, ENDED = "began", "ended"
-#: Seconds for which an answer is waited for, whatever was asked.
+#: Maximum seconds to wait for acknowledgements.
 LONGEST = 60.0
-#: Seconds for which a driver's next read is taken as an answer to a word.
+#: Seconds for which the next read of a driver counts as the acknowledgement of a change.
 FRESH = 60.0
-#: Drivers that are remembered; beyond that only those of the last minute are.
+#: Drivers that are remembered; above this number only those of the last minute.
 DRIVERS_KEPT = 1000
-#: A driver without a bound of its own that is silent for so long is not expected to answer.
+#: Seconds of silence after which a driver without a limit is not expected to acknowledge.
 DRIVER_SILENT = 60.0
-#: What an agent is told about a run in this state. In a finished run downloads may end well.
+#: Commands to agents by the state of a run. Started downloads of a finished run may complete; the
+#: others are returned, otherwise an ended run would keep agents from other runs.
 AGENTS_HEAR = {
     RunState.PAUSED: "pause",
     RunState.FAILED: "pause",
+    RunState.FINISHED: "pause",
     RunState.CANCELLED: "release",
 }
 
 
 class StateMessage(msgspec.Struct):
-    """On the bus. Without a kind: the run is in that state now. With one: such a process
-    answers, by a state, by `began` or `ended`, or by the ticket that an agent was given."""
+    """A message on the bus. Without a kind: the run is in this state now. With a kind: a process
+    acknowledges, with a state, `began` or `ended`, or the ticket of a command to an agent."""
 
     run: str
     says: str
@@ -65,7 +67,7 @@ class StateMessage(msgspec.Struct):
 
 
 class AcknowledgementWait:
-    """Gathers the answers to one word."""
+    """Collects the acknowledgements of one change."""
 
     def __init__(self, runs: Collection[str], clock: Clock) -> None:
         self.runs = frozenset(runs)
@@ -79,16 +81,16 @@ class AcknowledgementWait:
         self._expected.append(((run, kind, says), Reached(run, kind, name)))
 
     def only(self, runs: Collection[str]) -> None:
-        """Of others nothing is expected: they were left as they are."""
+        """Expect no acknowledgements of other runs: they were not changed."""
         self._expected = [one for one in self._expected if one[1].run in runs]
 
     def hear(self, word: StateMessage) -> None:
-        """Kept whether or not it is expected yet: some answer at once."""
+        """Store an acknowledgement, even if it is not expected yet: some come at once."""
         self._answers.setdefault((word.run, word.kind, word.says), self._clock.monotonic())
         self._news.set()
 
     async def gathered(self, seconds: float) -> list[Reached]:
-        """Everybody who was expected, after all have obeyed or the time is over."""
+        """All expected processes, after all have acknowledged or the time is over."""
         with suppress(TimeoutError):
             async with asyncio.timeout(min(seconds, LONGEST)):
                 while not all(key in self._answers for key, _ in self._expected):
@@ -102,8 +104,8 @@ class AcknowledgementWait:
 
 
 class RunControl:
-    """One center's part in it. `wake` rings whatever waits for news of a run here, `follow`
-    brings the lanes in step with a run."""
+    """One center's part in run control. `wake` wakes the tasks that wait for changes of a run on
+    this center, `follow` updates the lanes of a run."""
 
     def __init__(
         self,
@@ -127,14 +129,14 @@ class RunControl:
         self._rng = rng
         self._wake = wake
         self._ears: list[AcknowledgementWait] = []
-        #: Words of the last minute that a driver may not have heard yet: (says, when).
+        #: Changes of the last minute that a driver may not know yet: (state, time).
         self._fresh: dict[str, tuple[str, float]] = {}
-        #: In which state drivers that read here believe their runs to be.
+        #: The state that drivers which read here assume for their runs.
         self._knows: dict[str, tuple[str, float]] = {}
 
     @contextmanager
     def listening(self, runs: Collection[str]) -> Iterator[AcknowledgementWait]:
-        """Begin before the run is changed, so that no answer is missed."""
+        """Start before the run is changed, so that no acknowledgement is missed."""
         ear = AcknowledgementWait(runs, self._clock)
         self._ears.append(ear)
         try:
@@ -142,10 +144,10 @@ class RunControl:
         finally:
             self._ears.remove(ear)
 
-    # -- words
+    # -- changes
 
     async def moved(self, run: Run) -> None:
-        """A run is in another state: everybody is told, and nobody is waited for."""
+        """Notify all processes of a run about its new state, without waiting for them."""
         if self._follow is not None:
             await self._follow(run)
         await self._note(run.id, run.state)
@@ -157,12 +159,12 @@ class RunControl:
             await self._tell(agent, Command("apps"))
 
     async def look_again(self, run: str) -> None:
-        """Something else was left for the processes of a run, such as a restart."""
+        """Wake the processes of a run for another change, such as a restart."""
         self._wake(run)
         await self._publish(StateMessage(run, "", self._center))
 
     async def _tell_agents(self, run: str, command: str) -> None:
-        """Those that have blocks of the run in their hands; the dead ones lose them anyway."""
+        """Notify the agents that hold blocks of the run; dead agents lose their leases anyway."""
         try:
             hands = (await self._store.waits.run(run)).in_hands
         except UnknownRun:
@@ -183,7 +185,7 @@ class RunControl:
         self._fresh = self._young(self._fresh)
         self._fresh[run] = (state, self._clock.monotonic())
         self._wake(run)
-        # A driver looks into the store by itself, too, and may have been faster than the bus.
+        # A driver also reads the store by itself and may have been faster than the bus.
         if self._knows.get(run, ("", 0.0))[0] == state:
             await self.driver_knows(run, state)
 
@@ -192,11 +194,11 @@ class RunControl:
         return {name: one for name, one in words.items() if one[1] >= oldest}
 
     async def hear(self, payload: bytes) -> None:
-        """From another center, by the bus."""
+        """Process a message of another center on the bus."""
         try:
             word = msgspec.msgpack.decode(payload, type=StateMessage)
         except msgspec.DecodeError as error:
-            log.warning("a word about a run cannot be read and is passed over: %s", error)
+            log.warning("ignoring an unreadable message about a run: %s", error)
             return
         if word.origin == self._center:
             return
@@ -207,21 +209,21 @@ class RunControl:
         else:
             self._wake(word.run)
 
-    # -- answers
+    # -- acknowledgements
 
     async def acknowledged(self, run: str, kind: str, says: str) -> None:
-        """A process answers, here; whoever asked may be at another center."""
+        """A process acknowledged at this center; the caller may wait at another one."""
         word = StateMessage(run, says, self._center, kind)
         self._answer(word)
         await self._publish(word)
 
     async def tickets(self, tickets: Sequence[str]) -> None:
-        """An agent has obeyed the commands that carried these."""
+        """An agent has executed the commands with these tickets."""
         for ticket in tickets:
             await self.acknowledged("", "agent", ticket)
 
     async def driver_knows(self, run: str, state: str) -> None:
-        """The driver of a run reads, and knows in which state it is."""
+        """The driver of a run reads and knows the state of the run."""
         if len(self._knows) > DRIVERS_KEPT:
             self._knows = self._young(self._knows)
         self._knows[run] = (state, self._clock.monotonic())
@@ -231,7 +233,7 @@ class RunControl:
             await self.acknowledged(run, "spider", state)
 
     async def instance_is(self, run: str, no: int, state: str) -> None:
-        """An agent says how an instance is; somebody may wait for it, for a while."""
+        """An agent reports the state of an instance; for a while a caller may wait for it."""
         if run in self._fresh:
             await self.acknowledged(run, "instance", f"{no} {state}")
 
@@ -240,18 +242,18 @@ class RunControl:
             if word.kind != "agent":
                 ear.hear(word)
                 continue
-            for run in ear.runs:  # a ticket is one agent's and one run's
+            for run in ear.runs:  # a ticket belongs to one agent and one run
                 ear.hear(msgspec.structs.replace(word, run=run))
 
     async def _publish(self, word: StateMessage) -> None:
-        with suppress(BusDown):  # then others look by themselves, a little later
+        with suppress(BusDown):  # the others then read the store a little later
             await self._bus.signals.publish(CHANNEL, msgspec.msgpack.encode(word))
 
-    # -- who belongs to a run
+    # -- processes of a run
 
     async def expect(self, ear: AcknowledgementWait, run: str, to: RunState | None) -> None:
-        """The processes of a run but its agents, and what each will say. None is a restart.
-        Ask before the run is changed: then whoever is there is still known."""
+        """Expect the processes of a run except its agents, each with its acknowledgement. None is
+        a restart. Call it before the run is changed, while its processes are known."""
         await self._expect_instances(ear, run, to)
         kept = await self._store.job_runs.get(run)
         if kept is None or not kept.open:
@@ -281,7 +283,7 @@ class RunControl:
         except UnknownRun:
             return False
         driver = found.driver
-        # A driver ends with its run: nobody is there who could hear that it goes on.
+        # A driver ends with its run: none is left to acknowledge that the run continues.
         over = found.run.state not in {RunState.RUNNING, RunState.PAUSED}
         if driver is None or driver.patience is None or over:
             return False

@@ -1,7 +1,7 @@
-"""Job-level retry: what died in a run gets another round when all the rest has ended.
+"""Retries the dead requests of a run when all others have ended, in rounds.
 
-A site that was down for an hour outlasts the retries of a request; a round later it may be
-back. Run by the center that holds the run; rounds are counted in the row of the job's run.
+A host that is down for an hour outlasts the retries of a request; a later round may find it up.
+Run by the center that leases the run; rounds are counted in the row of the job run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from skep.store.ports import Store
 
 
 class RunRetries:
-    """Sends dead requests of runs again, as often as their jobs say."""
+    """Retries dead requests of runs, as often as the job allows."""
 
     def __init__(self, store: Store, backoff: Backoff, clock: Clock, rng: Random) -> None:
         self._store = store
@@ -24,14 +24,14 @@ class RunRetries:
         self._rng = rng
 
     async def another_round(self, held: JobRun, job: Job, dead: int) -> bool:
-        """Whether dead requests of the run wait again; False = it is over."""
+        """Whether dead requests of the run wait again; False = no more rounds."""
         row = await self._store.job_runs.get(held.run)
         rounds = row.starts if row else 0
         if not dead or rounds >= job.chosen.run_retries:
             return False
         await self._clock.sleep(self._backoff.delay(rounds + 1, self._rng))
-        # Counted first: a center that dies in between costs a round, not an endless loop.
-        told = f"round {rounds + 2}: {dead} dead requests again"
+        # Counted first: a center that dies in between loses a round and cannot loop.
+        told = f"round {rounds + 2}: retrying {dead} dead requests"
         if not await self._store.job_runs.note(held.proof, starts=rounds + 1, outcome=told):
             return False
         return bool(await self._store.requests.revive(held.run))

@@ -20,7 +20,7 @@ class RunWakeUps:
         self._runs: dict[str, WakeUp] = {}
 
     def wake(self, run: str) -> None:
-        """The state of a run may have changed: its supervisor looks, or may claim it."""
+        """The state of a run may have changed: its supervisor checks it, or may claim it."""
         if run in self._runs:
             self._runs[run].notify()
         self.claims.notify()

@@ -1,9 +1,9 @@
-"""A spider of a job as a child process of its center: `python -m skep.spiders`.
+"""Runs a spider of a job as a child process of its center: `python -m skep.spiders`.
 
-The code of spiders never runs inside a center. The child has a process group of its own,
-nothing of the center's environment but what Python needs, and a token that is good for its
-one run. Where bubblewrap works it sees neither the center's data folder nor its processes.
-It cannot outlive the center.
+The code of spiders never runs inside a center. The child has a separate process group, only those
+variables of the center's environment that Python needs, and a token that is valid for its run
+only. Where bubblewrap works, it sees neither the center's data folder nor its processes. It
+cannot outlive the center.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ from skep.runtime.child_processes import death_signal
 
 log = logging.getLogger(__name__)
 
-#: What a child inherits; everything else may hold secrets of the center's.
+#: Variables that a child inherits; all others may contain secrets of the center.
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV")
-#: Bytes of a log file, over which it begins anew, and of the end that is kept with the run.
-LOG_LIMIT = 16 * 2**20
+#: Bytes of a log file above which it is truncated, and of the end that is stored with the run. The
+#: feed of its lines (`logs/center/file_feed.py`) empties it earlier.
+LOG_LIMIT = 80 * 2**20
 TAIL = 4000
 
 
 @dataclass(frozen=True, slots=True)
 class SpiderCommand:
-    """What a child is to do."""
+    """The task of a child."""
 
     run: str
     spider: str
@@ -52,7 +53,7 @@ class SpiderCommand:
 
 
 class SpiderProcess:
-    """One child, from its start to its end."""
+    """One child process."""
 
     def __init__(self, process: Process, log: Path, *, boxed: bool) -> None:
         self._process = process
@@ -73,13 +74,13 @@ class SpiderProcess:
             return None
 
     def ask_to_end(self) -> None:
-        """After the block in hand. Inside a box the spider is the child of the child."""
+        """Ask it to end after its current block. In a sandbox the spider is the child's child."""
         with suppress(OSError, ValueError):
             boxed = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
             os.kill(int(boxed[0]) if self._boxed and boxed else self.pid, signal.SIGTERM)
 
     async def kill(self) -> None:
-        """At once, with everything that it started; what it has told is safe."""
+        """Kill it with all of its children; what it has reported is stored."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         await self._process.wait()
@@ -90,7 +91,7 @@ class SpiderProcess:
             start = max(0, log.seek(0, os.SEEK_END) - TAIL)
             log.seek(start)
             last = log.read()
-            # The rest of a line that was cut could be the rest of a secret: it is not shown.
+            # The rest of a line that was cut may be the rest of a secret: it is not shown.
             return (last.partition(b"\n")[2] if start else last).decode(errors="replace")
         return ""
 
@@ -101,13 +102,13 @@ class SpiderProcess:
 
 
 class Spawner:
-    """Starts children. `folder` is where spiders are found; `data` is the center's own, where
-    their words go and what they need not see."""
+    """Starts children. `folder` contains the spiders; `data` is the center's data folder, which
+    gets their logs and which they must not see."""
 
     def __init__(
         self, folder: Path, data: Path, environment: Mapping[str, str], code: str = "boxed"
     ) -> None:
-        """`code` is the operator's word on user code, `jobs.code`."""
+        """`code` is the setting jobs.code."""
         self._folder = folder
         self._data = data
         self._code = code
@@ -115,12 +116,16 @@ class Spawner:
         self._box: SpiderSandbox | None = None
         self._environment = {name: environment[name] for name in INHERITED if name in environment}
 
+    def log_file(self, run: str) -> Path:
+        """Where the output of a run's spider goes."""
+        return self._logs / f"{run}.log"
+
     async def start(self, order: SpiderCommand) -> SpiderProcess:
-        """Raises OSError when the machine has no room for another process, ConfigurationError
-        when it cannot box one and nothing allows it without."""
+        """Raises OSError when the machine cannot start another process, ConfigurationError when
+        there is no sandbox and the settings require one."""
         self._logs.mkdir(parents=True, exist_ok=True)
         box = await self._checked_box()
-        log = self._logs / f"{order.run}.log"
+        log = self.log_file(order.run)
         seccomp = filter_file(counted=True) if box.arguments else None
         try:
             with log.open("ab") as errors:
@@ -147,14 +152,14 @@ class Spawner:
                 log.warning("spiders of jobs can read %s: %s", self._data, self._box.why_not)
         if self._box.why_not and self._code != "always":
             raise ConfigurationError(
-                f"this center runs no spiders of jobs: {self._box.why_not}; install bubblewrap, "
-                "or set jobs.code to always to run them without a box"
+                f"this center cannot run spiders of jobs: {self._box.why_not}; install bubblewrap, "
+                "or set jobs.code to always to run them without a sandbox"
             )
         return self._box
 
     def _variables(self, box: SpiderSandbox) -> dict[str, str]:
-        """In a box the home folder and the folder for temporary files are its own."""
-        own = dict.fromkeys(("HOME", "TMPDIR"), "/tmp") if box.arguments else {}  # noqa: S108 - of the box
+        """In a sandbox the home folder and the folder for temporary files are private."""
+        own = dict.fromkeys(("HOME", "TMPDIR"), "/tmp") if box.arguments else {}  # noqa: S108 - in the sandbox
         return {**self._environment, **own}
 
 

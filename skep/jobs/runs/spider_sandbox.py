@@ -1,8 +1,8 @@
-"""The box of a spider of a job: bubblewrap around `python -m skep.spiders`. Run by centers.
+"""The sandbox of a job's spider: bubblewrap around `python -m skep.spiders`. Run by centers.
 
-The whole file system is read-only, with a /tmp, /dev and /run of its own; the center's data
-folder is not there. No capability is left, no other process can be seen, and where the
-center is root, the spider has another user if that user can read Python and the spiders.
+The whole file system is read-only, with a private /tmp, /dev and /run, and without the center's
+data folder. The spider has no capabilities and sees no other process. If the center is root, the
+spider runs as another user, provided that this user can read Python and the spiders.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from skep.downloaders.code.seccomp import filter_file
 log = logging.getLogger(__name__)
 
 PROBE_SECONDS = 20.0
-_OWN = (Path("/tmp"), Path("/run"), Path("/dev"))  # noqa: S108 - these are made anew
+_OWN = (Path("/tmp"), Path("/run"), Path("/dev"))  # noqa: S108 - these are created new
 _APART = ("--unshare-user", "--disable-userns")
 #: Becomes another user and then the program that follows.
 _BECOME = (
@@ -35,7 +35,7 @@ _BECOME = (
 
 @dataclass(frozen=True, slots=True)
 class SpiderSandbox:
-    """What is in force here; `why_not` says why there is no box."""
+    """The sandbox of this machine; `why_not` says why there is none."""
 
     arguments: tuple[str, ...] = ()
     why_not: str = ""
@@ -54,13 +54,13 @@ class SpiderSandbox:
 
 
 def working_sandbox(hidden: Path, shown: Path) -> SpiderSandbox:
-    """Tries it: a program that is installed may still be forbidden by the kernel. Blocks."""
+    """Test it: an installed program may still be forbidden by the kernel. Blocks."""
     bwrap = shutil.which("bwrap")
     if bwrap is None:
         return SpiderSandbox(why_not="bubblewrap is not installed")
     root = os.geteuid() == 0
     problem = ""
-    # The best first. Bubblewrap before 0.8 cannot switch off user namespaces.
+    # The strictest first. Bubblewrap before 0.8 cannot disable user namespaces.
     users = ((True, ()), (False, ())) if root else ((False, _APART), (False, _APART[:1]))
     for own_user, apart in users:
         arguments = _arguments(hidden, shown, apart, own_user)
@@ -76,15 +76,15 @@ def working_sandbox(hidden: Path, shown: Path) -> SpiderSandbox:
 def _arguments(hidden: Path, shown: Path, apart: tuple[str, ...], own_user: bool) -> Iterator[str]:
     yield from ("--die-with-parent", "--unshare-pid", "--as-pid-1", "--unshare-ipc")
     yield from ("--unshare-uts", "--unshare-cgroup-try", "--cap-drop", "ALL")
-    if own_user:  # they end when it has become that user
+    if own_user:  # they are dropped when it becomes that user
         yield from ("--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID")
     yield from apart
     yield from ("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev")
-    yield from ("--tmpfs", "/dev/shm", "--remount-ro", "/dev")  # noqa: S108 - its own
-    yield from ("--perms", "1777", "--tmpfs", "/tmp", "--tmpfs", "/run")  # noqa: S108 - its own
+    yield from ("--tmpfs", "/dev/shm", "--remount-ro", "/dev")  # noqa: S108 - private
+    yield from ("--perms", "1777", "--tmpfs", "/tmp", "--tmpfs", "/run")  # noqa: S108 - private
     names = Path("/etc/resolv.conf").resolve()
     needed = dict.fromkeys((names, *_python(), shown))
-    # A home folder, say, in which Python is: another user could not pass through it.
+    # For example a home folder that contains Python: another user could not pass through it.
     closed = dict.fromkeys(filter(None, map(_closed, needed))) if own_user else {}
     for folder in closed:
         yield from ("--perms", "0755", "--tmpfs", str(folder))
@@ -99,7 +99,7 @@ def _arguments(hidden: Path, shown: Path, apart: tuple[str, ...], own_user: bool
 
 
 def _bound(path: Path, below: Path) -> Iterator[str]:
-    """Read-only; bubblewrap would make the folders on the way for root alone."""
+    """Bind it read-only; bubblewrap would create the parent folders for root only."""
     for folder in reversed(path.parents):
         if folder.is_relative_to(below) and folder != below:
             yield from ("--perms", "0755", "--dir", str(folder))
@@ -115,7 +115,7 @@ def _closed(path: Path) -> Path | None:
 
 
 def _python() -> Iterator[Path]:
-    """Python, its packages and our own."""
+    """Python, its packages and Skep itself."""
     yield from (Path(sys.base_prefix), Path(sys.prefix), Path(sys.executable).resolve().parent)
     yield Path(__file__).parents[3]
     for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep):

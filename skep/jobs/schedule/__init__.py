@@ -1,1 +1,1 @@
-"""When jobs run: due times, what becomes of each, clocks that jump. Centers only."""
+"""When jobs run: due times, their outcomes, clocks that jump. Centers only."""

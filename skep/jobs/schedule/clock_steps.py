@@ -1,29 +1,29 @@
-"""Is the wall clock to be believed? Run by centers before they fire what is due.
+"""Decides whether the wall clock can be trusted. Run by centers before they fire what is due.
 
-A clock that was set wrong and is put right a moment later must not have fired a day's
-schedules in between: after a step the center waits and looks whether the clock stays.
+A clock that is wrong for a moment must not fire the schedules of a whole day. After a step the
+center waits and checks that the clock stays.
 """
 
 from __future__ import annotations
 
 from skep.runtime.clock import Clock
 
-#: Seconds between the two clocks that count as a step.
+#: Difference in seconds between the two clocks that counts as a step.
 STEP = 5.0
-#: Seconds without a step before the wall clock is believed again.
+#: Seconds without a step before the wall clock is trusted again.
 HOLD = 20.0
 
 
 class ClockSteps:
-    """Compares the wall clock with the one that never jumps."""
+    """Compares the wall clock with the monotonic clock."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._apart = clock.now() - clock.monotonic()
         self._not_before = clock.monotonic()
         self._first_apart = self._apart
-        #: The clock was ahead of what it was at the start, and was put right since. A clock that
-        #: is merely set back may be wrong by now, and moves no plan.
+        #: The clock was ahead of its value at the start and was corrected since. A clock that was
+        #: only set back may be wrong now, and changes no plan.
         self.put_right = False
 
     def believed(self) -> bool:

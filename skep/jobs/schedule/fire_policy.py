@@ -1,6 +1,6 @@
-"""What becomes of due times: catch-up first, then overlap. Pure; the same in every center.
+"""Decides the outcome of due times: catch-up first, then overlap. Pure; equal in every center.
 
-A verdict CLAIMED means "open its run now"; everything else needs no run now.
+CLAIMED means that the run is opened now; all other states need no run now.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from skep.model.jobs.schedule import CatchUp, Overlap, Schedule
 
 
 class Due(NamedTuple):
-    """A due time, and the moment (with its jitter) at which it is to be seen to."""
+    """A due time, and the time (with its jitter) at which it fires."""
 
     at: int
     fires_at: float
@@ -26,26 +26,26 @@ class FireDecision(NamedTuple):
 
 
 class Busy(NamedTuple):
-    """What a job has on its hands."""
+    """The active work of a job."""
 
-    #: What keeps it from starting another run: a run that goes on, a fire being opened.
+    #: What prevents another run: an active run, or a fire that is being opened.
     #: "" = nothing.
     by: str = ""
-    #: Fires that wait in its queue.
+    #: Fires in its queue.
     queued: int = 0
 
 
 def decide(
     schedule: Schedule, dues: Sequence[Due], now: float, busy: Busy, *, more: bool = False
 ) -> list[FireDecision]:
-    """One verdict for each due time, in their order; `more` of them are due after these."""
+    """One decision for each due time, in their order; `more`: others are due after these."""
     return overlapped(schedule, caught_up(schedule, dues, now, more=more), busy)
 
 
 def caught_up(
     schedule: Schedule, dues: Sequence[Due], now: float, *, more: bool
 ) -> list[FireDecision]:
-    """Which due times still want a run, by age alone."""
+    """The due times that still need a run, by age only."""
     return [
         _by_age(schedule, due, now, dues[number + 1 : number + 2], more=more)
         for number, due in enumerate(dues)
@@ -63,13 +63,13 @@ def _by_age(
     if not following and not more:
         return FireDecision(due.at, FireState.CLAIMED)
     by = key_of_due(following[0].at) if following else "a later one"
-    return FireDecision(due.at, FireState.COALESCED, f"{seen}; {by} stands for it")
+    return FireDecision(due.at, FireState.COALESCED, f"{seen}; {by} replaces it")
 
 
 def overlapped(
     schedule: Schedule, verdicts: Sequence[FireDecision], busy: Busy
 ) -> list[FireDecision]:
-    """Which of those that want a run may have it now."""
+    """The fires that need a run and may have it now."""
     if schedule.overlap == Overlap.PARALLEL:
         return list(verdicts)
     if schedule.overlap == Overlap.REPLACE:
@@ -85,11 +85,11 @@ def overlapped(
 
 
 def _in_its_way(schedule: Schedule, verdict: FireDecision, busy: Busy) -> tuple[FireDecision, Busy]:
-    why = f"{busy.by} was still going"
+    why = f"{busy.by} was still active"
     if schedule.overlap == Overlap.SKIP:
         return FireDecision(verdict.due, FireState.SKIPPED, why), busy
     if busy.queued >= schedule.queue_limit:
-        full = f"{why} and {busy.queued} were waiting already"
+        full = f"{why} and {busy.queued} were already queued"
         return FireDecision(verdict.due, FireState.SKIPPED, full), busy
     return FireDecision(verdict.due, FireState.QUEUED, why), busy._replace(queued=busy.queued + 1)
 
@@ -98,7 +98,7 @@ def _only_the_last(verdicts: Sequence[FireDecision]) -> list[FireDecision]:
     wanted = [verdict.due for verdict in verdicts if verdict.state == FireState.CLAIMED]
     return [
         FireDecision(
-            verdict.due, FireState.COALESCED, f"{key_of_due(wanted[-1])} replaced it at once"
+            verdict.due, FireState.COALESCED, f"{key_of_due(wanted[-1])} replaced it immediately"
         )
         if verdict.due in wanted[:-1]
         else verdict

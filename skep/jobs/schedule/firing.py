@@ -1,9 +1,9 @@
-"""Firing: every center runs this step about once a second, and none of them leads.
+"""Fires due schedules: every center runs this step about once a second, without a leader.
 
-A due time is claimed by putting it into the ledger, then its run is opened, then the
-outcome is written. The id of the run follows from job and due time, so a fire whose center
-died on the way is simply taken over: opening it again is the same run. Nothing here may
-depend on the other centers being alive, or on their clocks being right.
+A due time is claimed by a row in the ledger of fires, then its run is opened, then the outcome is
+stored. The id of the run follows from job and due time, so another center can take over a fire
+whose center died: opening it again gives the same run. Nothing here may depend on the other
+centers being alive, or on their clocks being right.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from skep.store.ports.schedules import Fires
 
 log = logging.getLogger(__name__)
 
-#: Schedules looked at in one go, and due times of one schedule decided in one go.
+#: Schedules read in one batch, and due times of one schedule decided in one batch.
 BATCH = 500
 DUE_AT_ONCE = 1000
-#: Rounds of one step; what is left comes in the next.
+#: Rounds of one step; the rest follows in the next step.
 ROUNDS = 100
-#: Fires without an outcome that are looked at in one step.
+#: Fires without an outcome that are read in one step.
 LOOK = 10_000
 #: Seconds after which any center may take over a claim without an outcome.
 PATIENCE = 15.0
-#: A schedule that cannot be read (a zone that is gone) is looked at again after so long.
+#: Seconds until an unreadable schedule (a time zone that was removed) is read again.
 UNREADABLE_AGAIN = 300.0
-#: A plan that is so far ahead, in seconds, was made by a wrong clock: by our own, which was ahead
-#: and was put right just now; or by another center's, for which we look from time to time.
+#: A plan that is this many seconds ahead was made by a wrong clock: that of this center, which was
+#: corrected just now; or that of another center, which is checked at intervals.
 AHEAD, FAR_AHEAD = 60.0, 3600.0
 LOOK_AHEAD_EVERY = 60.0
 
@@ -48,16 +48,16 @@ _NO_SCHEDULE = Schedule()
 
 
 class JobRuns(Protocol):
-    """What firing asks of those who run jobs."""
+    """Opens and stops runs for fires."""
 
     async def start_run(self, job: str, fire_key: str) -> str:
-        """Open the run of a fire; the same run when it is open, or over, already."""
+        """Open the run of a fire; return the existing run if it was opened before."""
 
     async def going(self, jobs: Sequence[str]) -> dict[str, list[str]]:
         """Runs that have neither ended nor failed, of those jobs that have any."""
 
     async def stop_run(self, run: str, reason: str) -> None:
-        """Cancel it; nothing happens when it has ended."""
+        """Cancel it; no effect when it has ended."""
 
 
 InParallel = Callable[[Iterable[Coroutine[Any, Any, Any]]], Awaitable[Sequence[Any]]]
@@ -67,11 +67,11 @@ Warn = Callable[[str], Awaitable[None]]
 
 
 async def _silently(_detail: str) -> None:
-    """No alert is wanted."""
+    """The default of `warn`: no alert."""
 
 
 async def at_once(calls: Iterable[Coroutine[Any, Any, Any]]) -> Sequence[Any]:
-    """All at the same time, so that they share commits."""
+    """Run all concurrently, so that they share commits."""
     return await asyncio.gather(*calls)
 
 
@@ -81,10 +81,10 @@ class Claimed(NamedTuple):
 
 
 class Rivals(NamedTuple):
-    """What a fire that replaces others has against it."""
+    """The runs and due times that compete with a fire that replaces others."""
 
     runs: list[str]
-    #: A due time up to here may have been claimed after this one.
+    #: Due times up to this one may have been claimed after it.
     decided: int
 
 
@@ -101,8 +101,8 @@ class Firing:
         agents_wait: Callable[[], float] = float,
         warn: Warn = _silently,
     ) -> None:
-        """`agents_wait`: seconds that a fire waits for the agents of its job from now on;
-        `warn` leaves an alert."""
+        """`agents_wait`: seconds that a fire waits for the agents of its job; `warn` raises an
+        alert."""
         self._warn = warn
         self._looked_ahead = -math.inf
         self._agents_wait = agents_wait
@@ -132,7 +132,7 @@ class Firing:
         return count + await self._open(await self._adopt(left))
 
     async def _still_waiting(self) -> list[Claimed]:
-        """Fires that wait for agents, claimed anew so that no other center takes them over."""
+        """Fires that wait for agents, claimed again so that no other center takes them over."""
         now = self._clock.now()
         waiting = [claimed for claimed, _ in self._waiting.values()]
         old = [one for one in waiting if not 0 <= now - one.fire.claimed_at < PATIENCE / 3]
@@ -143,14 +143,14 @@ class Firing:
         for one in old:
             key = one.fire.job, one.fire.key
             _, until = self._waiting.pop(key)
-            if key in fresh:  # else another center has it by now
+            if key in fresh:  # else another center has it now
                 self._waiting[key] = one._replace(fire=fresh[key]), until
         return [claimed for claimed, _ in self._waiting.values()]
 
     # -- a clock that was ahead
 
     async def _follow_clock_back(self) -> None:
-        """Plans that a wrong clock moved into the future come back, with an alert."""
+        """Correct plans that a wrong clock moved into the future, with an alert."""
         monotonic, now = self._clock.monotonic(), self._clock.now()
         if not self._steady.put_right and monotonic - self._looked_ahead < LOOK_AHEAD_EVERY:
             return
@@ -167,14 +167,14 @@ class Firing:
         if turned:
             await self._warn(
                 f"schedules: {turned} were decided up to {furthest - now:.0f} s ahead of this"
-                " center's clock: a clock was wrong; their due times follow the clock back"
+                " center's clock: a clock was wrong; their due times were corrected"
             )
 
     def _back(self, planned: Planned, now: float) -> tuple[Planned, Planned] | None:
         try:
             return planned, planned_from(planned.job, planned.schedule, now)
         except (KeyError, ValueError, OSError):
-            log.exception("the schedule of job %s cannot be read", planned.job)
+            log.exception("cannot read the schedule of job %s", planned.job)
             return None
 
     # -- by the clock
@@ -194,12 +194,12 @@ class Firing:
         try:
             timetable = self._timetable(planned.job, planned.schedule)
         except (KeyError, ValueError, OSError):
-            log.exception("the schedule of job %s cannot be read", planned.job)
+            log.exception("cannot read the schedule of job %s", planned.job)
             return Step(planned, planned.decided, now + UNREADABLE_AGAIN, ())
         dues: list[Due] = []
         following: int | None = None
         for following in islice(timetable.all_after(planned.decided), DUE_AT_ONCE + 1):
-            # In order: one that waits for its jitter holds back those after it.
+            # In order: a due time that waits for its jitter delays the later ones.
             if timetable.fires_at(following) > now or len(dues) == DUE_AT_ONCE:
                 break
             dues.append(Due(following, timetable.fires_at(following)))
@@ -229,7 +229,7 @@ class Firing:
         )
 
     async def _busy(self, jobs: Sequence[str]) -> dict[str, Busy]:
-        """Claims are read before runs: a fire that is opened in between is seen as either."""
+        """Claims are read before runs: a fire that is opened in between is seen as one of them."""
         if not jobs:
             return {}
         pending = await self._fires.pending(jobs)
@@ -242,11 +242,11 @@ class Firing:
                 busy[fire.job] = now._replace(queued=now.queued + 1)
         return busy
 
-    # -- what others left, what follows a run, what waits
+    # -- fires of other centers, fires after runs, queued fires
 
     async def _adopt(self, left: Sequence[Fire]) -> list[Claimed]:
-        """Fires of centers that died over them, then fires that no clock asked for, then
-        the first of each job's queue."""
+        """Take over fires of centers that died, then fires after other runs, then the first of
+        each job's queue."""
         if not left:
             return []
         now = self._clock.now()
@@ -291,11 +291,11 @@ class Firing:
         return {one.job: Rivals(going.get(one.job, []), one.decided) for one in planned}
 
     async def _open_one(self, claimed: Claimed, rivals: Mapping[str, Rivals]) -> Fire | None:
-        """The fire with its outcome; None leaves it claimed, for any center to take over."""
+        """The fire with its outcome; None leaves it claimed for any center to take over."""
         fire, schedule = claimed
         rival = rivals.get(fire.job)
         if rival is not None and fire.due_at < rival.decided and _by_the_clock(fire):
-            return self._ended(fire, FireState.COALESCED, "a later one came before it")
+            return self._ended(fire, FireState.COALESCED, "a later due time replaced it")
         try:
             run = await self._runs.start_run(fire.job, fire.key)
             for old in rival.runs if rival is not None else ():
@@ -357,7 +357,7 @@ def _on_adoption(fire: Fire, schedule: Schedule, busy: Busy) -> FireDecision:
     if fire.state == FireState.CLAIMED:
         return FireDecision(fire.due_at, FireState.CLAIMED, f"taken over from {fire.center}")
     if fire.state == FireState.QUEUED:
-        # Whatever the policy is by now: who waits here waits for a free way.
+        # With any overlap policy, a queued fire waits until its job is free.
         state = FireState.QUEUED if busy.by else FireState.CLAIMED
         return FireDecision(fire.due_at, state, f"waited: {fire.reason}")
     (verdict,) = overlapped(schedule, [FireDecision(fire.due_at, FireState.CLAIMED)], busy)
@@ -365,7 +365,7 @@ def _on_adoption(fire: Fire, schedule: Schedule, busy: Busy) -> FireDecision:
 
 
 def planned_from(job: str, schedule: Schedule, now: float) -> Planned:
-    """A schedule as the store is to keep it, from now on."""
+    """The plan of a schedule from now on, as the store has it."""
     timetable = Timetable(schedule, job)
     due = timetable.following(now)
     return Planned(job, schedule, int(now), None if due is None else timetable.fires_at(due))

@@ -1,7 +1,7 @@
-"""Schedules of jobs, between the book of jobs and the ledger of fires. Centers only.
+"""Keeps the plans of schedules consistent with the stored jobs. Centers only.
 
-Asked before a job is stored and told after. A center that dies in between leaves a job
-whose schedule is not planned: `heal` finds it, and telling again changes nothing.
+It checks a job before it is stored and plans it after. A center that dies in between leaves a job
+whose schedule is not planned: `heal` finds it. Planning twice changes nothing.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from skep.runtime.clock import Clock
 from skep.store.ports.jobs import Jobs
 from skep.store.ports.schedules import Fires
 
-#: Jobs read in one go when everything is compared.
+#: Jobs of one page when all are compared.
 PAGE = 200
 #: Rows that one transaction deletes.
 FORGET = 5000
 
 
 class StoreScheduler:
-    """Answers `Scheduler` of `jobs/definitions/job_repository.py`."""
+    """Implements `Scheduler` of `jobs/definitions/job_repository.py`."""
 
     def __init__(self, fires: Fires, jobs: Jobs, clock: Clock) -> None:
         self._fires = fires
@@ -34,7 +34,7 @@ class StoreScheduler:
         self._clock = clock
 
     async def problems(self, job: Job, beside: Sequence[str] = ()) -> Sequence[ScheduleProblem]:
-        """What is wrong with the job's schedules by themselves and among others."""
+        """Problems of the job's schedules, alone and together with other jobs."""
         own = _generator_problems(job, self._clock.now())
         return [*own, *await self._job_problems(job, beside)]
 
@@ -50,11 +50,11 @@ class StoreScheduler:
         return [*problems, *chain_problems(job.name, job.schedule, others, known)]
 
     async def followers(self, job: str) -> list[str]:
-        """Jobs that run after this one; it cannot be deleted while there are any."""
+        """Jobs that run after this one; while there are any, it cannot be deleted."""
         return [one.job for one in await self._fires.planned() if job in one.schedule.after]
 
     async def planned(self, kept: KeptJob) -> None:
-        """A job was stored, or deleted. Told again it changes nothing."""
+        """Plan a job that was stored or deleted. Repeating it changes nothing."""
         now, wanted = self._clock.now(), plans_of(kept)
         for name in await self._fires.parts(kept.job.name):
             if name not in wanted:
@@ -65,17 +65,17 @@ class StoreScheduler:
             await self._fires.unplan(kept.job.name, now)
 
     async def succeeded(self, job: str, run: str) -> None:
-        """Whoever runs after this job is due."""
+        """Make the jobs due that run after this one."""
         await self._fires.succeeded(job, run, self._clock.now())
 
     async def forget(self, seconds: float) -> None:
-        """Outcomes of due times that are older go, some at a time."""
+        """Delete older outcomes of due times in small batches."""
         before = int(self._clock.now() - seconds)
         while await self._fires.forget(before, FORGET) >= FORGET:
             pass
 
     async def heal(self) -> None:
-        """Plan what the jobs say, where a center died before it could."""
+        """Plan the schedules of jobs whose center died before it could."""
         planned: dict[str, dict[str, Schedule]] = {}
         for one in await self._fires.planned():
             planned.setdefault(split_part(one.job)[0], {})[one.job] = one.schedule
@@ -84,7 +84,7 @@ class StoreScheduler:
             after = page[-1].job.name
             for kept in page:
                 if plans_of(kept) != planned.get(kept.job.name, {}):
-                    # Read again: it may have been changed since the page was read.
+                    # Read again: the job may have changed since the page was read.
                     await self.planned(await self._jobs.get(kept.job.name))
 
     async def _exists(self, name: str) -> bool:
@@ -95,7 +95,7 @@ class StoreScheduler:
 
 
 def plans_of(kept: KeptJob) -> dict[str, Schedule]:
-    """Everything about a job that comes due: itself, and generators with a cron line."""
+    """All schedules of a job: its own, and those of generators with a cron line."""
     job = kept.job
     if kept.deleted or not job.enabled:
         return {}

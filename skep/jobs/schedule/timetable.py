@@ -1,12 +1,12 @@
 """Due times of a schedule: cron lines in a time zone, intervals, excluded days, jitter.
 
-Pure, and the same in every center: what is due depends on the schedule and on the wall
-clock alone, never on who asks or how often. Instants are whole seconds since the epoch.
+Pure, and equal in every center: due times depend only on the schedule and the wall clock, never
+on the caller or on the number of calls. Instants are whole seconds since the epoch.
 
-Around a change of the clocks a cron line that names hours is read as people read it: a
-local time that is skipped comes due once, at the moment of the shift (several skipped ones
-together are one), and a local time that happens twice comes due the first time only. A line
-that takes every hour (`*`) goes by elapsed time: hourly stays hourly.
+When the clocks change, a cron line that names hours follows local time: a skipped local time is
+due once, at the moment of the shift (several skipped times together are one), and a local time
+that occurs twice is due the first time only. A line that takes every hour (`*`) follows elapsed
+time: hourly stays hourly.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from cronsim import CronSim
 
 from skep.model.jobs.schedule import Schedule, ScheduleProblem, cron_fields, days_of, problems_in
 
-#: What does not come due in so many days is taken as never due.
+#: A schedule that is not due within this number of days counts as never due.
 HORIZON_DAYS = 3700
 SHOWN = 5
 HOURS = 24
 
 
 class Timetable:
-    """A schedule made ready for questions; for one job, whose name seeds the jitter."""
+    """The due times of a schedule; the name of the job seeds the jitter."""
 
     def __init__(self, schedule: Schedule, job: str) -> None:
         self._every = schedule.every
@@ -64,14 +64,14 @@ class Timetable:
         return takewhile(lambda due: due <= until, self.all_after(after))
 
     def fires_at(self, due: int) -> float:
-        """The due time with its jitter: the same in every center, however often one asks."""
+        """The due time with its jitter: equal in every center and in every call."""
         if not self._jitter:
             return float(due)
         digest = blake2b(self._seed + str(due).encode(), digest_size=8).digest()
         return due + self._jitter * (int.from_bytes(digest, "big") / 2**64)
 
     def shown(self, instant: float, count: int = SHOWN) -> list[int]:
-        """The next due times, for people."""
+        """The next due times, for display."""
         return list(islice(self.all_after(instant), count))
 
     def _following(self, instant: float) -> int | None:
@@ -92,7 +92,7 @@ class _Cron:
     def __init__(self, line: str, zone: tzinfo) -> None:
         self._zone = zone
         fields = cron_fields(line).split()
-        start = datetime(2026, 1, 1)  # noqa: DTZ001 - replaced before every question
+        start = datetime(2026, 1, 1)  # noqa: DTZ001 - replaced before every search
         hourly = len(CronSim(" ".join(fields), start).hours) == HOURS
         self._elapsed = hourly and zone is not UTC
         if self._elapsed:
@@ -106,14 +106,15 @@ class _Cron:
         search.dt = local if self._elapsed else local.replace(tzinfo=None, fold=0)
         for found in search:
             due = int(found.timestamp()) if self._elapsed else instant_of(found, self._zone)
-            # In the second pass of a doubled hour the line finds times of the first.
+            # In the second pass of a repeated hour the line finds times of the first pass.
             if due > instant:
                 return due
         return None
 
 
 def instant_of(local: datetime, zone: tzinfo) -> int:
-    """When the wall clock shows `local`: the first time if twice, the shift if never."""
+    """When the wall clock shows `local`: the first time if it occurs twice, the shift if it is
+    skipped."""
     first = local.replace(tzinfo=zone, fold=0)
     late = int(first.timestamp())
     early = int(first.replace(fold=1).timestamp())
@@ -123,7 +124,7 @@ def instant_of(local: datetime, zone: tzinfo) -> int:
 
 
 def _shift_between(before: int, after: int, zone: tzinfo) -> int:
-    """The first second with the new offset. The clock jumps between the two instants."""
+    """The first second with the new offset. The clock changes between the two instants."""
     new = datetime.fromtimestamp(after, zone).utcoffset()
     while after - before > 1:
         middle = (before + after) // 2
@@ -137,18 +138,18 @@ def _shift_between(before: int, after: int, zone: tzinfo) -> int:
 def schedule_problems(
     schedule: Schedule, job: str, now: float, path: str = "schedule"
 ) -> list[ScheduleProblem]:
-    """What `problems_in` finds, and a schedule whose every due time is excluded."""
+    """The problems of `problems_in`, and a schedule whose due times are all excluded."""
     problems = problems_in(schedule, job, path)
     timed = schedule.cron or schedule.every is not None
     if not problems and timed and Timetable(schedule, job).following(now) is None:
         problems.append(
-            ScheduleProblem(path, "it never comes due: every due time is on an excluded day")
+            ScheduleProblem(path, "it is never due: every due time is on an excluded day")
         )
     return problems
 
 
 def next_fires(schedule: Schedule, job: str, now: float, count: int = SHOWN) -> list[str]:
-    """The next due times as ISO 8601 in the schedule's own zone, for people."""
+    """The next due times as ISO 8601 in the schedule's own zone, for display."""
     zone = ZoneInfo(schedule.zone)
     return [
         datetime.fromtimestamp(due, zone).isoformat()

@@ -18,6 +18,7 @@ from skep.placement.strategies.contract import AgentsNow, PlacementStrategy
 from skep.placement.strategies.fixed import FixedAgents
 from skep.placement.strategies.guarded import GuardedStrategy
 from skep.placement.strategies.hashed import HashedAgents
+from skep.runtime.clock import Clock
 from skep.runtime.plug_ins import loaded
 from skep.store.ports.placement import Allocation, Placing
 
@@ -35,26 +36,26 @@ OWN: tuple[Callable[[], PlacementStrategy], ...] = (
 class Strategies:
     """The strategies of one center. Those of packages are made when a run first names them."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         own = (make() for make in OWN)
         self._made: dict[str, PlacementStrategy] = {one.traits.name: one for one in own}
 
     def named(self, name: str) -> PlacementStrategy:
         """Never raises: one that cannot be made places nothing."""
         if name not in self._made:
-            self._made[name] = _added(name)
+            self._made[name] = self._added(name)
         return self._made[name]
 
-
-def _added(name: str) -> PlacementStrategy:
-    if name not in added_strategies():
-        log.error("placement strategy %s is not installed here; its runs wait", name)
-        return MissingStrategy(name)
-    try:
-        return GuardedStrategy(loaded(GROUP)[name]())
-    except Exception:
-        log.exception("placement strategy %s cannot be made; its runs wait", name)
-        return MissingStrategy(name)
+    def _added(self, name: str) -> PlacementStrategy:
+        if name not in added_strategies():
+            log.error("placement strategy %s is not installed here; its runs wait", name)
+            return MissingStrategy(name)
+        try:
+            return GuardedStrategy(loaded(GROUP)[name](), self._clock)
+        except Exception:
+            log.exception("placement strategy %s cannot be made; its runs wait", name)
+            return MissingStrategy(name)
 
 
 class MissingStrategy:

@@ -138,7 +138,7 @@ def _converted(name: str, value: Any, hint: Any) -> Any:
     except msgspec.ValidationError as error:
         allowed = f"it must be {allowed_values(hint)}" if allowed_values(hint) else str(error)
         raise ConfigurationError(f"argument {name}={value!r}: {allowed}") from error
-    except TypeError:  # a hint that is no data type
+    except TypeError:  # a hint that is not a data type
         return value
 
 

@@ -42,7 +42,7 @@ class HttpQueue:
         self._state = ""
 
     async def open(self, job: str, settings: RunSettings, patience: float = 0.0) -> Run:
-        opened = NewDriver(job, settings, patience)
+        opened = NewDriver(job, settings, patience=patience)
         answer = await self._retries.call(lambda: self._api.driver.start(self.run, opened))
         self._driver = answer.driver
         return answer.run

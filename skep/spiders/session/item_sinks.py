@@ -92,6 +92,12 @@ class OutputSink:
         """End at the next chance; the batch under way is finished."""
         self._writer.stop()
 
+    def give_up(self, advice: str) -> None:
+        """As `stop`, and say what is missing if it is not done yet."""
+        if not self._task.done():
+            self.progress.problem = f"the delivery was interrupted; {advice}"
+            self.stop()
+
     async def finish(self, advice: str) -> None:
         """Let it end when the run has. One that makes no progress any more is stopped."""
         self._writer.wake()
@@ -153,11 +159,19 @@ class SinkWriters:
         for sink in self._sinks:
             sink.stop()
 
+    @property
+    def _advice(self) -> str:
+        return f"the items are kept, deliver them with `skep data export {self._run} -o URL`"
+
+    def give_up(self) -> None:
+        """Do not wait for sinks that are away; `problem` says what is missing."""
+        for sink in self._sinks:
+            sink.give_up(self._advice)
+
     async def finish(self) -> None:
         """Everything that the run has is in the sinks, or `problem` says why not."""
         self._ended.set()
-        advice = f"the items are kept, deliver them with `skep data export {self._run} -o URL`"
-        await asyncio.gather(*(sink.finish(advice) for sink in self._sinks))
+        await asyncio.gather(*(sink.finish(self._advice) for sink in self._sinks))
 
     def _memory(self, url: str) -> PositionFile | None:
         if kind_of(url).promise == ONCE:

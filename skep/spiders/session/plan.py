@@ -43,6 +43,8 @@ class SessionResult:
     outputs: list[SinkProgress]
     #: Of the whole run; None when the center did not answer any more.
     ledger: Ledger | None
+    #: A signal has come.
+    interrupted: bool = False
 
     @property
     def every_callback_raised(self) -> bool:

@@ -35,5 +35,9 @@ class Progress(Protocol):
         """A signal has come and the run pauses, or (`again`) the process ends when this returns.
         Called inside a signal handler."""
 
+    def leaves_sinks(self) -> None:
+        """A signal has come while the sinks get their last items: no sink that is away is waited
+        for. Called inside a signal handler."""
+
     def ended(self) -> None:
         """No more updates come: the sinks have what they get."""

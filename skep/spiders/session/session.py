@@ -20,6 +20,7 @@ from skep.spiders.driving import stats as ends
 from skep.spiders.driving.assembly import drive
 from skep.spiders.driving.engine import SpiderEngine
 from skep.spiders.driving.http_queue import HttpQueue
+from skep.spiders.driving.interrupts import pausing
 from skep.spiders.driving.stats import Ending, Stats
 from skep.spiders.session.item_sinks import SinkWriters, clear_files, filled_files
 from skep.spiders.session.plan import SessionPlan, SessionResult
@@ -61,11 +62,20 @@ class SpiderSession:
             sinks = SinkWriters(self._api, run, self._plan.folder, self._clock, self._rng)
             await self._open(sinks)
             self._progress.chosen(run, finished=finished)
-            ending = _finished_before() if finished else await self._crawl(run)
-            await sinks.finish()
+            signals = _Signals(self._progress, run)
+            # The crawl has a handler of its own; afterwards a signal ends the wait for sinks.
+            with pausing(sinks.give_up, signals):
+                ending = _finished_before() if finished else await self._crawl(run, signals)
+                signals.finishing = True
+                if signals.came and ending.reason == ends.FINISHED:
+                    # The signal came too late to pause the run: it ends the wait for sinks.
+                    self._progress.leaves_sinks()
+                    sinks.give_up()
+                await sinks.finish()
             self._progress.ended()
             ledger = None if ending.reason == ends.RESTART else await self._ledger(run)
-        return SessionResult(run, self._plan.spider.name, ending, sinks.output_sinks, ledger)
+        done = sinks.output_sinks
+        return SessionResult(run, self._plan.spider.name, ending, done, ledger, signals.came)
 
     async def _open(self, sinks: SinkWriters) -> None:
         clear_files(self._plan.overwritten)
@@ -74,13 +84,13 @@ class SpiderSession:
                 self._progress.appends(file)
         await sinks.open(self._plan.outputs)
 
-    async def _crawl(self, run: str) -> Ending:
+    async def _crawl(self, run: str, signals: _Signals) -> Ending:
         spider, progress, clock = self._plan.spider, self._progress, self._clock
         queue = HttpQueue(self._api, run, clock, self._rng, spider.options.center_tries)
         engine = SpiderEngine(spider, queue, clock)
         waits = note_waits(self._api, run, engine.stats, progress.waits, clock)
         async with _beside(self._update(engine.stats), waits):
-            return await drive(engine, clock, _Told(progress, run))
+            return await drive(engine, clock, signals)
 
     async def _update(self, stats: Stats) -> None:
         while True:
@@ -94,16 +104,26 @@ class SpiderSession:
             return None
 
 
-class _Told:
+class _Signals:
     """Signals are told to the progress; the second one ends the process, and the kernel its
     child."""
 
     def __init__(self, progress: Progress, run: str) -> None:
         self._progress = progress
         self._run = run
+        #: Whether one has come.
+        self.came = False
+        #: The run has ended, and the sinks get what they lack.
+        self.finishing = False
 
     def first(self) -> None:
-        self._progress.interrupted(self._run, again=False)
+        if self.came:  # the first one paused the crawl
+            self.second(0)
+        self.came = True
+        if self.finishing:
+            self._progress.leaves_sinks()
+        else:
+            self._progress.interrupted(self._run, again=False)
 
     def second(self, _number: int) -> None:
         self._progress.interrupted(self._run, again=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -94,7 +95,8 @@ async def _answer(
         await services.store.apps.end(one, state, "", services.clock.now())
         return None
     try:
-        known = AppSecrets.of(services.settings)
+        stored = partial(services.people.secrets.read, use="apps")
+        known = AppSecrets.of(services.settings, stored=stored)
         spec = await asyncio.to_thread(_with_secrets, wish.app.spec, wish.app.secrets, known)
     except ConfigurationError as error:
         await _give_up(services, wish, error.detail)
@@ -168,7 +170,7 @@ async def _chunks(services: Services, found: Package) -> AsyncIterator[bytes]:
 
 
 GET_PACKAGE: Route[bytes] = Route(
-    "get_package", "GET", "/node/packages/{digest}", media="application/zip"
+    "get_package", "GET", "/node/packages/{digest}", media="application/zip", answer_example="PK"
 )
 
 ENDPOINTS = (
@@ -180,6 +182,7 @@ ENDPOINTS = (
         AppsAsk,
         AppsReply,
         UnknownAgent,
+        example={"agent": "attic", "instances": []},
     ),
     for_agents(
         "send_instance_log",
@@ -190,6 +193,14 @@ ENDPOINTS = (
         AppLogReply,
         NotFound,
         StaleToken,
+        example={
+            "agent": "attic",
+            "run": "ticker",
+            "no": 0,
+            "token": 1,
+            "offset": 0,
+            "data": "c3RhcnRlZAo=",
+        },
     ),
     Endpoint(
         GET_PACKAGE,

@@ -22,6 +22,7 @@ async def join(call: Call) -> Joined:
     if not OLDEST_PROTOCOL <= message.protocol <= PROTOCOL:
         raise OldProtocol(f"protocol {message.protocol} is not supported; upgrade the agent")
     check_agent_id(message.agent)
+    call.audit.object = f"agent:{message.agent}"
     if machine_of(message.agent) != message.agent:
         raise InvalidInput(
             f"{message.agent!r} names one of several processes; choose an id that does not end with"
@@ -39,7 +40,14 @@ async def join(call: Call) -> Joined:
 
 ENDPOINTS = (
     Endpoint(
-        Route("join_agent", "POST", "/node/join", Joined, Join),
+        Route(
+            "join_agent",
+            "POST",
+            "/node/join",
+            Joined,
+            Join,
+            example={"agent": "attic", "digest": "n4bQgYhMfWWaL+qgxVrQFaO/TxsrC4Is0V1sFbDwCgg="},
+        ),
         Role.JOIN,
         join,
         "Join as a new agent",

@@ -50,6 +50,7 @@ from skep.wire.messages import (
 async def register(call: Call) -> Registered:
     """Register an agent and the blocks that it still holds; accepted at any age."""
     message: Register = call.body
+    call.audit.object = f"agent:{message.registration.id}"
     services = call.services
     if not OLDEST_PROTOCOL <= message.protocol <= PROTOCOL:
         raise OldProtocol(f"protocol {message.protocol} is not supported; upgrade the agent")
@@ -76,6 +77,7 @@ async def register(call: Call) -> Registered:
         await services.store.runs.over(message.runs) if message.runs else [],
         await services.agent_keys.of(agent),
         encoded_bodies=True,
+        takes_logs=services.settings.logs.store,
     )
 
 
@@ -185,6 +187,7 @@ async def report(call: Call) -> ReportReply:
     check_agent(call, message.agent)
     verdicts = await services.ingest.take(message.agent, message.blocks)
     _count(call, message, [verdict.verdict for verdict in verdicts])
+    services.monitoring.collector.reported(message.blocks, verdicts)
     services.signals.pages.notify()
     if any(_frees_something(block) for block in message.blocks):
         services.signals.dispatcher.request()
@@ -230,6 +233,8 @@ ENDPOINTS = (
         Register,
         Registered,
         OldProtocol,
+        audited=True,
+        example={"registration": {"id": "attic", "name": "attic", "cpus": 4}},
     ),
     for_agents(
         "send_heartbeat",
@@ -238,6 +243,7 @@ ENDPOINTS = (
         "Send a heartbeat, renew leases",
         Heartbeat,
         HeartbeatReply,
+        example={"agent": "attic", "vitals": {"cpu": 0.25, "active": 3}, "holding": [[1, 1]]},
     ),
     for_agents(
         "lease_blocks",
@@ -247,9 +253,25 @@ ENDPOINTS = (
         LeaseAsk,
         LeaseReply,
         UnknownAgent,
+        example={"agent": "attic", "want": 4, "wait": 0.0, "kinds": ["http"]},
     ),
     for_agents(
-        "report_blocks", "block", report, "Report results of blocks", Report, ReportReply, DiskFull
+        "report_blocks",
+        "block",
+        report,
+        "Report results of blocks",
+        Report,
+        ReportReply,
+        DiskFull,
+        example={"agent": "attic", "blocks": [[1, 1, [[1, "", 200, "", 52000]], True]]},
     ),
-    for_agents("return_blocks", "giveback", give_back, "Return blocks", GiveBack, GivenBack),
+    for_agents(
+        "return_blocks",
+        "giveback",
+        give_back,
+        "Return blocks",
+        GiveBack,
+        GivenBack,
+        example={"agent": "attic", "blocks": [[1, 1]], "reason": "the agent is draining"},
+    ),
 )

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from skep.access.login_attempts import network_of
 from skep.center.http.connections.bounds import PIPELINED, Bounds, Refusal, Refusals
-from skep.center.http.login_attempts import network_of
 
 if TYPE_CHECKING:
     from asyncio import Transport

@@ -1,4 +1,4 @@
-"""Wakes the dispatcher, on whichever center is the leader. Runs in a center.
+"""Wakes the dispatcher, on the center that is the leader. Runs in a center.
 
 One center dispatches at a time. Requests that other centers accept would wait until the leader
 checks the store, so they wake it. A wake-up from another center is never passed on: two
@@ -14,7 +14,7 @@ from skep.runtime.signals import WakeUp
 CHANNEL = "dispatch"
 
 
-class DispatcherTask:
+class DispatcherWakeUp:
     """Set by every part that creates work; one loop waits for it, another passes it on."""
 
     def __init__(self, clock: Clock) -> None:

@@ -32,7 +32,7 @@ class LanePage(NamedTuple):
     until: float
 
 
-class LaneCheck:
+class LaneReconciler:
     """One center's scan of lanes and claimable blocks."""
 
     def __init__(self, blocks: Blocks, lanes: Lanes, limit: int = STEP_LIMIT) -> None:

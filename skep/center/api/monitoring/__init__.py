@@ -1,0 +1,1 @@
+"""Handlers of logs, figures over time, alerts, failure groups and live updates."""

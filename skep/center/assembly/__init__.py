@@ -1,0 +1,1 @@
+"""Assembles the rooms of one center: a file per room. Nothing starts here."""
