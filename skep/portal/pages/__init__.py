@@ -1,0 +1,1 @@
+"""One file per page: its path, its title, its place in the side bar, and its data."""

@@ -1,0 +1,1 @@
+"""Pages of the fleet: agents, lanes, hosts and placement. See `registry.py`."""

@@ -1,0 +1,1 @@
+"""Pages for the people who operate a center: logs, alerts, operations."""

@@ -1,0 +1,1 @@
+"""The system: readiness, versions, self-check, storage, backup, and the audit log."""

@@ -1,0 +1,1 @@
+"""Pages of the work itself: jobs in detail, schedules, applications, and runs compared."""

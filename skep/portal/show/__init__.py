@@ -1,0 +1,1 @@
+"""How values are shown: numbers, times, states, tables, charts and forms. Pure."""
