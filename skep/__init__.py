@@ -1,11 +1,12 @@
 """Skep: one program that lets a team collect data with its own machines.
 
-One of the `spiders`, a generator or a person asks for work; `jobs` check it, cut it into
-requests and decide when it is due; `lanes` pack the requests into blocks and order them under
-limits; `placement` chooses an agent from the `fleet`; `wire` carries the block to it and its
-`downloaders` fetch it; `results` put the bytes into the `archive` and the facts into the
-`store`; `streams` carry out what was found; `logs` keep what each part reports; and `why`
-explains what anything waits for.
+One of the `spiders` or `mirrors`, a generator or a person asks for work; `jobs` check it, cut
+it into requests and decide when it is due; `lanes` pack the requests into blocks and order them
+under limits; `placement` chooses an agent from the `fleet`; `wire` carries the block to it and
+its `downloaders` fetch it; `results` put the bytes into the `archive` and the facts into the
+`store`; `streams` carry out what was found; `pipelines` turn messages into outputs, and
+messages that failed or must wait stay in the `pool`; `logs` keep what each part reports; and
+`why` explains what anything waits for.
 
 Each name in that sentence is a folder of this package. `docs/why/architecture.md` lists the
 folders from top to bottom; a folder imports only folders below it.

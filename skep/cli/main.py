@@ -7,8 +7,10 @@ Heavy imports stay inside the functions that need them.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
+from inspect import cleandoc
 from typing import NoReturn
 
 import click
@@ -34,6 +36,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "job": "Create, show, change and run jobs.",
         "schedule": "Show the schedules of jobs; test a cron expression.",
         "generator": "Test the generators of a job; show what they did in a run.",
+        "pipeline": "Check pipeline documents and run their tests.",
         "app": "List application instances; read their logs, restart or stop them.",
     },
     "Results": {
@@ -41,6 +44,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "data": "Export the items and pages of a run.",
         "request": "Show a request and its attempts; list or cancel requests.",
         "failures": "List failures by cause; show, retry, cancel or forget them.",
+        "view": "Save, list and remove views: filters of lists under a name.",
         "why": "Explain what a request, block, run, job or host waits for.",
     },
     "Fleet": {
@@ -50,9 +54,21 @@ GROUPS: dict[str, dict[str, str]] = {
         "placement": "Show the agents of a run and why others are excluded; preview moves.",
         "sites": "List hosts; show one, set or clear its rule.",
     },
+    "People": {
+        "user": "Create, list and change users; make login links; end sessions.",
+        "group": "Create, list and delete groups of users.",
+        "secret": "Set, list and remove stored secrets; change the key that encrypts them.",
+        "audit": "List changes and refused calls, newest first.",
+    },
     "Operate": {
         "info": "Show the state of everything on one screen.",
+        "alerts": "List alerts; acknowledge or mute them; show and change alert rules.",
+        "chart": "Show figures over time as text. Without NAMES, list the series.",
+        "bulk": "Retry, cancel, delete, pause, label or export everything that a filter matches.",
+        "op": "List bulk operations; show, watch, download or cancel one.",
+        "watch": "Print changes of runs, jobs, agents, requests or operations as they happen.",
         "doctor": "Check this machine and the center, and explain how to fix problems.",
+        "logs": "Search, follow and export the log lines of all processes.",
         "backup": "Back up a center, even while it runs.",
         "restore": "Restore a backup into an empty data folder.",
         "archive": "Rebuild database rows from archived pages.",
@@ -75,6 +91,8 @@ COMMANDS: dict[str, str] = {name: text for group in GROUPS.values() for name, te
 FOLDERS = {name: group.lower() for group, names in GROUPS.items() for name in names}
 #: Maximum width of help texts: longer lines are hard to read, even on a wide terminal.
 WIDEST_HELP = 200
+#: The variable with which the completion script of a shell calls the program.
+COMPLETION = "_SKEP_COMPLETE"
 
 
 class LazyGroup(click.Group):
@@ -97,8 +115,11 @@ class LazyGroup(click.Group):
             with formatter.section(group):
                 formatter.write_dl([(name.ljust(longest), text) for name, text in commands.items()])
 
-    def get_help(self, ctx: click.Context) -> str:
-        return with_hints(super().get_help(ctx))
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Wraps the text with the words that start this program, which can be a long path."""
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(with_hints(cleandoc(self.help or "")))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -143,10 +164,20 @@ def main() -> NoReturn:
     sys.exit(leaving.code)
 
 
+def _called(arguments: list[str]) -> int:
+    if COMPLETION in os.environ:
+        from skep.cli.terminal.bash_completion import use_line_completion
+
+        use_line_completion()
+    # The name of the variable is fixed: the program may have been started by its path.
+    code = skep.main(arguments, prog_name=program(), complete_var=COMPLETION, standalone_mode=False)
+    return int(code or 0)
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run a command line and return its exit code. Errors become one line on stderr."""
     try:
-        return int(skep.main(list(arguments), prog_name=program(), standalone_mode=False) or 0)
+        return _called(list(arguments))
     except click.ClickException as error:
         from skep.cli.terminal.usage_errors import show_error
 

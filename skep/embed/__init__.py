@@ -1,8 +1,8 @@
-"""Whole processes: a center, an agent, or both, over the same HTTP as anywhere else.
+"""Whole processes: a center, an agent, or both, which communicate over HTTP as on two machines.
 
-Used by `skep up`, by the demo and by tests. Nothing is implemented twice here: only the number of
-machines differs. Its public names are loaded on first use, so that commands which only look for a
-center start fast.
+Used by `skep up`, by the demo and by tests. It implements nothing twice: only the number of
+machines differs. Its public names are loaded at their first use, so that commands which only search
+for a center start fast.
 """
 
 from __future__ import annotations

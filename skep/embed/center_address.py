@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CenterAddress:
-    """The options about the center; the rest is found when it is needed."""
+    """The options for the center; the rest is determined on demand."""
 
     center: str | None
     token_file: Path | None
@@ -46,7 +46,7 @@ class CenterAddress:
         return find_token(self.token_file, Path(self.settings().data) / name)
 
     def client(self, listener: Listener | None = None) -> CenterClient:
-        """`listener` is given each answer of the people's API."""
+        """`listener` gets each answer of the public API."""
         from skep.wire.client import CenterClient
 
         rng = Random()  # noqa: S311 - jitter

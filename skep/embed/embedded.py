@@ -1,6 +1,6 @@
-"""One process = a center and an agent, over the same HTTP as anywhere else.
+"""A center and an agent in one process, which communicate over HTTP as on two machines.
 
-It opens and closes what they need; their own rooms decide what they do.
+It opens and closes their resources; their own rooms implement them.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from skep.center.http.server import CenterServer
 from skep.downloaders.code.isolation import Isolation, isolation_of
 from skep.errors import ConfigurationError, Revoked
 from skep.model.hosts.named_places import is_loopback
+from skep.model.logs import LogEntry
+from skep.portal.routes import portal_routes
 from skep.runtime.clock import Clock
 from skep.runtime.file_lock import holder_of, try_lock
 from skep.runtime.files import make_private, write_durably
@@ -43,7 +45,7 @@ ADMIN_TOKEN = "admin.token"  # noqa: S105 - a file's name
 AGENT_TOKEN = "agent.token"  # noqa: S105 - a file's name
 
 
-#: Set by a command that starts a center as its child: its name, for error messages.
+#: Set by a command that starts a center as its child: the name for error messages.
 STARTED_BY = "STARTED_BY_SKEP"
 
 
@@ -87,7 +89,8 @@ class LocalCenter:
             self.admin_token = ensure_token(self.folder / ADMIN_TOKEN, Role.ADMIN)
             self.agent_token = ensure_token(self.folder / AGENT_TOKEN, Role.AGENT)
             name = center_name(settings, clock, rng)
-            self.center = Center.from_settings(name, settings, clock, rng)
+            pages = portal_routes(clock, rng)
+            self.center = Center.from_settings(name, settings, clock, rng, pages)
             self.server = CenterServer(self.center, settings.center)
         except BaseException:
             os.close(self._lock)
@@ -107,11 +110,19 @@ class LocalCenter:
             raise
 
     async def _adopt_tokens(self) -> None:
-        """Before any call is answered: an agent whose token is not known would end."""
+        """Before any call is answered: an agent with an unknown token would end."""
         auth = self.center.services.auth
         name = self.center.services.name
         await auth.adopt(self.admin_token, Role.ADMIN, note=f"{ADMIN_TOKEN} of {name}")
         await auth.adopt(self.agent_token, Role.AGENT, note=f"{AGENT_TOKEN} of {name}")
+
+    async def login_link(self) -> str:
+        """A one-time login link for the first admin, who is created if there is none. Raises
+        Conflict and StoreDown."""
+        people = self.center.services.people
+        user = await people.links.first_admin()
+        secret, _until = await people.links.make(user.name)
+        return people.link_url(self.url, secret)
 
     def _leave_address(self) -> None:
         """Write the address of the center for commands on this machine."""
@@ -178,13 +189,18 @@ class LocalAgent:
             isolation,
         )
 
+    def put_line(self, entry: LogEntry) -> None:
+        """A log line of the agent; from any thread."""
+        if self._launched is not None:
+            self._launched.agent.logs.put(entry)
+
     async def ended(self) -> None:
         """Returns when a user ended the agent; raises the error that made it fail. An agent that
         got the command to restart is started again."""
         while self._task is not None and self._launched is not None:
             try:
                 await asyncio.shield(self._task)
-            except Revoked as error:  # by a user, who wants the center to continue
+            except Revoked as error:  # revoked by a user; the center continues
                 log.warning("the agent has ended: %s", error.detail)
                 return
             if not self._launched.agent.restarting:
@@ -193,7 +209,7 @@ class LocalAgent:
             await self.start()
 
     async def stop(self) -> None:
-        """Drain: running downloads may end, finished work is reported, the rest is given back."""
+        """Drain: active downloads may end, results are reported, the rest is returned."""
         if self._launched is None:
             return
         if self._task is not None:

@@ -1,9 +1,9 @@
-"""The first center of `skep run`: a fork of its process, before the two differ.
+"""The first center of `skep run`: a fork of its process, made before a spider is loaded.
 
-A fork has every module that is loaded, which a new Python would import again: that took a tenth of
-the whole run. It is created before the code of a spider is loaded, before any thread and any event
-loop. Where that is not possible there is none, and `local_center` starts a new Python, as it does
-for a center that has to be restarted.
+A fork has all loaded modules, which a new Python would import again: that took a tenth of the whole
+run. It is created before the code of a spider is loaded, before any thread and any event loop.
+Where that is not possible, `local_center` starts a new Python, as it does for a center that has to
+be restarted.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ CONNECT_SECONDS = 2.0
 
 
 def fork_center(folder: Path, log: Path, start: Callable[[], int]) -> ForkedProcess | None:
-    """`start` runs in the fork, which ends with its exit code; None where there is a center
-    already, or where forking is not possible."""
+    """Run `start` in a fork, which ends with its exit code; None if there is a center already, or
+    if forking is not possible."""
     if not _can_fork() or _is_taken(folder):
         return None
     folder.mkdir(0o700, parents=True, exist_ok=True)

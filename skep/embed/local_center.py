@@ -1,8 +1,8 @@
 """The center of a data folder for one command: the running one, or a child process.
 
-A child is `skep up` in its own process, so that the code of a spider and the code of a center never
-share one: a fork from before the spider was loaded, or a new Python. It ends with its parent,
-however that ends. A center that dies comes back on the same port, and its callers continue.
+A child is `skep up` in a separate process, so that the code of a spider and the code of a center
+never share one: a fork from before the spider was loaded, or a new Python. It always ends with its
+parent. A center that dies is restarted on the same port, and its callers continue.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def started_by(pid: int) -> str:
 
 
 class DataFolderCenter:
-    """`start` it, use its `url`, `stop` it: a center that ran before keeps running."""
+    """Call `start`, use `url`, call `stop`: a center that ran before keeps running."""
 
     def __init__(
         self,
@@ -83,16 +83,16 @@ class DataFolderCenter:
     async def start(
         self, begun: ForkedProcess | None = None, meanwhile: Callable[[], None] | None = None
     ) -> None:
-        """Raises ConfigurationError with its output when it could not be started. `begun` is a
-        child that was started before. A child takes a while to start: `meanwhile` is
-        called once, when it is under way."""
+        """Raises ConfigurationError with its output when it cannot start. `begun` is a child that
+        was started before. A child takes a while to start: `meanwhile` is called once, after the
+        child was started."""
         self._meanwhile = meanwhile
         self._folder.mkdir(0o700, parents=True, exist_ok=True)
         if begun is None or not await self._adopted(begun):
             await self._ensure(0)
 
     async def stop(self) -> None:
-        """Stop the child gracefully: running downloads may end, the rest is given back."""
+        """Stop the child gracefully: active downloads may end, the rest is returned."""
         if self._child is None or self._child.returncode is not None:
             return
         self._child.terminate()
@@ -128,7 +128,7 @@ class DataFolderCenter:
             return False
         if not await _listens(url):
             return False
-        # Imported here: while a child starts there is time for it, and not before.
+        # Imported here, because there is time for it while a child starts.
         from skep.wire.api.runs import RunPage
         from skep.wire.client import CenterClient
 
@@ -181,7 +181,7 @@ class DataFolderCenter:
             if self._child is not None:
                 code = await self._child.wait()
                 self._child = None
-                self._note(f"the center ended ({code}); starting it again")
+                self._note(f"the center ended ({code}); restarting it")
             else:
                 await self._clock.sleep(LOOK_EVERY)
                 if await self._answers():
@@ -193,7 +193,7 @@ class DataFolderCenter:
             try:
                 await self._ensure(urlsplit(self.url).port or 0)
             except (SkepError, OSError) as error:
-                self._note(f"could not start the center: {error}")
+                self._note(f"cannot start the center: {error}")
                 await self._clock.sleep(LOOK_EVERY)
 
 

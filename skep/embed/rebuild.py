@@ -33,7 +33,7 @@ JOB = "rebuilt"
 
 
 class Rebuilt(msgspec.Struct):
-    """What was found, and what was added."""
+    """The numbers of pages found and added."""
 
     run: str
     segments: int = 0
@@ -43,7 +43,7 @@ class Rebuilt(msgspec.Struct):
 
 
 async def rebuild(settings: Settings, clock: Clock, note: Callable[[str], None]) -> Rebuilt:
-    """Raises ConfigurationError when the center runs or its archive is not a folder."""
+    """Raises ConfigurationError if the center runs or its archive is not a folder."""
     if is_s3(settings.archive_url):
         raise ConfigurationError(
             "rebuild reads segments from a folder; copy the .warc.zst objects of the bucket into "

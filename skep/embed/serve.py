@@ -1,7 +1,7 @@
 """Runs a center, and optionally an agent, until a signal.
 
 Used by `skep up` and `skep center`. The first SIGTERM or SIGINT drains; the second ends the process
-at once: everything that was acknowledged is on disk already.
+immediately: everything that was acknowledged is on disk.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from skep import __version__
+from skep.errors import SkepError
 from skep.runtime.clock import SystemClock
 from skep.runtime.garbage_collection import collect_less_often
 
@@ -48,19 +49,26 @@ def start(
 
 async def _hold(settings: Settings, show: Show, next_step: str, *, with_agent: bool) -> int:
     from skep.embed.embedded import LocalAgent, LocalCenter
+    from skep.logs.handler import not_of_agent, of_agent, recorded
 
     clock, rng = SystemClock(), Random()  # noqa: S311 - jitter and names, no secrets
     center = LocalCenter(settings, clock, rng)
     agent = LocalAgent(center, clock, rng)
     if with_agent:
         agent.prepare()
-    with until_signalled() as stopping:
+    logs = center.center.services.logs
+    with (
+        recorded(logs.put, not_of_agent),
+        recorded(agent.put_line, of_agent),
+        until_signalled() as stopping,
+    ):
         if not await _started(center, stopping):
             log.info("stopped before the center was open")
             return 0
         collect_less_often()
         try:
             _introduce(center.url, center.folder, show)
+            await _show_link(center, show)
             if with_agent:
                 show(f"agent    {await agent.start()} joined")
                 show(f"next     {next_step}")
@@ -107,6 +115,15 @@ def _introduce(url: str, folder: Path, show: Show) -> None:
     show(f"address  {url}")
     show(f"data     {folder}")
     show(f"token    {folder / 'admin.token'}")
+
+
+async def _show_link(center: LocalCenter, show: Show) -> None:
+    """Print a one-time login link. A center without one starts, too: users can be managed with the
+    token."""
+    try:
+        show(f"login    {await center.login_link()}")
+    except SkepError as error:
+        log.warning("cannot make a login link: %s", error.detail)
 
 
 @contextmanager

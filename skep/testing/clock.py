@@ -1,7 +1,7 @@
-"""A clock that a test moves by hand, so that no test ever waits for time to pass.
+"""A clock that a test moves, so that no test waits for time to pass.
 
-It stands in for `skep.runtime.clock.SystemClock` in one event loop. It never moves by
-itself: a forgotten `advance` shows as a test that hangs, not as one that passes by luck.
+It replaces `skep.runtime.clock.SystemClock` in one event loop. It never moves by itself: a
+forgotten `advance` makes a test hang instead of pass by chance.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import asyncio
 import heapq
 import itertools
 
-#: Turns of the event loop that `pass_time` gives to those it woke.
+#: Iterations of the event loop that `pass_time` gives to woken sleepers.
 TURNS = 20
 
 
 class ManualClock:
-    """Time as the test says. Sleepers wake in the order of their due times."""
+    """Time is set by the test. Sleepers wake in the order of their due times."""
 
     def __init__(self, now: float = 1_700_000_000.0) -> None:
         self._now = now
@@ -30,7 +30,7 @@ class ManualClock:
         return self._monotonic
 
     async def sleep(self, seconds: float) -> None:
-        """Return when the clock has been moved so far; at once (one turn) for 0."""
+        """Return when the clock has moved by this time; for 0, after one loop iteration."""
         if seconds <= 0:
             await asyncio.sleep(0)
             return
@@ -41,20 +41,20 @@ class ManualClock:
 
     @property
     def sleepers(self) -> int:
-        """How many wait for their time."""
+        """Number of waiting sleepers."""
         return sum(not future.done() for _, _, future in self._sleepers)
 
     def advance(self, seconds: float) -> None:
-        """Move on, and wake everyone whose time has come; they run when the test awaits."""
+        """Move the clock and wake due sleepers; they run when the test awaits."""
         if seconds < 0:
-            raise ValueError("time does not go back; use `set_wall` to shift the wall clock")
+            raise ValueError("cannot move time back; use `set_wall` to shift the wall clock")
         self._now += seconds
         self._monotonic += seconds
         while self._sleepers and self._sleepers[0][0] <= self._monotonic:
             self._wake_first()
 
     async def pass_time(self, seconds: float) -> None:
-        """Advance from one due time to the next, and let each sleeper act in between.
+        """Advance from one due time to the next, and let each sleeper run in between.
 
         A loop that sleeps one second runs ten times in `pass_time(10)`, but only once
         after `advance(10)`.
@@ -68,7 +68,7 @@ class ManualClock:
         await _give_turns()
 
     def set_wall(self, now: float) -> None:
-        """Shift `now()` alone, as when the machine's clock is set."""
+        """Shift only `now()`, as when the machine's clock is set."""
         self._now = now
 
     def _wake_first(self) -> None:

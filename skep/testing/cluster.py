@@ -1,8 +1,8 @@
 """A whole cluster on one machine: database, Redis, centers and agents, from local binaries.
 
-`skep cluster dev` starts this program; it stays in the foreground, starts again what dies,
-and ends everything in order. What is kept stays in its folder, ports included. Its servers
-ask for no password: it is for one developer's machine, never for a network.
+`skep cluster dev` starts this program; it stays in the foreground, restarts processes that end, and
+stops everything in order. Data and ports stay in its folder. Its servers have no passwords: it is
+for one developer's machine, never for a network.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from skep.testing.private import HOST, Server, ServerFailed, ServerMissing, free
 from skep.testing.processes import AgentProcess, CenterProcess, SkepProcess
 from skep.testing.servers import MariaDB, Postgres, Redis
 
-#: Seconds between two looks at the processes.
+#: Seconds between two checks of the processes.
 LOOK = 0.3
-#: Least seconds between two starts of one process: who dies at once shall not spin.
+#: Minimum seconds between two starts of one process, so that a crash loop does not spin.
 REST = 2.0
 DATABASE = "skep"
-#: Ours to say; whatever else stands in the environment holds for centers and agents too.
+#: Variables that the cluster sets; all other variables apply to centers and agents too.
 OURS = ("SKEP_DATA", "SKEP_STORE_URL", "SKEP_BUS_URL", "SKEP_CENTER", "SKEP_TOKEN_FILE")
 
 
 class ClusterPart(msgspec.Struct):
-    """One process: where it answers, and its number, for those who want to kill it."""
+    """One process: its address and its process id."""
 
     name: str
     address: str
@@ -43,7 +43,7 @@ class ClusterPart(msgspec.Struct):
 
 
 class Map(msgspec.Struct):
-    """Everything that is needed to use the cluster."""
+    """The addresses and files of the cluster."""
 
     folder: str
     centers: list[str]
@@ -54,7 +54,7 @@ class Map(msgspec.Struct):
     processes: list[ClusterPart]
 
     def text(self) -> str:
-        """For people."""
+        """As text."""
         width = max(len(place.name) for place in self.processes)
         lines = [
             f"{place.name:<{width}}  {place.address}  (pid {place.pid})" for place in self.processes
@@ -71,19 +71,19 @@ class Map(msgspec.Struct):
                 "  skep info",
                 "  skep agents",
                 "  echo https://example.org/ | skep submit first --new --wait -",
-                f"  kill -9 {victim.pid}   # and go on: the others answer, and it comes back",
-                "Ctrl-C ends all of it; the folder stays, and the same command goes on with it.",
+                f"  kill -9 {victim.pid}   # the others continue, and it is restarted",
+                "Ctrl-C stops everything; the same command continues with the data in the folder.",
             ]
         )
 
 
 class Cluster:
-    """`with` it: everything runs inside, and has ended behind it."""
+    """Database, Redis, centers and agents inside a `with` block."""
 
     def __init__(self, folder: Path, centers: int = 2, agents: int = 2, *, mysql: bool = False):
         self.folder = folder.absolute()
         self._make_folder()
-        # Both are looked for before anything is started: what is missing is said at once.
+        # Find both programs before anything is started, to report a missing one first.
         database = (MariaDB if mysql else Postgres)(self.folder / _kind(mysql), durable=True)
         self.database: Postgres | MariaDB = database
         self.redis = Redis(self.folder / "redis")
@@ -115,7 +115,7 @@ class Cluster:
 
     @property
     def servers(self) -> dict[str, Server]:
-        """In the order in which they start; they end in reverse."""
+        """In the order of their start; they stop in reverse order."""
         named: dict[str, Server] = {self.database.folder.name: self.database, "redis": self.redis}
         processes: list[SkepProcess] = [*self.centers, *self.agents]
         return {**named, **{process.folder.name: process for process in processes}}
@@ -135,7 +135,7 @@ class Cluster:
         self._keep_ports()
 
     def _start_agents(self) -> None:
-        """Each begins with another center, and knows them all."""
+        """Each starts with another center and knows all of them."""
         urls = [center.url for center in self.centers]
         for number in range(self._agents):
             first = number % len(urls)
@@ -168,18 +168,18 @@ class Cluster:
         return f"{self.database.url.rpartition('/')[0]}/{DATABASE}"
 
     def environment(self) -> dict[str, str]:
-        """Settings of centers and agents: as shipped, but for where things are."""
+        """Settings of centers and agents: defaults, except for addresses and folders."""
         given = {k: v for k, v in os.environ.items() if k.startswith("SKEP_") and k not in OURS}
         return {
             "SKEP_EGRESS_ALLOW": "127.0.0.0/8,::1/128",
-            # A shared folder, unless S3 is asked for.
+            # A shared folder, unless S3 is configured.
             "SKEP_ARCHIVE_URL": str(self.folder / "archive"),
             **given,
             "SKEP_STORE_URL": self.store_url,
             "SKEP_BUS_URL": self.redis.url,
         }
 
-    # The same ports at each start, unless another program has taken them.
+    # The same ports at each start, unless another program uses them.
 
     @property
     def _ports_file(self) -> Path:
@@ -217,14 +217,14 @@ class Cluster:
         )
 
     def keep(self, ending: threading.Event) -> None:
-        """Until `ending`: whatever dies is started again, as a supervisor would."""
+        """Restart processes that end, until `ending` is set."""
         started = dict.fromkeys(self.servers, 0.0)
         while not ending.wait(LOOK):
             for name, server in self.servers.items():
                 if server.running or time.monotonic() - started[name] < REST:
                     continue
                 started[name] = time.monotonic()
-                _say(f"{name} has ended; starting it again")
+                _say(f"{name} has ended; restarting")
                 _say(_restarted(name, server))
 
 
@@ -233,7 +233,7 @@ def _restarted(name: str, server: Server) -> str:
         server.start()
     except ServerFailed as error:
         return f"{name}: {error}"
-    return f"{name} is back (pid {server.pid})"
+    return f"{name} is up again (pid {server.pid})"
 
 
 def _kind(mysql: bool) -> str:
@@ -271,8 +271,8 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def _ends_with(*signals: signal.Signals) -> threading.Event:
-    """An event that the first of these signals sets; a second one ends the program at once,
-    and the guards end what it has started."""
+    """An event that the first of these signals sets; a second one ends the program immediately,
+    and the guards end its processes."""
     ending = threading.Event()
 
     def signalled(number: int, _frame: object) -> None:
@@ -286,7 +286,7 @@ def _ends_with(*signals: signal.Signals) -> threading.Event:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The program; its exit code."""
+    """Run the program; returns its exit code."""
     chosen = _parse(arguments)
     ending = _ends_with(signal.SIGINT, signal.SIGTERM)
     _say(f"starting a cluster in {chosen.folder} ...")
@@ -296,11 +296,11 @@ def main(arguments: list[str] | None = None) -> int:
             found = cluster.map()
             _show(msgspec.json.encode(found).decode() if chosen.json else found.text())
             cluster.keep(ending)
-            _say("ending: agents, centers, Redis, database")
+            _say("stopping agents, centers, Redis and the database")
     except (ServerMissing, ServerFailed) as error:
         _say(f"error: {error}")
         return 1
-    _say(f"ended; everything is kept in {chosen.folder}")
+    _say(f"stopped; the data stays in {chosen.folder}")
     return 0
 
 

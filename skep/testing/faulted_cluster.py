@@ -1,8 +1,8 @@
-"""Two centers and two agents on PostgreSQL and Redis, with a cable at every part.
+"""Two centers and two agents on PostgreSQL and Redis, with a fault proxy on every connection.
 
-For tests that strike one part (a center, an agent, a spider, PostgreSQL, Redis) in one way (kill,
-freeze, cut) while work goes on. Every line between two parts runs through a `FaultProxy`; the
-test itself talks to the centers directly. It starts again what it has killed.
+For tests that apply one fault (kill, freeze, cut) to one part (a center, an agent, a spider,
+PostgreSQL, Redis) while work continues. Every connection between two parts uses a `FaultProxy`; the
+test itself calls the centers directly. Killed parts are restarted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from skep.wire.client import CenterClient
 
 PARTS = ("center", "agent", "spider", "postgresql", "redis")
 ACTS = ("kill", "freeze", "cut")
-#: Runs `skep center`, whose spiders reach it by way of a proxy.
+#: Runs `skep center`, whose spiders use a proxy to reach it.
 _CENTER = """
 import os
 from skep.jobs.runs import spider_process
@@ -53,10 +53,10 @@ class ProxiedCenter(CenterProcess):
 
 
 class FaultedCluster:
-    """`async with` it. `strike` does one thing to one part, for some seconds."""
+    """Use it with `async with`. `strike` applies one fault to one part, for some seconds."""
 
     def __init__(self, folder: Path, env: Mapping[str, str], *, down: float) -> None:
-        """`down`: seconds before a part that was killed is started again."""
+        """`down`: seconds before a killed part is restarted."""
         self.folder = folder
         self.postgres = Postgres()
         self.redis = Redis()
@@ -65,7 +65,7 @@ class FaultedCluster:
         self._env = {"SKEP_ARCHIVE_URL": str(folder / "archive"), **env}
         self._down = down
         self._stack = AsyncExitStack()
-        #: Lines by the part whose they are: ("postgresql", 0) is that of the first center.
+        #: Proxies by part: ("postgresql", 0) is that of the first center.
         self._lines: dict[tuple[str, int], list[FaultProxy]] = {}
         self._client: CenterClient | None = None
 
@@ -86,10 +86,10 @@ class FaultedCluster:
         await self._stack.aclose()
 
     async def call(self, method: str, path: str, body: Any = None) -> Any:
-        """Of the public API, at whichever center answers."""
+        """Call the public API at any center that answers."""
         return await self.client.call(method, path, body, dict)
 
-    # -- the start
+    # -- start
 
     async def _start(self) -> None:
         for server in (self.postgres, self.redis):
@@ -125,7 +125,7 @@ class FaultedCluster:
         await asyncio.to_thread(center.start)
 
     async def _start_agent(self, number: int) -> None:
-        """Each begins with another center."""
+        """Each starts with another center."""
         urls = [
             (await self._line(center.port, ("agent", number), ("center", at))).url
             for at, center in enumerate(self.centers)
@@ -147,8 +147,8 @@ class FaultedCluster:
     # -- faults
 
     async def strike(self, part: str, act: str, number: int, seconds: float) -> None:
-        """Do `act` to `part`; it is well again when this returns. `number` says which center or
-        agent, or beside which center the spider is."""
+        """Apply `act` to `part`; the fault has ended when this returns. `number` selects the center
+        or agent, or the center of the spider."""
         if act == "cut":
             await self._cut(part, number, seconds)
         elif part == "spider":
@@ -178,7 +178,7 @@ class FaultedCluster:
             server.resume()
 
     async def _strike_spider(self, act: str, seconds: float) -> None:
-        """Its center starts a spider that was killed again by itself."""
+        """Its center restarts a killed spider."""
         (spider, *_) = [process for _, process in self.spiders()]
         if act == "kill":
             os.kill(spider.pid, signal.SIGKILL)
@@ -204,7 +204,7 @@ class FaultedCluster:
             for line in lines:
                 line.heal()
 
-    # -- what is where
+    # -- processes
 
     def spiders(self) -> list[tuple[int, psutil.Process]]:
         """Every spider, with the number of its center."""
@@ -217,7 +217,7 @@ class FaultedCluster:
 
 
 def _spiders_below(pid: int) -> Iterator[psutil.Process]:
-    """The innermost of each: a box is a process too."""
+    """The innermost process of each: a sandbox is a process too."""
     try:
         below = psutil.Process(pid).children(recursive=True)
     except psutil.Error:

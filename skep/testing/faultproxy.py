@@ -1,15 +1,15 @@
-"""A TCP proxy that misbehaves on command, between callers and one server.
+"""A TCP proxy between callers and one server that causes faults on command.
 
-It runs on the event loop of a test. Put its address where the server's would stand, and
-switch faults on and off while calls are under way:
+It runs on the event loop of a test. Use its address instead of the server's, and switch faults on
+and off during calls:
 
     async with FaultProxy(center_port) as proxy:
-        proxy.latency, proxy.jitter = 0.2, 0.1 # seconds, each way; jitter by chance on top
-        proxy.bandwidth = 20_000               # bytes a second, each way of each connection
-        proxy.slices = 7                       # no more bytes than that at once
+        proxy.latency, proxy.jitter = 0.2, 0.1 # seconds, each way; random jitter is added
+        proxy.bandwidth = 20_000               # bytes per second, each way of each connection
+        proxy.slices = 7                       # maximum bytes of one write
         proxy.hold(TO_SERVER)                  # one-way partition; `hold()` is a black hole
-        proxy.heal()                           # what was held arrives late, as TCP does it
-        proxy.cut(TO_CALLER, when=b"POST /x")  # the server did it, its answer is lost
+        proxy.heal()                           # held bytes arrive late, as in TCP
+        proxy.cut(TO_CALLER, when=b"POST /x")  # the server executes it, its answer is lost
         proxy.reset()                          # RST to every open connection
         await proxy.flap(up=0.2, down=0.2, times=5)
 
@@ -30,14 +30,14 @@ from skep.testing.listening_server import ListeningServer
 
 CHUNK = 65536
 HOST = "127.0.0.1"
-#: Between two slices, so that they stay apart on their way.
+#: Seconds between two slices, so that they are sent separately.
 SLICE_PAUSE = 0.001
-#: Linger for no time: close with RST and forget what was not sent.
+#: SO_LINGER with no time: close with RST and discard unsent bytes.
 _ABORTIVE = struct.pack("ii", 1, 0)
 
 
 class Way(StrEnum):
-    """Where bytes are going."""
+    """The direction of bytes."""
 
     TO_SERVER = "to the server"
     TO_CALLER = "to the caller"
@@ -48,20 +48,20 @@ TO_SERVER, TO_CALLER = Way.TO_SERVER, Way.TO_CALLER
 
 @dataclass(slots=True)
 class _Rule:
-    """A fault for connections on which a caller says `when`."""
+    """A fault for connections on which a caller sends `when`."""
 
     way: Way
     when: bytes
     after: int
-    #: Connections that it may still strike; None means all.
+    #: Connections that it may still affect; None = all.
     times: int | None
-    #: Hold the rest back until `heal`, instead of an RST.
+    #: Hold the rest until `heal`, instead of an RST.
     holds: bool
 
 
 class FaultProxy(ListeningServer):
-    """Stands before the server at `target`, a port of this machine; `host` is the address
-    at which callers find it, and `rng` decides about jitter."""
+    """A proxy for the server at `target`, a port of this machine; `host` is its own address, and
+    `rng` decides about jitter."""
 
     def __init__(
         self, target: int, port: int = 0, *, host: str = HOST, rng: Random | None = None
@@ -69,19 +69,19 @@ class FaultProxy(ListeningServer):
         self.target = target
         self.port = port
         self.host = host
-        #: Seconds that everything is delayed, each way, and the most that chance may add.
+        #: Seconds of delay, each way, and the maximum of the random addition.
         self.latency = 0.0
         self.jitter = 0.0
-        #: Bytes a second, each way of each connection; 0 is no limit.
+        #: Bytes per second, each way of each connection; 0 = no limit.
         self.bandwidth = 0
-        #: The most bytes that are passed on at once; 0 is as they came.
+        #: Maximum bytes of one write; 0 = as received.
         self.slices = 0
-        #: Addresses from which callers came.
+        #: Addresses of callers.
         self.peers: set[str] = set()
         self._rng = rng or Random(1)  # noqa: S311 - a test repeats
-        #: Moments (monotonic) at which callers connected, refused ones too.
+        #: Times (monotonic) at which callers connected, including refused ones.
         self.arrivals: list[float] = []
-        #: How often a rule of `cut` or `hold_calls` struck.
+        #: Number of times that a rule of `cut` or `hold_calls` applied.
         self.struck = 0
         self._refusing = False
         self._held: set[Way] = set()
@@ -121,26 +121,25 @@ class FaultProxy(ListeningServer):
     def hold(self, *ways: Way) -> None:
         """Forward nothing in these directions, not even the end of a connection.
 
-        Without a direction it is a black hole. Callers are still accepted: all that they
-        see is silence.
+        Without a direction it is a black hole. Callers are still accepted, but get no answer.
         """
         self._held = set(ways) or set(Way)
 
     def hold_calls(self, when: bytes, way: Way = TO_SERVER, after: int = 0) -> None:
-        """A black hole for each connection on which a caller says `when`."""
+        """A black hole for each connection on which a caller sends `when`."""
         self._rules.append(_Rule(way, when, after, None, holds=True))
 
     def cut(self, way: Way, after: int = 0, when: bytes = b"", times: int | None = 1) -> None:
-        """RST to both sides at the first byte beyond `after`, counted from where a caller
-        says `when`; an empty `when` is whatever is said next.
+        """RST to both sides at the first byte beyond `after`, counted from the place where a caller
+        sends `when`; an empty `when` matches the next bytes.
 
-        `cut(TO_CALLER)` lets a request through and loses its answer, `cut(TO_SERVER, 100)`
-        tears a request. `times` is how many connections it strikes; None means all.
+        `cut(TO_CALLER)` forwards a request and loses its answer, `cut(TO_SERVER, 100)` cuts a
+        request. `times` is the number of connections; None = all.
         """
         self._rules.append(_Rule(way, when, after, times, holds=False))
 
     def heal(self) -> None:
-        """End every fault; the line stays as slow as it was. What was held goes on its way."""
+        """End every fault except slowness. Held bytes are forwarded."""
         self._refusing = False
         self._held.clear()
         self._rules.clear()
@@ -153,12 +152,12 @@ class FaultProxy(ListeningServer):
             link.reset()
 
     def refuse(self) -> None:
-        """As `reset`, and for each new connection too, until `heal`."""
+        """As `reset`, also for each new connection, until `heal`."""
         self._refusing = True
         self.reset()
 
     async def flap(self, up: float, down: float, times: int) -> None:
-        """Down and up again, that often."""
+        """Go down and up again, `times` times."""
         for _ in range(times):
             self.refuse()
             await asyncio.sleep(down)
@@ -166,11 +165,11 @@ class FaultProxy(ListeningServer):
             await asyncio.sleep(up)
 
     def delay(self) -> float:
-        """Seconds before the next bytes go on."""
+        """Seconds before the next bytes are forwarded."""
         return self.latency + self.jitter * self._rng.random() if self.jitter else self.latency
 
     def pieces(self, data: bytes) -> list[tuple[bytes, float]]:
-        """What goes at once, and the pause before each."""
+        """The slices, and the pause before each."""
         size = self.slices or (max(1, self.bandwidth // 20) if self.bandwidth else len(data))
         pause = SLICE_PAUSE if self.slices else 0.0
         parts = [data[at : at + size] for at in range(0, len(data), max(1, size))]
@@ -183,7 +182,7 @@ class FaultProxy(ListeningServer):
         return way in self._held
 
     def rules_for(self, said: bytes) -> list[_Rule]:
-        """Rules that strike the connection on which this was said."""
+        """Rules that apply to a connection on which this was sent."""
         found = [rule for rule in self._rules if rule.when in said and rule.times != 0]
         for rule in found:
             self.struck += 1
@@ -207,7 +206,7 @@ class FaultProxy(ListeningServer):
 
 
 class _Link:
-    """A caller's connection, and ours to the server on its behalf."""
+    """A caller's connection, and its connection to the server."""
 
     def __init__(
         self, proxy: FaultProxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -218,7 +217,7 @@ class _Link:
         self._writers = [writer]
         self._closed = False
         self._wake = asyncio.Event()
-        #: Bytes that may still go that way, and whether what follows is held or cut.
+        #: Bytes that may still be forwarded, and whether the rest is held or cut.
         self._budget: dict[Way, tuple[int, bool]] = {}
         self._held: set[Way] = set()
 
@@ -226,7 +225,7 @@ class _Link:
         await self._permitted(TO_SERVER)
         try:
             reader, writer = await asyncio.open_connection(HOST, self._proxy.target)
-        except OSError:  # no server: the caller sees about what it would have seen
+        except OSError:  # no server: the caller gets about the same error
             self.reset()
             return
         self._writers.append(writer)
@@ -277,7 +276,7 @@ class _Link:
             await writer.drain()
 
     async def _permitted(self, way: Way) -> None:
-        """Return when bytes may go that way, or never will."""
+        """Return when bytes may be forwarded, or the connection has ended."""
         if delay := self._proxy.delay():
             await asyncio.sleep(delay)
         while not self._closed and (way in self._held or self._proxy.holds(way)):
@@ -290,7 +289,7 @@ class _Link:
         self._wake.set()
 
     def close(self) -> None:
-        """Both sides have said all that they had to say."""
+        """Close both sides after a normal end."""
         for writer in self._writers:
             writer.close()
 
@@ -299,7 +298,7 @@ class _Link:
         self._wake.set()
         for writer in self._writers:
             if not writer.transport.is_closing():
-                # An RST, so that the other side hears at once, and not in order.
+                # An RST, so that the other side is notified immediately, out of order.
                 connection = writer.get_extra_info("socket")
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORTIVE)
                 writer.transport.abort()

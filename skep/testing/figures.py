@@ -1,15 +1,15 @@
-"""A pytest plugin: the table of faults, from tests that name a row and tell a figure.
+"""A pytest plugin: the table of faults, from tests that name a row and report figures.
 
 A test names its rows in its docstring ("Fault 7: ...", "Faults 6, 30: ...") or with
-`@pytest.mark.fault(7)`, and says what it measured with `skep.testing.fleet.tell("7", lost=0)`.
+`@pytest.mark.fault(7)`, and reports figures with `skep.testing.fleet.tell("7", lost=0)`.
 Write `pytest_plugins = ["skep.testing.figures"]` into a conftest.py, then
 
     pytest -m fault --faults [--fault-rows 1-21] [--faults-json FILE]
 
-prints every row with its tests, their results and their figures; rows without a test are
-shown as such. Figures that name a `pair` (`tell("76", pair="a/b", result="passed")`) are one
-combination of a matrix each; how many were tried and have failed is the last line but one. It
-reads what tests print, so it sees no figures under `-s`.
+prints every row with its tests, their results and their figures, and rows without a test. Each
+figure with a `pair` (`tell("76", pair="a/b", result="passed")`) is one combination of a matrix; the
+last line but one shows how many were tried and failed. It reads the output of tests, so it finds no
+figures with `-s`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NUMBER = re.compile(r"(?<!\w)\d+(?!\w)")
 
 
 class Proof(msgspec.Struct):
-    """One test of one row: how it ended, and what it told."""
+    """One test of one row: its result and its figures."""
 
     test: str
     result: str
@@ -42,7 +42,7 @@ class Proof(msgspec.Struct):
 
 
 class Row(msgspec.Struct):
-    """A fault, and every test that tried it."""
+    """A fault and all its tests."""
 
     row: int
     fault: str
@@ -50,7 +50,7 @@ class Row(msgspec.Struct):
 
 
 class Told(NamedTuple):
-    """A line of a test, and the rows that it is about."""
+    """A line of a test, and its rows."""
 
     rows: list[int]
     text: str
@@ -63,7 +63,7 @@ def rows_in(text: str | None) -> list[int]:
 
 
 def told_in(output: str) -> list[Told]:
-    """What `tell` has printed."""
+    """The lines that `tell` printed."""
     return [
         Told([int(number) for number in _NUMBER.findall(about)], text)
         for about, text in _TOLD.findall(output)
@@ -71,7 +71,7 @@ def told_in(output: str) -> list[Told]:
 
 
 def parse_rows(words: str) -> set[int]:
-    """`1-21,25` as numbers; raises ValueError."""
+    """`1-21,25` as a set of numbers; raises ValueError."""
     wanted: set[int] = set()
     for part in filter(None, words.split(",")):
         first, _, last = part.partition("-")
@@ -80,13 +80,13 @@ def parse_rows(words: str) -> set[int]:
 
 
 def read_names(path: Path) -> dict[int, str]:
-    """Rows by number, from lines such as `7 the center is away`."""
+    """Rows by number, from lines such as `7 the center is down`."""
     lines = (line.partition(" ") for line in path.read_text().splitlines() if line[:1].isdigit())
     return {int(number): name.strip() for number, _, name in lines}
 
 
 class FaultTable:
-    """Collects reports and lays them out by row."""
+    """Collects reports and groups them by row."""
 
     def __init__(self, names: Mapping[int, str], wanted: Iterable[int] = ()) -> None:
         self._names = dict(names)
@@ -94,7 +94,7 @@ class FaultTable:
         self._proofs: dict[int, dict[str, Proof]] = {}
 
     def add(self, report: pytest.TestReport) -> None:
-        """One phase of one test; the worst result stays."""
+        """Add one phase of one test; the worst result counts."""
         rows = dict(report.user_properties).get(PROPERTY) or []
         for row in rows if isinstance(rows, list) else []:
             fresh = Proof(report.nodeid, "passed", [], 0.0)
@@ -108,7 +108,7 @@ class FaultTable:
 
     @property
     def rows(self) -> list[Row]:
-        """By number; every row that has a name, and every other that was tried."""
+        """By number; every named row, and every other row with a test."""
         numbers = self._wanted or (self._names.keys() | self._proofs.keys())
         return [
             Row(number, self._names.get(number, ""), self._proofs_of(number))
@@ -119,7 +119,7 @@ class FaultTable:
         return [proof for _, proof in sorted(self._proofs.get(number, {}).items())]
 
     def lines(self) -> Iterator[str]:
-        """For people."""
+        """As text."""
         for row in self.rows:
             yield f"{row.row:3}  {row.fault}"
             if not row.proofs:
@@ -131,7 +131,7 @@ class FaultTable:
 
     @property
     def pairs(self) -> dict[str, bool]:
-        """Combinations that were tried, and whether each has passed every time."""
+        """Combinations that were tried, and whether each passed every time."""
         found: dict[str, bool] = {}
         for row in self.rows:
             for figure in (figure for proof in row.proofs for figure in proof.figures):
@@ -154,7 +154,7 @@ class FaultTable:
 
 
 def _lines_of(proofs: Sequence[Proof]) -> Iterator[str]:
-    """One line for all cases of a test that have the same result and no figure."""
+    """One line for all cases of a test with the same result and no figure."""
     for (test, result, _), several in groupby(proofs, key=_alike):
         cases = list(several)
         seconds = sum(one.seconds for one in cases)
@@ -169,7 +169,7 @@ def _alike(proof: Proof) -> tuple[str, str, bool]:
 
 
 def rows_of(item: pytest.Item) -> list[int]:
-    """By mark and by docstring, else by that of a module in which no test names any."""
+    """By marker and by docstring, else by the docstring of the module if no test names any."""
     marked = {int(row) for mark in item.iter_markers("fault") for row in mark.args}
     function = getattr(item, "function", None)
     module = getattr(item, "module", None)
@@ -203,12 +203,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_TABLE] = FaultTable(known, parse_rows(words))
 
 
-@pytest.hookimpl(tryfirst=True)  # before `-m fault` chooses
+@pytest.hookimpl(tryfirst=True)  # before `-m fault` selects
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if rows := rows_of(item):
             item.add_marker(pytest.mark.fault(*rows))
-            # Travels with every report, from other processes too.
+            # Part of every report, also from other processes.
             item.user_properties.append((PROPERTY, rows))
     if wanted := parse_rows(config.getoption("--fault-rows")):
         kept = [item for item in items if wanted & set(_rows_kept(item))]

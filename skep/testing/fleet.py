@@ -1,8 +1,8 @@
-"""A small world for failure tests: centers and agents as processes, a site, a client.
+"""The processes of failure tests: centers, agents, a site, a client.
 
-The client writes every URL that a center acknowledged to a synced file of its own. At the
-end `check` compares that file with the store and with what the site saw: nothing that was
-acknowledged may be missing, however many processes died in between.
+The client writes every acknowledged URL to its own synced file. At the end `check` compares that
+file with the store and with the hits of the site: no acknowledged URL may be missing, however many
+processes were killed in between.
 
     async with Fleet(folder) as fleet:
         agent = await fleet.agent("a")
@@ -43,23 +43,23 @@ from skep.testing.site import DemoSite
 from skep.testing.site_pages import Pages
 
 STEP = 0.03
-#: Bodies that a check reads back.
+#: Bodies that a check reads.
 SAMPLE = 20
 
 
 class Balance(msgspec.Struct, frozen=True):
-    """What the client, the store and the site say, side by side."""
+    """The records of the client, the store and the site compared."""
 
     acknowledged: int
     #: Acknowledged and not ended in the store.
     lost: int
     #: Ended twice in the store.
     doubled: int
-    #: Ended well in the store, and never asked of the site.
+    #: Finished successfully in the store, and never requested from the site.
     unseen: int
-    #: Asked of the site more than once: work that was done again because of a fault.
+    #: Requested from the site more than once: work that was repeated because of a fault.
     repeated: int
-    #: Bodies, of a sample, that the archive does not give back as they were.
+    #: Bodies of a sample that differ from the archive.
     damaged: int
     ledger: Ledger
 
@@ -68,7 +68,7 @@ class Balance(msgspec.Struct, frozen=True):
 
 
 class Fleet:
-    """One center, one site, one client, and as many agents as a test asks for."""
+    """One center, one site, one client, and any number of agents."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Fleet:
         with_agent: bool = False,
         settings: Mapping[str, object] | None = None,
     ) -> None:
-        """`settings` are those of the run that the client offers to."""
+        """`settings` are those of the client's run."""
         self.folder = folder
         self.center = CenterProcess(folder / "center", env, with_agent=with_agent)
         self.site = DemoSite(pages, latency)
@@ -119,26 +119,26 @@ class Fleet:
         await self.site.stop()
 
     async def another_center(self, name: str) -> CenterProcess:
-        """One more over the same store, bus and archive; it needs an `env` that names them."""
+        """Start another center on the same store, bus and archive; `env` must name them."""
         center = CenterProcess(self.folder / name, self.center.env)
         self._stack.callback(center.kill)
         await asyncio.to_thread(center.start)
         return center
 
     async def reach(self, *centers: CenterProcess) -> None:
-        """From now on the fleet's client knows all these centers."""
+        """The fleet's client uses all these centers from now on."""
         await self.client.api.close()
         self._client = self.new_client([center.url for center in centers])
 
     def new_client(self, urls: Sequence[str]) -> Client:
-        """Another caller of the same center; close its `api` yourself."""
+        """Another client of the same center; close its `api` yourself."""
         known = Acknowledged(self.folder / "acknowledged")
         return Client(urls, self.center.admin_token, known)
 
     def new_agent(
         self, name: str, env: Mapping[str, str] | None = None, centers: Sequence[str] = ()
     ) -> AgentProcess:
-        """Not started yet; ended with the fleet."""
+        """Not started yet; stopped with the fleet."""
         urls = centers or [self.center.url]
         agent = AgentProcess(self.folder / name, urls, self.center.agent_token, env)
         self._stack.callback(agent.kill)
@@ -148,13 +148,13 @@ class Fleet:
     async def agent(
         self, name: str, env: Mapping[str, str] | None = None, centers: Sequence[str] = ()
     ) -> AgentProcess:
-        """Started, and taken by the center."""
+        """Started, and registered at the center."""
         agent = self.new_agent(name, env, centers)
         await asyncio.to_thread(agent.start)
         return agent
 
     def urls(self, count: int) -> list[str]:
-        """Pages of the site that were not handed out before."""
+        """Pages of the site that were not used before."""
         first, self._offered = self._offered, self._offered + count
         assert self._offered <= self.site.pages, "the site has too few pages for this test"
         return [f"{self.site.url}/page/{number}" for number in range(first, first + count)]
@@ -163,17 +163,17 @@ class Fleet:
         await self.client.offer(self.urls(count), **more)
 
     async def until(self, condition: Callable[[Ledger], bool], seconds: float = 30.0) -> Ledger:
-        """Poll the ledger, which has to add up each time; raises AssertionError at the end."""
+        """Poll the ledger, which must add up each time; raises AssertionError after the timeout."""
         return await until(self.client.ledger, condition, seconds=seconds, step=STEP)
 
     async def wait_for(
         self, condition: Callable[[], bool | Awaitable[bool]], seconds: float = 30.0
     ) -> None:
-        """Poll something else; raises AssertionError at the end."""
+        """Poll a condition; raises AssertionError after the timeout."""
         await until(condition, seconds=seconds, step=STEP)
 
     def blocks_of(self, agent: AgentProcess) -> int:
-        """Blocks that the store says are in this agent's hands."""
+        """Blocks that are leased to this agent according to the store."""
         using = sa.and_(blocks.c.agent == agent.id, blocks.c.state == BlockState.USING)
         return _count(self.center.store_url, sa.select(blocks.c.id).where(using))
 
@@ -184,9 +184,9 @@ class Fleet:
         return await self.until(lambda ledger: ledger.accepted > 0 and not ledger.open, seconds)
 
     async def check(self) -> Balance:
-        """Compare client, store and site; everything must have ended by now.
+        """Compare client, store and site; all requests must have ended.
 
-        Raises AssertionError when anything was lost, or happened twice in the store.
+        Raises AssertionError if a request was lost, or was stored twice.
         """
         audit = await self.client.ledger(audit=True)
         assert audit == await self.client.ledger(), "the running counts and the rows differ"
@@ -211,14 +211,14 @@ class Fleet:
         return balance
 
     async def repaired(self) -> dict[str, str]:
-        """What the self-check of the center had to repair, by kind. Not the lanes: a center that
-        is killed while it leases takes entries along."""
+        """Repairs of the center's self-check, by kind. Without the lanes: a center that is killed
+        during a lease takes entries with it."""
         answer = await self.client.api.call("GET", "/api/v1/repairs", None, dict)
         lines = [line for line in answer["items"] if line["repaired"]]
         return {line["kind"]: line["last"] for line in lines if line["kind"] != LANES}
 
     async def _damaged(self, sample: Mapping[str, int]) -> int:
-        """How many of these are not in the archive as the site sent them."""
+        """How many of these differ between the archive and the site."""
         pages = Pages(self.site.pages, seed=1)
         damaged = 0
         for uri, number in sample.items():
@@ -232,7 +232,7 @@ class Fleet:
 async def running_agents(
     count: int, urls: Sequence[str], token: str, folder: Path
 ) -> AsyncIterator[list[Agent]]:
-    """Many light agents on this event loop, each with a folder and chances of its own."""
+    """Many light agents on this event loop, each with its own folder and random generator."""
     settings = load(environment=QUICK, flags={"agent.code": code_setting()})
     clock = SystemClock()
     launched = [
@@ -250,7 +250,7 @@ async def running_agents(
 
 
 def tell(fault: str, **figures: object) -> None:
-    """One line for people: what a failure test has measured."""
+    """Print one line with the figures of a failure test."""
     told = (
         f"{name}={value:.2f}" if isinstance(value, float) else f"{name}={value}"
         for name, value in figures.items()
@@ -259,14 +259,14 @@ def tell(fault: str, **figures: object) -> None:
 
 
 def doubled_rows(store_url: str) -> int:
-    """Requests that the store believes to have been done more than once."""
+    """Requests that were done more than once according to the store."""
     done = sa.select(attempts.c.request).where(attempts.c.failure == "")
     often = done.group_by(attempts.c.request).having(sa.func.count() > 1)
     return _count(store_url, often)
 
 
 def _count(store_url: str, query: sa.Select[tuple[int]]) -> int:
-    """Rows, read past the center."""
+    """A count of rows, read without the center."""
     engine = sa.create_engine(store_url.replace("postgresql://", "postgresql+psycopg://"))
     try:
         with engine.connect() as connection:

@@ -1,13 +1,13 @@
-"""Kills, freezes and stops the processes of a fleet by chance, from a seed that is told.
+"""Kills, freezes and stops the processes of a fleet at random, from a printed seed.
 
-Runs inside a test, beside its load. The same seed strikes the same victims in the same way
-after the same pauses, so a failure can be had again:
+Runs inside a test, together with its load. The same seed applies the same acts to the same victims
+after the same pauses, so a failure can be reproduced:
 
     killer = Killer(fleet.agents, seed_from(os.environ))    # prints the seed
     await killer.strike(10, acts=(Act.KILL, Act.FREEZE))
-    SKEP_TESTS_SEED=4711 pytest ...                          # the same once more
+    SKEP_TESTS_SEED=4711 pytest ...                          # the same again
 
-It strikes only what it was given. A victim that was killed or stopped is started again before
+It affects only the given processes. A victim that was killed or stopped is restarted before
 `strike` returns.
 """
 
@@ -23,12 +23,12 @@ from random import Random
 from typing import NamedTuple, Protocol
 
 VARIABLE = "SKEP_TESTS_SEED"
-#: From and to, in seconds.
+#: Minimum and maximum seconds.
 Span = tuple[float, float]
 
 
 class Act(StrEnum):
-    """What can be done to a process."""
+    """An act on a process."""
 
     KILL = "kill"
     FREEZE = "freeze"
@@ -36,7 +36,7 @@ class Act(StrEnum):
 
 
 class Victim(Protocol):
-    """A process that can be struck; `skep.testing.processes` and `servers` have them."""
+    """A process; `skep.testing.processes` and `servers` have them."""
 
     def start(self) -> None: ...
     def kill(self) -> None: ...
@@ -46,7 +46,7 @@ class Victim(Protocol):
 
 
 class Stroke(NamedTuple):
-    """After a pause, this victim, this act; a freeze lasts."""
+    """After a pause, one act on one victim; a freeze has a duration."""
 
     after: float
     victim: int
@@ -55,7 +55,7 @@ class Stroke(NamedTuple):
 
 
 def seed_from(environment: Mapping[str, str]) -> int:
-    """The seed that was asked for, or a new one."""
+    """The seed of the environment, or a new one."""
     asked = environment.get(VARIABLE, "")
     return int(asked) if asked else secrets.randbelow(10**9)
 
@@ -63,7 +63,7 @@ def seed_from(environment: Mapping[str, str]) -> int:
 def plan(
     rng: Random, victims: int, count: int, acts: Sequence[Act], gap: Span, freeze: Span
 ) -> list[Stroke]:
-    """Every stroke, before the first one falls."""
+    """All strokes, before the first one."""
     return [
         Stroke(rng.uniform(*gap), rng.randrange(victims), rng.choice(acts), rng.uniform(*freeze))
         for _ in range(count)
@@ -71,16 +71,16 @@ def plan(
 
 
 class Killer:
-    """Strikes `victims`, one at a time."""
+    """Applies acts to `victims`, one at a time."""
 
     def __init__(self, victims: Sequence[Victim], seed: int) -> None:
         self._victims = list(victims)
         self._rng = Random(seed)  # noqa: S311 - a test repeats
         self._rising: dict[int, asyncio.Future[None]] = {}
         self.seed = seed
-        #: What fell so far.
+        #: Strokes so far.
         self.struck: Counter[Act] = Counter()
-        sys.stdout.write(f"SEED {seed}: {VARIABLE}={seed} strikes in the same way again\n")
+        sys.stdout.write(f"SEED {seed}: {VARIABLE}={seed} repeats the same strokes\n")
 
     async def strike(
         self,
@@ -89,7 +89,7 @@ class Killer:
         gap: Span = (0.1, 0.5),
         freeze: Span = (0.1, 1.0),
     ) -> None:
-        """`count` strokes; every victim runs again when it returns."""
+        """Apply `count` strokes; every victim runs when this returns."""
         try:
             for stroke in plan(self._rng, len(self._victims), count, acts, gap, freeze):
                 await asyncio.sleep(stroke.after)
@@ -99,7 +99,7 @@ class Killer:
             self._rising.clear()
 
     async def _fall(self, stroke: Stroke) -> None:
-        """A victim that is still on its way up is not struck before it stands."""
+        """Apply a stroke; waits for a victim that is still starting."""
         if stroke.victim in self._rising:
             await self._rising.pop(stroke.victim)
         victim = self._victims[stroke.victim]
@@ -108,13 +108,13 @@ class Killer:
         else:
             end = victim.kill if stroke.act is Act.KILL else victim.stop
             await asyncio.to_thread(end)
-            # The others may be struck while this one starts.
+            # Other victims may be struck while this one starts.
             starting = asyncio.to_thread(victim.start)
             self._rising[stroke.victim] = asyncio.ensure_future(starting)
         self.struck[stroke.act] += 1
 
     def figures(self) -> dict[str, int]:
-        """For `tell`."""
+        """Counts for `tell`."""
         return {"seed": self.seed, **{f"{act}s": count for act, count in self.struck.items()}}
 
 

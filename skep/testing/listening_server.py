@@ -1,6 +1,6 @@
 """A server of a test that `async with` starts and stops.
 
-Runs in test processes only. It says nothing about what is served.
+Runs in test processes only. Subclasses define what is served.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from typing import Self
 
 
 class ListeningServer(ABC):
-    """`start` it and `stop` it, or use it with `async with`."""
+    """Call `start` and `stop`, or use it with `async with`."""
 
     @abstractmethod
     async def start(self) -> None:
-        """Listen; afterwards its address is known."""
+        """Listen; its address is known afterwards."""
 
     @abstractmethod
     async def stop(self) -> None:
-        """Close the port and every connection. Does nothing when it does not listen."""
+        """Close the port and every connection. No effect if it does not listen."""
 
     async def __aenter__(self) -> Self:
         await self.start()

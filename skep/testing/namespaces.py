@@ -1,17 +1,17 @@
-"""Machines of their own on one machine: network namespaces with an address each.
+"""Separate machines on one machine: network namespaces, each with an address.
 
-For tests that need agents to come from different addresses, or a cable that can be pulled:
-unlike the fault proxy, no handshake works while it is out. Needs root and `ip` (iproute2);
-raises NotPermitted with the reason where the kernel or the container does not allow it.
+For tests that need agents with different addresses, or a cable that can be pulled: unlike with the
+fault proxy, no handshake works without the cable. Needs root and `ip` (iproute2); raises
+NotPermitted with the reason if the kernel or the container does not allow it.
 
     with Namespace() as home:
         agent = NamespacedAgent(home, folder, [f"http://{home.gateway}:{port}"], token_file)
         home.pull()     # the cable is out
         home.plug()
 
-`gateway` is this machine as the namespace sees it: what a namespace shall reach must listen
-there, or on 0.0.0.0. Nothing is forwarded to the outside. Addresses are of 198.18.0.0/15, which
-is set aside for such tests.
+`gateway` is this machine as the namespace sees it: a server for the namespace must listen there, or
+on 0.0.0.0. Nothing is forwarded to the outside. Addresses are from 198.18.0.0/15, which is reserved
+for such tests.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from skep.testing.private import NotPermitted, find_program
 from skep.testing.processes import AgentProcess
 
 NETWORK = IPv4Network("198.18.0.0/15")
-#: Two usable addresses: ours and theirs.
+#: Two usable addresses, one for each end.
 PREFIX = 30
 TRIES = 20
 
@@ -38,7 +38,7 @@ class Namespace:
     def __init__(self) -> None:
         self._ip = find_program("ip", "iproute2")
         self.name = f"skep-{secrets.token_hex(4)}"
-        # The names of interfaces end after 15 characters.
+        # Names of interfaces are limited to 15 characters.
         self._ours, self._theirs = f"sk{self.name[5:]}a", f"sk{self.name[5:]}b"
         self.gateway = self.address = ""
 
@@ -51,17 +51,17 @@ class Namespace:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # The far end of the cable goes with its namespace, and takes ours along.
+        # Deleting the namespace deletes its end of the cable, and so ours.
         self._try("link", "delete", self._ours)
         self._try("netns", "delete", self.name)
 
     @property
     def prefix(self) -> list[str]:
-        """Put before a command that shall run in there; the process id stays the same."""
+        """Prefix of a command that runs in the namespace; the process id stays the same."""
         return [self._ip, "netns", "exec", self.name]
 
     def pull(self) -> None:
-        """The cable is out: nothing arrives, nothing is refused, and no side gets an error."""
+        """Pull the cable: nothing arrives, nothing is refused, and neither side gets an error."""
         self._run("link", "set", self._ours, "down")
 
     def plug(self) -> None:
@@ -101,7 +101,7 @@ class Namespace:
 
 
 class NamespacedAgent(AgentProcess):
-    """`skep agent` with an address of its own."""
+    """`skep agent` with a separate address."""
 
     def __init__(
         self,

@@ -1,10 +1,9 @@
-"""What a test needs of its machine, and whether its absence skips or fails the test.
+"""What a test needs of its machine, and whether a missing need skips or fails the test.
 
-The only place that skips; a contract test keeps it so. There are two kinds of needs: servers,
-which `make test` installs and therefore demands, and permissions (namespaces, mounts,
-containers), which the kernel may withhold. CI=true demands both; plain pytest demands neither.
-`needs_plugin` has the marker, and passes every ServerMissing and NotPermitted of a test on to
-`absent`.
+The only place that skips; a contract test checks that. There are two kinds of needs: servers, which
+`make test` installs and therefore requires, and permissions (namespaces, mounts, containers), which
+the kernel may deny. CI=true requires both; plain pytest requires neither. `needs_plugin` has the
+marker, and passes every ServerMissing and NotPermitted of a test to `absent`.
 
     @pytest.mark.needs("bwrap")
     def test_of_isolation(): ...
@@ -28,10 +27,10 @@ from skep.testing.grounds.isolation import why_no_box
 from skep.testing.private import NotPermitted, ServerMissing
 
 TRUE = {"1", "true", "yes"}
-#: Installed or not, what these programs do depends on what the kernel permits. Besides
+#: These programs depend on permissions of the kernel, even if they are installed. Besides
 #: NotPermitted, their absence is the only reason to skip under `make test`.
 PERMISSION_PACKAGES = {"podman", "buildah", "runc", "bubblewrap", "iproute2", "systemd"}
-#: What tests use beside the servers, with the Debian package.
+#: Programs that tests use in addition to the servers, with their Debian packages.
 PROGRAMS = {
     "curl": "curl",
     "git": "git",
@@ -40,16 +39,17 @@ PROGRAMS = {
     "redis-server": "redis-server",
     "ssh": "openssh-client",
     "systemd-analyze": "systemd",
+    "chromium": "chromium",
 }
 
 
 def servers_are_needed(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether an absent server fails a test."""
+    """Whether a missing server fails a test."""
     return _is_set(environment, "CI") or _is_set(environment, "SKEP_TESTS_NEED_SERVERS")
 
 
 def permissions_are_needed(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether a permission that the machine withholds fails a test."""
+    """Whether a missing permission fails a test."""
     return _is_set(environment, "CI")
 
 
@@ -58,7 +58,7 @@ def _is_set(environment: Mapping[str, str], name: str) -> bool:
 
 
 def absent(reason: ServerMissing | NotPermitted) -> NoReturn:
-    """Skip the test or fail it, as the environment demands."""
+    """Skip or fail the test, as the environment requires."""
     needed = permissions_are_needed() if _is_permission(reason) else servers_are_needed()
     if needed:
         pytest.fail(str(reason))
@@ -71,7 +71,7 @@ def _is_permission(reason: ServerMissing | NotPermitted) -> bool:
 
 @contextmanager
 def unless_absent() -> Iterator[None]:
-    """For fixtures: what raises ServerMissing or NotPermitted skips or fails the test."""
+    """For fixtures: ServerMissing or NotPermitted inside it skips or fails the test."""
     try:
         yield
     except (ServerMissing, NotPermitted) as reason:
@@ -79,7 +79,7 @@ def unless_absent() -> Iterator[None]:
 
 
 def needs(*names: str) -> None:
-    """Skip or fail the running test unless this machine has everything named."""
+    """Skip or fail the current test unless this machine has everything named."""
     for name in names:
         with unless_absent():
             _probe(name)
@@ -94,7 +94,7 @@ def _probe(name: str) -> None:
 
 
 def _not_root() -> str:
-    return "" if os.geteuid() == 0 else "only root can give code another user"
+    return "" if os.geteuid() == 0 else "only root can run code as another user"
 
 
 @cache
@@ -107,7 +107,7 @@ def _no_mount_namespace() -> str:
     return f"no mount namespaces: {done.stderr.strip()}" if done.returncode else ""
 
 
-#: Why a permission is absent; "" where it is present.
+#: Why a permission is missing; "" = it is present.
 PROBES: Mapping[str, Callable[[], str]] = {
     "bwrap": why_no_box,
     "root": _not_root,

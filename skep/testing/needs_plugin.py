@@ -1,8 +1,8 @@
-"""A pytest plugin: the marker `needs`, and the list of tests that this machine could not try.
+"""A pytest plugin: the marker `needs`, and the list of tests that could not run on this machine.
 
 Write `pytest_plugins = ["skep.testing.needs_plugin"]` into a conftest.py. ServerMissing and
-NotPermitted from a test or a fixture skip or fail the test, as `needs` decides. The end of a run
-shows how many tests were skipped, and each reason with its number; also when there are none.
+NotPermitted from a test or a fixture skip or fail the test, as `needs` decides. The summary shows
+the number of skipped tests, and each reason with its number; also if there are none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from skep.testing.needs import needs, unless_absent
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(*names): what the machine must have or permit")
-    # Commands that tests start read this; settings made in a test ask `code_setting`.
+    # Commands that tests start read this variable; settings in a test use `code_setting`.
     if code_setting() == "always":
         os.environ.setdefault("SKEP_AGENT_CODE", "always")
         os.environ.setdefault("SKEP_JOBS_CODE", "always")
@@ -40,7 +40,7 @@ def pytest_runtest_call() -> Iterator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """The number of tests that this machine could not try, and their reasons."""
+    """The number of tests that could not run on this machine, and the reasons."""
     reports = [one for one in terminalreporter.stats.get("skipped", []) if _reason(one)]
     line = f"not tried on this machine: {len(reports)} tests"
     if not reports:

@@ -1,8 +1,7 @@
-"""Wait in a test for what no event announces: another process, a log line, a row.
+"""Waits in a test for conditions without an event: another process, a log line, a row.
 
-`until` looks again and again, and fails with what was waited for, how long, and the last value.
-It replaces loops with a sleep; it is never a fixed pause. `until_sync` is for tests without an
-event loop.
+`until` polls, and fails with the condition, the time and the last value. It replaces loops with a
+sleep; it is never a fixed pause. `until_sync` is for tests without an event loop.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn, TypedDict, TypeVar, Unpack, overload
 
 T = TypeVar("T")
-#: Long enough for a busy machine; a test that proves a time limit gives its own.
+#: Long enough for a busy machine; a test of a time limit passes its own.
 SECONDS = 30.0
 STEP = 0.02
 LONGEST_VALUE = 1000
 
 
 class NotInTime(AssertionError):
-    """What was waited for did not happen."""
+    """The condition did not become true in time."""
 
 
 class Limits(TypedDict, total=False):
@@ -56,9 +55,9 @@ async def until(
     step: float = STEP,
     despite: tuple[type[Exception], ...] = (),
 ) -> Any:
-    """What `look` finds, as soon as `ready` says yes to it; without `ready`, as soon as it is
-    true. `look` may be a coroutine function; errors named in `despite` do not end the wait.
-    Raises NotInTime."""
+    """The result of `look`, as soon as `ready` accepts it; without `ready`, as soon as it is true.
+    `look` may be a coroutine function; errors listed in `despite` do not end the wait. Raises
+    NotInTime."""
     found: Any = None
     try:
         async with asyncio.timeout(seconds) as limit:
@@ -86,7 +85,7 @@ def until_sync(
     what: str = "",
     step: float = STEP,
 ) -> T:
-    """As `until`, in a thread of its own or in a test without an event loop."""
+    """As `until`, in a separate thread or in a test without an event loop."""
     deadline = time.monotonic() + seconds
     while not ready(found := look()):
         if time.monotonic() >= deadline:
@@ -103,7 +102,7 @@ def _fail(what: str, seconds: float, last: object) -> NoReturn:
 
 
 def _words(look: Callable[..., object], ready: Callable[..., object]) -> str:
-    """The condition as it stands in the test."""
+    """The source of the condition in the test."""
     shown = look if ready is bool else ready
     try:
         lines = inspect.getsource(shown).split("\n")

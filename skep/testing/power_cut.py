@@ -1,8 +1,8 @@
-"""A disk that forgets what was not synced, under SQLite, and a driver to reach it.
+"""A disk for SQLite that loses data without a sync, and a database driver for it.
 
-apsw can put a file system of ours under SQLite; Python's own module cannot. The adapter
-below is just enough of a database driver for SQLAlchemy, so that the store under test is
-the real one: its statements, its PRAGMAs, its group commit.
+apsw can run SQLite on our own file system; Python's own module cannot. The adapter below implements
+as much of a database driver as SQLAlchemy needs, so that the store under test is the real one: its
+statements, its PRAGMAs, its group commit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SECTOR = 512
 
 @dataclass
 class Image:
-    """What is left of the files after a cut, and what had been acknowledged before it."""
+    """The files after a cut, and what was acknowledged before it."""
 
     files: dict[str, bytes]
     acknowledged: set[str]
@@ -29,7 +29,7 @@ class Image:
 
 @dataclass
 class _File:
-    #: The bytes that a sync has made safe, and what was written since, in order.
+    #: The synced bytes, and the writes since, in order.
     safe: bytearray = field(default_factory=bytearray)
     pending: list[tuple[int, bytes | None]] = field(default_factory=list)
 
@@ -39,7 +39,7 @@ class _File:
         self.pending.clear()
 
     def after_cut(self, rng: Random) -> bytes:
-        """Safe bytes and any part of the rest, sector by sector, in any order."""
+        """The synced bytes and any part of the others, by sector, in any order."""
         left = bytearray(self.safe)
         for offset, data in self.pending:
             if data is None:
@@ -63,7 +63,7 @@ def _apply(content: bytearray, change: tuple[int, bytes | None]) -> None:
 
 
 class Disk:
-    """All files of one database; now and then the power fails, and an image remains."""
+    """All files of one database; the power fails at random, and an image remains."""
 
     def __init__(self, rng: Random, chance: float) -> None:
         self._rng = rng
@@ -91,7 +91,7 @@ class Disk:
             self._files.pop(name, None)
 
     def cut(self) -> None:
-        """The power fails now."""
+        """Cut the power now."""
         with self._lock:
             self._cut()
 
@@ -100,7 +100,7 @@ class Disk:
             self._cut()
 
     def _cut(self) -> None:
-        # The acknowledged ones are counted first: later acknowledgements do not count.
+        # Count acknowledgements first: later ones do not count.
         told = set(self.acknowledged)
         files = {name: file.after_cut(self._rng) for name, file in self._files.items()}
         self.images.append(Image(files, told))
@@ -120,12 +120,12 @@ class _TrackedFile(apsw.VFSFile):
         super().xTruncate(newsize)
         self._disk.write(self._name, newsize, None)
 
-    def xSync(self, flags: int) -> None:  # noqa: ARG002, N802 - SQLite's; all are kept alike
+    def xSync(self, flags: int) -> None:  # noqa: ARG002, N802 - SQLite's; all files are treated alike
         self._disk.sync(self._name)
 
 
 class DiskVfs(apsw.VFS):
-    """Files go to the real disk and, in parallel, to one that forgets."""
+    """Files on the real disk and, in parallel, on a disk that loses data."""
 
     def __init__(self, name: str, disk: Disk) -> None:
         super().__init__(name, "")
@@ -140,7 +140,7 @@ class DiskVfs(apsw.VFS):
 
 
 class Cursor:
-    """One result, read at once."""
+    """One result, read completely."""
 
     arraysize = 1
 
@@ -193,13 +193,13 @@ class Cursor:
 
 
 class Connection:
-    """As much of `sqlite3.Connection` as SQLAlchemy and the store ask for."""
+    """The parts of `sqlite3.Connection` that SQLAlchemy and the store use."""
 
     isolation_level: str | None = None
 
     def __init__(self, path: str, vfs: str) -> None:
         self._connection = apsw.Connection(path, vfs=vfs)
-        # A file system of ours has no shared memory, so the one connection owns the file.
+        # Our file system has no shared memory, so the only connection owns the file.
         self.execute("PRAGMA locking_mode=EXCLUSIVE")
 
     def cursor(self) -> Cursor:
@@ -209,7 +209,7 @@ class Connection:
         return self.cursor().execute(statement)
 
     def create_function(self, *arguments: Any, **options: Any) -> None:
-        """SQLAlchemy offers REGEXP; it is not used here."""
+        """SQLAlchemy registers REGEXP; it is not used here."""
 
     def commit(self) -> None:
         if self._connection.in_transaction:

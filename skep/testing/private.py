@@ -1,7 +1,7 @@
-"""A program that runs for a test: started on a free port, watched, killed, paused.
+"""A program of a test: started on a free port, watched, killed, paused.
 
-The ground on which `servers` stands. A guard process waits at the other end of a pipe and
-ends the server when this process dies, however it dies. Nothing here knows any product.
+`servers` is based on it. A guard process waits at the other end of a pipe and ends the server when
+this process dies, for any reason. Nothing here knows a specific product.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HOST = "127.0.0.1"
 START_SECONDS = 30.0
 STOP_SECONDS = 15.0
 PORT_TRIES = 5
-#: Waits for the end of its parent (end of file), then ends the server and its folder.
+#: Waits for the end of its parent (end of file), then kills the server and deletes its folder.
 GUARD = 'read -r _; kill -s KILL -- "-$1" 2>/dev/null; [ -z "$2" ] || rm -rf -- "$2"'
 
 
@@ -40,7 +40,7 @@ class ServerFailed(RuntimeError):
 
 
 class NotPermitted(RuntimeError):
-    """This machine does not let us (a mount, a network namespace); says why."""
+    """This machine does not permit it (a mount, a network namespace); the text says why."""
 
 
 class Server:
@@ -80,7 +80,7 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """The server's main process."""
+        """The id of the server's main process."""
         if self._process is None:
             raise ServerFailed(f"{self.program} is not running")
         return self._process.pid
@@ -91,11 +91,11 @@ class Server:
 
     @property
     def log(self) -> Path:
-        """What the server and its tools wrote."""
+        """Output of the server and its tools."""
         return self.folder / "server.log"
 
     def start(self) -> None:
-        """Start and wait until it answers. The first start chooses the port."""
+        """Start it and wait until it answers. The first start chooses the port."""
         if self.running:
             return
         self._reap()
@@ -108,7 +108,7 @@ class Server:
             raise ServerFailed(f"{self.program} did not start:\n{self._log_tail()}")
 
     def stop(self) -> None:
-        """Ask it to end, and wait. What it promised to keep is on disk."""
+        """Ask it to end, and wait. Its committed data is on disk."""
         if self.running and self._process is not None:
             self.resume()
             self._process.send_signal(self.stop_signal)
@@ -121,14 +121,14 @@ class Server:
     def kill(self) -> None:
         """SIGKILL to the server and all its children."""
         if self.running:
-            # Stopped first, so that it can start no child behind our back.
+            # Stop it first, so that it cannot start another child.
             os.kill(self.pid, signal.SIGSTOP)
             _signal_all(process_tree(self.pid), signal.SIGKILL)
         self._paused = []
         self._reap()
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay open and nothing answers."""
+        """SIGSTOP: connections stay open without an answer."""
         os.kill(self.pid, signal.SIGSTOP)
         self._paused = process_tree(self.pid)
         _signal_all(self._paused, signal.SIGSTOP)
@@ -139,17 +139,17 @@ class Server:
         self._paused = []
 
     def close(self) -> None:
-        """Stop for good; a temporary folder is removed."""
+        """Stop permanently; a temporary folder is removed."""
         if self._temporary:
             self.kill()
             shutil.rmtree(self.folder, ignore_errors=True)
         else:
             self.stop()
 
-    # What each kind of server must say about itself.
+    # Implemented by each kind of server.
 
     def _prepare(self) -> None:
-        """Make the files that the first start needs."""
+        """Create the files that the first start needs."""
 
     def _command(self, port: int) -> list[str]:
         raise NotImplementedError
@@ -160,7 +160,7 @@ class Server:
     def _process_options(self) -> dict[str, Any]:
         return {}
 
-    # The rest is the same for all of them.
+    # Common to all servers.
 
     def _start_on(self, port: int) -> bool:
         with self.log.open("ab") as log:
@@ -206,7 +206,7 @@ class Server:
         self._guard = self._process = None
 
     def _tool(self, program: str, *arguments: str) -> str:
-        """Run one of the server's own programs; raises ServerFailed with what it said."""
+        """Run one of the server's own programs; raises ServerFailed with its output."""
         command = [find_program(program, self.package), *arguments]
         options = self._process_options()
         done: subprocess.CompletedProcess[str] = subprocess.run(
@@ -221,7 +221,7 @@ class Server:
 
 
 def find_program(name: str, package: str) -> str:
-    """Where a program is; Debian keeps PostgreSQL's outside of the search path."""
+    """The path of a program; on Debian those of PostgreSQL are outside the search path."""
     versions = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=_version_of)
     if versions:
         return str(versions[-1])
@@ -237,10 +237,10 @@ def _version_of(program: Path) -> tuple[int, ...]:
 
 
 def free_port() -> int:
-    """A port without a listener, which no outgoing connection will be given.
+    """A port without a listener that no outgoing connection will get.
 
-    Ports that the kernel hands to clients are avoided: while a killed server is down, a
-    client of the same machine could be given its port, even by connecting to itself.
+    Ports that the kernel assigns to clients are avoided: while a killed server is down, a client of
+    the same machine could get its port, even by connecting to itself.
     """
     lowest, highest = 10_000, _first_client_port()
     for _ in range(100):
@@ -262,7 +262,7 @@ def _first_client_port() -> int:
 
 
 def exchange(port: int, message: bytes, size: int = 1, *, expect_bytes: bool = True) -> bytes:
-    """Connect, send, and return the first bytes of the answer; empty when there is none."""
+    """Connect, send, and return the first bytes of the answer; b"" if there is none."""
     try:
         with socket.create_connection((HOST, port), timeout=1) as connection:
             connection.sendall(message)
@@ -272,7 +272,7 @@ def exchange(port: int, message: bytes, size: int = 1, *, expect_bytes: bool = T
 
 
 def process_tree(pid: int) -> list[int]:
-    """A process and everything it started, parents first."""
+    """A process and all its descendants, parents first."""
     parents = dict(_parents())
     tree = [pid]
     for member in tree:
@@ -283,10 +283,10 @@ def process_tree(pid: int) -> list[int]:
 def _parents() -> Iterator[tuple[int, int]]:
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
-            # The name in brackets may hold spaces; the parent follows the state.
+            # The name in brackets may contain spaces; the parent follows the state.
             parent = status.read_text().rpartition(")")[2].split()[1]
         except (OSError, IndexError):
-            continue  # it ended while we looked
+            continue  # it ended meanwhile
         yield int(status.parent.name), int(parent)
 
 

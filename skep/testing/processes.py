@@ -1,7 +1,7 @@
-"""Real centers and agents in processes of their own, for tests that kill them.
+"""Real centers and agents in separate processes, for tests that kill them.
 
-They run the command line, `skep center` and `skep agent`, as people do, and are gone when
-their `with` block ends, also when the test itself is killed.
+They run the command line, `skep center` and `skep agent`, as users do, and end with their `with`
+block, also when the test itself is killed.
 
     with CenterProcess(folder) as center, AgentProcess(folder / "a", [center.url],
                                                        center.agent_token) as agent:
@@ -10,8 +10,8 @@ their `with` block ends, also when the test itself is killed.
         assert agent.terminate() == 0    # SIGTERM, its exit code
         center.kill(); center.start()    # on the same port
 
-Every method blocks; on an event loop use `asyncio.to_thread`. `skep.testing.fleet` puts
-them together with a site and a client.
+Every method blocks; on an event loop use `asyncio.to_thread`. `skep.testing.fleet` combines them
+with a site and a client.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 from skep.testing.grounds.isolation import code_setting
 from skep.testing.private import HOST, STOP_SECONDS, Server, ServerFailed, exchange
 
-#: Settings under which a failure shows within seconds. Use them for tests only.
+#: Settings with which failures are detected within seconds. Use them for tests only.
 QUICK: Mapping[str, str] = {
     "SKEP_CENTER_ALIVE_AFTER": "2",
     "SKEP_CENTER_HEARTBEAT_EVERY": "0.3",
@@ -44,7 +44,7 @@ QUICK: Mapping[str, str] = {
 
 
 class SkepProcess(Server):
-    """A command of the `skep` program that stays until it is told to go."""
+    """A command of the `skep` program that runs until it is stopped."""
 
     package = "python3"
     program = sys.executable
@@ -57,14 +57,14 @@ class SkepProcess(Server):
         self._log_began = 0
 
     def start(self) -> None:
-        """Start, or start again, and wait until it is ready; raises ServerFailed."""
+        """Start or restart it, and wait until it is ready; raises ServerFailed."""
         if not self.running:
             self._log_began = self.log.stat().st_size if self.log.exists() else 0
             self.starts += 1
         super().start()
 
     def terminate(self, seconds: float = STOP_SECONDS) -> int:
-        """SIGTERM, and the exit code; raises subprocess.TimeoutExpired."""
+        """Send SIGTERM; returns the exit code, raises subprocess.TimeoutExpired."""
         if self._process is None:
             raise ServerFailed("it is not running")
         self._process.send_signal(signal.SIGTERM)
@@ -73,7 +73,7 @@ class SkepProcess(Server):
         return code
 
     def wait(self, seconds: float = STOP_SECONDS) -> int:
-        """The exit code of a process that ends by itself."""
+        """Wait for a process that ends by itself; returns its exit code."""
         if self._process is None:
             raise ServerFailed("it is not running")
         code = self._process.wait(seconds)
@@ -114,11 +114,11 @@ class CenterProcess(SkepProcess):
 
     @property
     def agent_token(self) -> Path:
-        """The file that holds it."""
+        """The file that contains it."""
         return self.folder / "agent.token"
 
     def ready(self) -> bool:
-        """What /readyz says now."""
+        """The current result of /readyz."""
         return self._answers(self.port)
 
     def _command(self, port: int) -> list[str]:
@@ -131,7 +131,7 @@ class CenterProcess(SkepProcess):
 
 
 class AgentProcess(SkepProcess):
-    """`skep agent` in a data folder. Ready means that a center has taken it."""
+    """`skep agent` in a data folder. Ready means that a center has accepted it."""
 
     def __init__(
         self,
@@ -146,19 +146,19 @@ class AgentProcess(SkepProcess):
 
     @property
     def url(self) -> str:
-        """An agent only dials out; this is what it dials."""
+        """The center: an agent makes only outbound connections."""
         return ",".join(self.centers)
 
     @property
     def id(self) -> str:
-        """The same in each of its lives; raises OSError before the first."""
+        """The same for every process of the folder; raises OSError before the first start."""
         return (self.folder / "agent" / "agent-id").read_text().strip()
 
     def _command(self, port: int) -> list[str]:  # noqa: ARG002 - an agent has no port
         place = ["--center", self.url, "--token-file", str(self._token_file)]
         return [self._binary, "-m", "skep", "agent", *place, "--data", str(self.folder)]
 
-    def _answers(self, port: int) -> bool:  # noqa: ARG002 - it tells in its log
+    def _answers(self, port: int) -> bool:  # noqa: ARG002 - see its log
         return any("registered at" in line for line in self.said())
 
 
@@ -175,7 +175,7 @@ async def running_centers(
 
 
 class JoinedAgent(AgentProcess):
-    """`skep agent` with nothing but its folder."""
+    """`skep agent` with its folder as the only option."""
 
     def _command(self, port: int) -> list[str]:  # noqa: ARG002 - an agent has no port
         return [self._binary, "-m", "skep", "agent", "--data", str(self.folder)]

@@ -1,13 +1,13 @@
-"""The bundled demo site: a small, fast web site to try downloads on, on 127.0.0.1 only.
+"""The bundled demo site: a small, fast web site for downloads, on 127.0.0.1 only.
 
-It runs inside a test, inside `skep demo`, or alone: `python -m skep.testing.site`. Pages
-are made from a seed, so the same number is always the same page. It speaks as much HTTP
-as a crawler needs, and is never meant to face anyone but ourselves.
+It runs inside a test, inside `skep demo`, or alone: `python -m skep.testing.site`. Pages are made
+from a seed, so the same number always gives the same page. It supports as much HTTP as a crawler
+needs. Never expose it to a network.
 
     /               links to the first pages          /robots.txt, /sitemap.xml
     /page/N         about 10 KB: title, text, links   /slow?seconds=S
     /status/CODE    an empty page with that status    /redirect/N   N redirects, then /page/0
-    /hits           how often each path was asked for, as JSON
+    /hits           requests per path, as JSON
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BODILESS = frozenset({204, 304})
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole response; `wait` is how long to hold it back."""
+    """A complete response; `wait` is its delay in seconds."""
 
     head: bytes
     body: bytes = b""
@@ -50,7 +50,7 @@ def answer(
     location: str = "",
     wait: float = 0.0,
 ) -> Answer:
-    """Write the head that belongs to a body."""
+    """Write the head for a body."""
     content = body.encode() if isinstance(body, str) else body
     lines = [f"HTTP/1.1 {status} {REASONS.get(status, 'Status')}"]
     if status in BODILESS:
@@ -63,9 +63,9 @@ def answer(
 
 
 class DemoSite(ListeningServer):
-    """A site of `pages` pages; each answer is held back for `latency` seconds."""
+    """A site of `pages` pages; each response is delayed by `latency` seconds."""
 
-    #: Answers kept ready; more pages than that are made again when they are asked for.
+    #: Cached responses; other pages are made again at each request.
     KEPT = 5000
 
     def __init__(
@@ -73,7 +73,7 @@ class DemoSite(ListeningServer):
     ) -> None:
         self.pages = pages
         self.latency = latency
-        #: How often each path was asked for, without its query.
+        #: Requests per path, without the query.
         self.hits: Counter[str] = Counter()
         self._port = port
         self._content = Pages(pages, seed)
@@ -92,7 +92,7 @@ class DemoSite(ListeningServer):
         }
 
     async def start(self) -> None:
-        """Listen; afterwards `url` is known."""
+        """Listen; `url` is known afterwards."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
             lambda: _Connection(self, self._open), "127.0.0.1", self._port, backlog=1024
@@ -111,15 +111,15 @@ class DemoSite(ListeningServer):
 
     @property
     def url(self) -> str:
-        """The address of the site, without a slash at its end."""
+        """The URL of the site, without a slash at the end."""
         return f"http://127.0.0.1:{self._port}"
 
     def page_urls(self) -> list[str]:
-        """The address of every page."""
+        """The URL of every page."""
         return [f"{self.url}/page/{number}" for number in range(self.pages)]
 
     def respond(self, target: str) -> Answer:
-        """Count a hit and answer it; called once for each request."""
+        """Count a hit and return its response; called once for each request."""
         path, _, query = target.partition("?")
         self.hits[path] += 1
         ready = self._kept.get(path)
@@ -190,7 +190,7 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # A cast, since uvloop's transports do not inherit from asyncio's.
+        # A cast, because uvloop's transports do not inherit from asyncio's.
         self._transport = cast("asyncio.Transport", transport)
         self._open.add(self._transport)
 
@@ -204,7 +204,7 @@ class _Connection(asyncio.Protocol):
         self._serve()
 
     def _serve(self) -> None:
-        """Answer what has arrived, until there is a wait or nothing whole is left."""
+        """Answer complete requests, until a response is delayed or none is left."""
         while self._timer is None and not self._transport.is_closing():
             self._skip_body()
             end = self._buffer.find(b"\r\n\r\n")
@@ -283,8 +283,8 @@ def main() -> None:
         prog="python -m skep.testing.site", description=DemoSite.__doc__
     )
     parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes a free one")
-    parser.add_argument("--pages", type=int, default=1000, help="how many pages there are")
-    parser.add_argument("--latency", type=float, default=0.0, help="seconds before each answer")
+    parser.add_argument("--pages", type=int, default=1000, help="number of pages")
+    parser.add_argument("--latency", type=float, default=0.0, help="seconds before each response")
     chosen = parser.parse_args()
     uvloop.run(serve(chosen.port, chosen.pages, chosen.latency))
 

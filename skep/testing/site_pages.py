@@ -1,7 +1,7 @@
-"""The content of the demo site: pages made from a seed, in words of its own.
+"""The content of the demo site: pages made from a seed.
 
-Pure; `site` serves what is made here. A page is a slice of one long text, so that
-making it costs microseconds and a site of a million pages needs no memory.
+Pure; `site` serves them. A page is a slice of one long text, so that making it takes microseconds
+and a site of a million pages needs no memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PLACES = "before noon|by the river|under the roof|after rain|at the gate|without
 
 
 def make_text(rng: Random, length: int = TEXT_LENGTH) -> str:
-    """Plain sentences, one per line, at least `length` characters of them."""
+    """Plain sentences, one per line, with at least `length` characters."""
     parts = [group.split("|") for group in (SUBJECTS, VERBS, OBJECTS, PLACES)]
     sentences: list[str] = []
     size = 0
@@ -34,11 +34,11 @@ def make_text(rng: Random, length: int = TEXT_LENGTH) -> str:
 
 
 class Pages:
-    """Page N links to page N + 1 and to twenty further ones; page 0 leads to all of them."""
+    """Page N links to page N + 1 and to twenty more; page 0 leads to all of them."""
 
     def __init__(self, count: int, seed: int = 1) -> None:
         if count < 1:
-            raise ValueError("a site has at least one page")
+            raise ValueError("a site needs at least one page")
         self.count = count
         self._text = make_text(Random(seed))  # noqa: S311 - prose, not a secret
 
@@ -60,7 +60,7 @@ class Pages:
         return _document(f"Page {number}", links, self._paragraphs(number, PAGE_BYTES - frame))
 
     def sitemap(self, base: str) -> str:
-        """The addresses of the pages, as many as one sitemap may hold."""
+        """The URLs of the pages, up to the limit of one sitemap."""
         shown = range(min(self.count, SITEMAP_LIMIT))
         urls = "".join(f"<url><loc>{escape(base)}/page/{n}</loc></url>\n" for n in shown)
         return (

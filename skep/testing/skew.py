@@ -1,7 +1,7 @@
 """A wrong clock for one process, by libfaketime; all other clocks stay right.
 
-For tests of processes: hand `env` to `CenterProcess` or `AgentProcess`. Only the wall clock is
-moved, as when it is set; the monotonic clock goes on, as it does on a real machine.
+For tests of processes: pass `env` to `CenterProcess` or `AgentProcess`. Only the wall clock is
+moved, as when it is set; the monotonic clock continues, as on a real machine.
 
     clock = SkewedClock(folder / "clock", seconds=3600)      # an hour ahead
     agent = await fleet.agent("a", clock.env)
@@ -22,7 +22,7 @@ PLACES = ("/usr/lib", "/usr/local/lib")
 
 
 def find_library() -> Path:
-    """Where libfaketime is; raises ServerMissing."""
+    """The path of libfaketime; raises ServerMissing."""
     for pattern in ("faketime", "*/faketime"):  # Debian has a folder for each architecture
         for place in PLACES:
             if found := sorted(Path(place).glob(f"{pattern}/{LIBRARY}")):
@@ -31,7 +31,7 @@ def find_library() -> Path:
 
 
 class SkewedClock:
-    """`seconds` ahead of the machine, or behind it; `file` is what the process looks at."""
+    """`seconds` ahead of the machine, or behind it; the process reads `file`."""
 
     def __init__(self, file: Path, seconds: float = 0.0) -> None:
         self._library = find_library()
@@ -39,14 +39,14 @@ class SkewedClock:
         self.set(seconds)
 
     def set(self, seconds: float) -> None:
-        """From now on; whole file or none, since it is read all the time."""
+        """Set the offset from now on; the file is replaced atomically, because it is read often."""
         fresh = self._file.with_suffix(".new")
         fresh.write_text(f"{seconds:+.3f}\n")
         fresh.replace(self._file)
 
     @property
     def env(self) -> dict[str, str]:
-        """For the environment of a process; its children have the same clock."""
+        """Variables for a process; its children have the same clock."""
         preload = os.environ.get("LD_PRELOAD", "")
         return {
             "LD_PRELOAD": f"{self._library} {preload}".strip(),

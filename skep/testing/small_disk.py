@@ -1,9 +1,9 @@
 """A file system of a few megabytes, which a test can fill to the last byte.
 
-A tmpfs, so it needs the right to mount (root). Where that is not permitted there is no honest
-stand-in: a limit on the size of files (RLIMIT_FSIZE) ends in another error at another place,
-so `NotPermitted` says why, and the test skips. ENOSPC is as on any disk; what a tmpfs cannot
-show is a disk that loses what was not synced (see `power_cut` for that).
+It is a tmpfs, so it needs permission to mount (root). Without it there is no equivalent: a limit of
+the file size (RLIMIT_FSIZE) causes another error at another place, so `NotPermitted` says why, and
+the test is skipped. ENOSPC is as on any disk; a tmpfs cannot simulate a disk that loses unsynced
+data (see `power_cut` for that).
 
     with small_disk(folder, megabytes=20) as disk:
         fill(disk / "filler", leave=4096)
@@ -35,13 +35,13 @@ def small_disk(folder: Path, megabytes: int = 20) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        # Lazily: a process that is being killed may still have a file open there.
+        # Lazily: a process that is being killed may still have an open file there.
         unmount = [find_program("umount", "mount"), "-l", str(folder)]
         subprocess.run(unmount, check=True)
 
 
 def free_bytes(folder: Path) -> int:
-    """What may still be written there."""
+    """Bytes that can still be written there."""
     figures = os.statvfs(folder)
     return figures.f_bavail * figures.f_frsize
 
@@ -52,6 +52,6 @@ def fill(file: Path, leave: int = 0) -> int:
         try:
             while free_bytes(file.parent) - leave >= PAGE:
                 out.write(bytes(min(2**20, (free_bytes(file.parent) - leave) // PAGE * PAGE)))
-        except OSError:  # another process took the last page before us
+        except OSError:  # another process used the last page
             pass
         return out.tell()

@@ -1,9 +1,9 @@
-"""A double of a run's queue, in memory, to try spiders on pages that a test writes.
+"""A double of a run's queue, in memory, to test spiders with pages that a test writes.
 
-`run_spider(MySpider(), {"http://site/": "<html>..."})` runs the real engine over it, with
-real archived frames; no center, no agent, no network. What a page answers may be text,
-bytes, or a `FakePage` with a status, headers or a failure. It keeps the promises of
-`skep.spiders.ports.RunQueue`, and tests of the engine can break its line.
+`run_spider(MySpider(), {"http://site/": "<html>..."})` runs the real engine with it, with real
+archived frames; no center, no agent, no network. A page may be text, bytes, or a `FakePage` with a
+status, headers or a failure. It implements the contract `skep.spiders.ports.RunQueue`, and tests of
+the engine can make its calls fail.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from skep.spiders.ports import FoundItem, Page, PageBlock, Reading, Turn, TurnDo
 
 @dataclass(frozen=True)
 class FakePage:
-    """What a URL answers. With a `failure` (network, timeout, status ...) it is dead."""
+    """The response of a URL. With a `failure` (network, timeout, status ...) it is dead."""
 
     body: str | bytes = ""
     status: int = 200
@@ -50,7 +50,7 @@ MISSING = FakePage("<title>Not found</title>", 404, failure="status")
 
 
 class MemoryQueue:
-    """The queue of one run; `advance` is what an agent would do."""
+    """The queue of one run; `advance` does the work of an agent."""
 
     def __init__(
         self, site: Site, block_size: int = 10, clock: Clock | None = None, *, held: bool = False
@@ -66,13 +66,13 @@ class MemoryQueue:
         self.moves: list[str] = []
         self.turns: list[Turn] = []
         self.driver = 0
-        #: How long the driver says that it may be silent.
+        #: Seconds that the driver may be silent.
         self.patience = 0.0
-        #: Why the driver ended, as the run would say it.
+        #: Why the driver ended, as in the run.
         self.reason = ""
-        #: What a person asks of the driver's process.
+        #: A user's request to the driver's process.
         self.asked = ""
-        #: Of the open requests, those that wait for a known time.
+        #: Open requests that wait for a known time.
         self.resting = 0
         self.state = RunState.RUNNING
         self._token = 0
@@ -133,19 +133,19 @@ class MemoryQueue:
         return True
 
     def advance(self, requests: int | None = None) -> None:
-        """Download what waits, `requests` of it at most."""
+        """Download waiting requests, at most `requests` of them."""
         if self.state is not RunState.RUNNING:
             return
         count = len(self._waiting) if requests is None else requests
         numbers, self._waiting = self._waiting[:count], self._waiting[count:]
         for start in range(0, len(numbers), self.block_size):
             part = numbers[start : start + self.block_size]
-            # A block is named by its first request: names are never used again.
+            # A block has the number of its first request: numbers are never reused.
             self._finished[part[0] + 1] = PageBlock(part[0] + 1, [self._page(n) for n in part])
         self._signal.set()
 
     def revive(self) -> None:
-        """Send everything again, as a person does with dead requests."""
+        """Retry all requests, as a user does with dead requests."""
         self.state = RunState.RUNNING
         self._waiting = list(range(len(self.accepted)))
 
@@ -158,7 +158,7 @@ class MemoryQueue:
             "dead" if answer.failure else "done",
             answer.status,
             answer.failure,
-            f"it answered {answer.status}" if answer.failure else "",
+            f"the server answered {answer.status}" if answer.failure else "",
             request.meta,
             answer.final_url,
             elapsed_us=1500,
@@ -219,16 +219,16 @@ class MemoryQueue:
 
 @dataclass(frozen=True)
 class Tried:
-    """What a spider did."""
+    """The results of a spider."""
 
     items: list[dict[str, Any]]
     ending: Ending
-    #: Every URL that it asked for, in the order of asking.
+    #: Every requested URL, in order.
     urls: list[str]
 
 
 async def try_spider(spider: Spider, pages: Site) -> Tried:
-    """Run a spider over pages of your own, in the event loop that is running."""
+    """Run a spider with your own pages, in the current event loop."""
     queue = MemoryQueue(pages)
     ending = await SpiderEngine(spider, queue, queue.clock).run()
     items = [queue.items[key] for key in sorted(queue.items)]
@@ -236,5 +236,5 @@ async def try_spider(spider: Spider, pages: Site) -> Tried:
 
 
 def run_spider(spider: Spider, pages: Site) -> Tried:
-    """The same where no event loop is running: `run_spider(Mine(), {url: html}).items`."""
+    """The same without an event loop: `run_spider(Mine(), {url: html}).items`."""
     return asyncio.run(try_spider(spider, pages))

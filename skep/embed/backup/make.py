@@ -67,7 +67,7 @@ def back_up(
         _discard(partial)
         if error.errno == errno.ENOSPC:
             raise DiskFull(
-                f"no space left for the backup {target}; nothing was kept: free some space or "
+                f"no space left for the backup {target}; it was removed: free some space or "
                 "choose another disk"
             ) from error
         raise ConfigurationError(
@@ -128,7 +128,7 @@ def _fill(
     note(f"copying the {kind} store")
     dump(url, partial / STORE / FILES[kind])
     if segments is not None:
-        # In this order: a segment that is closed between the two steps is in the first.
+        # In this order: a segment that is closed between the two steps is copied by the first.
         _keep_newest(segments, partial / ARCHIVE, committed_segments(url))
         _keep_closed(segments, partial / ARCHIVE, note)
     _keep_data(Path(settings.data), partial / DATA, secrets=secrets)

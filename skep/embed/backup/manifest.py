@@ -105,9 +105,9 @@ def _check_files(path: Path, found: Manifest) -> None:
     if len({*names}) < len(names):
         raise ConfigurationError(f"{path} is damaged: it lists a file twice")
     if f"{STORE}/{FILES.get(found.store)}" not in names:
-        raise ConfigurationError(f"{path} is damaged: it names no {found.store} store")
+        raise ConfigurationError(f"{path} is damaged: it lists no {found.store} store")
     if f"{DATA}/{CENTER_NAME}" not in names:
-        raise ConfigurationError(f"{path} is damaged: it names no {CENTER_NAME}")
+        raise ConfigurationError(f"{path} is damaged: it lists no {CENTER_NAME}")
 
 
 def check_path(path: str) -> None:
@@ -137,7 +137,7 @@ def digest_of_file(path: Path) -> str:
 
 
 def verify(folder: Path, manifest: Manifest, note: Note) -> None:
-    """Raises ConfigurationError that names every file that is missing or changed."""
+    """Raises ConfigurationError, which names files that are missing or changed."""
     wrong = []
     for number, file in enumerate(manifest.files, 1):
         if fault := _damage(folder, file):

@@ -48,9 +48,11 @@ from skep.store.restored_numbers import leave_gaps
 
 LOCK = "center.lock"
 _UNPACKED = ".restore"
-#: Blocks that are given back per call.
+#: Blocks that are returned per call.
 BATCH = 500
 REASON = "the store was restored from a backup"
+#: A time, in seconds, after every other.
+_EVER = 1e15
 
 
 async def restore(settings: Settings, source: Path, clock: Clock, note: Note) -> Manifest:
@@ -84,12 +86,14 @@ async def _restore(
 
 
 async def _make_ready(settings: Settings, clock: Clock, note: Note) -> None:
-    """Leased work waits again, and no number is used a second time."""
+    """Leased work waits again, no number is used a second time, and no session that ended after
+    the backup is valid again."""
     note("giving back leased work")
     store = open_store(settings.store_url, settings.store)
     await store.open()
     try:
         await _give_back(store, clock)
+        await store.sessions.forget(_EVER, _EVER)
     finally:
         await store.close()
     await asyncio.to_thread(leave_gaps, settings.store_url)
@@ -223,7 +227,7 @@ def _copy_all(settings: Settings, folder: Path, place: Path, found: Manifest, no
     for file in found.files:
         if file.path.startswith(f"{DATA}/"):
             name = file.path.removeprefix(f"{DATA}/")
-            # Without its archive it is a center with another name: its segments start anew.
+            # Without its archive the center gets a new name, so that its segments start anew.
             if name != CENTER_NAME or found.archive != "left out":
                 _copy(place / file.path, folder / name, 0o600)
     note(f"loading the {found.store} store")

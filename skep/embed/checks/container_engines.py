@@ -1,5 +1,5 @@
 """`skep doctor`: container engines: which are installed, whether they work for this user, and what
-to install or fix. It starts no image, and changes nothing.
+to install or fix. It starts no image and changes nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def container_engines(settings: AgentSettings) -> list[Finding]:
 
 
 def judge(settings: AgentSettings, states: list[EngineState], user: str) -> list[Finding]:
-    """An engine that is not needed is never wrong."""
+    """An engine that is not needed is never a problem."""
     used = next((state for state in states if state.works), None)
     wanted = settings.containers and IMAGE_KIND not in settings.kinds_off
     findings = [_engine(state, user, needed=wanted and state is used) for state in states]

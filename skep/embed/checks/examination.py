@@ -19,13 +19,14 @@ from skep.settings import Settings
 if TYPE_CHECKING:
     from skep.wire.api.center import RepairLine
     from skep.wire.api.health import Ready
+    from skep.wire.api.monitoring.logs import LogBudgets
     from skep.wire.client import CenterClient
 
 OLDEST_PYTHON = (3, 11)
 DISK_FLOOR = 512 * 2**20
 SKEW_LIMIT = 5.0
 TOKENS = ("admin.token", "agent.token")
-#: Enough for the first record of a segment, which describes the segment itself.
+#: Enough for the first record of a segment.
 FIRST_BYTES = 65536
 #: Attempts to compare two counts, which differ for a moment while requests move.
 LOOKS = 5
@@ -106,7 +107,7 @@ async def _center(client: CenterClient) -> list[Finding]:
     version = await client.api.health.version()
     here = f"{client.address} answers, version {version.version}"
     findings = [Finding("center", True, here)]
-    for check in (_ready, _ledger, _self_check, _clock):
+    for check in (_ready, _ledger, _self_check, _logs, _clock):
         try:
             findings += await check(client)
         except SkepError as error:
@@ -167,6 +168,21 @@ def self_check(lines: Sequence[RepairLine]) -> Finding:
     return Finding("self-check", not open_, found + repaired, fix)
 
 
+async def _logs(client: CenterClient) -> list[Finding]:
+    try:
+        return [log_lines(await client.api.logs.budgets())]
+    except NotFound:  # an older center
+        return []
+
+
+def log_lines(found: LogBudgets) -> Finding:
+    """Stored log lines, and lines that were lost."""
+    dropped = found.dropped + sum(found.agent_drops.values())
+    detail = f"{found.bytes:,} of {found.bytes_limit:,} bytes, {dropped:,} lines dropped"
+    fix = "see who writes so much with `skep logs --budgets`, or raise the limits of `logs`"
+    return Finding("logs", not dropped, detail, fix, warning=True)
+
+
 async def _clock(client: CenterClient) -> list[Finding]:
     """Compares the clocks, by the age of heartbeats, the only time that the center shows."""
     lines = (await client.api.agents.list()).items
@@ -202,7 +218,9 @@ def newest_segment(folder: Path) -> Iterator[Finding]:
         detail, ok = f"{newest.name} starts with a {_first_record(newest)} record", True
     except (OSError, SkepError) as error:
         detail, ok = f"{newest.name}: {error}", False
-    yield Finding("archive", ok, detail, f"inspect {newest}; keep it, and ask for advice")
+    yield Finding(
+        "archive", ok, detail, f"inspect {newest}; do not delete it, and report the problem"
+    )
 
 
 def _first_record(path: Path) -> str:

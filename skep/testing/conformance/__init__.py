@@ -1,4 +1,4 @@
-"""One suite per contract. Each backend runs it on the real thing, by a subclass.
+"""One test suite per contract. Each backend runs it against a real server, in a subclass.
 
-They ship with the package, so that a backend of yours can run them too.
+They ship with the package, so that your own backend can run them too.
 """

@@ -1,1 +1,1 @@
-"""Doubles of centers and agents, played by hand: real HTTP, memory behind it."""
+"""Doubles of centers and agents that a test controls: real HTTP, data in memory."""

@@ -1,7 +1,7 @@
-"""An agent played by hand that hosts applications: it obeys wishes and says what it did.
+"""A double of an agent that hosts applications: it follows the desired state and reports.
 
-For tests of the center, over real HTTP and a real WebSocket. It starts no process: a test
-says how an instance ends and what it writes.
+For tests of the center, over real HTTP and a real WebSocket. It starts no process: a test defines
+how an instance ends and what it writes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _command = msgspec.msgpack.Decoder(messages.Command)
 
 @dataclass
 class Hosted:
-    """One instance, as this agent has it."""
+    """One instance on this agent."""
 
     wish: messages.AppWish
     state: InstanceState = InstanceState.RUNNING
@@ -49,7 +49,7 @@ class Hosted:
         )
 
     def execute(self, wish: messages.AppWish) -> bool:
-        """Something changed by it?"""
+        """Apply a desired state; returns whether something changed."""
         before = self.report()
         if wish.round > self.wish.round:
             self.starts, self.state = self.starts + 1, InstanceState.RUNNING
@@ -60,7 +60,7 @@ class Hosted:
 
 
 class ManualAppAgent:
-    """Registers, beats, listens for `apps`, and asks with every beat while it has any."""
+    """Registers, sends heartbeats, listens for `apps`, and polls while it hosts instances."""
 
     def __init__(self, caller: Caller, name: str, **about: Any) -> None:
         about = {"kinds": ("http", APP_KIND, IMAGE_KIND), **about}
@@ -68,7 +68,7 @@ class ManualAppAgent:
         self.caller = caller
         self.about = Registration(name, name, **about)
         self.has: dict[Key, Hosted] = {}
-        #: Names of what it heard by push.
+        #: Names of the commands that were pushed.
         self.commands: list[str] = []
         self._lock = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
@@ -82,7 +82,7 @@ class ManualAppAgent:
         return self
 
     async def listen(self) -> None:
-        """Hear commands from now on."""
+        """Receive commands from now on."""
         heard = asyncio.Event()
         self._tasks.append(asyncio.create_task(self._listen(heard)))
         await heard.wait()
@@ -98,7 +98,7 @@ class ManualAppAgent:
     async def _go_on(self) -> None:
         while True:
             await asyncio.sleep(HEARTBEAT_SECONDS)
-            with suppress(aiohttp.ClientError):  # its center is away
+            with suppress(aiohttp.ClientError):  # its center is down
                 await self.heartbeat()
 
     async def _listen(self, heard: asyncio.Event) -> None:
@@ -111,14 +111,14 @@ class ManualAppAgent:
                     await self.ask()
 
     async def die(self) -> None:
-        """It falls silent, and does not report what it hosts."""
+        """Send no more heartbeats and reports."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
 
     async def ask(self) -> list[messages.AppWish]:
-        """Tell everything, obey, and tell again until there is nothing new."""
+        """Report everything, apply the desired state, and repeat until nothing changes."""
         async with self._lock:
             while True:
                 wanted = await self.told([one.report() for one in self.has.values()])
@@ -144,14 +144,14 @@ class ManualAppAgent:
         return changed
 
     async def end(self, key: Key, code: int, reason: str = "") -> None:
-        """The program ends by itself, and is not started again here."""
+        """The program ends by itself and is not restarted."""
         one = self.has[key]
         one.state = InstanceState.FAILED if code else InstanceState.DONE
         one.exit_code, one.reason = code, reason
         await self.ask()
 
     async def write(self, key: Key, data: bytes) -> int:
-        """The program writes; returns the offset that the center wants next."""
+        """The program writes; returns the next offset that the center expects."""
         one = self.has[key]
         piece = messages.AppLog(self.id, *key, one.wish.token, one.written, data)
         one.written = (await self.call("app-log", piece)).read(messages.AppLogReply).next

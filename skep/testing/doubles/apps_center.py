@@ -1,7 +1,7 @@
-"""The routes of a center about applications, beside those of `center_double`: packages to
-give, wishes to make, reports and logs that came.
+"""The routes of a center for applications, in addition to those of `CenterDouble`: packages,
+desired states, reports and logs.
 
-Logs are kept as a center keeps them: by offset, each byte once. Memory behind real HTTP.
+Logs are stored by offset, each byte once, as in a center. Data in memory, real HTTP.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from skep.testing.grounds.isolation import code_setting
 from skep.wire import codec, messages
 
 RUN = "app-run"
-#: Long enough for a machine with too much to do.
+#: Long enough for a busy machine.
 PATIENCE = 60.0
 
 
 class AppsDouble(CenterDouble):
-    """`give` it packages, `want` instances, and look at `told` and `logs`."""
+    """`give` packages, `want` instances, then check `told` and `logs`."""
 
     def __init__(self, heartbeat_every: float = 0.05) -> None:
         super().__init__(heartbeat_every)
         self.packages: dict[str, bytes] = {}
         self.wanted: dict[tuple[str, int], messages.AppWish] = {}
-        #: The newest word about each.
+        #: The newest report of each instance.
         self.told: dict[tuple[str, int, int], messages.AppReport] = {}
         self.history: list[messages.AppReport] = []
         self.logs: dict[tuple[str, int, int], bytearray] = {}
@@ -46,20 +46,20 @@ class AppsDouble(CenterDouble):
         self.pieces: list[messages.AppLog] = []
         self.app_asks = 0
 
-    # What a test hands in.
+    # Input of a test.
 
     def give(self, files: Mapping[str, str | bytes]) -> str:
-        """A zip of these files; returns its digest."""
+        """Add a zip of these files as a package; returns its digest."""
         return self.give_bytes(zipped(files))
 
     def give_bytes(self, data: bytes) -> str:
-        """Any bytes as a package; returns their digest."""
+        """Add any bytes as a package; returns their digest."""
         digest = hashlib.sha256(data).hexdigest()
         self.packages[digest] = data
         return digest
 
     async def want(self, no: int = 0, token: int = 1, **fields: Any) -> tuple[str, int, int]:
-        """Wish for an instance: fields of the spec, and `state` and `round`."""
+        """Request an instance: fields of the spec, and `state` and `round`."""
         state = fields.pop("state", InstanceState.RUNNING)
         round_ = fields.pop("round", 0)
         if fields.get("package"):
@@ -73,7 +73,7 @@ class AppsDouble(CenterDouble):
         await self.push(messages.Command("apps"))
 
     async def change(self, no: int = 0, **changes: Any) -> None:
-        """The same instance, with another `state`, `round` or `token`."""
+        """Change the `state`, `round` or `token` of the same instance."""
         before = self.wanted[RUN, no]
         fields = {"state": before.state, "round": before.round, "token": before.token, **changes}
         await self.want_as(
@@ -83,11 +83,11 @@ class AppsDouble(CenterDouble):
         )
 
     async def want_no_more(self, no: int = 0) -> None:
-        """It is not the agent's any more."""
+        """Withdraw an instance from the agent."""
         del self.wanted[RUN, no]
         await self.push(messages.Command("apps"))
 
-    # What a test looks at.
+    # Output for a test.
 
     def state(self, key: tuple[str, int, int]) -> InstanceState | None:
         report = self.told.get(key)
@@ -96,7 +96,7 @@ class AppsDouble(CenterDouble):
     async def until_state(
         self, key: tuple[str, int, int], state: InstanceState, seconds: float = PATIENCE
     ) -> messages.AppReport:
-        """The report that says so."""
+        """The report with this state."""
         try:
             await self.until(lambda: self.state(key) is state, seconds)
         except TimeoutError as error:
@@ -150,7 +150,7 @@ class AppsDouble(CenterDouble):
 
 
 def zipped(files: Mapping[str, str | bytes]) -> bytes:
-    """A zip that holds these files."""
+    """A zip with these files."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():
@@ -159,7 +159,7 @@ def zipped(files: Mapping[str, str | bytes]) -> bytes:
 
 
 def apps_double(heartbeat_every: float = 0.05) -> AbstractAsyncContextManager[AppsDouble]:
-    """One that listens, and is gone afterwards."""
+    """A double that listens until the end of the context."""
     return listening(AppsDouble(heartbeat_every))
 
 
@@ -167,7 +167,7 @@ def apps_double(heartbeat_every: float = 0.05) -> AbstractAsyncContextManager[Ap
 async def hosting_agent(
     double: AppsDouble, folder: Path, settings: AgentSettings | None = None
 ) -> AsyncIterator[LaunchedAgent]:
-    """A whole agent in this process that listens for commands; afterwards it is drained."""
+    """An agent in this process that receives commands; drained at the end."""
     clock, rng = SystemClock(), Random(7)  # noqa: S311  (seeded, so that a test repeats)
     quick = AgentSettings(lease_wait=1.0, drain_seconds=1.0, code=code_setting())
     chosen = Settings(agent=settings or quick)

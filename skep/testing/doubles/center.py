@@ -1,7 +1,7 @@
-"""A stand-in for the /node routes of a center: real HTTP on loopback, memory behind it.
+"""A double of the /node routes of a center: real HTTP on loopback, data in memory.
 
-It is no center: no store, no lanes, no archive. Tests use it to see exactly what an agent
-sends, and to inject faults at exact moments (refusals, silence, a port that is closed).
+It has no store, no lanes and no archive. Tests use it to see exactly what an agent sends, and to
+cause faults at exact moments (refusals, silence, a closed port).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Answer = Callable[[bytes], Awaitable[msgspec.Struct]]
 
 @dataclass
 class _Block:
-    """One block and who has it."""
+    """One block and its holder."""
 
     id: int
     run: str
@@ -45,7 +45,7 @@ class _Block:
 
 
 class CenterDouble:
-    """Hand it work with `add`, read back what came, break it with the fault methods."""
+    """Add work with `add`, read the reports, cause faults with the fault methods."""
 
     def __init__(self, heartbeat_every: float = 0.05) -> None:
         self.token = new_secret("double")
@@ -56,22 +56,22 @@ class CenterDouble:
         self.blocks: dict[int, _Block] = {}
         self.ready: deque[_Block] = deque()
         self.registrations: list[Registration] = []
-        #: Seconds for which each registration was on its way, as the agent said.
+        #: The age of each registration in seconds, as the agent reported it.
         self.registration_ages: list[float] = []
         self.beats: list[messages.Heartbeat] = []
         self.asks: list[messages.LeaseAsk] = []
         self.reports: list[messages.Report] = []
         self.returned: list[messages.GiveBack] = []
         self.bodies: dict[tuple[int, int], bytes] = {}
-        #: Request ids in the order in which their first outcome was stored.
+        #: Request ids in the order of their first outcome.
         self.stored: list[int] = []
         self.known = True
-        #: Told with every lease, as what a center says about hosts.
+        #: Sent with every lease: the rate limits of hosts.
         self.sites: list[Pace] = []
         self.alive_after = 11.0
-        #: Named in every heartbeat answer from now on.
+        #: Sent in every heartbeat reply from now on.
         self.lost: set[int] = set()
-        #: Runs that are over, by name.
+        #: Names of runs that have ended.
         self.over: set[str] = set()
         self.pushed: list[messages.Command] = []
         self._faults: dict[str, deque[SkepError]] = {}
@@ -86,10 +86,10 @@ class CenterDouble:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    # What a test hands in.
+    # Input of a test.
 
     def add(self, run: str, works: list[Work], settings: RunSettings | None = None) -> int:
-        """One block of work; returns its id."""
+        """Add one block of work; returns its id."""
         self.runs.setdefault(run, settings or RunSettings())
         block = _Block(len(self.blocks) + 1, run, works)
         self.blocks[block.id] = block
@@ -98,30 +98,30 @@ class CenterDouble:
         return block.id
 
     async def push(self, command: messages.Command) -> None:
-        """To every agent that listens."""
+        """Send a command to every agent that listens."""
         for socket in self._sockets:
             await socket.send_bytes(codec.encode(command))
 
     # Faults.
 
     def fail(self, route: str, error: SkepError, times: int = 1) -> None:
-        """The next calls of that route (`lease`, `block`, ...) answer with this error."""
+        """The next calls of this route (`lease`, `block`, ...) fail with this error."""
         self._faults.setdefault(route, deque()).extend([error] * times)
 
     def heal(self, route: str) -> None:
-        """That route fails no more."""
+        """End the failures of this route."""
         self._faults.pop(route, None)
 
     def lose_answer(self, route: str) -> None:
-        """The next call of that route is done, and its connection cut before the answer."""
+        """Execute the next call of this route, and cut its connection before the answer."""
         self._cut_off.append(route)
 
     def silence(self, *routes: str) -> None:
-        """These routes take calls and never answer, until `speak`."""
+        """These routes accept calls and never answer, until `speak`."""
         self._silent.update(routes)
 
     def speak(self) -> None:
-        """All routes answer again; calls that hang are dropped."""
+        """All routes answer again; calls that hang are aborted."""
         self._silent.clear()
         self._notify()
 
@@ -135,7 +135,7 @@ class CenterDouble:
             self._runner = None
 
     async def up(self) -> None:
-        """Listen, on the same port as before."""
+        """Listen on the same port as before."""
         app = web.Application(client_max_size=0)
         self.routes(app)
         self._runner = web.AppRunner(
@@ -145,10 +145,10 @@ class CenterDouble:
         await web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True).start()
         self.port = self._runner.addresses[0][1]
 
-    # What tests wait for.
+    # Conditions for tests.
 
     async def until(self, condition: Callable[[], bool], seconds: float = 10.0) -> None:
-        """Return when it holds; looked at after every call that came in."""
+        """Return when the condition is true; it is checked after every call."""
         async with asyncio.timeout(seconds):
             while not condition():
                 await self._changed.wait()
@@ -159,11 +159,11 @@ class CenterDouble:
         return sum(len(block.works) - len(block.outcomes) for block in self.blocks.values())
 
     def outcomes(self) -> Iterable[Outcome]:
-        """Every outcome that was stored."""
+        """Every stored outcome."""
         return (outcome for block in self.blocks.values() for outcome in block.outcomes.values())
 
     def notes(self) -> list[SiteNote]:
-        """Everything that was said about hosts, in order."""
+        """Every report about hosts, in order."""
         return [note for report in self.reports for b in report.blocks for note in b.sites]
 
     def _notify(self) -> None:
@@ -173,7 +173,7 @@ class CenterDouble:
     # Routes.
 
     def routes(self, app: web.Application) -> None:
-        """All that it answers; a double of more adds to them."""
+        """All routes; subclasses add to them."""
         for name in ("register", "heartbeat", "lease", "block", "giveback"):
             app.router.add_post(f"/node/{name}", self._route(name, getattr(self, f"_{name}")))
         app.router.add_get("/node/commands", self._commands)
@@ -316,7 +316,7 @@ def _problem(error: SkepError) -> web.Response:
 
 
 def center_double(heartbeat_every: float = 0.05) -> AbstractAsyncContextManager[CenterDouble]:
-    """One that listens, and is gone afterwards."""
+    """A double that listens until the end of the context."""
     return listening(CenterDouble(heartbeat_every=heartbeat_every))
 
 

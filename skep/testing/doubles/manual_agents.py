@@ -1,6 +1,6 @@
-"""Agents played by hand that stay alive: they register, beat, lease and report as told.
+"""Agents that a test controls and that stay alive: they register, send heartbeats, lease, report.
 
-For tests of placement, with a real center over real HTTP. Nothing is ever downloaded.
+For tests of placement, with a real center over real HTTP. They download nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from skep.testing.grounds.centers import HandAgent, RunningCenter, works_of
 from skep.wire.messages import Heartbeat, LeaseAsk, LeaseReply, Register
 
 SITE = "http://127.0.0.1"
-#: Agents are dead after three seconds; no call waits for agents that do not come.
+#: Agents are dead after three seconds; no call waits for missing agents.
 PLACING: Mapping[str, float] = {
     "center_alive_after": 3.0,
     "center_sweep_every": 0.1,
@@ -26,7 +26,7 @@ PLACING: Mapping[str, float] = {
 
 
 class ManualAgent:
-    """An agent by hand that beats until it is let go, as a real one would."""
+    """An agent that sends heartbeats until `die`, like a real one."""
 
     def __init__(self, center: RunningCenter, name: str, **about: Any) -> None:
         self.hand: HandAgent = center.hand_agent(name)
@@ -65,7 +65,7 @@ class ManualAgent:
         return [work.uri for block in blocks for work in works_of(block)]
 
     async def finish(self, block: Leased) -> list[int]:
-        """Everything in it is done; the ids of its requests."""
+        """Report everything in it as done; returns the ids of its requests."""
         ids = [work.id for work in works_of(block)]
         outcomes = [Outcome(number, status=200) for number in ids]
         self.hand.held.pop(block.id, None)
@@ -92,18 +92,18 @@ async def joining(center: RunningCenter) -> AsyncIterator[Callable[..., Awaitabl
 
 
 async def fill(center: RunningCenter, run: str, count: int = 20) -> None:
-    """Requests into a run, and from there into the lanes."""
+    """Add requests to a run and dispatch them into the lanes."""
     await center.put(run, [f"{SITE}/{run}/{n}" for n in range(count)])
     await center.dispatched()
 
 
 async def open_run(center: RunningCenter, run: str, placement: Any, **settings: Any) -> Any:
-    """The answer of the center, whatever it is."""
+    """The answer of the center, also an error."""
     body = {"settings": {"placement": placement, "block_size": 5, **settings}}
     return await center.admin.put(f"/api/v1/runs/{run}", body)
 
 
 async def agents_of(center: RunningCenter, run: str) -> list[str]:
-    """Those that were chosen."""
+    """The allocated agents."""
     allocation = await center.services.store.allocations.get(run)
     return allocation.agents if allocation else []

@@ -1,7 +1,7 @@
-"""A client that insists, and remembers what it was promised. Runs in a test.
+"""A client that retries and stores what was acknowledged. Runs in a test.
 
-It makes a call again until it is answered, and writes every URL that a center acknowledged
-to a synced file of its own: what a center says later is held against that file.
+It repeats a call until it is answered, and writes every acknowledged URL to its own synced file:
+tests compare the center with that file.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ T = TypeVar("T")
 RUN = "web"
 #: Seconds between two tries.
 STEP = 0.03
-#: Seconds after which a call is given up.
+#: Seconds after which a call fails.
 PATIENCE = 30.0
 
 
 class Acknowledged:
-    """The client's own memory of what was promised to it."""
+    """The client's record of acknowledged URLs."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def add(self, urls: Sequence[str]) -> None:
-        """On disk when it returns."""
+        """On disk when this returns."""
         with self._path.open("a") as file:
             file.writelines(f"{url}\n" for url in urls)
             file.flush()
@@ -56,19 +56,19 @@ class Acknowledged:
 
 
 class Client:
-    """Offers URLs, tries again when a call fails, and writes down what was taken."""
+    """Submits URLs, retries failed calls, and records what was acknowledged."""
 
     def __init__(self, urls: Sequence[str], token: str, acknowledged: Acknowledged) -> None:
         self.api = CenterClient(urls, token, SystemClock(), Random())  # noqa: S311 - jitter
         self.center = CenterApi(self.api.transport, CALL_SECONDS)
         self.acknowledged = acknowledged
-        #: Calls that had to be made again.
+        #: Repeated calls.
         self.retries = 0
-        #: The longest that a call took, tries included.
+        #: The longest duration of a call, including retries.
         self.longest = 0.0
 
     async def insist(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Make a call until it is answered; raises the last error after `PATIENCE`."""
+        """Repeat a call until it is answered; raises the last error after `PATIENCE`."""
         began = time.monotonic()
         while True:
             try:
@@ -87,30 +87,30 @@ class Client:
         await self.insist(lambda: self.center.runs.open(RUN, body))
 
     async def offer(self, urls: Sequence[str], **more: object) -> None:
-        """Acknowledged and written down when it returns."""
+        """Submit URLs; they are acknowledged and recorded when this returns."""
         offered = msgspec.convert([{"uri": url, **more} for url in urls], list[Offered])
         quick = CenterApi(self.api.transport, seconds=5.0)
         await self.insist(lambda: quick.queue.submit(RUN, offered))
         await asyncio.to_thread(self.acknowledged.add, urls)
 
     async def ledger(self, *, audit: bool = False) -> Ledger:
-        """Raises AssertionError when it does not add up."""
+        """Raises AssertionError if it does not add up."""
         answer = await self.insist(lambda: self.center.center.ledger(WhichLedger(audit)))
         assert answer.unaccounted == 0, answer.ledger.line()
         return answer.ledger
 
     async def agents(self) -> dict[str, bool]:
-        """Every agent that the center knows, and whether it thinks that it lives."""
+        """Every agent that the center knows, and whether it counts as alive."""
         found = await self.insist(self.center.agents.list)
         return {line.agent.id: line.alive for line in found.items}
 
     async def vitals(self, agent: str) -> Vitals:
-        """What an agent said of itself in its last beat."""
+        """The figures of an agent's last heartbeat."""
         found = await self.center.agents.list()
         return next(line.agent.vitals for line in found.items if line.agent.id == agent)
 
     async def heartbeats(self, agent: str) -> list[float]:
-        """Moments (the center's clock) of the beats that it has noted, oldest first."""
+        """Times (the center's clock) of the stored heartbeats, oldest first."""
         found = await self.insist(lambda: self.center.agents.vitals(agent))
         return [at for at, _ in found.items]
 
@@ -118,14 +118,14 @@ class Client:
         return (await self.agents()).get(agent, False)
 
     async def allow(self, agent: str, *, enabled: bool) -> None:
-        """Let an agent work, or give it nothing more."""
+        """Enable or disable an agent."""
         await self.command(agent, "enable" if enabled else "disable")
 
     async def command(self, agent: str, verb: AgentVerb) -> None:
         await self.insist(lambda: self.center.agents.command(agent, verb))
 
     async def ended(self) -> list[FinishedRequest]:
-        """Everything that ended and was not read before."""
+        """Every request that ended since the last call."""
         found: list[FinishedRequest] = []
         while True:
             page = await self.center.queue.finished(RUN, FinishedPage(100))
@@ -135,7 +135,7 @@ class Client:
             await self.center.queue.collect(RUN, Collect([block.id for block in page.blocks]))
 
     async def metric(self, name: str) -> float:
-        """A figure of the center's /metrics; 0 when it is not there."""
+        """A value of the center's /metrics; 0 if it is missing."""
         text = await self.center.health.metrics()
         lines = (line.rpartition(" ") for line in text.decode().splitlines())
         return sum(float(value) for key, _, value in lines if key.split("{")[0] == name)

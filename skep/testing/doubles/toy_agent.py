@@ -1,6 +1,6 @@
-"""A real agent with a toy downloader, for tests that watch the agent and not the web.
+"""A real agent with a toy downloader, for tests of the agent without downloads.
 
-The toy answers when the test says so: at once, after a time, or when it is let go.
+The toy ends a request when the test decides: immediately, after a time, or on release.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Start = Callable[..., AbstractAsyncContextManager[Agent]]
 
 
 class ToyDownloader:
-    """Ends downloads as its kind says."""
+    """Ends downloads as its kind defines."""
 
     def __init__(self, kind: ToyKind) -> None:
         self._kind = kind
@@ -48,12 +48,12 @@ class ToyDownloader:
             loop.call_soon(self.end, work.id)
 
     def end_all(self) -> None:
-        """Let go of what is held back."""
+        """End all held requests."""
         for one in list(self._running):
             self.end(one)
 
     def end(self, one: int) -> None:
-        """This one worked; nothing happens when it does not run here."""
+        """End this request successfully; no effect if it does not run here."""
         if found := self._running.pop(one, None):
             work, done = found
             done(Fetched(Outcome(work.id, status=200), self._kind.frames(work)))
@@ -66,7 +66,7 @@ class ToyDownloader:
 
 
 class ToyKind:
-    """Opens toys. `held` names requests that end only by `let_go`."""
+    """Opens toys. `held` names requests that end only after `let_go`."""
 
     name = "toy"
     schemes: tuple[str, ...] = ("toy",)
@@ -88,7 +88,7 @@ class ToyKind:
 
     @property
     def newest(self) -> ToyDownloader:
-        """The one that was opened last."""
+        """The last opened downloader."""
         return self._downloaders[-1]
 
     def note_start(self, work: Work, active: int) -> None:
@@ -100,13 +100,13 @@ class ToyKind:
         return self.held is None or work.id in self.held
 
     def let_go(self) -> None:
-        """End everything that is held back, and hold nothing from now on."""
+        """End all held requests, and hold none from now on."""
         self.held = set()
         for downloader in self._downloaders:
             downloader.end_all()
 
     def end(self, one: int) -> None:
-        """End one request that is held back."""
+        """End one held request."""
         for downloader in self._downloaders:
             downloader.end(one)
 
@@ -118,12 +118,12 @@ TOY_RUN = RunSettings(downloader="toy")
 
 
 def toy_works(first: int, count: int) -> list[Work]:
-    """Requests with ids from `first` on."""
+    """Requests with consecutive ids from `first`."""
     return [Work(one, f"toy://x/{one}") for one in range(first, first + count)]
 
 
 def fill(center: CenterDouble, blocks: int, size: int = 10) -> None:
-    """Blocks of run `r` for toys to do, their requests numbered from 0."""
+    """Add blocks of run `r`, with requests numbered from 0."""
     for number in range(blocks):
         center.add("r", toy_works(number * size, size), TOY_RUN)
 
@@ -131,7 +131,7 @@ def fill(center: CenterDouble, blocks: int, size: int = 10) -> None:
 def build_agent(
     client: CenterClient, folder: Path, settings: AgentSettings, kinds: Mapping[str, Kind]
 ) -> Agent:
-    """As the command line does it, with a seeded generator."""
+    """Build it as the command line does, with a seeded generator."""
     # By folder: two agents that start in the same millisecond must not get the same id.
     clock, rng = SystemClock(), Random(str(folder))  # noqa: S311 - a test repeats
     registration = describe(agent_id(folder, clock, rng), settings, tuple(kinds))
@@ -146,7 +146,7 @@ async def running_agent(
     kinds: Mapping[str, Kind],
     settings: AgentSettings,
 ) -> AsyncIterator[Agent]:
-    """An agent at work; afterwards it is drained, and a crash of it is raised."""
+    """A running agent; drained at the end, and its error is raised."""
     rng = Random(7)  # noqa: S311  (seeded, so that a test repeats)
     async with CenterClient(urls, token, SystemClock(), rng) as client:
         agent = build_agent(client, folder, settings, kinds)
@@ -159,7 +159,7 @@ async def running_agent(
 
 
 def starter(center: CenterDouble, folder: Path, usual: AgentSettings) -> Start:
-    """Starts agents of one folder at a center, with settings that a test may replace."""
+    """Starts agents of one folder for a center, with settings that a test may replace."""
 
     def begin(toy: ToyKind, settings: AgentSettings = usual) -> AbstractAsyncContextManager[Agent]:
         return running_agent([center.url], center.token, folder, {"toy": toy}, settings)

@@ -1,1 +1,1 @@
-"""What goes wrong on purpose, beside the documented modules of `skep.testing`."""
+"""Faults for tests, in addition to the documented modules of `skep.testing`."""

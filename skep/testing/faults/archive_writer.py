@@ -1,7 +1,7 @@
-"""A process that appends to an archive until it is killed, and says each place that it got.
+"""A process that appends to an archive until it is killed, and prints each record location.
 
-`run_and_kill` starts it for a test and ends it with SIGKILL. It says a place after the append
-came back and never before, so what it said must be readable afterwards.
+`run_and_kill` starts it for a test and ends it with SIGKILL. It prints a location only after the
+append has returned, so every printed location must be readable afterwards.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ AT_ONCE = 4
 
 
 class Said(NamedTuple):
-    """One line of the process: a place that its append gave back."""
+    """One line of the process: the location that an append returned."""
 
     segment: str
     offset: int
@@ -39,7 +39,7 @@ class Said(NamedTuple):
 
 
 class WriterSetup(msgspec.Struct, frozen=True):
-    """What the process is told, as JSON in its only argument."""
+    """The setup of the process, as JSON in its only argument."""
 
     url: str
     home: str
@@ -50,7 +50,7 @@ class WriterSetup(msgspec.Struct, frozen=True):
 
 
 def run_and_kill(orders: WriterSetup, lines: int) -> list[Said]:
-    """Start it, read `lines` lines, kill it; its whole output, to the last whole line."""
+    """Start it, read `lines` lines, kill it; return its output up to the last complete line."""
     words = [sys.executable, "-m", __name__, msgspec.json.encode(orders).decode()]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
@@ -67,7 +67,7 @@ def _parsed(line: str) -> Said:
 
 
 def ends_of(said: Sequence[Said]) -> dict[str, int]:
-    """Where each segment ends, as the store would know it."""
+    """The end of each segment, as the store would have it."""
     ends: dict[str, int] = {}
     for place in said:
         ends[place.segment] = max(ends.get(place.segment, 0), place.offset + place.length)
@@ -75,7 +75,7 @@ def ends_of(said: Sequence[Said]) -> dict[str, int]:
 
 
 def committed_at(ends: Mapping[str, int]) -> CommittedEnd:
-    """The question that an archive asks of a store when it is opened."""
+    """The callback that an archive uses when it is opened."""
 
     async def committed_end(segment: str) -> int:
         return ends.get(segment, 0)

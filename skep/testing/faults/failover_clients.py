@@ -1,8 +1,8 @@
-"""Clients that call all the time while centers are killed in turn (fault 15).
+"""Clients that call continuously while centers are killed in turn (fault 15).
 
-Runs in a test or a bench, beside a `Fleet` with several centers. Submitters and readers go on
-without a pause; every call is timed, and one that no center answered is counted. The calls
-that met a dying or missing center are told apart from the quiet ones.
+Runs in a test or a benchmark, with a `Fleet` of several centers. Submitters and readers call
+without a pause; every call is timed, and a call that no center answered is counted. Calls during
+the outage of a center are listed separately.
 """
 
 from __future__ import annotations
@@ -21,48 +21,48 @@ from skep.testing.fleet import Fleet
 from skep.testing.processes import CenterProcess
 
 BATCH = 20
-#: Between two calls of one client, in seconds.
+#: Seconds between two calls of one client.
 PAUSE = 0.01
 READERS = 2
-#: What readers ask for, by turns.
+#: The paths that readers use alternately.
 QUESTIONS = ("/api/v1/ledger", f"/api/v1/runs/{RUN}", "/api/v1/lanes", "/api/v1/agents")
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """What the clients went through; seconds."""
+    """The results of the clients; times in seconds."""
 
     kills: int
     calls: int
-    #: Calls that no center answered, each address tried once.
+    #: Calls that no center answered, after one try of each address.
     failed_calls: int
-    #: Calls that were under way, or made, while one of the centers was away.
+    #: Calls that were active, or made, while one of the centers was down.
     calls_in_failover: int
     p50: float
     p99: float
     p99_in_failover: float
     longest: float
-    #: Longest time from a kill to the return of that center.
+    #: Longest time from a kill to the restart of that center.
     longest_away: float
 
 
 @dataclass(slots=True)
 class Load:
-    """Clients of one fleet. `keep_calling` until `requests` pages were handed in and `stop`."""
+    """Clients of one fleet. `keep_calling` until `requests` pages are submitted and `stop`."""
 
     fleet: Fleet
     centers: Sequence[CenterProcess]
     requests: int
     failed: int = 0
     handed_in: int = 0
-    #: (began, ended) of each call, and of each time that a center was away.
+    #: (start, end) of each call, and of each outage of a center.
     calls: list[tuple[float, float]] = field(default_factory=list)
     away: list[tuple[float, float]] = field(default_factory=list)
     _stopping: bool = False
 
     async def keep_calling(self) -> None:
-        """Returns after `stop`; everything is handed in by then."""
+        """Returns after `stop`, when everything is submitted."""
         urls = [center.url for center in self.centers]
-        # Every client begins with another center.
+        # Every client starts with another center.
         orders = [urls[number % len(urls) :] + urls[: number % len(urls)] for number in range(3)]
         clients = [self.fleet.new_client(order) for order in orders]
         try:
@@ -101,7 +101,7 @@ class Load:
             await asyncio.sleep(PAUSE)
 
     async def _timed(self, call: Callable[[], Awaitable[object]]) -> None:
-        """Made again until it is answered; only the first try should ever be needed."""
+        """Repeat the call until it is answered; only the first try should be needed."""
         began = time.monotonic()
         while True:
             try:
@@ -116,8 +116,8 @@ class Load:
                 return
 
     async def kill_in_turn(self, kills: int, rest: float = 0.0) -> None:
-        """kill -9 and a new start of each center in turn, spread over the work; `rest`
-        seconds later comes the next."""
+        """kill -9 and restart each center in turn, distributed over the work; the next follows
+        after `rest` seconds."""
         for number in range(kills):
             await self.fleet.until_done(self.requests * number // (kills + 2), 120)
             victim = self.centers[number % len(self.centers)]
@@ -147,5 +147,5 @@ class Load:
 
 
 def _at(ordered: Sequence[float], part: float) -> float:
-    """The value that so large a part of all does not exceed; 0 for none."""
+    """The value at this quantile; 0 for no values."""
     return ordered[max(0, math.ceil(part * len(ordered)) - 1)] if ordered else 0.0

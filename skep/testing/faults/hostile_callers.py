@@ -1,9 +1,9 @@
-"""Callers that try to stop a center, in a process of their own.
+"""Callers that try to overload a center, in a separate process.
 
     python -m skep.testing.faults.hostile_callers HOST:PORT --seconds 30 --connections 200
 
 A quarter of the connections each: an endless header, half a head, silence, a slow body. A
-connection that the center closes is opened again. Prints how often that was, by kind.
+connection that the center closes is opened again. Prints the number of closed ones by kind.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ ATTACKS: tuple[Attack, ...] = (endless_header, half_a_head, silent, slow_body)
 
 
 async def attack(host: str, port: int, kind: Attack, closed: Counter[str]) -> None:
-    """Again and again, until cancelled."""
+    """Repeat until cancelled."""
     while True:
         try:
             reader, writer = await asyncio.open_connection(host, port)

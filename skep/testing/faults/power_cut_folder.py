@@ -1,8 +1,8 @@
-"""A power cut over a whole data folder: what was not synced is gone, or empty.
+"""A power cut for a whole data folder: data that was not synced is lost or empty.
 
-It watches `os.fsync` and `os.fdatasync` of this process. A file keeps what it held at its last
-sync. A name that its folder has not synced since may be there or not. The files of SQLite are
-copied as they are: `power_cut` covers them, because SQLite syncs without Python.
+It observes `os.fsync` and `os.fdatasync` of this process. A file keeps its content of the last
+sync. A name whose folder was not synced since may exist or not. The files of SQLite are copied
+unchanged: `power_cut` covers them, because SQLite syncs without Python.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from random import Random
 from typing import Any
 
 SQLITE = (".db", ".db-wal", ".db-journal")
-#: Locks belong to a process; a machine that starts again has none.
+#: Locks belong to a process and do not survive a restart.
 SKIPPED = (".lock", ".db-shm")
 
 
@@ -30,7 +30,7 @@ class FolderImages:
     folder: Path
     place: Path
     rng: Random
-    #: One sync in this number is followed by a cut.
+    #: A cut follows one sync in this number.
     every: int = 1
     images: list[Path] = field(default_factory=list)
     _safe: dict[tuple[int, int], bytes] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class FolderImages:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Until the block ends every sync of this process is seen."""
+        """Observe every sync of this process until the block ends."""
         whole, data = os.fsync, os.fdatasync
 
         def fsync(fd: Any) -> None:
@@ -58,7 +58,7 @@ class FolderImages:
             os.fsync, os.fdatasync = whole, data
 
     def _before(self, file: int) -> None:
-        """A cut may come just before a sync; then the sync makes things safe."""
+        """A cut may come just before a sync; the sync then makes the data durable."""
         with self._lock:
             self._syncs += 1
             if self._syncs % self.every == 0:
@@ -74,7 +74,7 @@ class FolderImages:
             self._safe[_key(about)] = path.read_bytes()
 
     def cut(self) -> Path:
-        """The power fails now: the folder that a new start would find."""
+        """Cut the power now; return the folder that a restart would find."""
         with self._lock:
             image = self.place / str(len(self.images))
             self._copy(self.folder.resolve(), image)

@@ -1,1 +1,1 @@
-"""What tests of one kind stand on: centers, runs, downloaders, checks at their end."""
+"""Set-ups that several tests share: centers, runs, downloaders, checks at their end."""

@@ -1,4 +1,4 @@
-"""Ways to write the address of this machine that a filter of names would let through."""
+"""Spellings of this machine's address that a filter by name would accept."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A real center for tests and for trying things out: on a free port, in a folder of yours.
+"""A real center for tests and experiments: on a free port, in a given folder.
 
-It runs in the caller's event loop, over real HTTP, with its own SQLite file. `Caller`
-speaks to it by hand, in JSON or as agents do; it never retries and never hides an answer.
+It runs in the caller's event loop, over real HTTP, with its own SQLite file. `Caller` calls it
+directly, in JSON or as agents do; it never retries and never hides an answer.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ CALL_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back, whatever it was."""
+    """The answer of a call, also an error."""
 
     status: int
     headers: Mapping[str, str]
     content: bytes
 
     def read(self, kind: type[T]) -> T:
-        """A good answer as its type; anything else fails the test with its text."""
+        """A successful answer as its type; an error fails the test with its text."""
         assert self.status < 300, f"{self.status}: {self.content[:500]!r}"
         return codec.decode(self.content, kind, self.headers.get("Content-Type", ""))
 
     def json(self) -> Any:
-        """A good answer as plain data."""
+        """A successful answer as plain data."""
         return self.read(object)
 
     def problem(self) -> Problem:
-        """An error answer, in the form that every error must have."""
+        """An error answer, in the form of all errors."""
         assert self.headers.get("Content-Type") == PROBLEM, (self.status, self.content[:500])
         problem = msgspec.json.decode(self.content, type=Problem)
         assert problem.status == self.status
@@ -61,7 +61,7 @@ class Answer:
 
 
 class Caller:
-    """A caller with a token, or without one."""
+    """A caller with or without a token."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str, token: str = "") -> None:
         self.url = url
@@ -75,7 +75,7 @@ class Caller:
     async def send(
         self, method: str, path: str, data: Any = None, headers: Mapping[str, str] | None = None
     ) -> Answer:
-        """Bytes (or an async iterator of them, sent in chunks) as they are."""
+        """Send bytes unchanged (or an async iterator of them, in chunks)."""
         sent = {**self.headers, **(headers or {})}
         async with self._session.request(
             method, self.url + path, data=data, headers=sent, allow_redirects=False
@@ -92,7 +92,7 @@ class Caller:
         return await self._json("PUT", path, body)
 
     async def post(self, path: str, body: Any = None) -> Answer:
-        """A body of None is no body at all."""
+        """Without a body if it is None."""
         return await self._json("POST", path, body)
 
     async def _json(self, method: str, path: str, body: Any) -> Answer:
@@ -100,7 +100,7 @@ class Caller:
         return await self.send(method, path, data, {"Content-Type": codec.JSON})
 
     async def packed(self, path: str, body: Any) -> Answer:
-        """As agents do it: msgpack both ways, zstd where it pays."""
+        """As agents do: msgpack both ways, zstd for large bodies."""
         data, encoding = codec.compress(codec.encode(body))
         headers = {
             "Content-Type": codec.MSGPACK,
@@ -112,7 +112,7 @@ class Caller:
         return await self.send("POST", path, data, headers)
 
     def socket(self, agent: str, headers: Mapping[str, str] | None = None) -> Any:
-        """The commands of an agent: an async context manager around a WebSocket."""
+        """The commands of an agent: an async context manager for a WebSocket."""
         return self._session.ws_connect(
             f"{self.url}/node/commands",
             params={"agent": agent},
@@ -122,7 +122,7 @@ class Caller:
 
 @dataclass
 class HandAgent:
-    """An agent without a downloader: the test decides what becomes of every request."""
+    """An agent without a downloader: the test decides the outcome of every request."""
 
     caller: Caller
     id: str = "a1"
@@ -141,7 +141,7 @@ class HandAgent:
     async def heartbeat(
         self, want: int = 0, age: float = 0.0, vitals: Vitals | None = None, obeyed: int = 0
     ) -> Any:
-        """With everything that it holds."""
+        """With all its held blocks."""
         holding = [block.held for block in self.held.values()]
         message = messages.Heartbeat(self.id, vitals or Vitals(), holding, want, age, obeyed=obeyed)
         reply = (await self.call("heartbeat", message)).read(messages.HeartbeatReply)
@@ -149,7 +149,7 @@ class HandAgent:
         return reply
 
     async def lease(self, want: int = 1, wait: float = 0.0) -> list[Leased]:
-        """Blocks, which it holds from now on."""
+        """Lease blocks, which it holds from now on."""
         reply = (await self.call("lease", messages.LeaseAsk(self.id, want, wait))).read(
             messages.LeaseReply
         )
@@ -176,13 +176,13 @@ class HandAgent:
 
 
 def works_of(block: Leased) -> list[Work]:
-    """The requests of a block that are still to be done."""
+    """The open requests of a block."""
     works = msgspec.msgpack.decode(block.body, type=list[Work])
     return [work for work in works if work.id not in block.skip]
 
 
 def archived(block: Leased) -> tuple[BlockReport, list[bytes]]:
-    """A report with a record for each request, and the bodies in them."""
+    """A report with a record for each request, and their bodies."""
     maker = FrameMaker(SystemClock(), Random(block.id))  # noqa: S311 (a test repeats)
     frames, outcomes, bodies = b"", [], []
     for work in works_of(block):
@@ -197,7 +197,7 @@ def archived(block: Leased) -> tuple[BlockReport, list[bytes]]:
 
 
 class RunningCenter:
-    """A center that answers, with a caller of each role."""
+    """A running center, with a caller of each role."""
 
     def __init__(self, local: LocalCenter, session: aiohttp.ClientSession) -> None:
         self.local = local
@@ -206,11 +206,11 @@ class RunningCenter:
         self.admin = Caller(session, self.url, local.admin_token)
         self.agent = Caller(session, self.url, local.agent_token)
         self.anyone = Caller(session, self.url)
-        #: A test that plants differences for the self-check says so here.
+        #: Set by a test that plants differences for the self-check.
         self.planted = False
 
     async def assert_whole(self) -> None:
-        """A test that ends well needed no repair, unless it has planted a difference itself."""
+        """Assert that nothing was repaired, unless the test planted a difference."""
         if not self.planted:
             await assert_whole(self.services)
 
@@ -226,7 +226,7 @@ class RunningCenter:
         return HandAgent(self.agent, name, plain)
 
     async def caller(self, role: Role, subject: str = "") -> Caller:
-        """A caller with a new token of that role."""
+        """A caller with a new token of this role."""
         return Caller(self._session, self.url, await self.services.auth.issue(role, subject))
 
     async def open_run(self, name: str, **settings: Any) -> None:
@@ -234,11 +234,11 @@ class RunningCenter:
         assert answer.status == 200, answer.content
 
     async def put(self, run: str, offered: Sequence[Any]) -> Any:
-        """Requests into a run's queue: {"new": n, "known": n}."""
+        """Add requests to a run: {"new": n, "known": n}."""
         return (await self.admin.post(f"/requestqueue/{run}", offered)).json()
 
     async def archive_pages(self, count: int, run: str = "r", agent: str = "a1") -> list[bytes]:
-        """A run of that many pages, downloaded and archived; their bodies."""
+        """Create a run with this number of archived pages; returns their bodies."""
         await self.open_run(run, block_size=2)
         await self.put(run, [{"uri": f"http://a.test/{run}/{n}"} for n in range(count)])
         hand = self.hand_agent(agent)
@@ -254,16 +254,16 @@ class RunningCenter:
         return bodies
 
     async def dispatched(self) -> None:
-        """Everything that waits and has room is in its lane when this returns."""
+        """Everything that waits and fits is in its lane when this returns."""
         while await self.services.dispatcher.dispatch():
             pass
 
     async def ledger(self, run: str | None = None) -> Ledger:
-        """As it is now; counted twice, and the two must agree."""
+        """The current ledger; counted in two ways, which must agree."""
         ledgers = self.services.store.ledgers
         running = await ledgers.read(run)
         while True:
-            # The dispatcher goes on meanwhile: only what stood still can be compared.
+            # The dispatcher continues: only unchanged ledgers can be compared.
             before, counted = running, await ledgers.audit(run)
             running = await ledgers.read(run)
             if running == before:
@@ -273,7 +273,7 @@ class RunningCenter:
         return running
 
     async def metric(self, name: str) -> float:
-        """A figure of /metrics without labels."""
+        """A value of /metrics without labels."""
         text = (await self.anyone.get("/metrics")).content.decode()
         lines = [line.split() for line in text.splitlines() if line.startswith(f"{name} ")]
         assert lines, f"{name} is not in /metrics"
@@ -282,7 +282,7 @@ class RunningCenter:
 
 @asynccontextmanager
 async def running_center(folder: Path, **flags: Any) -> AsyncIterator[RunningCenter]:
-    """A center until the block ends; `flags` as in settings, with `_` for the first dot
+    """A center until the block ends; `flags` are settings, with `_` for the first dot
     (`lanes_super_limit=20`)."""
     dotted = {name.replace("_", ".", 1): value for name, value in flags.items()}
     code = {"jobs.code": code_setting(), "agent.code": code_setting()}
@@ -308,7 +308,7 @@ async def running_center(folder: Path, **flags: Any) -> AsyncIterator[RunningCen
 async def two_centers(
     folder: Path, shared: Mapping[str, str], **flags: Any
 ) -> AsyncIterator[tuple[RunningCenter, RunningCenter]]:
-    """Over one store and one bus, named in `shared` as in the environment of processes."""
+    """Two centers on the store and bus that `shared` names, as environment variables."""
     common = {name.removeprefix("SKEP_").lower(): value for name, value in shared.items()}
     async with (
         running_center(folder / "one", **common, **flags) as one,

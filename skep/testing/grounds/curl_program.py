@@ -1,6 +1,6 @@
-"""The real `curl` program, as the measure of what an HTTP client does. For tests only.
+"""The real `curl` program as the reference for an HTTP client. For tests only.
 
-Where ours does otherwise, the test says why.
+If our client differs, the test says why.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from skep.testing.private import ServerMissing
 
-#: Written behind the body's end, on the other stream.
+#: Written to stderr after the body.
 _FACTS = "%{stderr}\n%{http_code} %{num_redirects} %{http_version} %{url_effective}"
-#: Exit codes by what we call them.
+#: Exit codes by failure class.
 FAILURES = {
     0: "", 1: "content", 8: "content", 18: "network", 23: "content", 28: "timeout",
     47: "content", 52: "network", 56: "network", 61: "content", 92: "network",
@@ -22,20 +22,20 @@ FAILURES = {
 
 
 class Curled(NamedTuple):
-    """What curl says about its last URL."""
+    """What curl reports about its last URL."""
 
-    #: Our word for its exit code, "" = it worked; the code itself where we have none.
+    #: The failure class of its exit code, "" = success; the code itself if there is no class.
     failure: str
     status: int
     redirects: int
-    #: Such as `1.1` or `2`.
+    #: For example `1.1` or `2`.
     version: str
     url: str
     body: bytes
 
 
 async def curl(*arguments: str, urls: Sequence[str], seconds: float = 5.0) -> Curled:
-    """Follows redirects, keeps cookies in memory, takes no settings from anywhere."""
+    """Follows redirects, keeps cookies in memory, reads no configuration."""
     program = shutil.which("curl")
     if program is None:
         raise ServerMissing("curl", "curl")

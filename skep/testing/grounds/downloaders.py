@@ -1,6 +1,6 @@
 """Downloaders of the `http` kind for tests: opened as runs open them, closed at the end.
 
-They run in the process of the test. They may talk to loopback, and must never be the way to
+They run in the process of the test. They may connect to loopback, and must never be used for
 anything else.
 """
 
@@ -25,7 +25,7 @@ Open = Callable[..., HttpDownloader]
 
 @asynccontextmanager
 async def http_downloaders(**usual: object) -> AsyncIterator[Open]:
-    """Opens downloaders that may talk to loopback; `usual` are settings of all of them."""
+    """Opens downloaders that may connect to loopback; `usual` are settings of all of them."""
     made: list[HttpDownloader] = []
 
     def open_one(
@@ -43,11 +43,11 @@ async def http_downloaders(**usual: object) -> AsyncIterator[Open]:
 
 
 def body_of(fetched: Fetched) -> bytes:
-    """Of the page that was kept; nothing when none was."""
+    """The body of the stored page; b"" without a page."""
     return split_response(read_records(fetched.frames)[0]).body if fetched.frames else b""
 
 
 def raw_deflate(data: bytes) -> bytes:
-    """What many servers send for `deflate`: without zlib's head and checksum."""
+    """The form of `deflate` that many servers send: without zlib's header and checksum."""
     engine = zlib.compressobj(9, zlib.DEFLATED, -15)
     return engine.compress(data) + engine.flush()

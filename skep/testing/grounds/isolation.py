@@ -1,7 +1,7 @@
-"""The isolation of user code that this machine has, for tests of something else.
+"""The isolation of user code on this machine, for tests of other features.
 
-User code runs in a box where bubblewrap works, and with the limits of the kernel alone where
-it does not (a container without namespaces). Tests of isolation itself need a box:
+User code runs in a sandbox if bubblewrap works, else only with the limits of the kernel (for
+example in a container without namespaces). Tests of the isolation itself need a sandbox:
 `pytest.mark.needs("bwrap")`.
 """
 
@@ -15,11 +15,11 @@ from skep.downloaders.code.isolation import detect
 
 @cache
 def why_no_box() -> str:
-    """Why bubblewrap does not work here; "" where it does."""
+    """Why bubblewrap does not work here; "" if it does."""
     found = detect()
     return "" if found.boxed else found.why_not
 
 
 def code_setting() -> Literal["boxed", "always"]:
-    """`agent.code` and `jobs.code` under which user code runs on this machine."""
+    """The value of `agent.code` and `jobs.code` with which user code runs on this machine."""
     return "always" if why_no_box() else "boxed"

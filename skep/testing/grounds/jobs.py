@@ -1,4 +1,4 @@
-"""Set-ups that tests of jobs and spiders share: an agent at a center, runs, code without end.
+"""Set-ups for tests of jobs and spiders: an agent at a center, runs, endless code.
 
 Real centers, real agents, in the event loop of the test.
 """
@@ -16,7 +16,7 @@ from skep.testing.grounds.centers import RunningCenter
 from skep.testing.polling import until
 
 SECONDS = 60.0
-#: Asks for one of fifty pages at `url` again and again.
+#: Requests fifty pages of `url` without end.
 ENDLESS_SPIDER = """
 import skep
 
@@ -35,7 +35,7 @@ class Endless(skep.Spider):
     def parse(self, response):
         yield {"url": response.url}
 """
-#: Yields addresses without a listener.
+#: Yields URLs without a listener.
 ENDLESS_GENERATOR = """
 import time
 
@@ -51,7 +51,7 @@ def generate():
 
 @asynccontextmanager
 async def local_agent(center: RunningCenter) -> AsyncIterator[LocalAgent]:
-    """An agent that works for the center until the block ends."""
+    """An agent of the center until the block ends."""
     agent = LocalAgent(center.local, SystemClock(), Random(3))  # noqa: S311 (a test repeats)
     await agent.start()
     try:
@@ -61,7 +61,7 @@ async def local_agent(center: RunningCenter) -> AsyncIterator[LocalAgent]:
 
 
 async def until_found(look: Callable[[], Awaitable[Any]]) -> Any:
-    """What `look` finds, as soon as it finds something."""
+    """The first true result of `look`."""
     return await until(look, seconds=SECONDS)
 
 

@@ -1,7 +1,7 @@
 """Pairwise selections: a few combinations in which every pair of values occurs. Pure.
 
-For matrices of features: most defects show where two values meet, so a selection that holds
-every pair finds them at a fraction of the cost of all combinations.
+For matrices of features: most defects need two values, so a selection with every pair finds them
+at a fraction of the cost of all combinations.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TypeVar
 
 T = TypeVar("T", bound=Hashable)
 
-#: Two places in a combination, and the values that stand there.
+#: Two positions in a combination, and their values.
 Pair = tuple[int, Hashable, int, Hashable]
 
 
@@ -27,9 +27,8 @@ def pairs_of(combination: Sequence[Hashable]) -> set[Pair]:
 
 
 def pairwise(*axes: Sequence[T]) -> list[tuple[T, ...]]:
-    """Combinations in which every pair of values of two axes occurs at least once. The same
-    axes give the same selection: each step takes the combination with the most new pairs, the
-    first of equals."""
+    """Combinations in which every pair of values of two axes occurs at least once. The result is
+    deterministic: each step takes the combination with the most new pairs, the first of equals."""
     matrix = all_combinations(*axes)
     if len(axes) < 2:
         return matrix

@@ -1,7 +1,7 @@
-"""At the end of a test: the records of a center fit together, and it had nothing to repair.
+"""Checks at the end of a test that the records of a center are consistent, without repairs.
 
-Asks the same questions as the self-check, and repairs nothing. What is in flight ends within
-some seconds; what stays is a difference that the self-check would have to repair later.
+Uses the queries of the self-check, and repairs nothing. Active work ends within some seconds; a
+difference that stays would need a repair by the self-check.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LIMIT = 1000
 
 
 async def assert_whole(services: Services) -> None:
-    """Raises AssertionError that names what was repaired, or what differs."""
+    """Raises AssertionError, which names repairs or differences."""
     found = await _what_stays(services)
     assert not found, f"records that differ: {found}"
     assert not services.repairs.done, f"repaired: {services.repairs.last}"
@@ -40,7 +40,7 @@ async def _what_stays(services: Services) -> dict[str, list[str]]:
 
 
 async def differences(services: Services) -> dict[str, list[str]]:
-    """By kind, of the first rows of each table and the first entries of the lanes."""
+    """By kind, in the first rows of each table and the first entries of the lanes."""
     store = services.store
     found: dict[str, list[str]] = {}
     for kind in KINDS:

@@ -1,4 +1,4 @@
-"""A center with one request, and the proof that a refused call has changed nothing of it.
+"""A center with one request, and a check that a refused call has changed nothing.
 
 For tests of bad input over real HTTP.
 """
@@ -12,16 +12,16 @@ from pathlib import Path
 from skep.testing.grounds.centers import Answer, RunningCenter, running_center
 from skep.wire.problem import Problem
 
-#: Bytes of one call.
+#: Maximum bytes of one call.
 LIMIT = 100_000
 URL = "http://example.com/"
-#: Words that make a sentence.
+#: Minimum number of words of a sentence.
 SENTENCE = 4
 
 
 @asynccontextmanager
 async def center_with_one_request(folder: Path) -> AsyncIterator[RunningCenter]:
-    """In a run that is called `r`."""
+    """With a run `r`."""
     async with running_center(folder, center_body_limit=LIMIT) as running:
         await running.open_run("r")
         await running.put("r", [f"{URL}first"])
@@ -29,7 +29,7 @@ async def center_with_one_request(folder: Path) -> AsyncIterator[RunningCenter]:
 
 
 async def refused(center: RunningCenter, answer: Answer, status: int, code: str) -> Problem:
-    """The answer is a proper refusal, and everything is as it was."""
+    """Assert that the answer is a valid refusal and that nothing has changed."""
     problem = answer.problem()
     assert (answer.status, problem.code) == (status, code), problem.detail
     assert problem.type == f"urn:skep:problem:{code}"

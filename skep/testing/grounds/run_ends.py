@@ -1,8 +1,8 @@
-"""The pair matrix of ends of runs: placement x end x where the blocks are, on one center.
+"""The pair matrix of ends of runs: placement x end x place of the blocks, on one center.
 
-For tests. Each combination starts a job with a spider, brings the blocks of its run to their
-place, ends the run, looks that nothing is left of it, and lets another run through. Combinations
-share a center. The process of a spider only sleeps: the test itself offers the requests.
+For tests. Each combination starts a job with a spider, brings the blocks of its run to their place,
+ends the run, checks that nothing of it is left, and runs another run. Combinations share a center.
+The process of a spider only sleeps: the test itself submits the requests.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ PLACEMENTS: Mapping[str, dict[str, Any]] = {
 ENDS = ("finish", "cancel", "page limit", "failure", "pause")
 PLACES = ("waiting", "lanes", "leased", "delayed")
 BUSES = ("memory", "redis")
-#: The state in the ledger that stands for each place.
+#: The state in the ledger for each place.
 STATE_OF: Mapping[str, str] = {
     "waiting": "waiting",
     "lanes": "queued",
     "leased": "leased",
     "delayed": "delayed",
 }
-#: A lane holds the blocks of one run. Looks are a second apart: on a busy machine a call to
-#: Redis may be under way for longer than two looks that are closer. A spider is ended at once. A
-#: delay lasts until the run is ended.
+#: A lane holds the blocks of one run. Checks are a second apart: on a busy machine a call to Redis
+#: may take longer than the time between two closer checks. A spider is ended immediately. A delay
+#: lasts until the run is ended.
 SETTINGS: Mapping[str, Any] = {
     **PLACING,
     "lanes_reconcile_every": 1.0,
@@ -83,8 +83,8 @@ class SleepingSpiders(Spawner):
 
 
 class Ground:
-    """A center, an agent by hand with real files, and the runs of the combinations.
-    `folder`: where the center finds the spiders of jobs."""
+    """A center, a manual agent with real files, and the runs of the combinations. `folder` contains
+    the spiders of jobs."""
 
     def __init__(self, center: RunningCenter, workspace: AgentFolder, folder: Path) -> None:
         self.center = center
@@ -104,7 +104,7 @@ class Ground:
         await self.hand.die()
 
     async def combination(self, placement: str, end: str, place: str) -> None:
-        """Raises AssertionError when anything of the run is left."""
+        """Raises AssertionError if anything of the run is left."""
         self._count += 1
         job = f"{placement}-{end}-{place}-{self._count}".replace(" ", "-")
         run = await self._start(job, PLACEMENTS[placement])
@@ -119,10 +119,10 @@ class Ground:
         await self._nothing_left(run)
         await self._another_run_gets_through(f"{job}-next")
 
-    # -- to the place
+    # -- to the place of the blocks
 
     async def _start(self, job: str, placement: dict[str, Any]) -> str:
-        """A run of a job whose spider runs; the agent remembers it from the start."""
+        """Start a run of a job and its spider; the agent knows it from the start."""
         document = {
             "spider": {"path": "idle.py"},
             "placement": placement,
@@ -152,7 +152,7 @@ class Ground:
 
     async def _bring(self, run: str, place: str) -> None:
         if place == "waiting":
-            # A full lane keeps them waiting.
+            # A full lane makes them wait.
             await self._open_run(f"{run}-full")
             await self._put(f"{run}-full", REQUESTS)
             await self._until_lanes(REQUESTS)
@@ -168,7 +168,7 @@ class Ground:
         assert getattr(ledger, STATE_OF[place]) == REQUESTS, f"not {place}: {ledger.line()}"
 
     async def _is_there(self, run: str, placement: dict[str, Any]) -> None:
-        """What must be gone afterwards: else the looks at the end prove nothing."""
+        """Assert that the run has everything that must be gone at its end."""
         open_ = [one.run for one in await self.center.services.store.allocations.open()]
         assert (run in open_) == bool(placement), open_
         assert self.workspace.remembers(run)
@@ -204,7 +204,7 @@ class Ground:
     # -- the end
 
     async def _pause_and_go_on(self, run: str, placement: dict[str, Any]) -> None:
-        """A paused run leaves the lanes and its spider ends; continued, all of it comes back."""
+        """A paused run leaves the lanes and its spider ends; continued, everything returns."""
         await self.center.services.intake.move(run, RunState.PAUSED)
         await self._give_back(run)
         ids = {ref.id for ref in await self._entries(run)}
@@ -226,7 +226,7 @@ class Ground:
         if end in {"finish", "cancel"}:
             assert (await self.center.admin.post(f"/api/v1/runs/{run}/{end}")).status == 200
         elif end == "page limit":
-            # As a driver that has its pages: the run ends and its open requests are cancelled.
+            # Like a driver at its page limit: the run ends and its open requests are cancelled.
             driver = await services.store.checkpoints.take_over(run)
             body = {"driver": driver, "state": "finished", "reason": "page_limit"}
             answer = await self.center.admin.post(f"/requestqueue/{run}/end", body)
@@ -236,12 +236,12 @@ class Ground:
         await self._give_back(run)
 
     async def _give_back(self, run: str) -> None:
-        """What the agent has in its hands, as one does that hears of the end or the pause."""
+        """Return the agent's held blocks, as an agent does at the end or the pause of a run."""
         for block in [one for one in self.hand.hand.held.values() if one.run == run]:
             self.hand.hand.held.pop(block.id)
             await self.hand.hand.give_back(block)
 
-    # -- afterwards
+    # -- after the end
 
     async def _entries(self, run: str) -> Sequence[Any]:
         refs, cursor = await self.center.services.bus.lanes.scan("", 1000)
@@ -254,7 +254,7 @@ class Ground:
         return await services.bus.lanes.ids() == ready
 
     async def _nothing_left(self, run: str) -> None:
-        """Of what the agent keeps on its disk too, within the ten seconds that are promised."""
+        """Assert that nothing is left, also on the agent's disk, within ten seconds."""
         services = self.center.services
 
         async def whole() -> bool:

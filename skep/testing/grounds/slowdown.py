@@ -1,7 +1,7 @@
-"""How much slower than alone a process is on this machine at the moment.
+"""How much slower a process is on this machine at the moment than alone.
 
-For tests that hold a promise in seconds. On an idle machine the bound is the promise itself; where
-other tests share the processors it grows by what they take away, and by nothing else.
+For tests of limits in seconds. On an idle machine the bound is the limit itself; if other tests
+share the processors, it grows by their share only.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import time
 
 
 def slowdown() -> float:
-    """Seconds that a short Python process takes, for each second of processor time that it
-    uses: 1.0 on an idle machine. Blocks while that process runs."""
+    """Seconds of a short Python process per second of its processor time: 1.0 on an idle machine.
+    Blocks while that process runs."""
     began = time.monotonic()
     words = [sys.executable, "-c", "import asyncio, json, email.message"]
     pid = os.posix_spawn(sys.executable, words, os.environ)

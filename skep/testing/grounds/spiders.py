@@ -1,4 +1,4 @@
-"""What tests of the spider's loop share: the demo site without a server, and a walker of it.
+"""Set-ups for tests of the spider's loop: the demo site without a server, and a spider for it.
 
 Runs in test processes only.
 """
@@ -23,13 +23,13 @@ PAGES = Pages(COUNT)
 
 
 def demo(url: str) -> str | None:
-    """The demo site's pages without a server."""
+    """A page of the demo site, without a server."""
     number = url.removeprefix(f"{ROOT}/page/")
     return PAGES.page(int(number)) if number.isdigit() and int(number) < COUNT else None
 
 
 class Walker(Spider):
-    """Follows everything."""
+    """Follows every link."""
 
     start_urls: Sequence[str] = (f"{ROOT}/page/0",)
 
@@ -39,7 +39,7 @@ class Walker(Spider):
 
 
 async def drive(spider: Spider, queue: MemoryQueue) -> Ending:
-    """A spider to its end over a double, within the patience of a test."""
+    """Run a spider to its end with a double, within the time limit of a test."""
     async with asyncio.timeout(20):
         return await SpiderEngine(spider, queue, queue.clock).run()
 
@@ -50,5 +50,5 @@ async def has_accepted(queue: MemoryQueue) -> None:
 
 
 def urls(queue: MemoryQueue) -> list[str]:
-    """Everything that was asked for, in order."""
+    """Every requested URL, in order."""
     return [request.uri for request in queue.accepted]

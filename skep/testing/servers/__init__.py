@@ -1,6 +1,6 @@
 """Private servers for tests and benchmarks: databases, storage, web servers, proxies.
 
-Those of the binaries that Debian ships are named here; `installed.py` explains them.
+This module exports those from Debian's binaries; `installed.py` describes them.
 """
 
 from __future__ import annotations

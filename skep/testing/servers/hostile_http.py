@@ -1,8 +1,8 @@
-"""A real HTTP server whose answers are written byte by byte: kind, odd or hostile ones.
+"""A real HTTP server whose responses are written byte by byte: valid, unusual or hostile ones.
 
-It runs inside a test, on loopback only, and remembers what it was asked and how much it
-could send. A route is a coroutine that gets the request and the open connection; it may
-send anything, stall, or tear the connection down. It is never meant to face anyone else.
+It runs inside a test, on loopback only, and records the requests and the bytes that it could send.
+A route is a coroutine that gets the request and the open connection; it may send anything, stall,
+or reset the connection. Never expose it to a network.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ HEAD_LIMIT = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request as it arrived; header names are lower case."""
+    """One request as received; header names are lower case."""
 
     method: str
     target: str
     headers: Mapping[str, str]
     body: bytes
-    #: Connections are counted from 1.
+    #: The number of the connection, from 1.
     connection: int
     at: float
 
@@ -46,7 +46,7 @@ class HostileConnection:
         self._writer = writer
 
     async def send(self, data: bytes) -> None:
-        """Write and wait until the other side takes it; raises when it went away."""
+        """Write, and wait until the other side reads it; raises when it is gone."""
         self._writer.write(data)
         await self._writer.drain()
         self.sent += len(data)
@@ -61,31 +61,31 @@ class HostileConnection:
         self._writer.close()
 
 
-#: Answers one request. The connection is kept when it returns, unless it closed it.
+#: Answers one request. The connection stays open unless the route closes it.
 Route = Callable[[Asked, HostileConnection], Awaitable[None]]
 
 
 def answer(body: bytes = b"", status: int = 200, headers: Sequence[tuple[str, str]] = ()) -> bytes:
-    """A whole, proper answer."""
+    """A complete, valid response."""
     lines = [f"HTTP/1.1 {status} Status", *(f"{name}: {value}" for name, value in headers)]
     lines += [f"Content-Length: {len(body)}", "", ""]
     return "\r\n".join(lines).encode("latin-1") + body
 
 
 def says(body: bytes = b"", status: int = 200, headers: Sequence[tuple[str, str]] = ()) -> Route:
-    """A route with a fixed, proper answer."""
+    """A route with a fixed, valid response."""
     return sends(answer(body, status, headers))
 
 
 def sends(data: bytes, *, then_close: bool = False, then_reset: bool = False) -> Route:
-    """A route that sends exactly these bytes, whatever they are."""
+    """A route that sends exactly these bytes."""
 
     async def route(_asked: Asked, line: HostileConnection) -> None:
         await line.send(data)
         if then_close:
             line.close()
         if then_reset:
-            # The bytes must have left before the reset overtakes them.
+            # The bytes must be sent before the reset.
             await asyncio.sleep(0.02)
             line.reset()
 
@@ -93,32 +93,32 @@ def sends(data: bytes, *, then_close: bool = False, then_reset: bool = False) ->
 
 
 def repeats(head: bytes, piece: bytes, pause: float = 0.0, times: int = 2**60) -> Route:
-    """A route that sends a head and then the same piece again and again."""
+    """A route that sends a head and then repeats the same bytes."""
 
     async def route(_asked: Asked, line: HostileConnection) -> None:
         await line.send(head)
         for _ in range(times):
             await line.send(piece)
-            # Also without a pause: the loop belongs to the test as well.
+            # Also without a pause: the loop is shared with the test.
             await asyncio.sleep(pause)
 
     return route
 
 
 def redirects(location: str, status: int = 302, body: bytes = b"") -> Route:
-    """A route that sends elsewhere."""
+    """A route that redirects."""
     return says(body, status, [("Location", location)])
 
 
 async def silence(_asked: Asked, line: HostileConnection) -> None:
-    """A route that never says anything, and waits until the other side hangs up."""
+    """A route that sends nothing, and waits until the other side closes the connection."""
     while await line.reader.read(65_536):
         pass
 
 
 @dataclass
 class HostileServer:
-    """Routes by path, without the query; a path that is not known is answered by 404."""
+    """Routes by path, without the query; an unknown path gets a 404."""
 
     routes: dict[str, Route] = field(default_factory=dict)
     host: str = "127.0.0.1"
@@ -126,7 +126,7 @@ class HostileServer:
     #: Bytes that could be sent, by path.
     sent: Counter[str] = field(default_factory=Counter)
     connections: int = 0
-    #: Requests being answered now, and the most there ever were.
+    #: Active requests, and their maximum.
     busy: int = 0
     most_busy: int = 0
 
@@ -154,17 +154,17 @@ class HostileServer:
         return self.origin + path
 
     def paths(self) -> list[str]:
-        """What was asked for, in order."""
+        """Requested paths, in order."""
         return [asked.target for asked in self.asked]
 
     async def idle(self) -> None:
-        """Wait until no request is being answered."""
+        """Wait until no request is active."""
         await self._idle.wait()
 
     async def disconnected(self) -> None:
         """Wait until every connection is closed on both sides."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        # Transports close their sockets in the next turn of the loop.
+        # Transports close their sockets in the next iteration of the loop.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 
@@ -178,10 +178,10 @@ class HostileServer:
             while not writer.is_closing() and await self._serve_one(line):
                 pass
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            # The other side went away, which is what many tests are about.
+            # The other side closed the connection, as many tests intend.
             pass
         except asyncio.CancelledError:
-            # Only __aexit__ cancels; asyncio's streams cannot take a cancelled handler.
+            # Only __aexit__ cancels; asyncio's streams do not support a cancelled handler.
             pass
         finally:
             self._tasks.discard(task)
@@ -217,17 +217,17 @@ class HostileServer:
 
 
 async def fetch(downloader: Downloader, work: Work) -> Fetched:
-    """One download, awaited."""
+    """Await one download."""
     future: asyncio.Future[Fetched] = asyncio.get_running_loop().create_future()
     downloader.start(work, _settle(future))
     return await future
 
 
 async def fetch_all(downloader: Downloader, works: Sequence[Work]) -> list[Fetched]:
-    """Many downloads at once; the results are in the order of the requests."""
+    """Many concurrent downloads; the results are in the order of the requests."""
     return list(await asyncio.gather(*(fetch(downloader, work) for work in works)))
 
 
 def _settle(future: asyncio.Future[Fetched]) -> Callable[[Fetched], None]:
-    """Twice would be an error of the downloader, and set_result says so."""
+    """A second call is an error of the downloader, and set_result raises it."""
     return future.set_result

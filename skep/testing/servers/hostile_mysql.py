@@ -1,7 +1,7 @@
-"""A MySQL server that asks its clients for their files, written packet by packet.
+"""A MySQL server that requests files of its clients, written packet by packet.
 
-It accepts every login and answers queries with a LOCAL INFILE request. It runs inside a test,
-on loopback only, and remembers what clients sent it instead of refusing.
+It accepts every login and answers queries with a LOCAL INFILE request. It runs inside a test, on
+loopback only, and records what clients send instead of refusing.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Self
 HEAD = 4
 COMMAND_QUERY = b"\x03"
 OK = b"\x00\x00\x00\x02\x00\x00\x00"
-#: Everything that an old server can, TLS left out.
+#: All capabilities of an old server, without TLS.
 CAPABILITIES = 0xFFFFF7FF & ~0x20 & 0x00FFFFFF
 SALT = b"12345678901234567890"
 
 
 class HostileMysql:
-    """`async with HostileMysql("/etc/passwd") as server`; `server.got` are bytes of files."""
+    """`async with HostileMysql("/etc/passwd") as server`; `server.got` has bytes of files."""
 
     def __init__(self, wanted: str, *, kind_to: int = 0) -> None:
-        """`kind_to` is how many queries are answered as they should be, first."""
+        """`kind_to`: number of queries that are first answered normally."""
         self.wanted = wanted
         self.kind_to = kind_to
         self.got = b""
@@ -57,7 +57,7 @@ class HostileMysql:
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             number, packet = await _packet(reader)
-            if number:  # commands begin with 0, what is sent on request goes on counting
+            if number:  # commands start with 0, requested data continues the sequence
                 self.got += packet
                 if not packet:
                     await _send(writer, number + 1, OK)

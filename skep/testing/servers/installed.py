@@ -1,16 +1,16 @@
 """Private servers for tests and benchmarks, from the binaries that Debian ships.
 
-Each server runs on a free port of 127.0.0.1 and in a folder of its own, and is gone when
-its `with` block ends: also when this process is killed, because a small guard process
-waits at the other end of a pipe. It never touches a server that was there before.
+Each server runs on a free port of 127.0.0.1 and in its own folder, and ends with its `with` block:
+also when this process is killed, because a small guard process waits at the other end of a pipe.
+It never uses a server that existed before.
 
     with postgres() as server:
         url = server.fresh_database()
         server.kill()   # SIGKILL, as a power cut would
         server.start()  # again, on the same port, with what reached the disk
 
-`durable=True` leaves fsync on, for benchmarks and crash tests. Every function takes a
-folder that is kept; without one a temporary folder is made, and removed at the end.
+`durable=True` leaves fsync on, for benchmarks and crash tests. Every function takes a folder, which
+is kept; without one a temporary folder is created, and removed at the end.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from skep.testing.private import HOST, Server, ServerFailed, exchange, find_prog
 
 
 class Database(Server):
-    """A server that holds databases."""
+    """A server with databases."""
 
     def __init__(self, folder: Path | None = None, *, durable: bool = False) -> None:
         super().__init__(folder, durable=durable)
         self._numbers = itertools.count(1)
 
     def fresh_database(self) -> str:
-        """The URL of an empty database of its own; takes milliseconds."""
+        """The URL of a new empty database; takes milliseconds."""
         raise NotImplementedError
 
 
 class Postgres(Database):
-    """PostgreSQL, user `postgres`, no password. As root it runs as the user nobody."""
+    """PostgreSQL, user `postgres`, no password. Started by root, it runs as the user `nobody`."""
 
     package = "postgresql"
     program = "postgres"
     stop_signal = signal.SIGINT
     OPTIONS = ("max_connections=200", "log_checkpoints=off")
-    #: Fast and small, for tests of logic; benchmarks must not use it.
+    #: Fast and small, for functional tests; benchmarks must not use it.
     CARELESS = (
         "fsync=off",
         "full_page_writes=off",
@@ -63,7 +63,7 @@ class Postgres(Database):
         return self._url_of(name)
 
     def execute(self, sql: str, database: str = "postgres") -> str:
-        """Run SQL with psql; the answer is unaligned text without headers."""
+        """Run SQL with psql; returns unaligned text without headers."""
         return self._tool("psql", "-X", "-q", "-A", "-t", "-c", sql, self._url_of(database))
 
     def _url_of(self, name: str) -> str:
@@ -84,8 +84,8 @@ class Postgres(Database):
         test = [find_program("test", "coreutils"), "-w", str(self.folder)]
         if subprocess.run(test, check=False, **options).returncode:
             raise ServerFailed(
-                f"PostgreSQL does not run as root, and user nobody cannot reach {self.folder}; "
-                "choose one that it can reach, such as one below /var/tmp"
+                f"PostgreSQL does not run as root, and user `nobody` cannot read {self.folder}; "
+                "choose another folder, for example below /var/tmp"
             )
 
     def _command(self, port: int) -> list[str]:
@@ -112,7 +112,7 @@ class MariaDB(Database):
     package = "mariadb-server"
     program = "mariadbd"
     OPTIONS = ("--skip-name-resolve", "--max-connections=200")
-    #: Fast and small, for tests of logic; benchmarks must not use it.
+    #: Fast and small, for functional tests; benchmarks must not use it.
     CARELESS = (
         "--innodb-buffer-pool-size=32M",
         "--innodb-flush-log-at-trx-commit=0",
@@ -130,7 +130,7 @@ class MariaDB(Database):
         return self._url_of(name)
 
     def execute(self, sql: str, database: str = "mysql") -> str:
-        """Run SQL with the mariadb client; the answer is text without headers."""
+        """Run SQL with the mariadb client; returns text without headers."""
         place = ["-h", HOST, "-P", str(self.port), "-u", "root"]
         return self._tool("mariadb", "--no-defaults", *place, "-N", "-B", "-e", sql, database)
 
@@ -145,7 +145,7 @@ class MariaDB(Database):
             self._tool("mariadb-install-db", "--no-defaults", *place, *flags)
 
     def _tmpdir(self) -> str:
-        """Its own: a starting MariaDB removes the temporary tables of every other one there."""
+        """A private folder: a starting MariaDB deletes the temporary tables of others there."""
         folder = self.folder / "tmp"
         folder.mkdir(exist_ok=True)
         return f"--tmpdir={folder}"
@@ -173,7 +173,7 @@ class MariaDB(Database):
 
 
 class Redis(Database):
-    """Redis; `durable=True` writes its log to disk at every command."""
+    """Redis; `durable=True` syncs its log after every command."""
 
     package = "redis-server"
     program = "redis-server"
@@ -184,7 +184,7 @@ class Redis(Database):
         return f"redis://{HOST}:{self.port}/0"
 
     def fresh_database(self) -> str:
-        """An emptied database; the seventeenth is the first again."""
+        """An empty database; after sixteen it starts with the first again."""
         number = next(self._numbers) % self.DATABASES
         self.execute("-n", str(number), "FLUSHDB")
         return f"redis://{HOST}:{self.port}/{number}"
@@ -203,7 +203,7 @@ class Redis(Database):
 
 
 class Nginx(Server):
-    """nginx, serving the files of `root`."""
+    """nginx, which serves the files of `root`."""
 
     package = "nginx-light"
     program = "nginx"
@@ -237,7 +237,7 @@ class Nginx(Server):
 
 
 class Proxy(Server):
-    """One that asks for a user and a password if they are given."""
+    """A proxy that requires a user and a password if they are given."""
 
     scheme: ClassVar[str]
 

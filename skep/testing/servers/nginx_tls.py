@@ -1,6 +1,6 @@
-"""nginx with TLS and HTTP/2, and a certificate without a signature of a CA. For tests only.
+"""nginx with TLS and HTTP/2, and a self-signed certificate. For tests only.
 
-A program that gets `certificate` as the file of a CA trusts it; others do not.
+A program that uses `certificate` as its CA file trusts it; others do not.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from skep.testing.servers import Nginx
 
 
 class TlsNginx(Nginx):
-    """As `Nginx`, by https alone. `make_certificate` comes before `start`."""
+    """As `Nginx`, by https only. Call `make_certificate` before `start`."""
 
     @property
     def certificate(self) -> Path:
         return self.folder / "cert.pem"
 
     def make_certificate(self) -> None:
-        """For 127.0.0.1, good for two days; raises ServerMissing without openssl."""
+        """For 127.0.0.1, valid for two days; raises ServerMissing without openssl."""
         kind = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
         files = ["-keyout", str(self.folder / "key.pem"), "-out", str(self.certificate)]
         names = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
@@ -29,6 +29,6 @@ class TlsNginx(Nginx):
 
     def _configuration(self, port: int) -> str:
         keys = f"ssl_certificate {self.certificate}; ssl_certificate_key {self.folder}/key.pem;"
-        told = "add_header X-V $server_protocol;"  # a test sees whether it was HTTP/2
+        told = "add_header X-V $server_protocol;"  # so that a test can check for HTTP/2
         plain = super()._configuration(port)
         return plain.replace(f":{port};", f":{port} ssl http2; {keys} {told}")

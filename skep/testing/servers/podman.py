@@ -1,7 +1,7 @@
-"""Podman for a test: a store of its own with one small image, gone afterwards.
+"""Podman for a test: a private store with one small image, removed afterwards.
 
-The image holds busybox and nothing else. Options and settings are those under which podman
-works on machines where limits cannot be raised and control groups are of mixed versions.
+The image contains only busybox. With these options and settings podman works on machines where
+limits cannot be raised and control groups have mixed versions.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ CMD ["/bin/sh", "-c", "echo from the image"]
 
 @dataclass(frozen=True, slots=True)
 class Podman:
-    """Where it keeps everything."""
+    """The folder of podman's data."""
 
     folder: Path
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Of podman itself: a store of its own."""
+        """Options of podman: a private store."""
         place = ("--root", str(self.folder / "s"), "--runroot", str(self.folder / "r"))
         return (*place, "--storage-driver", "overlay")
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the agent that uses it must have in its environment."""
+        """Variables that an agent needs to use it."""
         return {"CONTAINERS_CONF": str(self.folder / "containers.conf")}
 
     def call(self, program: str, *words: str) -> str:
-        """What it said; raises ServerFailed."""
+        """Its output; raises ServerFailed."""
         done = subprocess.run(
             [find_program(program, program), *self.options, *words],
             env={**os.environ, **self.environment},
@@ -87,7 +87,7 @@ def podman() -> Iterator[Podman]:
     """With its image; raises ServerMissing or NotPermitted."""
     for program in ("podman", "buildah", "runc"):
         find_program(program, program)
-    # A short path: sockets lie below it, whose names must not be long.
+    # A short path: the names of the sockets below it are limited.
     ground = Podman(Path(tempfile.mkdtemp(prefix="skep-pod-")))
     try:
         try:

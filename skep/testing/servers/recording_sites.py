@@ -1,10 +1,10 @@
-"""Web servers that remember when they were asked: one for each address of 127.0.1.0/24.
+"""Web servers that record the times of requests: one for each address of 127.0.1.0/24.
 
-Each address is a host of its own, all on one port, so that politeness can be measured where
-it counts: at the server. It runs inside a test, or alone:
-`python -m skep.testing.servers.recording_sites`. It is never meant to face anyone but ourselves.
+Each address is a separate host, all on one port, so that politeness can be measured at the server.
+It runs inside a test, or alone: `python -m skep.testing.servers.recording_sites`. Never expose it
+to a network.
 
-    /starts on 127.0.1.1   {host: [moments by the monotonic clock]} of everything else
+    /starts on 127.0.1.1   {host: [times by the monotonic clock]} of all other requests
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ PEEK = "/starts"
 
 
 class Ask(NamedTuple):
-    """One request, as it came in."""
+    """One request as received."""
 
     at: float
     host: str
     path: str
-    #: The port of the caller: one connection of one agent.
+    #: The port of the caller, which identifies its connection.
     peer: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a host answers; `wait` seconds go by first."""
+    """The response of a host, after `wait` seconds."""
 
     body: bytes = b"<title>here</title>\n"
     status: int = 200
@@ -54,13 +54,13 @@ class Reply:
 
 
 class Recorder:
-    """`hosts` servers. `answer` says what comes back; None closes the connection."""
+    """`hosts` servers. `answer` returns the response; None closes the connection."""
 
     def __init__(self, hosts: int = 1, clock: Clock | None = None) -> None:
         self.hosts = [f"127.0.1.{number}" for number in range(1, hosts + 1)]
         self.asks: list[Ask] = []
         self.running: dict[str, int] = dict.fromkeys(self.hosts, 0)
-        #: Most downloads of each host at the same time.
+        #: Maximum concurrent downloads of each host.
         self.most: dict[str, int] = dict.fromkeys(self.hosts, 0)
         self.answer: Callable[[Ask], Reply | None] = _page
         self.port = 0
@@ -88,12 +88,12 @@ class Recorder:
             await server.wait_closed()
 
     def url(self, host: int | str, path: str = "/") -> str:
-        """Of a host by its number, from 1 on, or by its address."""
+        """The URL of a host, given by number from 1 or by address."""
         address = host if isinstance(host, str) else self.hosts[host - 1]
         return f"http://{address}:{self.port}{path}"
 
     def starts(self, host: str | None = None, since: float = 0.0) -> dict[str, list[float]]:
-        """When each host was asked."""
+        """The times of requests for each host."""
         found: dict[str, list[float]] = {}
         for ask in self.asks:
             if host in {None, ask.host} and ask.at >= since:
@@ -136,8 +136,8 @@ class Recorder:
 
 
 def most_in_a_second(starts: Iterable[float], second: float = 1.0) -> int:
-    """The most of these moments in any window of one second; a test that shares its machine
-    may say that a `second` is a little shorter."""
+    """The maximum number of these times in any window of one second; a test on a busy machine may
+    use a slightly shorter `second`."""
     window: deque[float] = deque()
     most = 0
     for at in sorted(starts):
@@ -153,7 +153,7 @@ def _page(_ask: Ask) -> Reply:
 
 
 async def serve(hosts: int, latency: float) -> None:
-    """Until SIGTERM or SIGINT; the first line of output is the address of the first host."""
+    """Run until SIGTERM or SIGINT; the first line of output is the address of the first host."""
     ended = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
@@ -168,8 +168,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m skep.testing.servers.recording_sites", description=Recorder.__doc__
     )
-    parser.add_argument("--hosts", type=int, default=1, help="how many, from 127.0.1.1 on")
-    parser.add_argument("--latency", type=float, default=LATENCY, help="seconds for each answer")
+    parser.add_argument("--hosts", type=int, default=1, help="number of hosts, from 127.0.1.1")
+    parser.add_argument("--latency", type=float, default=LATENCY, help="seconds for each response")
     chosen = parser.parse_args()
     uvloop.run(serve(chosen.hosts, chosen.latency))
 

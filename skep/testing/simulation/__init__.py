@@ -1,9 +1,9 @@
 """A seeded simulation of several centers and agents in one thread.
 
 The real rooms (`jobs`, `lanes`, `placement`, the SQL store, the memory bus, an agent's
-`Holding`) run on virtual time while a random generator kills centers in the middle of
-their work, freezes and kills agents, flushes the bus and loses, doubles and delays
-messages. After every step the ledger must add up, twice. A seed replays exactly:
+`HeldBlocks`) run on virtual time while a random generator kills centers during their work,
+freezes and kills agents, flushes the bus and loses, doubles and delays messages. After every step
+the ledger must add up, counted in two ways. A seed can be replayed exactly:
 
     python -m skep.testing.simulation --seed 42
 

@@ -1,7 +1,7 @@
-"""A simulated agent: the real bookkeeping of held blocks, downloads that take a while.
+"""A simulated agent: real held blocks, and downloads that take some time.
 
-It can be killed (its memory is gone) and frozen (its memory is old): both come back and
-go on as they think right, which is what the fencing tokens are for.
+It can be killed (its memory is lost) and frozen (its memory is outdated): after both it continues
+with what it knows, which the fencing tokens must make harmless.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from skep.testing.simulation.world import World
 _works = msgspec.msgpack.Decoder(list[Work])
 REPORT_EVERY = 0.5
 MEAN_DOWNLOAD = 4.0
-#: The part of failures at hosts with a rate limit after which the agent leaves the host alone.
+#: The share of failures at hosts with a rate limit after which the agent defers their requests.
 TROUBLE = 0.2
 
 
 class Witness:
-    """Sees every lease as the centers give it, and every report as they take it.
+    """Observes every lease and every accepted report.
 
-    It keeps its own note of the newest token of each block, so that it can say when a
-    center believed an agent that had been fenced out.
+    It stores the newest token of each block, so that it can detect when a center accepted a report
+    of an agent that had been fenced out.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Witness:
 
 
 class SimAgent:
-    """Registers, beats, leases, downloads, reports; dies and freezes."""
+    """Registers, sends heartbeats, leases, downloads, reports; dies and freezes."""
 
     def __init__(
         self, name: str, world: World, network: Network, witness: Witness, failing: float
@@ -78,7 +78,7 @@ class SimAgent:
         self.start()
 
     def start(self) -> None:
-        """With empty hands."""
+        """Start without blocks."""
         self._life += 1
         self._registered = False
         self.holding = HeldBlocks(self._world.monotonic)
@@ -96,7 +96,7 @@ class SimAgent:
         self._world.after(self._world.rng.uniform(0.5, 40.0), self.start)
 
     def freeze(self, seconds: float) -> None:
-        """SIGSTOP: it does nothing, and does not know that time goes by."""
+        """SIGSTOP: it does nothing, and does not notice the time."""
         self._frozen_until = self._world.time + seconds
 
     def _loop(self, life: int, first: float, every: float, step: Callable[[], None]) -> None:
@@ -161,7 +161,7 @@ class SimAgent:
         self._world.after(self._world.rng.expovariate(1 / MEAN_DOWNLOAD), ended)
 
     def _put_off(self, block: HeldBlock, host: str, request: int) -> None:
-        """As if it had waited at the gate while its host began to refuse."""
+        """Defer a request, as if its host had started to refuse while it waited."""
         self.deferred += 1
         block.running -= 1
         self.holding.active -= 1

@@ -1,6 +1,6 @@
-"""A simulated center: the real rooms over failing borders, killed and started again.
+"""A simulated center: the real rooms with failing ports, killed and restarted.
 
-It shares the store and the bus with the others, as centers do, and forgets the rest when killed.
+It shares the store and the bus with the others, and loses everything else when killed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from skep.testing.simulation.world import World, drive
 
 
 class MemoryArchive:
-    """Keeps blobs in order; stands for a synced segment."""
+    """Stores blobs in order, like a synced segment."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -35,7 +35,7 @@ class MemoryArchive:
         *,
         store_is_empty: bool = False,  # noqa: ARG002
     ) -> list[SetAside]:
-        """Nothing to set aside."""
+        """There is nothing to set aside."""
         return []
 
     async def append(self, blobs: Sequence[bytes]) -> list[RecordLocation]:
@@ -49,7 +49,7 @@ class MemoryArchive:
         raise NotImplementedError
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """There is nothing to close."""
 
     async def delete(self, segment: str) -> int | None:
         raise NotImplementedError
@@ -58,10 +58,10 @@ class MemoryArchive:
         return 1, self.size
 
     async def sizes(self, segments: Sequence[str]) -> dict[str, int]:
-        raise NotImplementedError
+        return dict.fromkeys(segments, self.size)
 
     async def check(self) -> None:
-        """It cannot go away."""
+        """It is always available."""
 
     def describe(self) -> str:
         return "simulated"
@@ -69,7 +69,7 @@ class MemoryArchive:
 
 @dataclass(slots=True)
 class CenterParts:
-    """What a center holds in memory; gone when it is killed."""
+    """The memory of a center; lost when it is killed."""
 
     intake: Intake
     dispatcher: Dispatcher
@@ -95,7 +95,7 @@ class SimCenter:
         self.start()
 
     def start(self) -> None:
-        """With an empty head, as after kill -9."""
+        """Start with empty memory, as after kill -9."""
         world, settings, store, bus = self._world, self._settings, self._store, self._bus
         politeness = Politeness(settings.sites)
         dispatcher = Dispatcher(
@@ -104,7 +104,7 @@ class SimCenter:
         self.rooms = CenterParts(
             Intake(store, Validator(("http",), world.rng), world),
             dispatcher,
-            Leases(settings.lanes, store, bus, world, dispatcher, politeness),
+            Leases(dispatcher, settings.lanes, store, bus, world, politeness),
             Ingest(settings.lanes, store, self._archive, world, world.rng, politeness),
             Roster(settings.center, store, world),
         )
@@ -119,12 +119,12 @@ class SimCenter:
         return self.rooms is not None
 
     def kill(self) -> None:
-        """Everything in memory is gone; it comes back after a while."""
+        """Lose everything in memory; it restarts after a while."""
         self.rooms = None
         self._world.after(self._world.rng.uniform(0.2, 8.0), self.start)
 
     def call(self, work: Callable[[CenterParts], Any]) -> Any:
-        """One call from outside; raises Crash when the center died over it."""
+        """One call from outside; raises Crash when the center died during it."""
         if self.rooms is None:
             raise ConnectionError(self.name)
         try:

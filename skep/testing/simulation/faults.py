@@ -1,6 +1,6 @@
-"""Borders that fail on purpose: a crash or an outage before or after any call.
+"""Ports that fail on purpose: a crash or an outage before or after any call.
 
-"After" is the cruel one: the effect is on disk and the caller never learns of it.
+A failure after the call is the harder one: the effect is on disk and the caller does not know.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Crash(BaseException):
 
 
 class Faults:
-    """How often what goes wrong; everything can be switched off."""
+    """The rates of faults; all can be disabled."""
 
     def __init__(self, world: World, crash: float, outage: float) -> None:
         self._world = world
@@ -33,7 +33,7 @@ class Faults:
         self.outages = 0
 
     def strike(self, error: type[Exception]) -> None:
-        """Maybe raise."""
+        """Raise at random."""
         if not self.on:
             return
         if self._world.chance(self._crash):
@@ -45,7 +45,7 @@ class Faults:
 
 
 class Unreliable:
-    """Wraps a border or one of its ports; every awaited call may fail before or after."""
+    """Wraps a store, a bus or one of their ports; every awaited call may fail before or after."""
 
     def __init__(self, target: Any, faults: Faults, error: type[Exception]) -> None:
         self._target = target

@@ -1,5 +1,5 @@
-"""Centers of the simulation of schedules: each fires each second, is killed, frozen and
-misled about the time, always between two calls to the outside."""
+"""Centers of the simulation of schedules: each fires every second, is killed, frozen, and gets a
+wrong clock, always between two calls to the outside."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from skep.jobs.schedule.firing import Firing
 from skep.testing.simulation.faults import Crash
 from skep.testing.simulation.world import World
 
-#: The centers look that often.
+#: Seconds between two steps of a center.
 EVERY = 1.0
-#: A blow falls at one of the next borders that a center crosses: of any call, or (every
-#: second blow) of the calls that write, which are the ones that can be half done.
+#: A fault occurs at one of the next calls of a center: any call, or (every second fault) a call
+#: that writes, which can be half done.
 BORDERS = 8
 WRITING = frozenset({"claim", "start_run", "change"})
 
 
 @dataclass(frozen=True, slots=True)
 class FiringPlan:
-    """How much of everything."""
+    """The sizes and rates of the simulation."""
 
     jobs: int = 1000
     centers: int = 3
     hours: float = 10.0
-    #: Seconds between two kills; each hits a center in the middle of its work.
+    #: Seconds between two kills; each interrupts a center during its work.
     kill_every: float = 30.0
-    #: Seconds that a killed center is away, at most.
+    #: Maximum seconds that a killed center is down.
     away: float = 20.0
     #: Mean seconds between two freezes (SIGSTOP) and two wrong clocks; 0 = none.
     freeze_every: float = 0.0
     clock_every: float = 0.0
-    #: How often a call to the store fails.
+    #: The rate of failed calls to the store.
     outage: float = 0.0005
 
 
@@ -45,14 +45,14 @@ class Run(NamedTuple):
 
 
 class SimRuns:
-    """Runs of jobs, kept as a store would: once per (job, key). They last some seconds."""
+    """Runs of jobs, stored once per (job, key). They last some seconds."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._last: dict[str, Run] = {}
         self.opened: Counter[tuple[str, str]] = Counter()
         self._known: set[tuple[str, str]] = set()
-        #: When each run begins and ends.
+        #: Start and end of each run.
         self._times: dict[str, tuple[float, float]] = {}
         self.again = 0
 
@@ -72,7 +72,7 @@ class SimRuns:
         self._last[job] = Run(run, until)
 
     def was_going(self, run: str, at: float) -> bool:
-        """Whether a run was going at a moment of the world's time."""
+        """Whether a run was active at a time of the world's clock."""
         begin, end = self._times.get(run, (at, at))
         return begin <= at < end
 
@@ -82,11 +82,11 @@ class SimRuns:
         return {job: [run.run] for job, run in found if run is not None and run.until > now}
 
     async def stop_run(self, run: str, reason: str) -> None:
-        """Its time ends by itself."""
+        """Without effect: a run ends by itself."""
 
 
 class Frozen:
-    """Awaited by a border: the step stands still until the world goes on with it."""
+    """Awaited at a call: the step stops until the world continues it."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -113,7 +113,7 @@ class SimClock:
 
 
 class SimCenter:
-    """Runs the firing step each second; is killed and frozen between any two calls."""
+    """Runs the firing step every second; is killed and frozen between any two calls."""
 
     def __init__(
         self, name: str, world: World, plan: FiringPlan, store: Any, runs: SimRuns
@@ -133,14 +133,14 @@ class SimCenter:
         self.start()
 
     def start(self) -> None:
-        """With an empty head, as after kill -9."""
+        """Start with empty memory, as after kill -9."""
         self._life += 1
         self._blow = None
         firing = Firing(self._fires, self._runs, self.clock, self._name, _one_by_one)
         self._turn_later(self._life, firing, self._world.rng.uniform(0.0, EVERY))
 
     def kill(self) -> None:
-        """At one of the next calls that it makes, or between two steps."""
+        """Kill it at one of its next calls, or between two steps."""
         self._strike(self._die)
 
     def freeze(self, seconds: float) -> None:
@@ -154,7 +154,7 @@ class SimCenter:
         raise Crash
 
     async def border(self, call: str) -> None:
-        """Crossed before and after every call to the outside."""
+        """Called before and after every call to the outside."""
         if self._blow is not None and (call in WRITING or not self._only_writing):
             self._blow_in -= 1
             if self._blow_in <= 0:

@@ -1,8 +1,8 @@
-"""The borders of one simulated center: every call takes a moment, may fail, and stops while the
+"""The ports of one simulated center: every call takes some time, may fail, and stops while the
 center is frozen.
 
-A frozen center goes on where it stood, with what it knew. A killed one writes nothing any more,
-whatever its tasks still try when they are cancelled.
+A frozen center continues where it stopped, with what it knew. A killed one writes nothing, whatever
+its tasks still try when they are cancelled.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from skep.errors import BusDown, StoreDown
 from skep.testing.simulation.faults import Crash
 from skep.testing.simulation.virtual_loop import LoopClock, VirtualLoop
 
-#: Seconds that a call takes, at most; tasks of other centers come in between.
+#: Maximum seconds of a call; tasks of other centers run in between.
 MOMENT = 0.004
 _PLAIN = (str, bytes, int, float, bool, list, dict, tuple, type(None))
 
 
 class NoAnswer(Exception):
-    """A caller cannot know what became of its call."""
+    """A caller cannot know the result of its call."""
 
 
 class CenterBorder:
-    """One life of one center."""
+    """The gate of one process of one center."""
 
     def __init__(self, rng: Random, outage: Callable[[], float]) -> None:
         self._rng = rng
@@ -64,7 +64,7 @@ class CenterBorder:
 
 
 class GatedClock(LoopClock):
-    """Sleeps on while its center is frozen. `gate`: whose clock it is."""
+    """Sleeps while its center is frozen. `gate` is that of its center."""
 
     def __init__(self, loop: VirtualLoop, gate: CenterBorder) -> None:
         super().__init__(loop)
@@ -100,7 +100,7 @@ class Gated:
         async def attempt(*args: Any, **kwargs: Any) -> Any:
             await self._gate.strike(self._error)
             result = await call(*args, **kwargs)
-            # The effect is there; whether the center learns of it is another matter.
+            # The call has taken effect; the center may not learn of it.
             await self._gate.strike(self._error)
             return result
 

@@ -1,7 +1,7 @@
 """Messages between agents, clients and centers: lost, doubled, delayed, never changed.
 
-Chance comes from the seed. A message whose answer is lost may have been executed, and
-its sender does not know.
+Randomness comes from the seed. A message whose answer is lost may have been executed, which its
+sender does not know.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from skep.testing.simulation.world import World
 
 
 class Lost(Exception):
-    """The caller got no answer; what happened at the other end it cannot know."""
+    """The caller got no answer and cannot know the result."""
 
 
 @dataclass(slots=True)
 class Weather:
-    """Chances per message."""
+    """Probabilities per message."""
 
     request_lost: float = 0.05
     reply_lost: float = 0.05
@@ -31,7 +31,7 @@ class Weather:
 
 
 class Network:
-    """Carries a call to any center that is up."""
+    """Delivers a call to any center that is up."""
 
     def __init__(self, world: World, centers: Sequence[SimCenter], weather: Weather) -> None:
         self._world = world
@@ -40,11 +40,11 @@ class Network:
         self.lost = 0
 
     def call(self, work: Callable[[CenterParts], Any]) -> Any:
-        """The answer, or Lost. `work` makes a fresh coroutine each time it is called."""
+        """The answer, or Lost. `work` creates a new coroutine at each call."""
         world, weather = self._world, self.weather
         center = world.rng.choice(list(self._centers))
         if world.chance(weather.late):
-            # It arrives after the caller gave up and, perhaps, has sent another.
+            # It arrives after the caller has given up and may have sent another.
             world.after(world.rng.uniform(0.5, 20.0), lambda: self._deliver_quietly(center, work))
             raise self._no_answer()
         if world.chance(weather.request_lost):

@@ -1,8 +1,8 @@
 """A simulated agent that works for runs: it calls the real handlers of any center that answers.
 
-It registers, beats with what it holds and remembers, leases, reports some outcomes as failures,
-and forgets runs that a center says are over. It dies at times, with everything in its memory
-but the runs that it remembers.
+It registers, sends heartbeats with its held blocks and known runs, leases, reports some outcomes as
+failures, and forgets runs that a center reports as ended. It dies at times and loses its memory
+except for the known runs.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from skep.wire import messages
 
 REGISTER, BEAT, LEASE, REPORT = api.ENDPOINTS[:4]
 _works = msgspec.msgpack.Decoder(list[Work])
-#: Blocks that it holds at most, and the share of downloads that fail.
+#: Maximum held blocks, and the share of downloads that fail.
 HOLDS, FAILING = 2, 0.1
 
 
 class RunAgent:
-    """`start` it; `kill` starts it again after a while."""
+    """Call `start`; `kill` restarts it after a while."""
 
     def __init__(self, name: str, token: str, centers: Sequence[RunCenter], rng: Random) -> None:
         self.name = name
@@ -57,7 +57,7 @@ class RunAgent:
         while True:
             try:
                 await self._once()
-            except Fenced:  # a registration of an earlier life came late: this one is newer
+            except Fenced:  # a late registration of an earlier process: this one is newer
                 self._held, self._session = {}, 0
                 self._life += 1
             except (NoAnswer, SkepError):

@@ -1,4 +1,4 @@
-"""A simulated center with everything that belongs to runs: the real services, loops and handlers.
+"""A simulated center with everything for runs: the real services, loops and handlers.
 
 It can be frozen, thawed and killed. Spiders and agents call its API handlers in its own tasks,
 with tokens that its real authentication checks. It shares store and bus with other centers.
@@ -31,12 +31,12 @@ from skep.testing.simulation.gates import (
 from skep.testing.simulation.run_spiders import SimSpawner
 from skep.testing.simulation.virtual_loop import VirtualLoop
 
-#: Seconds for which a caller waits for an answer.
+#: Seconds that a caller waits for an answer.
 PATIENCE = 5.0
 
 
 class RunCenter:
-    """`start` it. What it kept in memory is gone after `kill`."""
+    """Call `start`. `kill` loses its memory."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class RunCenter:
             self.spawn(loops._keep(name, step))  # noqa: SLF001
 
     def spawn(self, work: Any) -> asyncio.Task[Any]:
-        """A task of this center, which ends with it; so do those that it starts itself."""
+        """Start a task of this center, which ends with it; so do the tasks that it starts."""
         context = contextvars.copy_context()
         context.run(OWNER.set, self)
         return self._loop.create_task(work, context=context)
@@ -106,7 +106,7 @@ class RunCenter:
         self.gate.thaw()
 
     def kill(self) -> None:
-        """kill -9: nothing is written any more; its spiders end with it."""
+        """kill -9: it writes nothing more; its spiders end with it."""
         if self.services is None:
             return
         self.repairs += sum(self.services.repairs.done.values())
@@ -119,7 +119,7 @@ class RunCenter:
 
     @property
     def repaired(self) -> int:
-        """Differences that this center has repaired, in all of its lives."""
+        """Differences that this center has repaired, over all restarts."""
         now = sum(self.services.repairs.done.values()) if self.services else 0
         return self.repairs + now
 
@@ -132,7 +132,7 @@ class RunCenter:
         token: str = "",
         headers: Mapping[str, str] | None = None,
     ) -> Any:
-        """One call of the API. Raises what the handler raises, and NoAnswer."""
+        """One call of the API. Raises the errors of the handler, and NoAnswer."""
         sent = {**(headers or {}), "authorization": f"Bearer {token}"}
         told = dict(path or {}), sent
         return await self.do(lambda services: self._answer(services, row, body, *told))
@@ -150,7 +150,7 @@ class RunCenter:
         return await row.handler(Call(services, who, path, body=body, headers=headers))
 
     async def do(self, work: Any) -> Any:
-        """`work(services)` in a task of this center. Raises NoAnswer and SkepError."""
+        """Run `work(services)` in a task of this center. Raises NoAnswer and SkepError."""
         if self.services is None:
             raise NoAnswer
         answer = self.spawn(work(self.services))
@@ -168,12 +168,12 @@ def _read(task: asyncio.Task[Any]) -> None:
         task.exception()
 
 
-#: The center whose task runs; None for agents, spiders and the scenario.
+#: The center of the current task; None for agents, spiders and the scenario.
 OWNER: contextvars.ContextVar[RunCenter | None] = contextvars.ContextVar("OWNER", default=None)
 
 
 def own_tasks(loop: VirtualLoop) -> None:
-    """Let every center know its tasks; a crash is no news."""
+    """Assign every task to its center; crashes are not logged."""
 
     def factory(loop: Any, work: Any, **more: Any) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = asyncio.Task(work, loop=loop, **more)
@@ -192,7 +192,7 @@ def own_tasks(loop: VirtualLoop) -> None:
 
 
 def settings_in(folder: Path) -> Settings:
-    """Leases of some seconds, small lanes."""
+    """Settings with leases of some seconds and small lanes."""
     flags = {
         "data": str(folder),
         "center.port": 0,
@@ -212,5 +212,6 @@ def settings_in(folder: Path) -> Settings:
         "jobs.deliver_wait": 5.0,
         "jobs.deliver_first": 0.5,
         "jobs.deliver_cap": 4.0,
+        "logs.store": False,
     }
     return load(flags=flags)

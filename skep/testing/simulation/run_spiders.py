@@ -1,8 +1,8 @@
 """Simulated spiders of jobs and the sink of their items.
 
 A spider drives its run through the real handlers of the center that started it, with its real
-token: it offers pages, reads ended ones, keeps an item for each, and ends the run. The sink is
-outside: it keeps what it was told, and notices when more than a batch is told again.
+token: it submits pages, reads ended ones, stores an item for each, and ends the run. The sink is
+external: it stores what it gets, and detects when more than a batch is repeated.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 import contextvars
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
@@ -28,25 +29,25 @@ from skep.testing.simulation.gates import CenterBorder, GatedClock, NoAnswer
 from skep.wire.api.driver import FoundItem, LastWord, NewDriver, Read, Reading, Turn
 
 DRIVE, READ, TURN, END = driver.ENDPOINTS[:4]
-#: Of records, while a simulation runs.
+#: Records of one batch in a simulation.
 BATCH = 5
-#: Exit codes of a spider: as it should, refused or broken, asked to end.
+#: Exit codes of a spider: success, refused or failed, asked to end.
 WELL, REFUSED, ASKED = 0, 1, -15
-#: Places: the arguments of a spider.
+#: Names of a spider's arguments.
 COUNT, END_AT, FAIL_AT = "count", "end_at", "fail_at"
 
 
 class SpiderCenter(Protocol):
-    """What a spider needs of the center that started it."""
+    """The center that started a spider, as the spider uses it."""
 
     gate: CenterBorder
 
     async def call(self, row: Endpoint, body: Any, *, path: Mapping[str, str], token: str) -> Any:
-        """Call the handler of a route; raises NoAnswer while the center is away."""
+        """Call the handler of a route; raises NoAnswer while the center is down."""
 
 
 class SimSpider:
-    """One process, as the supervisor of runs handles it."""
+    """One process, as the run supervisor handles it."""
 
     def __init__(self, center: SpiderCenter, order: SpiderCommand) -> None:
         self._center = center
@@ -56,7 +57,7 @@ class SimSpider:
         self._code = WELL
         self.pid = id(self)
         self._said = ""
-        # In an empty context: it is no task of its center's.
+        # In an empty context: it is not a task of its center.
         loop = asyncio.get_running_loop()
         self._task = loop.create_task(self._live(), context=contextvars.Context())
 
@@ -83,7 +84,7 @@ class SimSpider:
     def tail(self) -> str:
         return self._said
 
-    # -- what it does
+    # -- its work
 
     async def _live(self) -> None:
         try:
@@ -115,7 +116,7 @@ class SimSpider:
                 await self._ask(TURN, Turn(driver, [block.id], items))
                 read += len(items)
             if said[FAIL_AT] and read >= int(said[FAIL_AT]):
-                self._said = "broken on purpose"
+                self._said = "failed on purpose"
                 return REFUSED
             enough = bool(said[END_AT]) and read >= int(said[END_AT])
             if enough or not (reading.blocks or reading.open):
@@ -124,7 +125,7 @@ class SimSpider:
                 return WELL
 
     async def _ask(self, row: Any, body: Any) -> Any:
-        """Until its center answers."""
+        """Repeat a call until its center answers."""
         while True:
             try:
                 path = {"identity": self._order.run}
@@ -134,11 +135,15 @@ class SimSpider:
 
 
 class SimSpawner:
-    """Starts spiders beside one center."""
+    """Starts spiders for one center."""
 
     def __init__(self, center: SpiderCenter) -> None:
         self._center = center
         self._spiders: list[SimSpider] = []
+
+    def log_file(self, run: str) -> Path:
+        """Simulated spiders write no output; centers of the simulation store no log lines."""
+        return Path(run)
 
     async def start(self, order: SpiderCommand) -> SimSpider:
         await self._center.gate.passing()
@@ -153,19 +158,19 @@ class SimSpawner:
 
 
 class SinkContent:
-    """The other end of all sinks: positions by run, in the order in which they came."""
+    """The content of all sinks: positions by run, in the order of arrival."""
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
         self.records: dict[str, list[int]] = {}
-        #: How often it is away.
+        #: The rate of outages.
         self.away = 0.0
         self.repeated = 0
         self.broken = ""
 
 
 class SimSink:
-    """What one center opened. Keeps no position; is away at times."""
+    """A sink of one center. Stores no position; is down at times."""
 
     def __init__(self, output_sink: SinkContent, run: str, gate: CenterBorder) -> None:
         self._outlet = output_sink
@@ -186,18 +191,18 @@ class SimSink:
         return []
 
     def _keep(self, positions: Sequence[int]) -> None:
-        """One writer may repeat the batch whose position was not stored, and nothing more."""
+        """A writer may repeat only the batch whose position was not stored."""
         output_sink = self._outlet
         kept = output_sink.records.setdefault(self._run, [])
         again = len(set(positions) & set(kept))
         self._repeated += again
         output_sink.repeated += again
         if self._repeated > BATCH:
-            output_sink.broken = f"the sink of {self._run} was told {self._repeated} records again"
+            output_sink.broken = f"the sink of {self._run} got {self._repeated} records again"
         kept += positions
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """There is nothing to close."""
 
     def describe(self) -> str:
         return "simulated"
@@ -205,7 +210,7 @@ class SimSink:
 
 @contextmanager
 def simulated_sinks(output_sink: SinkContent) -> Iterator[None]:
-    """`simulated://` is a kind of sink, and batches are small."""
+    """Register the sink kind `simulated://`, with small batches."""
 
     def make(_place: Any, _options: Any, around: registry.Surroundings) -> Any:
         assert isinstance(around.clock, GatedClock)

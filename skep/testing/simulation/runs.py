@@ -2,10 +2,10 @@
 
     python -m skep.testing.simulation.runs --seed 1
 
-In a storm centers are frozen past their leases, thawed, killed and cut from the store, agents
-die and the bus forgets. Then it is calm, and another set of runs ends without any fault. At the
-end the ledger adds up, every run has ended as it was told to, lanes equal the store, no
-allocation, token or remembered run is left, and no sink was told more than a batch again.
+In a storm centers are frozen beyond their leases, thawed, killed and cut off from the store, agents
+die and the bus loses its data. Then it is calm, and another set of runs ends without any fault. At
+the end the ledger adds up, every run has ended as requested, lanes equal the store, no allocation,
+token or known run is left, and no sink got more than a batch twice.
 """
 
 from __future__ import annotations
@@ -54,25 +54,25 @@ PLACEMENTS: tuple[dict[str, Any], ...] = (
     {"strategy": "chained", "n": 1, "when_gone": "wait", "patience": 600},
     {"strategy": "hashed"},
 )
-#: In which state a run with that end is at last.
+#: The final state of a run by its end.
 STATES = {"cancel": RunState.CANCELLED, "failure": RunState.FAILED}
-#: Of all agents.
-TOKEN = "simulated"  # noqa: S105 - of a store in memory
-#: Seconds that anything may take after the storm.
+#: The token of all agents.
+TOKEN = "simulated"  # noqa: S105 - for a store in memory
+#: Maximum seconds for anything after the storm.
 CALM_LIMIT = 900.0
 
 
 class Broken(AssertionError):
-    """Something was lost, left behind or told too often; the message names the seed."""
+    """Something was lost, left behind or repeated too often; the message names the seed."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunsPlan:
-    """How large and how stormy."""
+    """Sizes and rates of faults."""
 
     centers: int = 3
     agents: int = 4
-    #: Runs in the storm, and afterwards.
+    #: Runs during the storm, and after it.
     runs: int = 10
     calm_runs: int = 6
     pages: int = 60
@@ -84,7 +84,7 @@ class RunsPlan:
 
 @dataclass(slots=True)
 class Result:
-    """What a run of a seed met on its way."""
+    """The counts of one seed."""
 
     seed: int
     simulated_seconds: float = 0.0
@@ -99,7 +99,7 @@ class Result:
 
 
 class Scenario:
-    """Builds the world of one seed and runs it, on a loop of its own."""
+    """Builds the world of one seed and runs it, on a separate loop."""
 
     def __init__(self, seed: int, plan: RunsPlan, folder: Path, loop: VirtualLoop) -> None:
         self.plan, self.result = plan, Result(seed)
@@ -119,7 +119,7 @@ class Scenario:
         self.agents = [
             RunAgent(f"a{n}", TOKEN, self.centers, self._rng) for n in range(plan.agents)
         ]
-        #: Runs by name, with the end that each shall have.
+        #: Runs by name, with their planned end.
         self.runs: dict[str, str] = {}
         self._number = 0
 
@@ -149,7 +149,7 @@ class Scenario:
         self._sum_up()
         return self.result
 
-    # -- what goes wrong
+    # -- faults
 
     async def _again(self, mean: float, action: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -157,7 +157,7 @@ class Scenario:
             await action()
 
     async def _freeze(self) -> None:
-        """SIGSTOP, for longer than any lease; others take over meanwhile."""
+        """SIGSTOP for longer than any lease; others take over meanwhile."""
         center = self._rng.choice(self.centers)
         if center.services is None or center.gate.frozen:
             return
@@ -182,13 +182,13 @@ class Scenario:
     async def _calm_down(self, storm: list[asyncio.Task[None]]) -> None:
         for task in storm:
             task.cancel()
-        await asyncio.sleep(25.0)  # what was frozen or killed is back
+        await asyncio.sleep(25.0)  # frozen and killed parts are back
         self.calm, self.output_sink.away = True, 0.0
 
-    # -- people
+    # -- users
 
     async def _user(self, number: int) -> None:
-        """Starts a job and ends its run in the way that its number says."""
+        """Start a job and end its run in the way that its number selects."""
         await asyncio.sleep(self._rng.uniform(0.0, self.plan.storm_seconds * 0.6))
         end = ENDS[number % len(ENDS)]
         run = await self._start(number, end)
@@ -225,11 +225,11 @@ class Scenario:
     async def _move(self, run: str, to: RunState) -> None:
         try:
             await self._ask(lambda services: services.intake.move(run, to))
-        except Conflict:  # told twice, or it has ended before
+        except Conflict:  # requested twice, or it has ended before
             return
 
     async def _ask(self, work: Callable[[Any], Any]) -> Any:
-        """Any center that answers, until one does."""
+        """Call centers until one answers."""
         while True:
             try:
                 return await self._rng.choice(self.centers).do(work)
@@ -241,10 +241,10 @@ class Scenario:
                 pass
             await asyncio.sleep(1.0)
 
-    # -- the checks
+    # -- checks
 
     async def _watch(self) -> None:
-        """The ledger adds up at every moment, and no sink is told too much."""
+        """The ledger adds up at every moment, and no sink gets too many records."""
         while True:
             await asyncio.sleep(1.0)
             counted, audited = await self.store.ledgers.read(), await self.store.ledgers.audit()
@@ -261,7 +261,7 @@ class Scenario:
             await asyncio.sleep(1.0)
 
     async def _settled(self) -> str:
-        """What is left to do, or left behind."""
+        """What is left to do, or left behind; "" = nothing."""
         for run, end in self.runs.items():
             kept = await self.store.runs.get(run)
             wanted = STATES.get(end, RunState.FINISHED)
@@ -298,7 +298,7 @@ class Scenario:
             return sorted(connection.execute(query).scalars())
 
     async def _check(self, watch: asyncio.Task[None]) -> None:
-        """Everything is settled; the sinks have what the store has."""
+        """Check that everything is settled and that the sinks have all items of the store."""
         if watch.done():
             watch.result()
         for run, end in self.runs.items():
@@ -310,7 +310,7 @@ class Scenario:
                 raise self._broken(f"run {run} has {len(items)} items, its sink {len(set(told))}")
 
     async def _calm_runs(self) -> None:
-        """Without faults every run ends and nothing has to be repaired."""
+        """Without faults every run ends and nothing is repaired."""
         before = [center.repaired for center in self.centers]
         await asyncio.gather(*(self._user(n) for n in range(self.plan.calm_runs)))
         await self._until(self._settled, "the calm")
@@ -340,7 +340,7 @@ class Scenario:
 
 
 def simulate(seed: int, plan: RunsPlan | None = None) -> Result:
-    """Run one seed to its end; raises Broken."""
+    """Run one seed; raises Broken."""
     begun = time.perf_counter()
     loop = VirtualLoop()
     with TemporaryDirectory() as folder:

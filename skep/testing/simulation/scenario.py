@@ -1,8 +1,8 @@
-"""One seeded run: a client submits, everything goes wrong for a while, then calms down.
+"""One seeded run: a client submits while faults occur, then the faults end.
 
-Checked after every step: both ledgers agree and add up, and no host with a pace is in the
-hands of two. Checked at the end: whatever was acknowledged has ended, each success was stored
-once, and each attempt was counted at its host.
+Checked after every step: both ledgers agree and add up, and no host with a rate limit is leased
+twice. Checked at the end: every acknowledged request has ended, each success was stored once, and
+each attempt was counted at its host.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from skep.lanes.dispatch import lane_limits
 from skep.model.ledger import Ledger
 from skep.model.request import NewRequest
 from skep.model.run import NewRun, RunSettings
-from skep.settings import CenterSettings, LaneSettings, Settings
+from skep.settings import CenterSettings, LaneSettings, LogSettings, Settings
 from skep.store.sql.schema.hosts import sites
 from skep.store.sql.schema.requests import attempts, requests
 from skep.store.sql.store import SqlStore
@@ -31,9 +31,9 @@ from skep.testing.simulation.world import World, drive
 
 RUN = "simulated"
 CALM_LIMIT = 4000.0
-#: Odd ones have a pace.
+#: Odd ones have a rate limit.
 HOSTS = 12
-#: Hosts with a pace that are in the hands of two agents, or of one who does not hold them.
+#: Hosts with a rate limit that are leased to two agents, or to one that does not hold them.
 _SHARED = """
 SELECT r.host FROM requests r JOIN blocks b ON b.id = r.block
 LEFT JOIN site_holds h ON h.host = r.host
@@ -48,7 +48,7 @@ class LedgerBroken(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class ScenarioPlan:
-    """How large and how stormy."""
+    """Sizes and rates of faults."""
 
     centers: int = 3
     agents: int = 5
@@ -62,7 +62,7 @@ class ScenarioPlan:
 
 @dataclass(slots=True)
 class Result:
-    """What a run met on its way."""
+    """The counts of one seed."""
 
     seed: int
     steps: int = 0
@@ -77,7 +77,7 @@ class Result:
     agent_kills: int = 0
     freezes: int = 0
     flushes: int = 0
-    #: Requests that were put off because their host was in trouble, as stored.
+    #: Requests that were deferred because their host failed, as stored.
     deferred: int = 0
     verdicts: dict[str, int] = field(default_factory=dict)
 
@@ -91,6 +91,7 @@ class Scenario:
         self.world = World(seed)
         self.settings = Settings(
             center=CenterSettings(alive_after=11.0, sweep_every=1.0),
+            logs=LogSettings(store=False),
             lanes=LaneSettings(lease_seconds=15.0, lease_limit=50, retry_cap=20.0),
         )
         self.store = SqlStore("sqlite://", inline=True)
@@ -112,7 +113,7 @@ class Scenario:
         self._changes = -1
 
     def run(self) -> Result:
-        """Raises LedgerBroken with everything that is needed to replay."""
+        """Raises LedgerBroken with the command for a replay."""
         begun = time.perf_counter()
         self._schedule_storm()
         while self._going():
@@ -135,7 +136,7 @@ class Scenario:
     def _pending(self) -> bool:
         return len(self._acknowledged) < self.plan.requests
 
-    # -- what goes wrong
+    # -- faults
 
     def _schedule_storm(self) -> None:
         self._submit_later(list(range(self.plan.requests)))
@@ -196,11 +197,11 @@ class Scenario:
         self._acknowledged |= {item.uri for item in offered}
         return True
 
-    # -- the checks
+    # -- checks
 
     def _check_ledgers(self) -> None:
         if self._changes == (changes := self._rows_changed()):
-            return  # nothing was written since it added up the last time
+            return  # no row changed since the last check
         self._changes = changes
         if self.witness.broken:
             raise self._broken(self.witness.broken)
@@ -233,9 +234,9 @@ class Scenario:
                 sa.select(sa.func.count()).where(attempts.c.failure != "lost")
             ).scalar()
         if asked != tried:
-            raise self._broken(f"{asked} requests counted by host, {tried} attempts stored")
+            raise self._broken(f"{asked} requests counted by host, but {tried} attempts stored")
         if self._acknowledged - kept:
-            raise self._broken(f"acknowledged and gone: {sorted(self._acknowledged - kept)[:5]}")
+            raise self._broken(f"acknowledged and lost: {sorted(self._acknowledged - kept)[:5]}")
         if len(done) != len(set(done)) or len(done) != ledger.done:
             raise self._broken(f"{len(done)} successes stored for {ledger.done} done requests")
 
@@ -261,13 +262,13 @@ class Scenario:
 
 
 def _url(number: int) -> str:
-    """Half of them on an address of one's own, half on hosts that have a pace."""
+    """Half of them on a loopback address, half on hosts with a rate limit."""
     host = f"site{number % HOSTS}.example" if number % 2 else "127.0.0.1"
     return f"http://{host}/{number}"
 
 
 def simulate(seed: int, plan: ScenarioPlan | None = None) -> Result:
-    """Run one seed to its end."""
+    """Run one seed."""
     return Scenario(seed, plan).run()
 
 

@@ -1,8 +1,8 @@
-"""Many schedules on several centers that are killed, frozen and misled about the time.
+"""Many schedules on several centers that are killed, frozen and get wrong clocks.
 
-The real firing step and the real ledger in SQLite run on virtual time. Every job is due
-each minute, by different words; at the end each minute of each job must have one outcome
-and one run, whatever happened. A seed replays exactly:
+The real firing step and the real ledger of fires in SQLite run on virtual time. Every job is due
+every minute, by different schedules; at the end each minute of each job must have one outcome and
+one run, whatever happened. A seed can be replayed exactly:
 
     python -m skep.testing.simulation.schedules --hours 10 --jobs 1000 --seed 1
 """
@@ -30,27 +30,27 @@ from skep.testing.simulation.world import EPOCH, World, drive
 MINUTE = 60
 #: States of a due time that is not decided yet.
 NO_ANSWER = ("due", "claimed", "queued", "missed")
-#: Why `overlap: skip` passes a due time over.
-STILL_GOING = re.compile(r"run (\S+) was still going")
-#: Without faults, until everything that is due has been seen to.
+#: The reason with which `overlap: skip` skips a due time.
+STILL_GOING = re.compile(r"run (\S+) was still active")
+#: Seconds without faults until all due times are processed.
 CALM = 120
 
 
 class Broken(AssertionError):
-    """A due time without an outcome, or with two; the seed is in the message."""
+    """A due time without an outcome, or with two; the message names the seed."""
 
 
 @dataclass(slots=True)
 class Result:
-    """What happened."""
+    """The counts of one seed."""
 
     seed: int
     plan: dict[str, Any]
     due: int = 0
-    #: Due times that opened a run; those without an outcome; runs beyond the first of each.
+    #: Due times that opened a run; those without an outcome; additional runs of a due time.
     ran: int = 0
-    #: Due times that `overlap: skip` passed over, each while an earlier run was really going:
-    #: that one had begun late, after the center which had claimed it died.
+    #: Due times that `overlap: skip` skipped while an earlier run was really active: that one had
+    #: started late, after the center that had claimed it died.
     passed_over: int = 0
     missed: int = 0
     doubled: int = 0
@@ -61,13 +61,13 @@ class Result:
     clock_steps: int = 0
     taken_over: int = 0
     opened_again: int = 0
-    #: Seconds between due time and run, the worst.
+    #: Maximum seconds between due time and run.
     latest: float = 0.0
     wall_seconds: float = 0.0
 
 
 def schedule_of(number: int) -> Schedule:
-    """Each minute, said in different words and under different policies."""
+    """Every minute, by different schedules and policies."""
     overlap = tuple(Overlap)[number % 4]
     words: tuple[dict[str, Any], ...] = (
         {"cron": "* * * * *"},
@@ -80,7 +80,7 @@ def schedule_of(number: int) -> Schedule:
 
 
 class Scenario:
-    """One run of a seed."""
+    """The simulation of one seed."""
 
     def __init__(self, seed: int, plan: FiringPlan) -> None:
         self._plan = plan
@@ -97,7 +97,7 @@ class Scenario:
         ]
 
     def run(self) -> Result:
-        """Raises Broken when a due time was missed or doubled."""
+        """Raises Broken if a due time was missed or doubled."""
         begun = time.perf_counter()
         self._schedule_faults()
         end = self._plan.hours * 3600
@@ -140,7 +140,7 @@ class Scenario:
         self.world.rng.choice(self.centers).freeze(self.world.rng.uniform(5.0, 90.0))
 
     def _mislead(self) -> None:
-        """A center's clock is set wrong, and put right later."""
+        """Set a center's clock wrong, and correct it later."""
         self.result.clock_steps += 1
         center = self.world.rng.choice(self.centers)
         center.clock.off = self.world.rng.choice((-1, 1)) * self.world.rng.uniform(1.0, 1800.0)
@@ -175,7 +175,7 @@ class Scenario:
 
     def _judge(self) -> None:
         result = self.result
-        # A clock that runs ahead fires many at once, and a policy may then pass some over.
+        # A clock that is ahead fires many due times together, and a policy may then skip some.
         right = not self._plan.clock_every and not self._plan.freeze_every
         left_out = right and result.ran + result.passed_over != result.due
         if result.missed or result.doubled or left_out:
@@ -213,7 +213,7 @@ def _count(where: sa.ColumnElement[bool]) -> sa.Select[Any]:
 
 
 def simulate(seed: int, plan: FiringPlan) -> Result:
-    """Run one seed to its end."""
+    """Run one seed."""
     return Scenario(seed, plan).run()
 
 

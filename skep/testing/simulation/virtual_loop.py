@@ -1,7 +1,7 @@
-"""An event loop on virtual time: where a real one waits, this one moves its clock.
+"""An event loop on virtual time: instead of waiting it moves its clock.
 
-For simulations of rooms that wait and start tasks. It runs in one thread, waits for nothing
-outside of it, and must never be used with sockets or other threads.
+For simulations of rooms that wait and start tasks. It runs in one thread, waits for nothing outside
+it, and must never be used with sockets or other threads.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from skep.testing.simulation.world import EPOCH
 
 
 class _Jump(selectors.SelectSelector):
-    """Never waits: the time that it should have waited has passed when it returns."""
+    """Never waits: it adds the timeout to the virtual time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,13 +26,13 @@ class _Jump(selectors.SelectSelector):
         if found := super().select(0):
             return found
         if timeout is None:
-            raise AssertionError("the simulation stands still: nothing is left that could happen")
+            raise AssertionError("the simulation is stuck: no event is left")
         self.time += max(timeout, 0.0)
         return []
 
 
 class _AtOnce(ThreadPoolExecutor):
-    """Does in the caller's thread what was meant for another."""
+    """Runs the work of other threads in the caller's thread."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -44,7 +44,7 @@ class _AtOnce(ThreadPoolExecutor):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """`loop.time()` begins with 0 and goes on when there is nothing to do."""
+    """`loop.time()` starts at 0 and advances when there is nothing to do."""
 
     def __init__(self) -> None:
         self._jump = _Jump()

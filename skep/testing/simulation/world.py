@@ -1,6 +1,6 @@
 """Virtual time and its events, and a way to run async rooms without an event loop.
 
-No thread, no sleep, no clock of the machine: a seed gives the same events every time.
+No thread, no sleep, no clock of the machine: a seed always gives the same events.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ EPOCH = 1_700_000_000.0
 
 
 class World:
-    """The clock of everything, and what happens next. Implements `Clock`."""
+    """The clock and the queue of events. Implements `Clock`."""
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)  # noqa: S311 - a simulation must replay
@@ -35,11 +35,11 @@ class World:
         raise AssertionError(f"a simulated room must not sleep ({seconds} s)")
 
     def after(self, seconds: float, action: Callable[[], None]) -> None:
-        """Let something happen later; equal times happen in the order of asking."""
+        """Schedule an action; equal times run in the order of the calls."""
         heapq.heappush(self._events, (self.time + seconds, next(self._order), action))
 
     def step(self) -> bool:
-        """The next event; False when there is none."""
+        """Run the next event; False when there is none."""
         if not self._events:
             return False
         self.time, _, action = heapq.heappop(self._events)
@@ -59,4 +59,4 @@ def drive(work: Coroutine[Any, Any, T]) -> T:
         result: T = end.value
         return result
     work.close()
-    raise AssertionError("a simulated call waited; every border of a simulation is inline")
+    raise AssertionError("a simulated call waited; every call of a simulation must be synchronous")

@@ -110,6 +110,7 @@ async def _demo(pages: int, latency: float, keep: bool, data: Path | None, as_js
         ledger = await follow(stage.client, DEMO_RUN, Progress(sys.stderr, clock), clock, LONGEST)
         _report(stage, ledger, clock.monotonic() - began, as_json)
         if keep:
+            say(f"open {await stage.center.login_link()}")
             say(f"token in {stage.center.folder / 'admin.token'}; press Ctrl-C to stop")
             with until_signalled() as stopping:
                 await stopping.wait()

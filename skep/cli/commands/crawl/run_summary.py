@@ -69,6 +69,8 @@ def exit_code(result: SessionResult, again: str, allow: AllowDead) -> ExitCode:
     code = exit_of(result.ledger or _seen(result.ending.stats), allow, finished=True)
     if code is not ExitCode.OK:
         say(f"some requests failed: `skep failures ls --run {result.run}` shows why")
+    if stuck and result.interrupted:
+        return ExitCode.INTERRUPTED
     return ExitCode.FAILED if stuck else code
 
 

@@ -51,5 +51,8 @@ class SessionProgress:
         else:
             os.write(STDERR, b"\npausing; once more ends it at once\n")
 
+    def leaves_sinks(self) -> None:
+        os.write(STDERR, b"\nnot waiting for the outputs; once more ends it at once\n")
+
     def ended(self) -> None:
         self._bar.end()

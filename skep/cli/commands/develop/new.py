@@ -36,7 +36,7 @@ def spider(name: str, url: str) -> None:
     """
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         raise click.UsageError(
-            f"{name!r} cannot name a spider; begin with a letter, go on with letters and digits"
+            f"{name!r} is not a valid spider name; use letters and digits, first a letter"
         )
     path = Path(f"{name.replace('-', '_').lower()}.py")
     text = spider_text(name, url, path.name)
@@ -45,11 +45,11 @@ def spider(name: str, url: str) -> None:
             file.write(text)
     except FileExistsError:
         raise click.UsageError(f"{path} exists; choose another name") from None
-    show(f"{path} is written; next: `skep run {path} -o {name}.jsonl`")
+    show(f"created {path}; next: `skep run {path} -o {name}.jsonl`")
 
 
 def spider_text(name: str, url: str, file: str) -> str:
-    """The template with everything filled in."""
+    """The template with all values filled in."""
     try:
         host = urlsplit(url).hostname if "://" in url else None
     except ValueError:

@@ -1,6 +1,6 @@
 """`skep parse`: shows what a spider extracts from one page, without a center or a run.
 
-The page is downloaded here and parsed in this process; items are shown, never kept.
+The page is downloaded here and parsed in this process; items are shown, never stored.
 """
 
 from __future__ import annotations

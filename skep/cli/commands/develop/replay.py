@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from skep.spiders.authoring.spider import Spider
     from skep.spiders.replay import Difference, Example
 
-#: Characters of a value that are shown to people.
+#: Maximum characters of a value in the output.
 SHOWN = 100
 
 
@@ -61,7 +61,7 @@ async def _replay(reach: CenterAddress, run: str, spider: Spider) -> Difference:
     from skep.cli.commands.results.archived_pages import archived_pages
     from skep.spiders.replay import Replay
 
-    # Some blocks at a time, with their items: a run of any size fits into memory.
+    # In batches of blocks with their items: a run of any size fits into memory.
     replay = Replay(spider)
     async with reach.client() as client:
         async for found in archived_pages(client, run):
@@ -81,14 +81,14 @@ def _plain(difference: Difference) -> dict[str, Any]:
 
 
 def in_words(difference: Difference) -> str:
-    """As text."""
+    """The difference as text."""
     counts = {kind: getattr(difference, kind) for kind in ("same", "added", "removed", "changed")}
     lines = [
-        f"{difference.pages} pages: {difference.kept} items kept, {difference.now} now",
+        f"{difference.pages} pages: {difference.kept} items stored, {difference.now} items now",
         ", ".join(f"{count} {kind}" for kind, count in counts.items()),
     ]
     if difference.errors:
-        lines.append(f"{difference.errors} callbacks raised")
+        lines.append(f"{difference.errors} callbacks raised an exception")
     if difference.fields:
         rows = [(n, c.added, c.removed, c.changed) for n, c in difference.fields.items()]
         lines.append(table(("FIELD", "ADDED", "REMOVED", "CHANGED"), rows))

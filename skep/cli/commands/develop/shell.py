@@ -83,7 +83,7 @@ def command(
 
 
 class ShellSession:
-    """The names of the prompt."""
+    """The names that are available at the prompt."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, fetcher: Fetcher, spider: Spider) -> None:
         self._loop = loop
@@ -96,7 +96,7 @@ class ShellSession:
         }
 
     def fetch(self, url: str) -> Response:
-        """Download a page; it is `response` from now on."""
+        """Download a page; it becomes `response`."""
         from skep.spiders.authoring.request import Request
         from skep.spiders.driving.page_decoding import Unpacker
 
@@ -108,7 +108,7 @@ class ShellSession:
         return response
 
     def view(self, response: Response | None = None) -> str:
-        """Show a page in a browser; returns the file that it was put into."""
+        """Show a page in a browser; returns the temporary file."""
         shown: Response = response or self.names["response"]
         with tempfile.NamedTemporaryFile(
             "w", suffix=".html", prefix="skep-", delete=False, encoding="utf-8"
@@ -118,7 +118,7 @@ class ShellSession:
         return file.name
 
     def run(self, source: str) -> int:
-        """A line as at the prompt, or several as in a file."""
+        """Run one line as at the prompt, or several lines as in a file."""
         interpreter = _Interpreter(self.names)
         try:
             compiled = compile(source, CODE, "single")
@@ -132,7 +132,7 @@ class ShellSession:
         return ExitCode.FAILED if interpreter.raised else ExitCode.OK
 
     def ask(self) -> int:
-        """Until Ctrl-D."""
+        """Show a prompt until Ctrl-D."""
         with suppress(ImportError):
             import readline  # noqa: F401 - makes the arrow keys work
         console = code.InteractiveConsole(self.names)
@@ -141,7 +141,7 @@ class ShellSession:
 
 
 class _Interpreter(code.InteractiveInterpreter):
-    """Says in one line what the code raised, and remembers it."""
+    """Prints an exception of the code in one line, and remembers that there was one."""
 
     raised = False
 

@@ -1,4 +1,4 @@
-"""`skep version`: what is installed here, and what the protocol is.
+"""`skep version`: shows the installed version and the protocol version.
 
 It makes no calls, so it works without a center.
 """

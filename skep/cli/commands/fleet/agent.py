@@ -107,6 +107,7 @@ async def _work(
     """(exit code, whether the center requested a restart)."""
     from skep.agent.launch import LaunchedAgent
     from skep.agent.process_signals import run_until_signalled
+    from skep.logs.handler import every_logger, recorded
     from skep.runtime.garbage_collection import collect_less_often
 
     clock, rng = SystemClock(), Random()  # noqa: S311 - jitter and names, no secrets
@@ -114,7 +115,8 @@ async def _work(
     launched = LaunchedAgent(settings, urls, token, folder, labels, clock, rng)
     try:
         collect_less_often()
-        return await run_until_signalled(launched.agent), launched.agent.restarting
+        with recorded(launched.agent.logs.put, every_logger):
+            return await run_until_signalled(launched.agent), launched.agent.restarting
     finally:
         await launched.close()
 

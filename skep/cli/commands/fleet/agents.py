@@ -11,6 +11,7 @@ import click
 from skep.cli.commands.fleet.agent_sheet import AgentFacts, agent_sheet, pairs, state_of
 from skep.cli.terminal.center_calls import ask, connected
 from skep.cli.terminal.center_options import calls_center, listing_group
+from skep.cli.terminal.filters import FilterCommand, ListQuery, filter_options, no_match, show_page
 from skep.cli.terminal.line_wrapping import wide_option
 from skep.cli.terminal.options import json_option
 from skep.cli.terminal.output import age, say, show, show_exact, show_json, table
@@ -20,7 +21,8 @@ from skep.embed.center_address import CenterAddress
 from skep.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from skep.wire.api.agents import AgentLine, AgentVerb
+    from skep.wire.api.agents import AgentLine, Agents, AgentVerb
+    from skep.wire.client.api import CenterApi
 
 #: Commands that the agent itself executes, and results that its state does not describe.
 SENT = ("drain", "restart", "exit")
@@ -42,6 +44,30 @@ def command() -> None:
 
     AGENT is an id, or a name that only one agent has. An id wins over a name.
     """
+
+
+@command.command("ls", cls=FilterCommand)
+@filter_options("agents", 100)
+@wide_option
+@json_option
+@calls_center
+def ls(reach: CenterAddress, query: ListQuery, as_json: bool) -> None:
+    """List agents by id: all, or those that match a filter such as `state:dead label:eu`."""
+    if not query.given:
+        _list(reach, as_json)
+        return
+    found = ask(reach, lambda api: _page(api, query))
+    if as_json:
+        show_json(found)
+        return
+    text = agents_table(found.items) if found.items else no_match(query, found, agents_table([]))
+    show_page(text, found, len(found.items))
+
+
+async def _page(api: CenterApi, query: ListQuery) -> Agents:
+    from skep.wire.api.agents import AgentPage
+
+    return await query.find(api, api.agents.list, AgentPage)
 
 
 def agents_table(lines: Sequence[AgentLine]) -> str:

@@ -14,6 +14,7 @@ import click
 
 from skep.cli.terminal.center_calls import ask, connected
 from skep.cli.terminal.center_options import calls_center, listing_group
+from skep.cli.terminal.filters import FilterCommand, ListQuery, filter_options, no_match, show_page
 from skep.cli.terminal.line_wrapping import wide_option
 from skep.cli.terminal.options import json_option
 from skep.cli.terminal.output import age, show, show_json, table
@@ -23,6 +24,8 @@ from skep.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from skep.model.hosts.host import SiteView
+    from skep.wire.api.hosts import Sites
+    from skep.wire.client.api import CenterApi
 
 HEAD = ("HOST", "PACE", "STATE", "REQUESTS", "FAILED", "REFUSED", "LATENCY", "AGENT")
 #: Hosts per call.
@@ -39,13 +42,28 @@ def command() -> None:
     """List hosts; show one, set or clear its rule."""
 
 
-@command.command("ls")
+@command.command("ls", cls=FilterCommand)
+@filter_options("hosts", 100)
 @wide_option
 @json_option
 @calls_center
-def ls(reach: CenterAddress, as_json: bool) -> None:
-    """List all hosts with downloads or a rule."""
-    _list(reach, as_json)
+def ls(reach: CenterAddress, query: ListQuery, as_json: bool) -> None:
+    """List hosts with downloads or a rule: all, or those that match a filter (`failed:>0`)."""
+    if not query.given:
+        _list(reach, as_json)
+        return
+    found = ask(reach, lambda api: _page(api, query))
+    if as_json:
+        show_json(found)
+        return
+    text = sites_table(found.items) if found.items else no_match(query, found, sites_table([]))
+    show_page(text, found, len(found.items))
+
+
+async def _page(api: CenterApi, query: ListQuery) -> Sites:
+    from skep.wire.api.hosts import HostPage
+
+    return await query.find(api, api.hosts.list, HostPage)
 
 
 async def _read_all(reach: CenterAddress) -> list[SiteView]:

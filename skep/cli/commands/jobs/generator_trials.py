@@ -26,13 +26,14 @@ from skep.embed.center_address import CenterAddress
 from skep.embed.embedded import with_loopback
 from skep.errors import InvalidInput, InvalidJob
 from skep.jobs.definitions.connection_limits import job_limits
-from skep.jobs.definitions.job_check import KINDS, SCHEMES, linter
+from skep.jobs.definitions.job_check import KINDS, linter
 from skep.jobs.generators.code_sandbox import CodeSandboxes
 from skep.jobs.generators.generator_contract import Batches, Complaint, GeneratorFailed
 from skep.jobs.generators.sitemap_source import READ_LIMIT, maps_settings, sitemap_request
 from skep.jobs.generators.sources import Sources
 from skep.jobs.generators.trial import GeneratorTrials, Trial
 from skep.jobs.request_validation import Validator
+from skep.model.downloader_kinds import BUILT_IN_SCHEMES
 from skep.model.jobs.job import Generator, Job
 from skep.runtime.clock import SystemClock
 from skep.settings import Settings
@@ -66,7 +67,7 @@ async def test_generators(reach: CenterAddress, wanted: GeneratorChoice, *, as_j
     settings, clock = with_loopback(reach.settings()), SystemClock()
     egress = EgressPolicy.of(settings.egress)
     boxes = CodeSandboxes(egress, clock, 1, settings.jobs.code, Ceiling.of(settings.agent))
-    validator = Validator(SCHEMES, Random(0), KINDS)  # noqa: S311 - nothing secret
+    validator = Validator(BUILT_IN_SCHEMES, Random(0), KINDS)  # noqa: S311 - nothing secret
     limits = job_limits(settings)
     sources = Sources(boxes, wanted.folder, os.environ, limits, clock)
     trials = GeneratorTrials(sources, validator, clock)

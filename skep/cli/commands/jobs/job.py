@@ -19,6 +19,7 @@ from skep.cli.terminal.center_calls import ask, connected, keep_answers
 from skep.cli.terminal.center_options import calls_center, center_group
 from skep.cli.terminal.command_outcome import wait_option
 from skep.cli.terminal.exit_codes import ExitCode
+from skep.cli.terminal.filters import FilterCommand, ListQuery, filter_options, no_match, show_page
 from skep.cli.terminal.line_wrapping import wide_option
 from skep.cli.terminal.options import json_option
 from skep.cli.terminal.output import age, show, show_exact, show_json, table
@@ -29,9 +30,11 @@ from skep.runtime.clock import SystemClock
 if TYPE_CHECKING:
     from skep.model.jobs.job import Job, KeptJob
     from skep.model.jobs.schedule import Schedule
-    from skep.wire.api.jobs import JobPut, JobVerb
+    from skep.wire.api.jobs import JobList, JobPut, JobVerb
+    from skep.wire.client.api import CenterApi
 
 HEAD = ("JOB", "REVISION", "ON", "PRIORITY", "WHAT", "WHEN", "CUSTOMER", "CHANGED")
+NO_JOBS = "no jobs yet; `skep job apply FILE` creates one"
 HISTORY_HEAD = ("REVISION", "WHEN", "WHAT", "AUTHOR")
 
 _files = click.argument(
@@ -82,22 +85,38 @@ def lint(files: tuple[Path, ...], as_json: bool) -> int:
     return lint_files(files, as_json=as_json)
 
 
-@command.command("ls")
+@command.command("ls", cls=FilterCommand)
+@filter_options("jobs")
 @click.option("--deleted", is_flag=True, help="Include deleted jobs.")
 @wide_option
 @json_option
 @calls_center
-def ls(reach: CenterAddress, deleted: bool, as_json: bool) -> None:
-    """List jobs by name."""
+def ls(reach: CenterAddress, query: ListQuery, deleted: bool, as_json: bool) -> None:
+    """List jobs by name: all of them, or those that match a filter such as `label:eu`."""
+    if query.given:
+        found = ask(reach, lambda api: _page(api, query, deleted))
+        if as_json:
+            show_json(found)
+            return
+        text = jobs_table(found.items, no_match(query, found, NO_JOBS))
+        show_page(text, found, len(found.items))
+        return
     jobs = asyncio.run(_all(reach, deleted))
-    if as_json:
-        show_json({"items": jobs})
-    elif not jobs:
-        show("no jobs yet; `skep job apply FILE` creates one")
-    else:
-        now = SystemClock().now()
-        spare = ("CUSTOMER", "CHANGED", "REVISION", "PRIORITY")
-        show(table(HEAD, [_row(kept, now) for kept in jobs], spare=spare))
+    show_json({"items": jobs}) if as_json else show(jobs_table(jobs, NO_JOBS))
+
+
+def jobs_table(jobs: Sequence[KeptJob], otherwise: str) -> str:
+    """As text; `otherwise` without jobs."""
+    now = SystemClock().now()
+    spare = ("CUSTOMER", "CHANGED", "REVISION", "PRIORITY")
+    rows = [_row(kept, now) for kept in jobs]
+    return table(HEAD, rows, spare=spare) if rows else otherwise
+
+
+async def _page(api: CenterApi, query: ListQuery, deleted: bool) -> JobList:
+    from skep.wire.api.jobs import JobPage
+
+    return await query.find(api, api.jobs.list, JobPage, deleted=deleted)
 
 
 async def _all(reach: CenterAddress, deleted: bool) -> list[KeptJob]:
@@ -152,6 +171,9 @@ def show_one(reach: CenterAddress, job: str, as_json: bool) -> None:
 @click.argument("job")
 @click.option("--key", default="", help="Idempotency key: the same key returns the same run.")
 @arguments_option
+@click.option(
+    "--label", "labels", multiple=True, metavar="NAME=VALUE", help="A label of the run; repeatable."
+)
 @click.option("--generator", default="", help="Run only this generator of the job.")
 @click.option("--wait", is_flag=True, help="Wait until the run has ended.")
 @click.option("--timeout", type=float, help="With --wait: stop waiting after N seconds.")
@@ -163,6 +185,7 @@ def run(
     job: str,
     key: str,
     arguments: tuple[str, ...],
+    labels: tuple[str, ...],
     generator: str,
     wait: bool,
     timeout: float | None,
@@ -185,7 +208,9 @@ def run(
     from skep.wire.api.jobs import Starting
 
     given = dict(split_pair(text, "-a") for text in arguments)
-    starting = Starting(generator, msgspec.json.encode(given).decode() if given else "")
+    marked = dict(split_pair(text, "--label") for text in labels)
+    told = [msgspec.json.encode(one).decode() if one else "" for one in (given, marked)]
+    starting = Starting(generator, *told)
     waiting = WaitOptions(timeout, allow_dead) if wait else None
     return asyncio.run(run_job(reach, job, starting, key, waiting, as_json=as_json))
 

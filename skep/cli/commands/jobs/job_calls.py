@@ -19,8 +19,8 @@ from skep.cli.terminal.output import age, say, show, show_json
 from skep.cli.terminal.progress import Progress
 from skep.cli.terminal.wait_outcome import WaitOptions, exit_of
 from skep.embed.center_address import CenterAddress
-from skep.jobs.definitions.documents import write_document
 from skep.model.jobs.app import APP_KIND, IMAGE_KIND
+from skep.model.jobs.documents import write_document
 from skep.runtime.clock import Clock, SystemClock
 from skep.wire.api.jobs import JobPage, Putting, Starting
 

@@ -24,8 +24,8 @@ from skep.cli.terminal.exit_codes import ExitCode, code_of
 from skep.cli.terminal.output import say, show, show_exact, show_json
 from skep.embed.center_address import CenterAddress
 from skep.errors import ConfigurationError, InvalidInput, SkepError
-from skep.jobs.definitions.documents import read_documents
 from skep.jobs.definitions.job_check import linter
+from skep.model.jobs.documents import read_documents
 
 if TYPE_CHECKING:
     from skep.wire.api.jobs import JobPut

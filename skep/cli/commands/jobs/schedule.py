@@ -13,6 +13,7 @@ import click
 
 from skep.cli.terminal.center_calls import ask
 from skep.cli.terminal.center_options import calls_center
+from skep.cli.terminal.filters import FilterCommand, ListQuery, filter_options, no_match, show_page
 from skep.cli.terminal.line_wrapping import wide_option
 from skep.cli.terminal.options import json_option
 from skep.cli.terminal.output import show, show_json, table
@@ -24,7 +25,8 @@ from skep.runtime.clock import SystemClock
 if TYPE_CHECKING:
     from skep.model.jobs.fire import Fire
     from skep.model.jobs.schedule import Schedule
-    from skep.wire.api.schedules import ScheduleLine
+    from skep.wire.api.schedules import FireLines, ScheduleLine, ScheduleLines
+    from skep.wire.client.api import CenterApi
 
 LIST_HEAD = ("JOB", "WHEN", "ZONE", "OVERLAP", "NEXT")
 FIRE_HEAD = ("DUE", "OUTCOME", "RUN", "CENTER", "REASON")
@@ -35,16 +37,26 @@ def command() -> None:
     """Show the schedules of jobs; test a cron expression."""
 
 
-@command.command("ls")
+@command.command("ls", cls=FilterCommand)
+@filter_options("schedules", 100)
 @wide_option
 @json_option
 @calls_center
-def list_all(reach: CenterAddress, as_json: bool) -> None:
-    """List all schedules with their next due times."""
+def list_all(reach: CenterAddress, query: ListQuery, as_json: bool) -> None:
+    """List schedules with their next due times; with a filter, those that match it."""
+    answer = ask(reach, lambda api: _schedules(api, query))
+    if as_json:
+        show_json(answer)
+        return
+    missing = no_match(query, answer, schedules_table([]))
+    text = schedules_table(answer.items) if answer.items else missing
+    show_page(text, answer, len(answer.items))
+
+
+async def _schedules(api: CenterApi, query: ListQuery) -> ScheduleLines:
     from skep.wire.api.schedules import SchedulePage
 
-    answer = ask(reach, lambda api: api.schedules.list(SchedulePage(count=1)))
-    show_json(answer) if as_json else show(schedules_table(answer.items))
+    return await query.find(api, api.schedules.list, SchedulePage, count=1)
 
 
 def schedules_table(lines: Sequence[ScheduleLine]) -> str:
@@ -92,22 +104,32 @@ def following(reach: CenterAddress, job: str, count: int, as_json: bool) -> None
     )
 
 
-@command.command("fires")
+@command.command("fires", cls=FilterCommand)
 @click.argument("job")
-@click.option("-n", "count", type=click.IntRange(1, 1000), default=20, help="How many; 20.")
+@filter_options("fires", 20, "-n")
 @wide_option
 @json_option
 @calls_center
-def fires(reach: CenterAddress, job: str, count: int, as_json: bool) -> None:
-    """Show the outcomes of a job's due times, newest first."""
+def fires(reach: CenterAddress, job: str, query: ListQuery, as_json: bool) -> None:
+    """Show the outcomes of a job's due times, newest first; with a filter, those that match.
+
+    For example: `skep schedule fires quotes state:missed,late since:7d`
+    """
+    answer = ask(reach, lambda api: _fires(api, job, query))
+    if as_json:
+        show_json(answer)
+        return
+    missing = no_match(query, answer, fires_table([]))
+    show_page(fires_table(answer.items) if answer.items else missing, answer, len(answer.items))
+
+
+async def _fires(api: CenterApi, job: str, query: ListQuery) -> FireLines:
     from skep.wire.api.schedules import FirePage
 
     name, generator = split_part(job)
-    page = FirePage(limit=count, generator=generator)
-    answer = ask(reach, lambda api: api.schedules.fires(name, page))
-    if not answer.items:
-        ask(reach, lambda api: api.jobs.show(name))  # raises UnknownJob if it does not exist
-    show_json(answer) if as_json else show(fires_table(answer.items))
+    return await query.find(
+        api, lambda page: api.schedules.fires(name, page), FirePage, generator=generator
+    )
 
 
 def fires_table(fires: Sequence[Fire]) -> str:

@@ -1,6 +1,6 @@
-"""`skep backup`: a consistent copy of a center, made while it runs.
+"""`skep backup`: makes a consistent copy of a center while it runs.
 
-Works on the data folder and the store that this machine's settings name; no center is asked.
+Works on the data folder and the store in this machine's settings; it calls no center.
 """
 
 from __future__ import annotations

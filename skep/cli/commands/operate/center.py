@@ -16,7 +16,7 @@ from skep.cli.terminal.options import ProcessOptions, bind_options, process_opti
 @click.option("--store", metavar="URL", help="sqlite:///PATH, postgresql://... or mysql://...")
 @click.option("--bus", metavar="URL", help="memory:// for one center, redis://... for several.")
 @click.option(
-    "--archive", metavar="URL", help="Folder, or s3://BUCKET/FOLDER, for what was downloaded."
+    "--archive", metavar="URL", help="Folder, or s3://BUCKET/FOLDER, for downloaded pages."
 )
 def command(
     process: ProcessOptions,

@@ -1,7 +1,7 @@
-"""`skep cluster`: everything that several centers need, on this machine, to try it out.
+"""`skep cluster`: runs several centers with their servers on this machine, for testing.
 
-The processes are started by a program of `skep.testing`, which this one becomes: commands
-import nothing from there (docs/decisions/0022-cluster-is-a-program.md).
+The processes are started by a program of `skep.testing`, which replaces this one: commands import
+nothing from there (docs/decisions/0022-cluster-is-a-program.md).
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def dev(folder: Path, centers: int, agents: int, mysql: bool, as_json: bool) -> 
     The servers come from binaries of this machine (Debian: postgresql, redis-server,
     mariadb-server) and listen on free ports of loopback, without passwords: for one
     developer's machine, never for a network. It prints addresses, the place of the admin
-    token and commands to try. What dies is started again. Settings of the environment
-    (SKEP_...) hold for its centers and agents.
+    token and commands to try. Processes that end are restarted. Settings of the environment
+    (SKEP_...) apply to its centers and agents.
     """
     words = ["--folder", str(folder), "--centers", str(centers), "--agents", str(agents)]
     words += ["--mysql"] * mysql + ["--json"] * as_json

@@ -42,7 +42,7 @@ def command(reach: CenterAddress, as_json: bool) -> int:
 
 
 def line_of(finding: Finding, *, warns: bool = False) -> str:
-    """As text. A failed check that only `warns` does not block anything."""
+    """A finding as text. A failed check that only `warns` does not block anything."""
     bad = colored("warn ", "yellow") if warns or finding.warning else colored("wrong", "red")
     mark = "ok   " if finding.ok else bad
     fix = f"\n       fix: {finding.fix}" if not finding.ok else ""

@@ -1,4 +1,4 @@
-"""Progress of a command that works through files: one line on a terminal, silence in a pipe."""
+"""Progress of a command that processes files: one line on a terminal, nothing in a pipe."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from skep.cli.terminal.output import say
 
 
 def file_progress(verbose: bool) -> Callable[[str], None]:
-    """Every step as a line with -v; else the newest one, where a person can see it."""
+    """With -v every step is a line; else a terminal shows the newest step."""
     if verbose:
         return say
     if not sys.stderr.isatty():
@@ -20,6 +20,6 @@ def file_progress(verbose: bool) -> Callable[[str], None]:
 
 
 def end_progress(verbose: bool) -> None:
-    """Take the line away again."""
+    """Clear the progress line."""
     if not verbose and sys.stderr.isatty():
         click.echo("\r\x1b[K", nl=False, err=True)

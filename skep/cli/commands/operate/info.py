@@ -70,7 +70,7 @@ async def _show(
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """What is shown beside the runs when no run was named."""
+    """What is shown in addition to the runs when no run was named."""
 
     lanes: LanesView
     agents: Agents
@@ -112,6 +112,7 @@ async def _of_run(client: CenterClient, run: str) -> Overview:
 
 
 async def _of_all(client: CenterClient) -> Overview:
+    from skep.wire.api.center import WhichAlerts
     from skep.wire.api.route import CALL_SECONDS
 
     api = client.api_within(CALL_SECONDS)
@@ -119,7 +120,7 @@ async def _of_all(client: CenterClient) -> Overview:
         api.center.ledger(),
         api.center.lanes(),
         api.agents.list(),
-        api.center.alerts(),
+        api.center.alerts(WhichAlerts("open")),
         api.storage.disk(),
     )
     fleet = Fleet(lanes, agents, alerts, disk)

@@ -1,6 +1,6 @@
-"""`skep restore`: a backup put into an empty data folder and an empty database.
+"""`skep restore`: restores a backup into an empty data folder and an empty database.
 
-Nothing is written before every file of the backup was compared with its digest.
+It writes nothing before every file of the backup has been compared with its digest.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def command(source: Path, as_json: bool, process: ProcessOptions) -> None:
     """Restore a backup into an empty data folder.
 
     SOURCE is a backup that `skep backup` created. For PostgreSQL or MariaDB, name an empty
-    database with --set store.url=URL. Leased work waits again after the restore. Then start
-    the center.
+    database with --set store.url=URL. Leased work waits again after the restore, and all
+    users must log in again. Then start the center.
     """
     from skep.embed.backup.restore import restore
 
@@ -38,4 +38,5 @@ def command(source: Path, as_json: bool, process: ProcessOptions) -> None:
         show_json({"data": settings.data, "bytes": found.size, "manifest": found})
         return
     show(f"restored center {found.center} into {settings.data}: {len(found.files)} files")
+    show("users and tokens are as they were in the backup; revoke again what was revoked since")
     show(f"next     `skep up --data {settings.data}`")

@@ -5,13 +5,23 @@ It only calls the center; the centers deliver.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from skep.cli.terminal.center_calls import ask
 from skep.cli.terminal.center_options import calls_center
+from skep.cli.terminal.filters import (
+    FilterCommand,
+    ListQuery,
+    filter_options,
+    no_match,
+    plain_word,
+    show_page,
+)
 from skep.cli.terminal.line_wrapping import wide_option
 from skep.cli.terminal.options import json_option
 from skep.cli.terminal.output import age, show, show_json, table
@@ -27,6 +37,7 @@ if TYPE_CHECKING:
         RejectedLine,
         RejectedLines,
     )
+    from skep.wire.client.api import CenterApi
 
 #: Maximum number of listed deliveries.
 SHOWN = 1000
@@ -34,20 +45,41 @@ HEAD = ("RUN", "SINK", "STATE", "DELIVERED", "PENDING", "REJECTED", "PLACE", "LA
 sink_option = click.option("--sink", default="", help="Key of one sink. Default: all sinks.")
 
 
-@click.command("deliveries")
+@click.command("deliveries", cls=FilterCommand)
 @click.argument("run", required=False)
+@filter_options("deliveries", SHOWN)
 @wide_option
 @json_option
 @calls_center
-def deliveries(reach: CenterAddress, run: str | None, as_json: bool) -> None:
-    """Show the deliveries of a run; without RUN, all pending deliveries."""
+def deliveries(reach: CenterAddress, run: str | None, query: ListQuery, as_json: bool) -> None:
+    """Show the deliveries of a run; without RUN, pending deliveries: all, or those that match.
+
+    For example: `skep data deliveries job:quotes tries:>3`
+    """
+    if run and _is_term(run):
+        query = replace(query, words=(plain_word(run), *query.words))
+        run = None
+    if run and query.given:
+        raise click.UsageError("give a RUN or a filter; `run:NAME` in a filter selects a run")
+    answer = ask(reach, lambda api: api.deliveries.of_run(run) if run else _pending_of(api, query))
+    if as_json:
+        show_json(answer)
+        return
+    nothing = f"the job of {run} has no sinks" if run else "no pending deliveries"
+    missing = no_match(query, answer, nothing)
+    text = deliveries_table(answer.items, SystemClock().now()) if answer.items else missing
+    show_page(text, answer, len(answer.items))
+
+
+def _is_term(word: str) -> bool:
+    """Whether the word cannot be the name of a run."""
+    return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", word) is None
+
+
+async def _pending_of(api: CenterApi, query: ListQuery) -> DeliveryLines:
     from skep.wire.api.deliveries import DeliveryPage
 
-    page = DeliveryPage(SHOWN)
-    _show(
-        ask(reach, lambda api: api.deliveries.of_run(run) if run else api.deliveries.list(page)),
-        as_json,
-    )
+    return await query.find(api, api.deliveries.list, DeliveryPage)
 
 
 @click.command("retry")

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from skep.cli.commands.results import bulk_requests
+from skep.cli.commands.operate.operation_start import Asked
+from skep.cli.commands.results import bulk_requests, failure_groups
 from skep.cli.commands.results.bulk_requests import moment
 from skep.cli.terminal.center_calls import ask
 from skep.cli.terminal.center_options import calls_center, listing_group
@@ -26,13 +27,24 @@ from skep.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from skep.model.failures.dead_requests import FailureGroup
-    from skep.wire.api.failures import BulkAnswer, Groups, GroupView
-    from skep.wire.client.api import CenterApi
+    from skep.wire.api.failures import Groups, GroupView
 
 HEAD = ("REQUESTS", "FAILURE", "HOST", "LAST", "GROUP", "WHAT")
 CLASSES = ", ".join(FailureClass)
 #: Default number of listed groups.
 SHOWN = 50
+#: Options of the commands, as fields of a filter.
+FIELDS = {
+    "run": "run:",
+    "job": "job:",
+    "host": "host:",
+    "failure": "error:",
+    "status": "status:",
+    "text": "detail:",
+    "since": "died:>=",
+    "until": "died:<",
+    "group": "group:",
+}
 _AGE = "30min, 2h or 3d ago, or seconds since 1970."
 
 
@@ -172,43 +184,23 @@ def _act(name: Act, text: str, more: Callable[[Any], Any] = _as_it_is) -> None:
         everything: bool,
         dry_run: bool,
         yes: bool,
-        batch: int,
+        wait: bool,
         as_json: bool,
         old_revision: bool = False,
         **wanted: Any,
-    ) -> None:
-        filter_ = said({**wanted, "group": group})
-        if not filter_ and not everything:
+    ) -> int:
+        given = said({**wanted, "group": group})
+        if not given and not everything:
             raise click.UsageError(
                 "no requests are selected; give a GROUP, a filter such as --run, or --all"
             )
-        given = {"all": everything, "limit": batch, "old_revision": old_revision}
-        confirm = bulk_requests.asked(name, dry_run, yes, as_json)
-        done = bulk_requests.act_on_all(
-            reach, lambda api, step: _send(api, name, filter_, given, step), confirm
-        )
-        bulk_requests.show_outcome(name, asyncio.run(done), as_json)
-
-
-async def _send(
-    api: CenterApi,
-    act: Act,
-    filter_: dict[str, Any],
-    given: dict[str, Any],
-    step: bulk_requests.Step,
-) -> BulkAnswer:
-    from skep.model.failures.dead_requests import FailureFilter
-    from skep.wire.api.failures import BulkAct
-
-    body = BulkAct(
-        FailureFilter(**filter_),
-        dry_run=step.dry_run,
-        after=step.after,
-        before=step.before,
-        **given,
-    )
-    acts = {"retry": api.failures.retry, "cancel": api.failures.cancel}
-    return await acts.get(act, api.failures.forget)(body)
+        text = bulk_requests.filter_text(given, FIELDS)
+        arguments = {"old_revision": True} if old_revision else {}
+        sure = bulk_requests.without_question(yes, as_json)
+        # The API knows it as delete.
+        does = "delete" if name == "forget" else name
+        asked = Asked(does, "failures", text, everything, dry_run, sure, wait, 0, arguments)
+        return asyncio.run(bulk_requests.change(reach, asked, as_json))
 
 
 _act(
@@ -220,3 +212,5 @@ _act(
 )
 _act("cancel", "Cancel dead requests. They count as cancelled; their history remains.")
 _act("forget", "Delete dead requests of ended runs. The ledger still counts them.")
+
+failure_groups.add_to(command)

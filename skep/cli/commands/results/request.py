@@ -11,17 +11,18 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from skep.cli.commands.operate.operation_start import Asked
 from skep.cli.commands.results.bulk_requests import (
-    Step,
-    act_on_all,
-    asked,
     batch_options,
+    change,
+    filter_text,
     moment,
-    show_outcome,
+    without_question,
 )
 from skep.cli.commands.results.failures import said
 from skep.cli.terminal.center_calls import ask, connected
 from skep.cli.terminal.center_options import calls_center, center_group
+from skep.cli.terminal.filters import FilterCommand, ListQuery, filter_options, no_match, show_page
 from skep.cli.terminal.line_wrapping import wide_option
 from skep.cli.terminal.options import json_option, stacked
 from skep.cli.terminal.output import (
@@ -39,10 +40,20 @@ from skep.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from skep.model.attempt import Attempt
-    from skep.wire.api.requests import CancelAnswer, RequestDetail
+    from skep.wire.api.requests import RequestDetail, RequestPage
     from skep.wire.client.api import CenterApi
 
 STATES = ("waiting", "queued", "delayed", "done", "dead", "cancelled", "expired")
+#: Options of `cancel`, as fields of a filter.
+FIELDS = {
+    "run": "run:",
+    "job": "job:",
+    "host": "host:",
+    "state": "state:",
+    "text": "uri:",
+    "since": "created:>=",
+    "until": "created:<",
+}
 SPARE = ("SENT", "ADDRESS", "RECEIVED")
 ATTEMPT_HEAD = ("AGO", "AGENT", "RESULT", "TIME", "SENT", "RECEIVED", "ADDRESS", "DETAIL")
 
@@ -129,24 +140,46 @@ def _attempt(attempt: Attempt, now: float) -> tuple[object, ...]:
     )
 
 
-@command.command("ls")
+@command.command("ls", cls=FilterCommand)
+@filter_options("requests")
 @_filters
-@click.option("--limit", type=click.IntRange(1, 1000), default=50, help="Maximum number.")
 @click.option("--after", type=click.IntRange(0), default=0, help="Only requests with larger ids.")
 @wide_option
 @json_option
 @calls_center
-def ls(reach: CenterAddress, limit: int, after: int, as_json: bool, **wanted: Any) -> None:
-    """List requests by id. Filters are combined with AND."""
+def ls(
+    reach: CenterAddress,
+    query: ListQuery,
+    after: int,
+    as_json: bool,
+    **wanted: Any,
+) -> None:
+    """List requests. A filter such as `state:dead host:*.example.com` lists the newest first;
+    options alone list them by id. Filters and options are combined with AND.
+    """
+    found = ask(reach, lambda api: _listed(api, query, after, said(wanted)))
+    if as_json:
+        show_json(found)
+        return
+    rows = [(one.id, Id(one.run), one.state, one.failures, one.uri) for one in found.items]
+    head = ("REQUEST", "RUN", "STATE", "FAILURES", "URI")
+    text = (
+        table(head, rows)
+        if rows
+        else no_match(query, found, "no requests match; `skep runs` lists runs")
+    )
+    show_page(text, found, len(rows))
+
+
+async def _listed(
+    api: CenterApi, query: ListQuery, after: int, given: dict[str, Any]
+) -> RequestPage:
     from skep.wire.api.requests import WhichRequests
 
-    which = WhichRequests(**said(wanted), limit=limit, after=after)
-    page = ask(reach, lambda api: api.requests.list(which))
-    if as_json:
-        show_json(page)
-        return
-    rows = [(one.id, Id(one.run), one.state, one.failures, one.uri) for one in page.items]
-    show(table(("REQUEST", "RUN", "STATE", "FAILURES", "URI"), rows) if rows else "no requests")
+    if not query.words and not query.page:  # sorted by id
+        limit = query.limit or query.default_limit
+        return await api.requests.list(WhichRequests(**given, limit=limit, after=after))
+    return await query.find(api, api.requests.list, WhichRequests, after=after, **given)
 
 
 @command.command("cancel")
@@ -159,29 +192,22 @@ def cancel(
     everything: bool,
     dry_run: bool,
     yes: bool,
-    batch: int,
+    wait: bool,
     as_json: bool,
     **wanted: Any,
-) -> None:
+) -> int:
     """Cancel open requests, except those that an agent has leased. Filters are combined with
     AND.
     """
-    filter_ = said(wanted)
-    if not filter_ and not everything:
+    given = said(wanted)
+    if not given and not everything:
         raise click.UsageError(
             "no requests are selected; give a filter such as --run or --host, or --all"
         )
-    confirm = asked("cancel", dry_run, yes, as_json)
-    given = {"all": everything, "limit": batch}
-    done = act_on_all(reach, lambda api, step: _cancel(api, filter_, given, step), confirm)
-    show_outcome("cancel", asyncio.run(done), as_json)
-
-
-async def _cancel(
-    api: CenterApi, filter_: dict[str, Any], given: dict[str, Any], step: Step
-) -> CancelAnswer:
-    from skep.model.failures.dead_requests import RequestFilter
-    from skep.wire.api.requests import CancelRequests
-
-    body = CancelRequests(RequestFilter(**filter_), dry_run=step.dry_run, after=step.after, **given)
-    return await api.requests.cancel(body)
+    if "state" not in given:
+        given["state"] = "open"
+    text = filter_text(given, FIELDS)
+    asked = Asked(
+        "cancel", "requests", text, everything, dry_run, without_question(yes, as_json), wait
+    )
+    return asyncio.run(change(reach, asked, as_json))

@@ -6,6 +6,7 @@ It only calls the center; `command_outcome` describes the result of a command.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import click
@@ -17,6 +18,7 @@ from skep.cli.terminal import command_outcome
 from skep.cli.terminal.center_calls import ask, connected
 from skep.cli.terminal.center_options import calls_center
 from skep.cli.terminal.command_outcome import wait_option
+from skep.cli.terminal.filters import FilterCommand, ListQuery, filter_options, no_match, show_page
 from skep.cli.terminal.line_wrapping import wide_option
 from skep.cli.terminal.options import json_option
 from skep.cli.terminal.output import age, show, show_json, table
@@ -25,7 +27,7 @@ from skep.embed.center_address import CenterAddress
 from skep.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from skep.wire.api.runs import RunVerb, RunView, Steered
+    from skep.wire.api.runs import Runs, RunVerb, RunView, Steered
     from skep.wire.client import CenterClient
     from skep.wire.client.answers_as_sent import Extended
     from skep.wire.client.api import CenterApi
@@ -100,6 +102,35 @@ def _row(shown: ShownRun, now: float) -> tuple[object, ...]:
     since = age(now - run.created_at)
     counts = (ledger.accepted, ledger.open, ledger.done, ledger.dead)
     return Id(run.id), run.state, since, *counts, shown.waits_for
+
+
+@command.command("ls", cls=FilterCommand)
+@filter_options("runs", 20)
+@wide_option
+@json_option
+@calls_center
+def ls(reach: CenterAddress, query: ListQuery, as_json: bool) -> None:
+    """List runs that match a filter, newest first, such as `state:failed since:2h`."""
+    views, listed = asyncio.run(_found(reach, query))
+    if as_json:
+        show_json({"items": [one.plain() for one in views], **_how(listed)})
+        return
+    missing = no_match(query, listed, runs_table([]))
+    show_page(runs_table(views) if views else missing, listed, len(views))
+
+
+def _how(listed: Runs) -> dict[str, object]:
+    names = ("next_page", "count", "exact", "scanned")
+    return {name: getattr(listed, name) for name in names}
+
+
+async def _found(reach: CenterAddress, query: ListQuery) -> tuple[list[ShownRun], Runs]:
+    from skep.wire.api.runs import RunPage
+
+    async with connected(reach) as client:
+        listed = await replace(query, paged=True).find(client.api, client.api.runs.list, RunPage)
+        shown = await asyncio.gather(*(_shown(client, run.id) for run in listed.items))
+        return list(shown), listed
 
 
 @command.command("show")

@@ -1,1 +1,1 @@
-"""What every archive must do, as tests."""
+"""Conformance tests for archives."""

@@ -1,7 +1,7 @@
-"""What an archive must do when several centers share it, as tests; beside `archive`.
+"""Conformance tests for an archive that several centers share; in addition to `suite`.
 
-Each center writes segments of its own and reads all of them, at any moment. What becomes
-of one center, a crash and its recovery included, never touches what another has written.
+Each center writes its own segments and reads all of them at any time. A crash and the recovery of
+one center never change what another has written.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from skep.testing.conformance.archive.suite import (
     where,
 )
 
-#: Names that could be taken for each other, or for something else.
+#: Names that could be confused with each other or with something else.
 WRITERS = ("w", "w-2", "w-00000001", "w.parts", "parts", "W")
 
 
 class SharingConformance:
-    """Several writers at one place."""
+    """Several writers in one place."""
 
     async def test_names_never_collide(self, backend: ArchiveBackend) -> None:
         archives = [backend.make(writer=writer, segment_bytes=1) for writer in WRITERS]
@@ -43,7 +43,7 @@ class SharingConformance:
         await asyncio.gather(*(archive.close() for archive in archives))
 
     async def test_a_segment_is_read_while_another_writes_it(self, backend: ArchiveBackend) -> None:
-        """Every append can be read elsewhere as soon as it returned, over rotations too."""
+        """Every append can be read elsewhere when it has returned, also across rotations."""
         writer, reader = backend.make(segment_bytes=6000), backend.make(writer="reader")
         await writer.open(committed())
         await reader.open(committed())
@@ -61,7 +61,7 @@ class SharingConformance:
     async def test_a_recovery_touches_no_segment_of_others(
         self, backend: ArchiveBackend, known: int
     ) -> None:
-        """One center crashed and comes back with few committed bytes; another goes on."""
+        """One center crashed and returns with few committed bytes; another continues."""
         crashed, other = backend.make(), backend.make(writer="w-2")
         mine, theirs = pages(3), pages(6, seed=2)
         await crashed.open(committed())
@@ -84,7 +84,7 @@ class SharingConformance:
     async def test_segments_of_others_are_deleted_but_for_the_newest(
         self, backend: ArchiveBackend
     ) -> None:
-        """Retention runs on any center; a segment that is being written is never deleted."""
+        """Retention runs on any center; a segment that is still written is never deleted."""
         writer, deleter = backend.make(segment_bytes=1), backend.make(writer="deleter")
         await writer.open(committed())
         await deleter.open(committed())

@@ -1,11 +1,11 @@
-"""What every archive must do, as tests: subclass it and supply a fixture `backend`.
+"""Conformance tests for archives: subclass them and supply a fixture `backend`.
 
     class TestMyArchive(ArchiveConformance):
         @pytest.fixture
         def backend(self) -> ArchiveBackend: ...
 
-The blobs are real WARC frames, so that a backend's tests may read its segments with
-other tools as well. Nothing here sleeps or looks at files: that is the backend's own part.
+The blobs are real WARC frames, so that a backend's tests may read its segments with other tools as
+well. Nothing here sleeps or reads files: that is for the tests of the backend.
 """
 
 from __future__ import annotations
@@ -49,24 +49,24 @@ NOT_SEGMENTS = (
 
 
 class ArchiveBackend(Protocol):
-    """What the suite needs to know about the backend under test."""
+    """The backend under test."""
 
     def make(self, writer: str = "w", segment_bytes: int = SEGMENT_BYTES) -> Archive:
-        """An archive that is not open yet, always at the same place."""
+        """An archive that is not open, always in the same place."""
 
 
 class InPlaceBackend(ArchiveBackend, Protocol):
-    """One that appends to a file."""
+    """A backend that appends to a file."""
 
     def damage_tail(self, segment: str, size: int) -> None:
-        """Make the segment exactly `size` bytes long: cut it, or add bytes that mean nothing."""
+        """Make the segment exactly `size` bytes long: truncate it, or add meaningless bytes."""
 
     def full(self) -> AbstractContextManager[None]:
-        """While it is entered nothing more can be written."""
+        """Inside this context no write succeeds."""
 
 
 def committed(*ends: tuple[RecordLocation, bytes]) -> CommittedEnd:
-    """What a store would answer that has committed these blobs and no others."""
+    """The answer of a store that has committed these blobs and no others."""
     known: dict[str, int] = {}
     for place, blob in ends:
         known[place.segment] = max(known.get(place.segment, 0), place.offset + len(blob))
@@ -78,7 +78,7 @@ def committed(*ends: tuple[RecordLocation, bytes]) -> CommittedEnd:
 
 
 def pages(count: int, seed: int = 1, size: int = 600) -> list[bytes]:
-    """Frames of downloads that differ from each other and hardly compress."""
+    """Frames of downloads that differ and compress badly."""
     rng = Random(seed)  # noqa: S311 - test data
     maker = FrameMaker(ManualClock(), rng)
     return [
@@ -108,7 +108,7 @@ class ArchiveConformance:
         await archive.close()
 
     async def test_what_was_put_is_read_back(self, archive: Archive) -> None:
-        """D8: each blob comes back byte for byte from its place."""
+        """D8: each blob is read back unchanged from its place."""
         blobs = pages(20)
         places = await archive.append(blobs)
         await read_all_back(archive, places, blobs)
@@ -123,7 +123,7 @@ class ArchiveConformance:
         assert second.offset == first.offset + len(blobs[0])
         assert third.offset == second.offset + len(blobs[1])
 
-    async def test_nothing_to_put_is_no_error(self, archive: Archive) -> None:
+    async def test_an_empty_append_is_valid(self, archive: Archive) -> None:
         assert await archive.append([]) == []
 
     async def test_callers_at_the_same_time_get_their_own_places(self, archive: Archive) -> None:
@@ -134,7 +134,7 @@ class ArchiveConformance:
         every = [place for places in answers for place in places]
         assert len(set(every)) == sum(map(len, groups))
 
-    async def test_a_cancelled_caller_harms_nobody(self, archive: Archive) -> None:
+    async def test_a_cancelled_caller_harms_no_other(self, archive: Archive) -> None:
         tasks = [asyncio.create_task(archive.append(pages(1, seed=n))) for n in range(10)]
         await asyncio.sleep(0)
         tasks[4].cancel()
@@ -159,15 +159,15 @@ class ArchiveConformance:
         await archive.close()
 
     async def test_segments_are_deleted_but_for_the_newest(self, backend: ArchiveBackend) -> None:
-        """D8: what was deleted is gone, the rest is whole, and no number comes again."""
+        """D8: deleted segments are gone, the others are complete, and no number is reused."""
         archive = backend.make(segment_bytes=1)
         await archive.open(committed())
         blobs = pages(3)
         places = [(await archive.append([blob]))[0] for blob in blobs]
         assert (await archive.delete(places[0].segment) or 0) > len(blobs[0])
-        assert await archive.delete(places[0].segment) == 0, "it was gone already"
+        assert await archive.delete(places[0].segment) == 0, "it was already deleted"
         assert await archive.delete(places[2].segment) is None, "the newest stays"
-        assert await archive.delete("another-00000001.warc.zst") is None, "not ours to judge"
+        assert await archive.delete("another-00000001.warc.zst") is None, "it is unknown"
         for name in NOT_SEGMENTS:
             assert await archive.delete(name) is None
         with pytest.raises(NotFound):
@@ -181,7 +181,7 @@ class ArchiveConformance:
         await again.close()
 
     async def test_sizes_of_what_is_there(self, archive: Archive) -> None:
-        """Self-check: how long a segment is; what is not there has no size."""
+        """Self-check: the sizes of segments; a missing segment has no size."""
         [blob] = pages(1)
         [place] = await archive.append([blob])
         sizes = await archive.sizes([place.segment, "nobody-00000009.warc.zst"])
@@ -202,8 +202,8 @@ class ArchiveConformance:
         assert len(set(places)) == len(places)
         await again.close()
 
-    async def test_a_crash_before_the_commit_harms_nobody(self, backend: ArchiveBackend) -> None:
-        """Bytes that no row knows: what comes next stands beside them or instead of them."""
+    async def test_a_crash_before_the_commit_harms_no_record(self, backend: ArchiveBackend) -> None:
+        """Bytes without a row: the next records follow them or replace them."""
         first, second, third = pages(3)
         kept, _unknown = await put_and_close(backend, [first, second])
         again = backend.make()
@@ -213,7 +213,7 @@ class ArchiveConformance:
         await again.close()
 
     async def test_lost_committed_bytes_are_said_at_start(self, backend: ArchiveBackend) -> None:
-        """The store knows one byte more than there is."""
+        """The store has one committed byte more than the archive."""
         (blob,) = pages(1)
         (place,) = await put_and_close(backend, [blob])
         again = backend.make()
@@ -222,7 +222,7 @@ class ArchiveConformance:
         await again.close()
 
     async def test_a_lost_segment_is_said_at_start(self, backend: ArchiveBackend) -> None:
-        """The folder was not mounted, say: do not begin anew where rows point already."""
+        """For example an unmounted folder: numbers with rows must not be used again."""
         blobs = pages(1)
         places = await put_and_close(backend, blobs)
         elsewhere = backend.make(writer="other")
@@ -283,7 +283,7 @@ class ArchiveConformance:
 
     @pytest.mark.parametrize("writer", ["", "..", "a/b", "../a", ".a", "a\n", "a\0", "x" * 65])
     async def test_a_writer_is_a_name(self, backend: ArchiveBackend, writer: str) -> None:
-        """Fault 51, from the other side."""
+        """Fault 51, for names of writers."""
         with pytest.raises(ConfigurationError):
             backend.make(writer=writer)
 
@@ -311,7 +311,7 @@ class ArchiveConformance:
 
 
 class InPlaceConformance(ArchiveConformance):
-    """More, of an archive that appends to a file: a write can be torn, a volume be full."""
+    """Additional tests for archives that append to a file: torn writes, a full volume."""
 
     async def test_a_restart_goes_on_in_the_same_segment(self, backend: InPlaceBackend) -> None:
         blobs = pages(2)
@@ -324,7 +324,7 @@ class InPlaceConformance(ArchiveConformance):
 
     @pytest.mark.parametrize("torn", [1, 5, 100])
     async def test_a_torn_tail_is_cut(self, backend: InPlaceBackend, torn: int) -> None:
-        """A crash in the middle of a write: what was committed stays, the rest goes."""
+        """A crash during a write: committed bytes stay, the rest is removed."""
         first, second, third = pages(3)
         kept, lost = await put_and_close(backend, [first, second])
         backend.damage_tail(lost.segment, lost.offset + len(second) - torn)
@@ -349,7 +349,7 @@ class InPlaceConformance(ArchiveConformance):
         await again.close()
 
     async def test_the_first_record_of_a_segment_stays(self, backend: InPlaceBackend) -> None:
-        """Nothing was committed: everything goes but the record that opens the segment."""
+        """Nothing was committed: only the record that opens the segment stays."""
         blobs = pages(2)
         lost = await put_and_close(backend, blobs)
         again = backend.make()
@@ -360,7 +360,7 @@ class InPlaceConformance(ArchiveConformance):
     async def test_a_full_disk_keeps_nothing_and_passes(
         self, backend: InPlaceBackend, archive: Archive
     ) -> None:
-        """Fault 25: say so, stay up, go on without a restart."""
+        """Fault 25: report it, stay up, continue without a restart."""
         before, during, after = pages(2), pages(9, seed=2), pages(2, seed=3)
         places = await archive.append(before)
         _, size = await archive.usage()
@@ -371,7 +371,7 @@ class InPlaceConformance(ArchiveConformance):
                 assert (await archive.usage())[1] == size
                 await read_all_back(archive, places, before)
         places += await archive.append(after)
-        assert places[2].offset == size, "it goes on where it was"
+        assert places[2].offset == size, "it continues at the same offset"
         await read_all_back(archive, places, before + after)
 
 

@@ -1,1 +1,1 @@
-"""What every bus must do, as tests, and a model to compare with."""
+"""Conformance tests for buses, and a model to compare with."""

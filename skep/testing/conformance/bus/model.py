@@ -1,6 +1,6 @@
-"""The lanes as plain lists, slow and obvious, to compare every backend with.
+"""A simple model of the lanes as plain lists, to compare every backend with.
 
-Only tests use it. It must stay so simple that nobody doubts it.
+Only tests use it. It must stay so simple that it is obviously correct.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from skep.model.lane import Lane
 
 
 class ModelLanes:
-    """What `Lanes` promises, word for word."""
+    """The contract of `Lanes`."""
 
     def __init__(self, limits: Mapping[Lane, int]) -> None:
         self._limits = limits

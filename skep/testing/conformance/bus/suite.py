@@ -1,7 +1,7 @@
-"""What every bus must do, as tests. A backend subclasses it and supplies the fixture `bus`.
+"""Conformance tests for buses. A backend subclasses them and supplies the fixture `bus`.
 
-The bus comes opened and empty, with the limits `LIMITS`. A backend may run on a real
-server, so nothing here looks inside, and nothing waits for a fixed time.
+The bus is open and empty, with the limits `LIMITS`. A backend may run on a real server, so nothing
+here uses its internals, and nothing waits for a fixed time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from skep.testing.polling import until
 LIMITS = {Lane.SUPER: 1000, Lane.HIGH: 1000, Lane.MID: 2000, Lane.LOW: 3000}
 DOWNWARD = tuple(Lane)
 ANYBODY = ("",)
-#: For what another process must do first; a healthy backend needs milliseconds.
+#: Seconds for work of another process; a healthy backend needs milliseconds.
 PATIENCE = 10.0
 
 AnyBus = TypeVar("AnyBus", bound=Bus)
@@ -40,7 +40,7 @@ def numbers(refs: Iterable[BlockRef]) -> list[int]:
 
 @asynccontextmanager
 async def closing(bus: AnyBus) -> AsyncIterator[AnyBus]:
-    """Closed in the end also when a test fails, or warnings would bury the reason."""
+    """Close the bus also when a test fails; else warnings would hide the reason."""
     try:
         yield bus
     finally:
@@ -49,10 +49,10 @@ async def closing(bus: AnyBus) -> AsyncIterator[AnyBus]:
 
 @asynccontextmanager
 async def hearing(signals: Signals, *channels: str) -> AsyncIterator[asyncio.Queue[bytes]]:
-    """What is heard on some channels, once the listener is known to hear.
+    """The messages on some channels, once the listener receives them.
 
-    A listener begins at some moment of its own, so it is called on a channel of its own
-    until it answers.
+    A listener starts at an unknown time, so messages are sent on a separate channel until it
+    receives one.
     """
     heard: asyncio.Queue[bytes] = asyncio.Queue()
     ready = asyncio.Event()
@@ -114,7 +114,7 @@ class LanesConformance:
         assert await bus.lanes.push([too_much]) == []
 
     async def test_an_empty_lane_takes_any_block(self, bus: Bus) -> None:
-        """D3: a block larger than its lane does not wait for ever."""
+        """D3: a block larger than its lane does not wait without end."""
         huge = block(1, -1, 5000)
         assert await bus.lanes.push([huge, block(2, -1, 1)]) == [block(2, -1, 1)]
         assert await bus.lanes.pop(DOWNWARD, ANYBODY, 9) == [huge]
@@ -159,7 +159,7 @@ class LanesConformance:
         assert numbers(await bus.lanes.pop(DOWNWARD, ["", "a"], 9)) == [4, 3]
 
     async def test_a_scan_shows_every_entry_in_bounded_steps(self, bus: Bus) -> None:
-        """E1: what the periodic comparison of lanes and store reads."""
+        """E1: the data for the periodic comparison of lanes and store."""
         refs = [block(n, n % 6, 1, ("", "a")[n % 2]) for n in range(1, 701)]
         assert await bus.lanes.push(refs) == []
         found, cursor, steps = dict[int, BlockRef](), "", 0
@@ -181,7 +181,7 @@ class LanesConformance:
         assert await bus.lanes.scan("", 10) == ([], "")
 
     async def test_clear_forgets_all_and_shows_it(self, bus: Bus) -> None:
-        """Fault 27: whoever filled the lanes learns by the epoch that they are empty."""
+        """Fault 27: callers detect by the epoch that the lanes are empty."""
         before = await bus.epoch()
         await bus.lanes.push([block(1, 0), block(2, 5, target="a")])
         assert await bus.epoch() == before
@@ -197,7 +197,7 @@ class LanesConformance:
     async def test_five_hundred_random_operations_match_the_model(
         self, bus: Bus, seed: int
     ) -> None:
-        """D2, D3: the same answers as plain lists, whatever happens in whatever order."""
+        """D2, D3: the same answers as plain lists, for any sequence of operations."""
         rng = Random(seed)  # noqa: S311 - a seed, so that a failure can be repeated
         model = ModelLanes(LIMITS)
         for _ in range(500):
@@ -206,7 +206,7 @@ class LanesConformance:
             assert await bus.lanes.ids() == model.ids()
 
     async def test_concurrent_poppers_never_share_a_block(self, bus: Bus) -> None:
-        """A block is handed out once for each time that it was pushed."""
+        """Each push of a block is popped once."""
         handed: list[int] = []
         pushed = asyncio.Event()
 
@@ -237,7 +237,7 @@ def _random_block(rng: Random, number: int) -> BlockRef:
 
 
 async def _one_step(bus: Bus, model: ModelLanes, rng: Random) -> None:
-    """One random operation on both; their answers must be equal."""
+    """One random operation on both; the answers must be equal."""
     kind = rng.choices(["push", "pop", "remove", "clear"], [50, 40, 9, 1])[0]
     if kind == "push":
         refs = [_random_block(rng, rng.randrange(200)) for _ in range(rng.randint(1, 8))]
@@ -257,7 +257,7 @@ async def _one_step(bus: Bus, model: ModelLanes, rng: Random) -> None:
 
 
 class SignalsConformance:
-    """To whoever listens, at most once."""
+    """Delivery to current listeners, at most once."""
 
     async def test_every_listener_hears_its_channels_in_order(self, bus: Bus) -> None:
         async with hearing(bus.signals, "a", "b") as both, hearing(bus.signals, "b") as one:
@@ -268,14 +268,14 @@ class SignalsConformance:
             assert both.empty()
             assert one.empty()
 
-    async def test_nobody_listens(self, bus: Bus) -> None:
-        """A signal is not kept for those who come later."""
+    async def test_a_signal_without_listeners(self, bus: Bus) -> None:
+        """A signal is not stored for later listeners."""
         await bus.signals.publish("a", b"lost")
         async with hearing(bus.signals, "a") as heard:
             await bus.signals.publish("a", b"heard")
             assert await soon(heard) == b"heard"
 
-    async def test_a_listener_that_ends_disturbs_nobody(self, bus: Bus) -> None:
+    async def test_a_listener_that_ends_disturbs_no_other(self, bus: Bus) -> None:
         async with hearing(bus.signals, "a") as stays:
             async with hearing(bus.signals, "a"):
                 pass
@@ -304,7 +304,7 @@ class LogsConformance:
         assert await bus.logs.read("one", limit=0) == []
 
     async def test_the_oldest_lines_go_first(self, bus: Bus) -> None:
-        """A stream that nobody reads stays bounded."""
+        """A stream without readers stays bounded."""
         for start in range(0, 14_000, 1000):
             await bus.logs.append("long", [{"n": str(n)} for n in range(start, start + 1000)])
         kept = [int(line["n"]) for _, line in await bus.logs.read("long", limit=20_000)]
@@ -313,7 +313,7 @@ class LogsConformance:
 
     @pytest.mark.parametrize("position", ["", "x", "1-2-3", "-1", "9" * 30, "1\n"])
     async def test_a_position_that_is_none(self, bus: Bus, position: str) -> None:
-        """A position comes from a caller; a bad one is the caller's error, not the bus's."""
+        """A position comes from a caller; an invalid one is an error of the caller."""
         with pytest.raises(InvalidInput):
             await bus.logs.read("run-1", after=position)
 
@@ -333,7 +333,7 @@ class BusConformance(LanesConformance, SignalsConformance, LogsConformance):
         assert await bus.lead("sweep", "center-2", 60)
 
     async def test_a_turn_ends_by_itself(self, bus: Bus) -> None:
-        """A center that died with a turn in its hands does not keep it."""
+        """A center that dies as the leader does not stay the leader."""
         assert await bus.lead("dispatch", "center-1", 60)
         assert await bus.lead("dispatch", "center-1", 0.02)
         await until(lambda: bus.lead("dispatch", "center-2", 60), seconds=PATIENCE, step=0.005)

@@ -1,4 +1,4 @@
-"""What every sink must do, as tests. A backend subclasses `SinkConformance`."""
+"""Conformance tests for sinks. A backend subclasses `SinkConformance`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What every sink must do, as tests. A backend subclasses it and supplies `ground`.
+"""Conformance tests for sinks. A backend subclasses them and supplies `ground`.
 
-A ground makes sinks on one empty place and reads that place without our code in between.
-It says what its place cannot hold as it is; everything else must come back unchanged.
+A ground creates sinks for one empty destination and reads the destination without the sink. It
+defines which values change there; all others must be read back unchanged.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 
 from skep.streams.ports import Record, Refused, Sink
 
-#: Things that a place could stumble over, each under a name of its own.
+#: Difficult values, each under its own name.
 ODD_VALUES: dict[str, Any] = {
     "unicode": "žluťoučký kůň 漢字 \u202e ﬁ",
     "emoji": "🐝👩\u200d👩\u200d👧",
@@ -39,33 +39,33 @@ HALF_A_CHARACTER = "\ud83d"
 
 
 class SinkGround:
-    """One empty place."""
+    """One empty destination."""
 
-    #: Whether the sink keeps its position, so that a record told again is stored once.
+    #: Whether the sink stores its position, so that a repeated record is stored once.
     exactly_once = False
-    #: Whether the place was made with `key=url`.
+    #: Whether the destination was created with `key=url`.
     has_key = False
 
     def sink(self) -> Sink:
-        """A sink on the place, not yet opened."""
+        """A sink for the destination, not open."""
         raise NotImplementedError
 
     async def stored(self) -> list[dict[str, Any]]:
-        """Everything there, in order, read without our sink."""
+        """All records, in order, read without the sink."""
         raise NotImplementedError
 
     def as_stored(self, data: dict[str, Any]) -> dict[str, Any]:
-        """A record as this place gives it back."""
+        """A record as this destination returns it."""
         return data
 
 
 def records(*data: dict[str, Any], first: int = 1) -> list[Record]:
-    """Records with positions that follow each other."""
+    """Records with consecutive positions."""
     return [Record(position, one) for position, one in enumerate(data, first)]
 
 
 def pages(count: int, first: int = 1) -> list[Record]:
-    """Plain records; every url is there once."""
+    """Plain records; every url occurs once."""
     return [
         Record(number, {"url": f"u{number}", "n": number}) for number in range(first, first + count)
     ]
@@ -73,7 +73,7 @@ def pages(count: int, first: int = 1) -> list[Record]:
 
 @asynccontextmanager
 async def opened(ground: SinkGround) -> AsyncIterator[tuple[Sink, int]]:
-    """(a sink that is open, the position that it knows); closed in the end."""
+    """(an open sink, its stored position); closed at the end."""
     sink = ground.sink()
     try:
         yield sink, await sink.open()
@@ -134,7 +134,7 @@ class SinkConformance:
         await self.assert_stored(ground, told)
 
     async def test_records_told_again_are_stored_once(self, ground: SinkGround) -> None:
-        """Exactly once where the position is kept or a key is given; never less than once."""
+        """Exactly once with a stored position or a key; never less than once."""
         told = pages(20)
         async with opened(ground) as (sink, _):
             await sink.write(told[:12])
@@ -187,7 +187,7 @@ class SinkConformance:
     async def test_what_cannot_be_stored_is_refused_before_anything_is(
         self, ground: SinkGround
     ) -> None:
-        """The caller buries it first: a crash in between must not lose it."""
+        """The caller stores the refusal first: a crash in between must not lose it."""
         told = pages(5)
         told[2] = Record(3, {"url": "u3", "n": HALF_A_CHARACTER})
         async with opened(ground) as (sink, _):
@@ -218,7 +218,7 @@ class SinkConformance:
 
 
 class KeyedSinkConformance(SinkConformance):
-    """The same, and what a key means; the ground was made with `key=url`."""
+    """The same tests for a ground with `key=url`, and tests of the key."""
 
     async def test_a_key_makes_the_same_record_an_update(self, ground: SinkGround) -> None:
         told = records({"url": "a", "n": 1}, {"url": "b", "n": 2}, {"url": "a", "n": 3})

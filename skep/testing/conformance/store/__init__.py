@@ -1,1 +1,1 @@
-"""What every store must do, as tests, one file per domain."""
+"""Conformance tests for stores, one file per domain."""

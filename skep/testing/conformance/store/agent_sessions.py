@@ -1,4 +1,4 @@
-"""What every store promises about sessions, orders and one-time tokens of agents."""
+"""Conformance tests of a store for sessions, commands and one-time tokens of agents."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ONCE, MINE, OTHER = b"o" * 32, b"m" * 32, b"t" * 32
 
 class SessionPromises:
     async def test_one_secret_for_agents_files(self, store: Store, other_store: Store) -> None:
-        """E7: the first one stays, whichever center asks."""
+        """E7: the first secret stays, whichever center asks for it."""
         first = await store.agents.files_secret(b"a" * 32)
         assert first == await other_store.agents.files_secret(b"b" * 32) == b"a" * 32
 
@@ -31,7 +31,7 @@ class SessionPromises:
         assert [view.session for view in (first, again, second)] == [1, 1, 2]
 
     async def test_tries_of_one_process_are_one_session(self, store: Store) -> None:
-        """Fault 10: whichever of them was answered, none fences the process out."""
+        """Fault 10: whichever try was answered, none fences the process out."""
         tries = [await store.agents.register(ONE, NOW + n, Arrival(mark="m1")) for n in range(3)]
         assert [(view.session, view.registered_at) for view in tries] == [
             (1, NOW),
@@ -40,7 +40,7 @@ class SessionPromises:
         ]
 
     async def test_a_late_try_changes_nothing(self, store: Store) -> None:
-        """Fault 10: the process has beaten since; a try of before knows nothing of now."""
+        """Fault 10: after a heartbeat of the process, an earlier try changes nothing."""
         first = await store.agents.register(ONE, NOW, Arrival(mark="m1"))
         await store.agents.heartbeat([(ONE.id, Vitals(active=3))], NOW + 1, {ONE.id: 1})
         await store.agents.command(ONE.id, "restart", NOW + 1)
@@ -52,7 +52,7 @@ class SessionPromises:
         assert late.pending, "its process is still to obey"
 
     async def test_a_try_of_a_process_that_died_is_fenced_out(self, store: Store) -> None:
-        """Fault 10: the next process is there already, and knows the one before."""
+        """Fault 10: the next process has registered and knows the one before."""
         await store.agents.register(ONE, NOW, Arrival(mark="m2", known=("m0", "m1")))
         with pytest.raises(Fenced):
             late = Arrival(mark="m1", known=("m0",), alive_after=11.0)
@@ -60,7 +60,7 @@ class SessionPromises:
         assert (await store.agents.get(ONE.id)).session == 1
 
     async def test_news_are_changes_and_silence(self, store: Store) -> None:
-        """C9: centers look at who changed and who is silent, not at everybody who beats."""
+        """C9: centers read changed and silent agents, not all agents with heartbeats."""
         for name in ("beats", "silent", "ahead", "cordoned", "labelled", "ordered", "obeyed"):
             await store.agents.register(Registration(name, name), NOW)
         await store.agents.command("obeyed", "drain", NOW)
@@ -83,7 +83,7 @@ class SessionPromises:
         assert (found["silent"].seen_at, found["obeyed"].pending) == (NOW + 1, False)
 
     async def test_an_older_session_is_fenced_out(self, store: Store) -> None:
-        """Fault 66: neither its beat nor its registration changes anything."""
+        """Fault 66: neither its heartbeat nor its registration changes anything."""
         await store.agents.register(ONE, NOW, Arrival(mark="m1"))
         await store.agents.register(ONE, NOW, Arrival(mark="m2", known=("m1",)))
         beat = [("a1", Vitals(active=7))]
@@ -95,8 +95,8 @@ class SessionPromises:
         assert await store.agents.heartbeat(beat, NOW + 1, {"a1": 2}) == []
         assert await store.agents.heartbeat(beat, NOW + 1) == [], "agents of before have no session"
 
-    async def test_an_old_copy_comes_in_only_when_nobody_lives(self, store: Store) -> None:
-        """Fault 66: two copies do not throw each other out for ever."""
+    async def test_an_old_copy_is_accepted_only_without_a_live_one(self, store: Store) -> None:
+        """Fault 66: two copies do not fence each other out without end."""
         await store.agents.register(ONE, NOW, Arrival(mark="m1"))
         await store.agents.register(ONE, NOW, Arrival(mark="m2", known=("m1",)))
         stale = Arrival(mark="m3", known=("m1",), alive_after=11.0)
@@ -116,7 +116,7 @@ class SessionPromises:
 
 
 class AgentCommandPromises:
-    async def test_an_order_stays_open_until_it_is_obeyed(self, store: Store) -> None:
+    async def test_a_command_stays_open_until_it_is_acknowledged(self, store: Store) -> None:
         await store.agents.register(ONE, NOW, Arrival(mark="m1"))
         first = await store.agents.command("a1", "drain", NOW + 1)
         second = await store.agents.command("a1", "exit", NOW + 2)
@@ -131,7 +131,7 @@ class AgentCommandPromises:
         assert ended == [("exit", NOW + 4, "done"), ("drain", NOW + 3, "done")]
 
     async def test_a_new_process_need_not_exit_again(self, store: Store) -> None:
-        """C10, fault 7: what an earlier life was told is not told to the next one."""
+        """C10, fault 7: commands for an earlier process are not sent to the next one."""
         await store.agents.register(ONE, NOW, Arrival(mark="m1"))
         await store.agents.command("a1", "restart", NOW)
         await store.agents.register(ONE, NOW, Arrival(session=1, mark="m1"))
@@ -170,7 +170,7 @@ class AgentCommandPromises:
 
 class TokenPromises:
     async def test_a_one_time_token_is_used_once(self, store: Store, other_store: Store) -> None:
-        """Fault 65: also when it is tried at two centers at the same moment."""
+        """Fault 65: also if it is used at two centers at the same time."""
         await store.tokens.add(ONCE, "join", "", NOW, "attic", NOW + 60, Grant("home", {"x": "y"}))
         tries = [
             center.tokens.join(ONCE, f"a{number}", bytes([number]) * 32, NOW + 1)
@@ -184,7 +184,7 @@ class TokenPromises:
         assert sum(token is not None for token in found) == 1
 
     async def test_a_lost_answer_can_be_asked_for_again(self, store: Store) -> None:
-        """Fault 65: by whoever has it, and by nobody else."""
+        """Fault 65: only by the holder of the token."""
         await store.tokens.add(ONCE, "join", "", NOW, "", NOW + 60, Grant("home"))
         assert await store.tokens.join(ONCE, "a1", MINE, NOW, dry=True) == Grant("home")
         for _ in range(2):
@@ -197,7 +197,7 @@ class TokenPromises:
         with pytest.raises(Conflict, match="used already"):
             await store.tokens.join(ONCE, "a1", MINE, NOW)
 
-    async def test_a_token_that_is_no_good_lets_nobody_join(self, store: Store) -> None:
+    async def test_an_invalid_token_lets_no_agent_join(self, store: Store) -> None:
         """Fault 65: expired, revoked, of another role, unknown, for another agent."""
         await store.tokens.add(ONCE, "join", "a7", NOW, "", NOW + 60)
         with pytest.raises(Forbidden, match="a7"):
@@ -211,8 +211,8 @@ class TokenPromises:
                 await store.tokens.join(digest, "a7", MINE, NOW)
         assert await store.tokens.find(MINE) is None
 
-    async def test_nobody_joins_as_an_agent_that_is_there(self, store: Store) -> None:
-        """Fault 66: but for a token that was made for it, which ends the old credential."""
+    async def test_no_machine_joins_as_an_existing_agent(self, store: Store) -> None:
+        """Fault 66: except with a token for this agent, which ends the old credential."""
         await store.agents.register(ONE, NOW)
         await store.tokens.add(OTHER, "agent", "a1", NOW)
         await store.tokens.add(ONCE, "join", "", NOW)
@@ -236,7 +236,7 @@ class TokenPromises:
         assert not await store.tokens.revoked(MINE)
         assert (await store.tokens.revoke_one(views[1].id)).revoked
         assert await store.tokens.revoked(MINE)
-        assert not await store.tokens.revoked(b"?" * 32), "nobody ever knew it"
+        assert not await store.tokens.revoked(b"?" * 32), "it never existed"
         assert await store.tokens.find(MINE) is None
         for name in ("", "zz", "00" * 8, "m" * 200):
             with pytest.raises(NotFound):

@@ -1,4 +1,4 @@
-"""What every store promises about agents, tokens and alerts. A part of `StoreConformance`."""
+"""Conformance tests of a store for agents, tokens and alerts. Part of `StoreConformance`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class AgentPromises:
         await store.agents.enable("a1", False)
         second = Registration("a1", "zoë", version="2")
         view = await store.agents.register(second, NOW + 5)
-        assert (view.registration, view.enabled) == (second, False), "an order outlives a restart"
+        assert (view.registration, view.enabled) == (second, False), "a command outlives a restart"
         assert (view.registered_at, view.seen_at, view.vitals.cpu) == (NOW + 5, NOW + 5, 0.5)
         assert await store.agents.all() == [view]
 
@@ -45,7 +45,7 @@ class AgentPromises:
             await store.agents.register(Registration(number, name), NOW)
         assert [view.id for view in await store.agents.all()] == ["A", "1", "a"]
 
-    async def test_beats_are_noted_and_strangers_named(self, store: Store) -> None:
+    async def test_heartbeats_are_stored_and_unknown_agents_named(self, store: Store) -> None:
         await store.agents.register(Registration("a1", "one"), NOW)
         beats = [("ghost", Vitals()), ("a1", Vitals(active=3, free_memory=2**40))]
         assert await store.agents.heartbeat(beats, NOW + 3) == ["ghost"]
@@ -55,7 +55,7 @@ class AgentPromises:
         assert view.alive(NOW + 10, 11.0)
         assert not view.alive(NOW + 15, 11.0)
 
-    async def test_the_history_of_beats_is_bounded(self, store: Store) -> None:
+    async def test_the_history_of_heartbeats_is_bounded(self, store: Store) -> None:
         await store.agents.register(Registration("a1", "one"), NOW)
         for second in range(10):
             await store.agents.heartbeat([("a1", Vitals(rate=second))], NOW + second)
@@ -86,7 +86,7 @@ class RecordPromises:
         assert await store.tokens.revoke("a1") == 0
         assert await store.tokens.find(DIGEST) is None
         await store.tokens.add(DIGEST, "agent", "a1", NOW)
-        assert await store.tokens.find(DIGEST) is None, "what was revoked stays so"
+        assert await store.tokens.find(DIGEST) is None, "a revoked token stays revoked"
 
     async def test_alerts_are_counted_not_repeated(self, store: Store) -> None:
         await store.alerts.raise_("lane_full", "run", "first", NOW)

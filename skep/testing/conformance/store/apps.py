@@ -1,4 +1,4 @@
-"""What every store promises about applications. A part of `StoreConformance`."""
+"""Conformance tests of a store for applications. Part of `StoreConformance`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def piece(offset: int, data: bytes, token: int = 1, dropped: int = 0) -> LogPiec
 
 class AppPromises:
     async def test_instances_are_made_once(self, store: Store, other_store: Store) -> None:
-        """A8, C9: two centers that start the same run make its instances once."""
+        """A8, C9: two centers that start the same run create its instances once."""
         with pytest.raises(UnknownRun):
             await store.apps.create("run", SPEC, {}, ["a1"], NOW)
         assert await store.apps.get("run") is None
@@ -72,7 +72,7 @@ class AppPromises:
     async def test_a_placing_fences_the_agent_before_out(
         self, store: Store, other_store: Store
     ) -> None:
-        """A8: one agent at a time; of two centers that place an instance one succeeds."""
+        """A8: one agent at a time; if two centers place an instance, one succeeds."""
         (old,) = await placed(store)
         await store.apps.report("a1", [told(old, "running", starts=3)], NOW)
         results = await asyncio.gather(
@@ -90,8 +90,8 @@ class AppPromises:
             await store.apps.add_log("a1", piece(0, b"late"), ROOM, NOW)
         assert await store.apps.desired("a1") == []
 
-    async def test_wishes_follow_the_run(self, store: Store) -> None:
-        """R2, A8: a pause, a continuation and an end are wishes at once, by nobody's doing."""
+    async def test_desired_states_follow_the_run(self, store: Store) -> None:
+        """R2, A8: a pause, a continuation and an end change the desired state immediately."""
         (one, _) = await placed(store, "a1", "a2")
         seen = []
         for to in (None, RunState.PAUSED, RunState.RUNNING, RunState.FAILED, RunState.CANCELLED):
@@ -121,7 +121,7 @@ class AppPromises:
         again = await store.apps.restart("run", 0, NOW + 5)
         assert (again.agent, again.token, again.round, again.state) == ("", 2, 2, "waiting")
         assert not again.halted
-        assert (await store.apps.stop("run", 1, NOW)).state == "stopped", "nobody has it"
+        assert (await store.apps.stop("run", 1, NOW)).state == "stopped", "no agent has it"
         assert not await store.apps.place(two, "a3", "", NOW), "it has ended"
         with pytest.raises(NotFound):
             await store.apps.restart("run", 7, NOW)
@@ -129,7 +129,7 @@ class AppPromises:
         with pytest.raises(Conflict):
             await store.apps.restart("run", 0, NOW)
 
-    async def test_a_center_ends_what_nobody_can(self, store: Store) -> None:
+    async def test_a_center_ends_instances_without_an_agent(self, store: Store) -> None:
         (one,) = await placed(store)
         assert await store.apps.end(one, InstanceState.FAILED, "its agent was lost", NOW + 1)
         assert not await store.apps.end(one, InstanceState.STOPPED, "", NOW + 2)
@@ -139,12 +139,12 @@ class AppPromises:
 
 class AppLogPromises:
     async def test_a_piece_that_comes_twice_is_kept_once(self, store: Store) -> None:
-        """A8: offsets say what is new; a hole is asked for again."""
+        """A8: offsets tell new bytes; a gap is requested again."""
         await placed(store)
         assert await store.apps.add_log("a1", piece(0, b"one "), ROOM, NOW) == 4
         assert await store.apps.add_log("a1", piece(0, b"one "), ROOM, NOW) == 4
         assert await store.apps.add_log("a1", piece(2, b"e two "), ROOM, NOW) == 8
-        assert await store.apps.add_log("a1", piece(20, b"far"), ROOM, NOW) == 8, "a hole"
+        assert await store.apps.add_log("a1", piece(20, b"far"), ROOM, NOW) == 8, "a gap"
         assert await store.apps.add_log("a1", piece(8, b"\xff\0three"), ROOM, NOW) == 15
         part = await store.apps.read_log("run", 0, 0, ROOM)
         assert (part.start, part.data, part.log_end) == (0, b"one two \xff\0three", 15)
@@ -167,7 +167,7 @@ class AppLogPromises:
         assert (await store.apps.read_log("run", 0, 0, ROOM)).data == said + b"anew"
 
     async def test_the_oldest_bytes_go_first(self, store: Store) -> None:
-        """Bounded by the limit, counted by where the rest begins."""
+        """Limited in size, and the offset of the rest counts the deleted bytes."""
         await placed(store)
         limit, size = 100_000, 30_000
         for number in range(10):
@@ -193,7 +193,7 @@ class AppLogPromises:
         assert part.data == whole[: 901 * 30]
 
     async def test_logs_of_an_ended_run_are_forgotten(self, store: Store) -> None:
-        """With the logs of the run, some at a time; how much there was stays known."""
+        """With the logs of the run, in batches; the total size stays known."""
         await placed(store, "a1", "a2")
         for no, agent in enumerate(("a1", "a2")):
             for number in range(3):
@@ -215,7 +215,7 @@ class PackagePromises:
     PACKAGE = Package("f" * 64, "wheel", "app-1-py3-none-any.whl", 7)
 
     async def test_a_package_comes_in_chunks(self, store: Store, other_store: Store) -> None:
-        """Any center hands out what another one packed, and a broken upload is gone on with."""
+        """Any center sends a package that another center packed; an upload can be continued."""
         digest = self.PACKAGE.digest
         with pytest.raises(NotFound):
             await store.packages.add(digest, 0, b"x")
@@ -233,7 +233,7 @@ class PackagePromises:
         parts = [await store.packages.chunk(digest, n) for n in range(3)]
         assert parts == [b"\0one", b"two", b""]
 
-    async def test_packages_that_nobody_needs_are_forgotten(self, store: Store) -> None:
+    async def test_packages_without_a_run_are_deleted(self, store: Store) -> None:
         for digest, run in ((SPEC.package, "run"), ("e" * 64, "")):
             package = replace(self.PACKAGE, digest=digest, size=2)
             await store.packages.begin(package, NOW)

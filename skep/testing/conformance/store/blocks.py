@@ -1,4 +1,4 @@
-"""What every store promises about leases and reports. A part of `StoreConformance`."""
+"""Conformance tests of a store for leases and reports. Part of `StoreConformance`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LeasePromises:
         assert [block.id for block in blocks] == backwards
         assert {block.token for block in blocks} == {1}
         assert {(block.run, block.size) for block in blocks} == {("run", 10)}
-        assert await lease(store, refs) == [], "they are in somebody's hands"
+        assert await lease(store, refs) == [], "they are leased"
         await store.blocks.give_back([block.held for block in blocks], "agent", NOW, "x")
         again = await lease(store, refs[:1], "other")
         assert [block.token for block in again] == [2]
@@ -95,7 +95,7 @@ class LeasePromises:
         assert (view.lease_until, view.created_at, view.priority) == (LATER, NOW, 5)
 
     async def test_every_change_of_a_block_is_a_line(self, store: Store) -> None:
-        """C7: the states of a block, in order, each with its reason."""
+        """C7: the states of a block in order, each with its reason."""
         (block,) = await leased(store, 10)
         await store.blocks.reap(LATER + 1, [], LEASE_LIMIT, 10)
         (again,) = await lease(store, [block.id], "second")
@@ -151,7 +151,9 @@ class SettlePromises:
         assert (attempt.segment, attempt.offset, attempt.length) == ("segment-1", 2**32 + 4, 6)
         (other,) = await store.requests.attempts(b)
         assert (other.failure, other.segment, other.length) == ("network", "", 0)
-        assert other.detail == "reset\ufffdby peer", "no engine refuses a report for its text"
+        assert other.detail == "reset\ufffdby peer", (
+            "no database refuses a report because of its text"
+        )
         assert await store.segments.committed_end("segment-1") == 2**32 + 10
         assert await store.segments.committed_end("segment-2") == 0
 
@@ -236,7 +238,7 @@ class SettlePromises:
         assert (await store.requests.get(b)).state is RequestState.DEAD
 
     async def test_a_request_of_another_block_spoils_the_call(self, store: Store) -> None:
-        """Nothing is stored, whichever way the report tries it."""
+        """Nothing is stored, whatever form the report has."""
         mine, other = await leased(store, 20)
         swapped = [settlement(mine, done(ids(other))), settlement(other, done(ids(mine)))]
         foreign = settlement(mine, done([*ids(mine), 10**9]))
@@ -279,7 +281,7 @@ class ReapPromises:
         assert freed.ref == BlockRef(one.id, "run", 5, 10)
         assert "expired" in freed.reason
         assert await ledger(store) == Ledger(accepted=20, queued=10, leased=10)
-        assert (await store.requests.get(ids(one)[0])).failures == 0, "a loss is no failure"
+        assert (await store.requests.get(ids(one)[0])).failures == 0, "a loss is not a failure"
 
     async def test_the_dead_lose_their_blocks_at_once(self, store: Store) -> None:
         refs = await packed(store, 30)

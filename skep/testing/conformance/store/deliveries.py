@@ -1,4 +1,4 @@
-"""What every store promises about delivery into sinks. A part of `StoreConformance`."""
+"""Conformance tests of a store for delivery into sinks. Part of `StoreConformance`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class DeliveryPromises:
         assert len(await store.deliveries.claim("next", NOW + 11, NOW + 20, 100)) == 12
 
     async def test_a_lease_that_was_lost_moves_no_position(self, store: Store) -> None:
-        """E5: the store refuses every write of a center that has lost the delivery."""
+        """E5: the store refuses every write of a center that lost the delivery."""
         await with_items(store, 5)
         await store.deliveries.open([to("s")], NOW)
         old = await claimed(store)
@@ -97,7 +97,7 @@ class DeliveryPromises:
         assert await store.deliveries.claim("b", NOW + 99, NOW + 199, 5) == []
 
     async def test_a_person_retries_and_gives_up(self, store: Store) -> None:
-        """E4: what is given up is fenced, stays given up, and can be retried."""
+        """E4: a delivery that was given up is fenced, stays so, and can be retried."""
         await new_run(store)
         await store.deliveries.open([to("s"), to("t")], NOW)
         held = (await store.deliveries.claim("a", NOW, NOW + 10, 5))[0]
@@ -114,7 +114,7 @@ class DeliveryPromises:
         assert await store.deliveries.decide("ghost", "", OPEN, NOW) == []
 
     async def test_refused_items_get_numbers_that_never_come_again(self, store: Store) -> None:
-        """E11: tickets grow, so that a sink which keeps positions passes over none."""
+        """E11: tickets grow, so that a sink with positions skips none."""
         await with_items(store, 3)
         await store.deliveries.open([to("s")], NOW)
         held = await claimed(store)
@@ -152,7 +152,7 @@ class DeliveryPromises:
         assert (await claimed(store)).position == 9
 
     async def test_items_that_are_not_delivered_are_not_deleted(self, store: Store) -> None:
-        """E4: retention leaves them until they are delivered or given up."""
+        """E4: retention keeps them until they are delivered or given up."""
         await with_items(store, 3)
         await store.runs.move("run", RunState.FINISHED, "", NOW)
         await store.deliveries.open([to("s")], NOW)

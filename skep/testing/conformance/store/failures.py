@@ -1,4 +1,4 @@
-"""Promises about dead requests: groups, filters, acts on many. Part of the store's suite."""
+"""Conformance tests for dead requests: groups, filters, bulk actions. Part of the store's suite."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ LONG_AFTER = NOW + 1000
 def broken(
     numbers: list[int], detail: str, failure: str = "network", status: int = 0
 ) -> list[Outcome]:
-    # A used database has larger numbers than an address can hold.
+    # A used database has larger numbers than an address can have.
     details = {n: detail.format(n=n, part=n % 250) for n in numbers}
     return [Outcome(n, failure=failure, status=status, detail=details[n]) for n in numbers]
 
 
 async def dead(store: Store, run: str = "run") -> list[int]:
-    """Ten requests: six that broke, three that were refused, one that is done."""
+    """Ten requests: six failed connections, three refusals, one success."""
     block = await leased_one(store, 10, run)
     numbers = ids(block)
     outcomes = broken(numbers[:6], "TLS handshake with 10.0.0.{part}:443 failed after {n} ms")
@@ -46,7 +46,7 @@ class FailurePromises:
         assert first.requests + second.requests == (await ledger(store)).dead
 
     async def test_lost_requests_have_a_group(self, store: Store) -> None:
-        """Fault 34: whatever kills agents is found among the failures."""
+        """Fault 34: requests that kill agents are found among the failures."""
         await leased_one(store, 1)
         await store.blocks.reap(NOW + 100, [], 1, 10)
         (group,) = await store.failures.groups(ALL, 10)
@@ -93,7 +93,7 @@ class FailurePromises:
         assert [item.id for item in rest] == numbers[4:9]
 
     async def test_retry_forgives_and_forgets_nothing(self, store: Store) -> None:
-        """D5: back to waiting, with the history; only what died before the moment."""
+        """D5: waiting again, with their history; only requests that died before the action."""
         numbers = await dead(store)
         assert (await store.failures.act("retry", numbers, NOW)).done == 0
         acted = await store.failures.act("retry", [*numbers[:5], 10**9], LONG_AFTER)
@@ -104,8 +104,8 @@ class FailurePromises:
         assert len(await store.requests.attempts(numbers[0])) == 1
         assert await store.failures.count(ALL) == 4
 
-    async def test_what_died_again_is_not_retried_for_ever(self, store: Store) -> None:
-        """Fault 35: a bulk act is about those that were dead when it began."""
+    async def test_what_died_again_is_not_retried(self, store: Store) -> None:
+        """Fault 35: a bulk action applies to requests that were dead when it started."""
         numbers = await dead(store)
         await store.failures.act("retry", numbers[:1], LONG_AFTER)
         (again,) = await lease(store, await pack(store))
@@ -130,7 +130,7 @@ class FailurePromises:
         assert await store.failures.groups(ALL, 10) == []
 
     async def test_forgotten_requests_stay_in_the_ledger(self, store: Store) -> None:
-        """D8: the counts of a run are as they were; its rows are gone."""
+        """D8: the counts of a run do not change; its rows are deleted."""
         numbers = await dead(store)
         acted = await store.failures.act("forget", numbers, LONG_AFTER)
         assert (acted.done, acted.left) == (0, 9)
@@ -169,7 +169,7 @@ class FilteredRequestPromises:
         assert len(page) + len(rest) == 6
 
     async def test_some_requests_are_cancelled_wherever_they_wait(self, store: Store) -> None:
-        """Waiting, delayed or in a ready block; not in an agent's hands."""
+        """Waiting, delayed or in a READY block; not leased ones."""
         await new_run(store)
         await store.requests.accept("run", rows(8), NOW)
         ready, given = await pack(store, limit=6, size=3)

@@ -1,4 +1,4 @@
-"""What every store promises about generators. A part of `StoreConformance`."""
+"""Conformance tests of a store for generators. Part of `StoreConformance`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NEW = Generation("run", 0, "zoë's", "python")
 
 class GeneratorPromises:
     async def test_a_generator_begins_and_ends(self, store: Store) -> None:
-        """Figures are noted with what was taken, in one transaction."""
+        """Counts are stored with the requests, in one transaction."""
         await new_run(store)
         begun = await store.generations.begin(NEW)
         assert (begun.starts, begun.state) == (1, GenerationState.RUNNING)
@@ -33,7 +33,7 @@ class GeneratorPromises:
         assert (done.state, done.starts, done.yielded, done.taken) == ("done", 1, 7, 5)
 
     async def test_who_speaks_for_an_older_beginning_is_not_heard(self, store: Store) -> None:
-        """Two centers may believe that they feed a run: only the younger one does."""
+        """Two centers may try to feed a run: only the newer one succeeds."""
         await new_run(store)
         old = await store.generations.begin(NEW)
         await store.generations.take(old, rows(3), Counts(3), None, NOW)
@@ -53,10 +53,10 @@ class GeneratorPromises:
         await store.runs.move("run", RunState.CANCELLED)
         with pytest.raises(Conflict):
             await store.generations.take(begun, rows(1), Counts(1), Window("j", NOW + 9), NOW)
-        assert await store.generations.forget(NOW + 100, 10) == 0, "nothing is remembered either"
+        assert await store.generations.forget(NOW + 100, 10) == 0, "no URI is stored either"
 
     async def test_a_window_over_runs(self, store: Store) -> None:
-        """Within it a URI is the first run's; when it is over the next one may have it."""
+        """Within the window a URI belongs to the first run; after it the next run may use it."""
         for name in ("one", "two", "three"):
             await new_run(store, name)
         window = Window("job", NOW + 100)
@@ -66,7 +66,7 @@ class GeneratorPromises:
             return await store.generations.take(begun, rows(count), Counts(count), window, now)
 
         assert await take("one", 5, window) == Taken(5, 0)
-        assert await take("one", 5, window) == Taken(0, 0), "its own, begun again"
+        assert await take("one", 5, window) == Taken(0, 0), "its own, after a restart"
         assert await take("two", 7, window) == Taken(2, 5)
         assert await take("three", 7, Window("other", NOW + 100)) == Taken(7, 0)
         late = Window("job", NOW + 300)
@@ -75,7 +75,7 @@ class GeneratorPromises:
         assert await store.generations.forget(NOW + 400, 1000) == 7
 
     async def test_a_race_for_the_same_uris(self, store: Store, other_store: Store) -> None:
-        """C9: two runs on two centers at once: each URI is taken once."""
+        """C9: two runs on two centers concurrently: each URI is accepted once."""
         centers = {"one": store, "two": other_store}
         for name in centers:
             await new_run(store, name)

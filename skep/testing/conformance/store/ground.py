@@ -1,7 +1,7 @@
-"""Short words for the store's conformance suite: runs, requests and ledgers.
+"""Short functions for the store's conformance suite: runs, requests and ledgers.
 
-Used by tests only. `assert_accounted` is the last line of every test: the ledger, read
-from running counts and counted row by row, says the same and leaves nobody out.
+Used by tests only. `assert_accounted` ends every test: the ledger from the running counts equals
+the ledger counted from all rows.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from skep.model.states import RunState
 from skep.store.ports import Store
 from skep.store.ports.requests import RequestRow
 
-#: The center's clock in most tests; leases made by `lease` end at LATER.
+#: The center's time in most tests; leases made by `lease` end at LATER.
 NOW = 1000.0
 LATER = 1030.0
-#: Losses after which a block is given up, unless a test says otherwise.
+#: Losses after which a block is given up, unless a test sets another limit.
 LEASE_LIMIT = 10
 
 
@@ -38,7 +38,7 @@ async def new_run(store: Store, run_id: str = "run", **settings: Any) -> Run:
 
 
 def row(name: object, priority: int = 5, **fields: Any) -> RequestRow:
-    """A request that is told from others by `name`."""
+    """A request that differs from others by `name`."""
     uri = f"http://host/{name}"
     digest = blake2b(uri.encode(), digest_size=16).digest()
     fields = {"arguments": b"", **fields}

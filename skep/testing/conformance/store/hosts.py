@@ -1,4 +1,4 @@
-"""Hosts with a pace: one open block at a time, parking, waking, cooling, counts."""
+"""Hosts with a rate limit: one open block at a time, parking, wake-ups, cooling, counts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from skep.store.ports.requests import Packing, PackPlan, RequestRow
 from skep.testing.conformance.store.ground import LATER, NOW, history, ledger, new_run, row
 from skep.testing.conformance.store.reports import done, failed, ids, works
 
-#: A window of ten requests: one a second, ten seconds in one block.
+#: A window of ten requests: one per second, ten seconds in one block.
 POLITENESS = Politeness(SiteSettings(rate=1.05, window=10.0, cooling_first=30.0, cooling_cap=100.0))
 SOON = NOW + 10.0
 SLOW, OTHER, OWN = "slow.example", "other.example", "127.0.0.1"
@@ -71,7 +71,7 @@ async def holder(store: Store, host: str) -> int | None:
 
 
 async def one_block(store: Store, count: int = 5, run: str = "run") -> Leased:
-    """`count` requests of the slow host in the hands of `agent`."""
+    """`count` requests of the slow host, leased to `agent`."""
     await new_run(store, run)
     await store.requests.accept(run, on(SLOW, count), NOW)
     (block,) = await take(store, await politely(store, run))
@@ -80,7 +80,7 @@ async def one_block(store: Store, count: int = 5, run: str = "run") -> Leased:
 
 class PackHostsPromises:
     async def test_a_window_goes_into_one_block_and_the_rest_is_parked(self, store: Store) -> None:
-        """politeness: no slow host keeps the others of its run waiting."""
+        """politeness: a slow host does not delay the other hosts of its run."""
         await new_run(store)
         await store.requests.accept("run", on(SLOW, 30) + on(OWN, 5) + on(OTHER, 3), NOW)
         packing = await politely(store)
@@ -95,7 +95,7 @@ class PackHostsPromises:
             (blocks[13].id, SLOW),
         ]
 
-    async def test_without_manners_nothing_is_held(self, store: Store) -> None:
+    async def test_without_politeness_nothing_is_held(self, store: Store) -> None:
         await new_run(store)
         await store.requests.accept("run", on(SLOW, 30), NOW)
         packing = await store.requests.pack([PackPlan("run", 5, 100, 100)], NOW)
@@ -114,12 +114,12 @@ class PackHostsPromises:
         assert [ref.size for ref in (await politely(store, "two", SOON)).blocks] == [4]
 
     async def test_parked_requests_come_by_themselves_in_the_end(self, store: Store) -> None:
-        """Nothing is parked for ever, and nothing for longer than an hour."""
+        """A request is never parked for longer than an hour."""
         await one_block(store, 30)
         assert await store.requests.wake(NOW + 1, 100) == 0
         assert await store.requests.wake(NOW + 3600, 100) == 20
         assert await politely(store, now=NOW + 3600) == Packing([], 20)
-        assert await store.requests.wake(NOW + 3600, 100) == 0, "parked again, not at once"
+        assert await store.requests.wake(NOW + 3600, 100) == 0, "parked again, not woken"
 
     async def test_a_request_that_failed_is_woken_by_its_own_time_alone(self, store: Store) -> None:
         block = await one_block(store, 2)
@@ -133,7 +133,7 @@ class PackHostsPromises:
     async def test_two_centers_never_claim_the_same_host(
         self, store: Store, other_store: Store
     ) -> None:
-        """politeness: whoever is quicker has it, the other one parks."""
+        """politeness: the faster center gets the host, the other one parks."""
         for number in range(8):
             run, host = f"run{number}", f"host{number}.example"
             for name in (run, f"{run}b"):
@@ -155,7 +155,7 @@ class PackHostsPromises:
         assert ([ref.size for ref in packing.blocks], packing.parked) == ([2], 3)
 
     async def test_a_paused_run_gives_its_hosts_back(self, store: Store) -> None:
-        """politeness: a run that rests for weeks does not keep a host from the others."""
+        """politeness: a run that is paused for weeks does not block a host."""
         await new_run(store)
         await store.requests.accept("run", on(SLOW, 5), NOW)
         packing = await politely(store)
@@ -185,7 +185,7 @@ class PackHostsPromises:
 
 class LetGoPromises:
     async def test_a_host_that_is_left_is_free_before_its_block_ends(self, store: Store) -> None:
-        """politeness: and the next start keeps the distance that the agent named."""
+        """politeness: the next start keeps the distance that the agent reported."""
         await new_run(store)
         await store.requests.accept("run", on(SLOW, 2) + on(OTHER, 2), NOW)
         (block,) = await take(store, await politely(store))
@@ -197,7 +197,7 @@ class LetGoPromises:
         assert (await store.hosts.get(SLOW)).site.not_before == pytest.approx(NOW + 0.7)
 
     async def test_every_end_of_a_block_frees_its_host(self, store: Store) -> None:
-        """politeness: cancelled, expired, lost too often, given back by a cancelled run."""
+        """politeness: cancelled, expired, lost too often, returned by a cancelled run."""
         await new_run(store)
         await store.requests.accept("run", on(SLOW, 3, expires_at=NOW + 5), NOW)
         packing = await politely(store)
@@ -230,7 +230,7 @@ class LetGoPromises:
         assert await holder(store, SLOW) == block.id
 
     async def test_single_requests_take_turns_with_their_host(self, store: Store) -> None:
-        """politeness: a block cut into single requests is not a way around the pace."""
+        """politeness: a block split into single requests does not bypass the rate limit."""
         block = await one_block(store, 3)
         now = NOW
         for _ in range(3):
@@ -243,7 +243,7 @@ class LetGoPromises:
         assert await holder(store, SLOW) == again[0] != block.id
         assert await tell(store, leased[0], done(ids(leased[0])), final=True, now=now) == "stored"
         assert await store.hosts.wake(now, POLITENESS, 100) == 0
-        assert await holder(store, SLOW) == again[1], "the next one is first in the row"
+        assert await holder(store, SLOW) == again[1], "the next one is first in the queue"
         (second,) = await store.blocks.lease(again, "agent", now, now + 30, POLITENESS)
         assert second.id == again[1]
         assert {ref.id for ref in await store.blocks.claimable(10)} == {again[2]}
@@ -251,7 +251,7 @@ class LetGoPromises:
 
 class NotePromises:
     async def test_counts_are_exact_whatever_is_sent_again(self, store: Store) -> None:
-        """politeness: an echo and a stale report count nothing."""
+        """politeness: duplicate and stale reports count nothing."""
         block = await one_block(store, 4)
         first, second, *rest = ids(block)
         note = SiteNote(SLOW, 1, 0, 0, 0, 500, 70)
@@ -278,7 +278,7 @@ class NotePromises:
         assert (seen.site.delay, seen.site.cooling_until, seen.site.strikes) == (0.0, 0.0, 0)
 
     async def test_deferred_requests_come_again_uncounted(self, store: Store) -> None:
-        """politeness: a host that refuses rests, and what was not tried is not failed."""
+        """politeness: a host that refuses is paused; requests that were not sent do not fail."""
         block = await one_block(store, 5)
         first, *rest = ids(block)
         refused = [Outcome(first, "status", 429)]
@@ -294,7 +294,7 @@ class NotePromises:
         seen = await store.hosts.get(SLOW)
         assert (seen.deferred, seen.site.strikes, seen.site.reason) == (4, 1, "429")
         assert seen.site.cooling_until == NOW + 40
-        # Nothing is sent before, one probe afterwards, and a good answer ends it.
+        # No request before, one probe afterwards, and a successful response ends it.
         assert await store.hosts.wake(NOW + 39, POLITENESS, 100) == 0
         assert await store.hosts.wake(NOW + 40, POLITENESS, 100) == 1
         (probe,) = await take(store, await politely(store, now=NOW + 40), now=NOW + 40)
@@ -325,7 +325,7 @@ class NotePromises:
         await store.requests.accept("run", on(SLOW, 3, 50), NOW)
         assert await politely(store) == Packing([], 3)
         assert await store.requests.wake(NOW + 19, 100) == 0
-        assert await store.requests.wake(NOW + 20, 100) == 6, "one after the other"
+        assert await store.requests.wake(NOW + 20, 100) == 6, "each in turn"
 
     async def test_only_its_own_requests_can_be_put_off(self, store: Store) -> None:
         block = await one_block(store, 2)
@@ -367,7 +367,7 @@ class RulePromises:
         (block,) = await take(store, packing)
         seen = await store.hosts.get(OWN)
         assert (seen.block, seen.agent, seen.run) == (block.id, "agent", "run")
-        # Without the rule it is nobody's business again, and everything comes at once.
+        # Without the rule it has no rate limit, and all requests are packed together.
         await store.hosts.clear(OWN, NOW)
         await tell(store, block, done(ids(block)), final=True, now=LATER)
         assert await store.hosts.wake(LATER, POLITENESS, 100) == 15

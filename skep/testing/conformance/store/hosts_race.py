@@ -1,4 +1,4 @@
-"""Two centers race for hosts that have a pace: no host is ever in two hands at once."""
+"""Two centers race for hosts with a rate limit: no host is ever leased twice."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ EACH = 25
 
 class HostRacePromises:
     async def test_two_centers_share_hosts(self, store: Store, other_store: Store) -> None:
-        """politeness: whatever happens at the same time, a host is in one agent's hands,
-        everything comes to its end, and every outcome is counted once."""
+        """politeness: whatever happens concurrently, a host is leased to one agent, all requests
+        end, and every outcome is counted once."""
         for run in ("one", "two"):
             await new_run(store, run)
             for host in (*HOSTS, OWN):
@@ -39,11 +39,11 @@ class HostRacePromises:
 
 
 class _Race:
-    """Hands over two centers, until everything has ended."""
+    """Workers on two centers, until everything has ended."""
 
     def __init__(self, centers: tuple[Store, Store]) -> None:
         self._centers = centers
-        #: host -> the block with which it is in somebody's hands.
+        #: host -> the leased block that holds it.
         self._in_hand: dict[str, int] = {}
         self._turn = 0
 

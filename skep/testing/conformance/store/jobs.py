@@ -1,4 +1,4 @@
-"""What every store promises about jobs and their runs. A part of `StoreConformance`."""
+"""Conformance tests of a store for jobs and their runs. Part of `StoreConformance`."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class JobPromises:
 
 class JobRunPromises:
     async def test_the_same_key_is_the_same_run(self, store: Store, other_store: Store) -> None:
-        """C8: who fires twice with one key gets one run, over all centers."""
+        """C8: two starts with one key are one run, over all centers."""
         calls = [
             center.job_runs.begin(fired(f"r{n}", "monday"))
             for n, center in enumerate((store, other_store) * 5)
@@ -113,7 +113,7 @@ class JobRunPromises:
         assert await store.job_runs.going([]) == {}
 
     async def test_a_run_that_has_failed_is_open_and_does_not_go_on(self, store: Store) -> None:
-        """P3: it waits for a person, and keeps no due time from a run of its own."""
+        """P3: it waits for a user, and does not block a due time."""
         for run in ("broken", "well"):
             await new_run(store, run)
             await store.job_runs.begin(fired(run, run))
@@ -137,7 +137,7 @@ class JobRunPromises:
         assert len(held) == len(set(held)) == 12
         assert await store.job_runs.claim("late", NOW + 5, NOW + 15, 100) == []
         again = await store.job_runs.claim("late", NOW + 10.5, NOW + 20, 100)
-        assert len(again) == 12, "their time is over"
+        assert len(again) == 12, "their leases have expired"
         old = next(one for claim in claimed for one in claim if one.run == "r0")
         assert not await store.job_runs.note(old.proof, fed=True)
         assert await store.job_runs.claim("c0", NOW + 11, NOW + 21, 100) == []
@@ -176,7 +176,7 @@ class JobRunPromises:
 
     async def test_a_lease_that_was_lost_changes_nothing(self, store: Store) -> None:
         """E2: every write of a center that has lost a run is refused, also when the center has
-        taken the run back since."""
+        leased the run again since."""
         await new_run(store, "r")
         await store.job_runs.begin(fired("r"))
         (first,) = await store.job_runs.claim("a", NOW, NOW + 10, 5)

@@ -1,4 +1,4 @@
-"""Short words for the store's conformance suite: blocks that are packed, and leased to an agent.
+"""Short functions for the store's conformance suite: packing and leasing of blocks.
 
 Used by tests only.
 """
@@ -39,7 +39,7 @@ async def lease(
 
 
 async def leased(store: Store, count: int, run: str = "run", size: int = 10) -> list[Leased]:
-    """A new run with `count` requests in the hands of `agent`."""
+    """A new run with `count` requests, leased to `agent`."""
     return await lease(store, await packed(store, count, run, size))
 
 

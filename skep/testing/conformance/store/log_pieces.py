@@ -1,4 +1,4 @@
-"""What every place for log pieces must do (`store.ports.logs.LogPieces`), as tests.
+"""Conformance tests for stores of log pieces (`store.ports.logs.LogPieces`).
 
 Subclass it and supply a fixture `log_pieces`, empty at the start of each test.
 """

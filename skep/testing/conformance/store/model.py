@@ -1,6 +1,6 @@
-"""A store as plain dictionaries: what the real one must agree with, step by step.
+"""A model of the store as plain dictionaries, which the real one must equal at every step.
 
-Pure; it knows no clock and no chance. Block and request ids come from the real store.
+Pure, without clock or randomness. Block and request ids come from the real store.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class ModelStore:
         return given
 
     def still_wanted(self, block: ModelBlock, now: float) -> bool:
-        """Can it be leased? What is late in it ends here."""
+        """Whether it can be leased. Expired requests in it end here."""
         if block.state not in CLAIMABLE or block.run in self.cancelled:
             return False
         for request in block.open:
@@ -100,7 +100,7 @@ class ModelStore:
         return "duplicate" if (block.token, block.agent) == (token, agent) else "stale"
 
     def end(self, request: ModelRequest, failure: str, again_at: float | None) -> None:
-        """One outcome of a request that is open."""
+        """Apply one outcome to an open request."""
         if not failure:
             request.state = RequestState.DONE
         elif request.run in self.cancelled:
@@ -115,7 +115,7 @@ class ModelStore:
             )
 
     def advance(self, block: ModelBlock, *, final: bool) -> None:
-        """After a report; SUCCESS or FAILED is one to the model."""
+        """Update the state after a report; the model does not separate SUCCESS and FAILED."""
         if final and block.run in self.cancelled:
             self.give_up(block, RequestState.CANCELLED)
         elif not block.open:
@@ -142,7 +142,7 @@ class ModelStore:
         return sorted(late, key=lambda block: block.id)
 
     def lose(self, block: ModelBlock, lease_limit: int) -> list[ModelRequest]:
-        """Take a block back; returns the requests that must get blocks of their own."""
+        """Take a lease back; returns the requests that must get separate blocks."""
         block.losses += 1
         block.agent = ""
         if block.run in self.cancelled:

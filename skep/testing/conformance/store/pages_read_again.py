@@ -1,4 +1,4 @@
-"""What every store promises about pages that are read again. A part of `StoreConformance`."""
+"""Conformance tests of a store for pages that are read again. Part of `StoreConformance`."""
 
 from __future__ import annotations
 

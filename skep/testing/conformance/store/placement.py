@@ -1,4 +1,4 @@
-"""What every store promises about allocations, chains and targets (C4 to C6)."""
+"""Conformance tests of a store for allocations, chains and targets (C4 to C6)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHAINED = Placement("chained", 2)
 
 
 class ByNumber:
-    """Even requests to a, odd ones to b; those with a place to their place."""
+    """Even requests to a, odd ones to b; requests with a place to their place."""
 
     by_session = True
     chained = True
@@ -44,7 +44,7 @@ async def packed_by(store: Store, placing: Placing, size: int = 10) -> list[tupl
 
 
 async def done_by(store: Store, agent: str, uri: str = "http://host/0") -> int:
-    """A first request that an agent has fetched; its id."""
+    """A first request that an agent has downloaded; returns its id."""
     (ref,) = await _ready(store)
     (block,) = await lease(store, [ref], agent)
     assert [work.uri for work in works(block)] == [uri]
@@ -58,7 +58,7 @@ async def _ready(store: Store) -> list[int]:
 
 class AllocationPromises:
     async def test_a_choice_is_kept_once(self, store: Store, other_store: Store) -> None:
-        """C4, fault 2: whoever comes second gets what the first one kept."""
+        """C4, fault 2: a second caller gets the stored choice."""
         await new_run(store, placement=FIXED)
         choices = (["a", "b"], ["c", "d"], ["a", "d"])
         stores = (store, other_store, store)
@@ -87,7 +87,7 @@ class AllocationPromises:
             await store.allocations.get("nobody")
 
     async def test_an_ended_run_releases_once(self, store: Store, other_store: Store) -> None:
-        """A2: one center tells the agents, whoever looks."""
+        """A2: one center notifies the agents, whichever center runs the step."""
         await new_run(store, placement=FIXED)
         await store.allocations.allocate("run", ["a"], NOW)
         assert await store.allocations.ended(10) == []
@@ -103,7 +103,7 @@ class AllocationPromises:
         assert (again.agents, again.released_at) == (["a"], None)
 
     async def test_a_failed_run_releases_and_gets_the_same_agents_again(self, store: Store) -> None:
-        """E7: nothing is left of a run that failed; continued, it has the agents that it had."""
+        """E7: a failed run has no allocation; continued, it gets the same agents."""
         await new_run(store, placement=FIXED)
         await store.allocations.allocate("run", ["a"], NOW)
         await store.runs.move("run", RunState.PAUSED, "", NOW)
@@ -117,8 +117,8 @@ class AllocationPromises:
         again = await store.allocations.allocate("run", [], NOW + 1)
         assert (again.agents, again.released_at) == (["a"], None)
 
-    async def test_a_seat_is_taken_over_once(self, store: Store) -> None:
-        """C6: restart; the one who was given up stays on record, with the reason."""
+    async def test_a_slot_is_taken_over_once(self, store: Store) -> None:
+        """C6: restart; the agent that was given up stays on record, with the reason."""
         await new_run(store, placement=CHAINED)
         await store.allocations.allocate("run", ["a", "b"], NOW)
         assert await store.allocations.replace("run", "a", "c", "it is gone", NOW + 5)
@@ -136,7 +136,7 @@ class AllocationPromises:
 
 class TargetPromises:
     async def test_a_block_has_one_target(self, store: Store) -> None:
-        """C5: blocks are packed by whom they are for."""
+        """C5: blocks are packed by target."""
         await new_run(store, placement=CHAINED)
         await store.requests.accept("run", rows(25), NOW)
         found = await packed_by(store, ByNumber())
@@ -144,13 +144,13 @@ class TargetPromises:
         assert {ref.target for ref in await store.blocks.claimable(10)} == {"a", "b"}
 
     async def test_a_kind_is_a_target(self, store: Store) -> None:
-        """C4: capability, for runs that say nothing else."""
+        """C4: by capability, for runs without other rules."""
         await new_run(store, downloader="python")
         await store.requests.accept("run", rows(3), NOW)
         assert [ref.target for ref in await pack(store)] == ["kind:python"]
 
     async def test_without_agents_requests_are_held_back(self, store: Store) -> None:
-        """C6: parked without a failure, and looked at again."""
+        """C6: parked without a failure, and checked again."""
         await new_run(store, placement=FIXED)
         await store.requests.accept("run", rows(5), NOW)
         assert await pack(store) == []
@@ -159,7 +159,7 @@ class TargetPromises:
         assert (await ledger(store)).waiting == 5
 
     async def test_blocks_for_those_who_are_gone_are_taken_apart(self, store: Store) -> None:
-        """C6, fault 17: their requests are placed anew; others are left alone."""
+        """C6, fault 17: their requests are placed again; others do not change."""
         await new_run(store, placement=CHAINED)
         await store.requests.accept("run", rows(20), NOW)
         await packed_by(store, ByNumber())
@@ -194,7 +194,7 @@ class TargetPromises:
 
 class ChainPromises:
     async def _chain(self, store: Store, children: int = 3) -> int:
-        """Agent a has fetched the first request and found some; the first one's id."""
+        """Agent a has downloaded the first request and found some; returns the first id."""
         await new_run(store, placement=CHAINED)
         await store.allocations.allocate("run", ["a", "b"], NOW)
         await store.requests.accept("run", [row(0)], NOW)
@@ -205,7 +205,7 @@ class ChainPromises:
         return first
 
     async def test_what_is_found_belongs_to_who_found_it(self, store: Store) -> None:
-        """C6: children and grandchildren; whose parent is a stranger belongs to nobody."""
+        """C6: children and grandchildren; without a known parent they belong to no agent."""
         await self._chain(store)
         await store.requests.accept("run", [row(7, parent=2**40)], NOW)
         assert sorted(await packed_by(store, ByNumber())) == [("a", 3), ("b", 1)]
@@ -225,7 +225,7 @@ class ChainPromises:
         assert [ref.target for ref in await pack(store)] == [""]
 
     async def test_a_chain_begins_again_elsewhere(self, store: Store) -> None:
-        """C6: the first request is fetched again by b, then what was open follows."""
+        """C6: agent b downloads the first request again, then the open requests follow."""
         first = await self._chain(store)
         assert await store.allocations.restart_chains("run", "a", "b", NOW) == 1
         assert await store.allocations.restart_chains("run", "a", "b", NOW) == 0
@@ -240,7 +240,7 @@ class ChainPromises:
         assert await packed_by(store, ByNumber()) == [("b", 3)]
 
     async def test_a_chain_that_cannot_begin_again_is_told(self, store: Store) -> None:
-        """C6: its first request is dead on the other agent too."""
+        """C6: its first request also died on the other agent."""
         await self._chain(store)
         await store.allocations.restart_chains("run", "a", "b", NOW)
         await packed_by(store, ByNumber())

@@ -1,4 +1,4 @@
-"""A random walk through the store beside its model, and centers that race each other."""
+"""A random walk through the store and its model, and centers that race each other."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ AGENTS = ("a", "b", "c")
 
 
 class Walk:
-    """Each step asks the store and the model the same, and compares the answers."""
+    """Each step makes the same call on the store and the model, and compares the results."""
 
     def __init__(self, store: Store, seed: int) -> None:
         self.store = store
@@ -106,7 +106,7 @@ class Walk:
         assert {work.id for work in found} - set(leased.skip) == still_open
 
     def any_holder(self) -> tuple[ModelBlock, int, str] | None:
-        """A block, with a token and an agent that are mostly right."""
+        """A block, with a token and an agent that are mostly valid."""
         known = [block for block in self.model.blocks.values() if block.token]
         if not known:
             return None
@@ -179,7 +179,7 @@ class Walk:
 
 class WalkPromises:
     async def test_a_long_walk_agrees_with_the_model(self, store: Store) -> None:
-        """A7: after each of the steps the ledger is what the model says."""
+        """A7: after each step the ledger equals the model's."""
         walk = Walk(store, seed=7)
         for run in RUNS:
             await new_run(store, run)
@@ -211,7 +211,7 @@ class RacePromises:
     async def test_a_run_is_cancelled_under_the_feet_of_another_center(
         self, store: Store, other_store: Store
     ) -> None:
-        """Whatever was on its way when the run ended has ended too."""
+        """Requests that were active when the run ended have ended too."""
         for number in range(6):
             run = f"run-{number}"
             await new_run(store, run)
@@ -240,7 +240,7 @@ async def _cancel(store: Store, run: str) -> None:
 
 
 class _Race:
-    """Ten hands over two centers, until everything has ended."""
+    """Ten workers on two centers, until everything has ended."""
 
     def __init__(self, centers: tuple[Store, Store]) -> None:
         self._centers = centers

@@ -1,4 +1,4 @@
-"""Short words for the store's conformance suite: what a leased block holds, and reports about it.
+"""Short functions for the store's conformance suite: leased blocks and reports about them.
 
 Used by tests only.
 """
@@ -53,5 +53,5 @@ def settlement(
 
 
 async def settle(store: Store, *settlements: Settlement, now: float = NOW) -> list[str]:
-    """The verdicts, as words."""
+    """The verdicts, as text."""
     return [verdict.verdict for verdict in await store.blocks.settle(settlements, now)]

@@ -1,4 +1,4 @@
-"""What every store promises about runs and requests. A part of `StoreConformance`."""
+"""Conformance tests of a store for runs and requests. Part of `StoreConformance`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class RunPromises:
         assert len(await store.runs.settings_of(["Run", "run"])) == 2
 
     async def test_named_places_travel_with_the_settings(self, store: Store) -> None:
-        """H1: added once, bounded, beside those of the settings, which stay as they were."""
+        """H1: added once, bounded, in addition to those of the settings, which do not change."""
         run = await new_run(store, "run", named=("localhost:1",))
         await store.runs.name_places("run", {"127.0.0.1:80", "localhost:1"})
         await store.runs.name_places("run", ["127.0.0.1:80", "nas:80"])
@@ -161,7 +161,7 @@ class AcceptPromises:
         assert (finished.requests[0].uri, finished.requests[0].meta) == (uri, meta)
 
     async def test_large_requests_make_small_blocks(self, store: Store) -> None:
-        """No engine and no agent is handed a block of a hundred megabytes."""
+        """No database and no agent gets a block of a hundred megabytes."""
         await new_run(store)
         large = msgspec.msgpack.encode(("POST", {}, b"x" * 2**20, {}))
         await store.requests.accept("run", rows(6, arguments=large), NOW)
@@ -264,7 +264,7 @@ class SweepPromises:
         assert await ledger(store) == Ledger(accepted=5, waiting=2, expired=3)
 
     async def test_what_is_late_in_a_block_is_never_leased(self, store: Store) -> None:
-        """Faults 7, 8: a block waited for an agent longer than its requests may."""
+        """Faults 7, 8: a block waited for an agent longer than its requests are valid."""
         await new_run(store)
         mixed = (
             rows(2, expires_at=NOW + 5) + rows(1, start=2) + rows(3, start=3, expires_at=NOW + 5)
@@ -306,7 +306,7 @@ class SweepPromises:
         assert await ledger(store) == Ledger(accepted=20, cancelled=20)
 
     async def test_a_run_of_many_blocks_is_cancelled(self, store: Store) -> None:
-        """More blocks than one statement names."""
+        """More blocks than one statement can name."""
         await new_run(store)
         await store.requests.accept("run", rows(1500), NOW)
         await pack(store, limit=1200, size=4)

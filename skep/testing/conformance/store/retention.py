@@ -1,9 +1,12 @@
-"""Promises about deletions, segments, ends of runs and notices. Part of the store's suite."""
+"""Conformance tests for deletions, segments, ends of runs, notices. Part of the store's suite."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
+import sqlalchemy as sa
 
 from skep.errors import Unavailable
 from skep.model.jobs.notice import Notice
@@ -45,7 +48,7 @@ async def forget_all(store: Store, kind: KeepKind, run: int, limit: int = 2) -> 
 
 class RetentionPromises:
     async def test_ended_runs_are_listed_oldest_first(self, store: Store) -> None:
-        """D8: by age; a run that goes on is never among them."""
+        """D8: by age; an active run is never included."""
         await archived(store, "one")
         await archived(store, "two", 3)
         await new_run(store, "open")
@@ -72,6 +75,23 @@ class RetentionPromises:
         (what,) = await store.retention.deleted()
         assert (what.kind, what.runs, what.n, what.last_at) == ("rows", 1, 5, NOW)
 
+    async def test_spans_of_deleted_rows_are_deleted(self, store: Any) -> None:
+        """Lists: what bounds their search does not grow for longer than the requests do."""
+
+        async def spans() -> int:
+            query = sa.text("SELECT COUNT(*) FROM request_spans")
+            return int(await store.database.read(lambda c: c.execute(query).scalar()))
+
+        await archived(store, "gone")
+        move = "UPDATE request_spans SET number = 1 WHERE kind > 0"
+        await store.database.write(lambda tx: tx.sql(move))
+        await archived(store, "kept")
+        assert await spans() == 4
+        run = (await store.retention.ended("rows", NOW + 1, START, 1))[0].no
+        await forget_all(store, "rows", run)
+        assert await spans() == 2
+        assert await store.checks.find("spans", "", 10) == ([], "")
+
     async def test_logs_go_and_requests_stay(self, store: Store) -> None:
         numbers = await archived(store, "run")
         (run,) = await store.retention.ended("logs", NOW + 1, START, 9)
@@ -82,7 +102,7 @@ class RetentionPromises:
         assert await store.retention.volumes("bodies") == {}
 
     async def test_a_run_that_goes_on_loses_nothing(self, store: Store) -> None:
-        """Never an open request, never a run that somebody continued."""
+        """No open request and no continued run is deleted."""
         numbers = await archived(store, "run")
         (run,) = await store.retention.ended("rows", NOW + 1, START, 9)
         await store.runs.move("run", RunState.RUNNING, "", NOW)
@@ -95,7 +115,7 @@ class RetentionPromises:
         assert await store.retention.forget("rows", busy.no, NOW, 10) == (0, True)
         assert (await ledger(store, "busy")).leased == 2
 
-    async def test_a_segment_goes_when_nobody_needs_it(self, store: Store) -> None:
+    async def test_a_segment_is_deleted_when_no_run_needs_it(self, store: Store) -> None:
         """Two runs share a segment: it is deleted with the second, in three steps."""
         await archived(store, "one")
         await archived(store, "two")
@@ -112,7 +132,7 @@ class RetentionPromises:
         assert await store.segments.committed_end(SEGMENT) == 150
 
     async def test_no_report_points_into_a_deleted_segment(self, store: Store) -> None:
-        """The bytes were put before the segment was given up: the agent sends again."""
+        """The bytes were stored before the segment was deleted: the agent sends again."""
         await archived(store, "one")
         (one,) = await store.retention.ended("bodies", NOW + 1, START, 9)
         await forget_all(store, "bodies", one.no)
@@ -134,7 +154,7 @@ def notice(name: str = "msg_1", due: float = NOW) -> Notice:
 
 class NoticePromises:
     async def test_an_end_of_a_run_becomes_notices_once(self, store: Store) -> None:
-        """Issue 4.7: written with the end itself, and told by whoever is there."""
+        """Issue 4.7: stored with the end itself, and sent by any center."""
         await new_run(store)
         await store.runs.move("run", RunState.PAUSED, "", NOW)
         await store.runs.move("run", RunState.FAILED, "it broke", NOW + 1)

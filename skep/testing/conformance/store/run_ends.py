@@ -1,5 +1,5 @@
-"""What every store promises about the ends of runs, their drivers and their figures (R2, R3,
-R5). A part of `StoreConformance`."""
+"""Conformance tests of a store for ends of runs, their drivers and their counts (R2, R3, R5).
+Part of `StoreConformance`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class EndPromises:
         assert (run.state, run.reason) == (RunState.FAILED, "memory limit: too much")
 
     async def test_a_finished_run_leaves_nothing_open(self, store: Store) -> None:
-        """What is in an agent's hands ends there: done if it works, cancelled if not."""
+        """Leased requests end with their report: done on success, else cancelled."""
         blocks = await leased(store, 9, size=3)
         await store.requests.accept("run", rows(6, start=100), NOW)
         await pack(store, limit=3)
@@ -110,7 +110,7 @@ class DriverPromises:
         driver = await store.checkpoints.take_over("run")
         first, second, third = ids(block)
         found = [ItemRow(n, i, msgspec.msgpack.encode([n, i])) for n in ids(block) for i in (0, 1)]
-        for _ in range(2):  # told twice, kept once
+        for _ in range(2):  # sent twice, stored once
             await store.checkpoints.checkpoint("run", driver, [block.id], found, [], NOW)
         kept = await store.checkpoints.items_of("run", [first, third])
         assert [msgspec.msgpack.decode(item.data) for item in kept] == [
@@ -123,7 +123,7 @@ class DriverPromises:
 
 class AnswerPromises:
     async def test_an_agent_that_answers_nothing_loses_its_block(self, store: Store) -> None:
-        """R5: it renews its lease for ever, and no answer comes: another agent gets it."""
+        """R5: it renews its lease and never reports: another agent gets the block."""
         await new_run(store, answer_seconds=60.0, time_limit=30.0, host_delay=10.0)
         await store.requests.accept("run", rows(4), NOW)
         (block,) = await lease(store, await pack(store), until=NOW + 30)
@@ -169,7 +169,7 @@ class AnswerPromises:
     async def test_unanswered_requests_are_retried_as_often_as_their_run_says(
         self, store: Store
     ) -> None:
-        """R5: retry that request n times, then report it."""
+        """R5: the request is retried n times, then reported."""
         await new_run(store, answer_retries=2)
         await store.requests.accept("run", rows(1), NOW)
         (ref,) = await pack(store)
@@ -184,7 +184,7 @@ class AnswerPromises:
         assert [(r.state, r.failure) for r in told.requests] == [("dead", "lost")]
 
     async def test_a_late_answer_is_stored_once(self, store: Store) -> None:
-        """R5: the agent that was given up answers after the one that took over."""
+        """R5: the agent that was given up reports after its successor."""
         (block,) = await leased(store, 2)
         await store.blocks.reap(LATER + 1, [], 10, 10)
         (again,) = await lease(store, [block.id], agent="other", now=LATER + 1, until=LATER + 60)

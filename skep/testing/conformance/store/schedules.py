@@ -1,4 +1,4 @@
-"""What every store promises about schedules and fires. A part of `StoreConformance`."""
+"""Conformance tests of a store for schedules and fires. Part of `StoreConformance`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def fire(job: str = "job", due: int = DUE, **facts: Any) -> Fire:
 
 
 async def claimed(store: Store, *fires: Fire, schedule: Schedule = EACH_MINUTE) -> list[Fire]:
-    """Each in the ledger, by a step of its job."""
+    """Each claimed in the ledger, by a step of its job."""
     jobs = sorted({one.job for one in fires})
     for job in jobs:
         await store.fires.plan(planned(job, schedule))
@@ -46,7 +46,7 @@ class SchedulePromises:
         assert await store.fires.planned(["JOB"]) == []
 
     async def test_the_same_schedule_again_changes_nothing(self, store: Store) -> None:
-        """A job that is applied again loses no due time that nobody has looked at."""
+        """A job that is applied again loses no undecided due time."""
         await store.fires.plan(planned())
         assert not await store.fires.plan(planned(decided=DUE + 600, next_at=DUE + 660.0))
         (found,) = await store.fires.planned()
@@ -75,7 +75,7 @@ class SchedulePromises:
         assert not await store.fires.unplan("job", NOW + 71)
         assert await store.fires.planned() == []
         open_one, ended = await store.fires.of_job("job", 10)
-        assert open_one == fire(), "a run may be on its way already"
+        assert open_one == fire(), "its run may have been opened"
         assert (ended.state, ended.ended_at) == (FireState.SKIPPED, NOW + 70)
         assert "deleted" in ended.reason
 
@@ -121,7 +121,7 @@ class FirePromises:
                 assert await store.fires.of_job(one.job, 10) == [one]
 
     async def test_what_is_in_the_ledger_stays(self, store: Store) -> None:
-        """A wall clock went back and the schedule was changed: the due time comes again."""
+        """The wall clock was set back and the schedule was changed: the due time repeats."""
         await claimed(store, fire())
         await store.fires.plan(planned(schedule=Schedule(every=60)))
         (again,) = await store.fires.planned()
@@ -138,7 +138,7 @@ class FirePromises:
         assert await store.fires.change([(fire(), ended)]) == [], "its claim was taken over"
         done = replace(mine, state=FireState.LATE, run="r", reason="x" * 500, ended_at=NOW + 100)
         assert await store.fires.change([(mine, done), (fire("ghost"), done)]) == [done]
-        assert await store.fires.change([(mine, ended)]) == [], "an outcome is the last word"
+        assert await store.fires.change([(mine, ended)]) == [], "an outcome is final"
         assert await store.fires.of_job("job", 10) == [done]
 
     async def test_one_of_many_takes_over(self, store: Store, other_store: Store) -> None:
@@ -155,7 +155,7 @@ class FirePromises:
         )
         assert sorted(one.job for part in won for one in part) == [one.job for one in many]
 
-    async def test_what_nobody_sees_to_is_found(self, store: Store) -> None:
+    async def test_fires_without_a_center_are_found(self, store: Store) -> None:
         stale = fire("a", due=DUE - 3, claimed_at=NOW)
         fresh = fire("b", due=DUE - 2, claimed_at=NOW + 95)
         future = fire("c", due=DUE - 1, claimed_at=NOW + 3600)

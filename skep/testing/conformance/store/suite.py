@@ -1,8 +1,8 @@
-"""What every store must do, as tests. A backend subclasses it and supplies two fixtures.
+"""Conformance tests for stores. A backend subclasses them and supplies two fixtures.
 
-`store` is an opened, empty store; `other_store` is a second center on the same database.
-The tests run against real servers, so nothing here looks inside and nothing sleeps. After
-every test the ledger must add up, for each run and over all.
+`store` is an open, empty store; `other_store` is a second center on the same database. The tests
+run against real servers, so nothing here uses internals and nothing sleeps. After every test the
+ledger must add up, for each run and over all.
 """
 
 from __future__ import annotations
@@ -12,6 +12,14 @@ from collections.abc import AsyncIterator
 import pytest
 
 from skep.store.ports import Store
+from skep.testing.conformance.monitoring.store import (
+    AlertStatePromises,
+    FailureGroupPromises,
+    MonitorLeasePromises,
+    RunSummaryPromises,
+    SeriesPromises,
+    WatchPromises,
+)
 from skep.testing.conformance.store.agent_sessions import (
     AgentCommandPromises,
     SessionPromises,
@@ -24,6 +32,11 @@ from skep.testing.conformance.store.blocks import (
     LeasePromises,
     ReapPromises,
     SettlePromises,
+)
+from skep.testing.conformance.store.bulk.operations import (
+    FilterTargetPromises,
+    OperationPromises,
+    RequestActPromises,
 )
 from skep.testing.conformance.store.deliveries import DeliveryPromises
 from skep.testing.conformance.store.failures import FailurePromises, FilteredRequestPromises
@@ -38,6 +51,16 @@ from skep.testing.conformance.store.hosts import (
 from skep.testing.conformance.store.hosts_race import HostRacePromises
 from skep.testing.conformance.store.jobs import JobPromises, JobRunPromises
 from skep.testing.conformance.store.pages_read_again import PagePromises
+from skep.testing.conformance.store.people.audit import AuditPromises
+from skep.testing.conformance.store.people.scopes import ScopePromises
+from skep.testing.conformance.store.people.secrets import SecretPromises
+from skep.testing.conformance.store.people.sessions import (
+    LoginLinkPromises,
+    ScopedTokenPromises,
+    UserSessionPromises,
+)
+from skep.testing.conformance.store.people.users import UserPromises
+from skep.testing.conformance.store.pipelines.pool import PoolPromises
 from skep.testing.conformance.store.placement import (
     AllocationPromises,
     ChainPromises,
@@ -95,6 +118,9 @@ class StoreConformance(
     FilteredRequestPromises,
     RetentionPromises,
     NoticePromises,
+    OperationPromises,
+    RequestActPromises,
+    FilterTargetPromises,
     PackHostsPromises,
     LetGoPromises,
     NotePromises,
@@ -104,12 +130,27 @@ class StoreConformance(
     AllocationPromises,
     TargetPromises,
     ChainPromises,
+    UserPromises,
+    UserSessionPromises,
+    LoginLinkPromises,
+    ScopedTokenPromises,
+    ScopePromises,
+    SecretPromises,
+    AuditPromises,
+    PoolPromises,
     WalkPromises,
     RacePromises,
+    MonitorLeasePromises,
+    SeriesPromises,
+    AlertStatePromises,
+    FailureGroupPromises,
+    RunSummaryPromises,
+    WatchPromises,
 ):
-    """Every promise of `store/ports`."""
+    """The whole contract of `store/ports`."""
 
     @pytest.fixture(autouse=True)
     async def everything_is_accounted_for(self, store: Store) -> AsyncIterator[None]:
         yield
         await assert_accounted(store)
+        assert (await store.pool.ledger()).unaccounted == 0

@@ -1,4 +1,4 @@
-"""What every store promises about things that wait. A part of `StoreConformance`."""
+"""Conformance tests of a store for explanations of waits. Part of `StoreConformance`."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ POLITENESS = Politeness()
 
 
 def slow_rows(count: int) -> list[RequestRow]:
-    """Requests of a host with a pace: one window of them fits into a block."""
+    """Requests of a host with a rate limit: one window of them fits into a block."""
     named = (row(f"slow{number}") for number in range(count))
     return [msgspec.structs.replace(one, host=HOST) for one in named]
 
 
 async def paced(store: Store, count: int = 5) -> tuple[Leased, list[int]]:
-    """A run with requests of one host, 5 s apart: some in a block, the others parked. The
-    block, and the ids of all requests."""
+    """A run with requests of one host, 5 s apart: some in a block, the others parked. Returns the
+    block and the ids of all requests."""
     await new_run(store)
     await store.hosts.set_rule(HOST, SiteRule(rate=0.2), NOW)
     await store.requests.accept("run", slow_rows(count), NOW)

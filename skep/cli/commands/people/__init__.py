@@ -1,0 +1,1 @@
+"""Commands of the group People: users, groups of users, the audit log."""

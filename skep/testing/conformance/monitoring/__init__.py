@@ -1,0 +1,1 @@
+"""What every store promises about figures over time, alerts and failure groups."""

@@ -1,0 +1,1 @@
+"""Promises about bulk operations and about what filters find."""

@@ -1,0 +1,1 @@
+"""What every store promises about users, sessions and the audit log."""
