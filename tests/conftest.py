@@ -33,7 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # Hundreds of processes are started: they compile once, and leave nothing beside the code.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PYTHONPYCACHEPREFIX"] = str(config.rootpath / ".pytest_cache" / "bytecode")
-    # A busy machine is no finding, and CI tries the same examples every time; at a desk
+    # A busy machine is not a finding, and CI tries the same examples every time; at a desk
     # the examples are new in each run.
     hypothesis.settings.register_profile(
         "skep",

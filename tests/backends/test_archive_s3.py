@@ -55,7 +55,7 @@ class S3Backend:
         return sorted(one.key for one in await self.bucket.list() if "README" not in one.key)
 
     async def until_sealed(self, count: int) -> list[str]:
-        """Wait until so many segments are one object each, and no part of them is left."""
+        """Wait until `count` segments are one object each, and no part of them is left."""
 
         def sealed(keys: list[str]) -> bool:
             parts = {key.split("/")[2] for key in keys if "/parts/" in key}
@@ -154,7 +154,7 @@ async def test_what_no_row_points_to_is_kept_and_told(backend: S3Backend) -> Non
         await backend.make().open(committed(), store_is_empty=True)
 
 
-async def test_a_late_put_is_no_part_of_a_sealed_segment(backend: S3Backend) -> None:
+async def test_a_late_put_is_not_part_of_a_sealed_segment(backend: S3Backend) -> None:
     """A PUT that was given up may still happen; it is kept beside the segment (R3)."""
     places, blobs = await leave_parts(backend)
     end = (await backend.bucket_segments.look(SEGMENT)).end
@@ -206,7 +206,7 @@ async def test_segments_of_a_folder_are_copied_into_a_bucket(
 
 
 class MeddledBucket(Bucket):
-    """Somebody deletes the segment at the moment at which its whole is written."""
+    """The segment is deleted at the moment at which the whole object is written."""
 
     async def put(self, key: str, data: bytes | bytearray) -> None:
         await BucketSegments(self).drop(SEGMENT)
@@ -240,7 +240,7 @@ async def test_parts_stay_when_the_whole_is_not_what_was_written(backend: S3Back
 
 @asynccontextmanager
 async def slow_down(target: str, refusals: int) -> AsyncIterator[str]:
-    """A front that refuses so many calls as S3 does when it is asked too much."""
+    """A front that refuses a number of calls, as S3 does under high load."""
     left = [refusals]
 
     async def forward(request: web.Request) -> web.Response:

@@ -239,7 +239,7 @@ async def test_without_the_redis_client(monkeypatch: pytest.MonkeyPatch) -> None
         open_bus("redis://127.0.0.1", LIMITS)
 
 
-async def test_whoever_is_cancelled_in_a_call_ends(redis_bus: RedisBus) -> None:
+async def test_a_caller_that_is_cancelled_in_a_call_ends(redis_bus: RedisBus) -> None:
     """C9, fault 47: a center's loops end when it is stopped, at whatever point of a call they
     are. The client's own time limit lost one in two of these, and such a center never ended."""
 

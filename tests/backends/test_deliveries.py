@@ -284,6 +284,32 @@ async def test_refused_items_are_kept_and_sent_again(
         assert sorted(lines) == [0, 0, 1, 1, 2]
 
 
+async def test_an_item_that_its_sink_refuses_is_kept(ground: Ground, redis_url: str) -> None:
+    """E11: the refusal of a sink makes a dead letter beside the alert; the others are delivered,
+    and a letter that is refused again stays."""
+    held = await ground.begin(f"{redis_url}?hash=items&key=n")
+    center = ground.center("a")
+    await center.open(held, ground.sinks)
+    wrong = ItemRow(0, 9, msgspec.msgpack.encode({"name": "without n"}))
+    now = ground.clock.now()
+    await ground.store.checkpoints.checkpoint("r", ground.driver, [], [wrong], [], now)
+    await ground.add(3)
+    await ground.until(lambda view: view.delivery.delivered == 3)
+    (letter,) = await ground.store.deliveries.rejected("r", 0, 10)
+    (item, *_) = await ground.store.checkpoints.items("r", 0, 1)
+    assert (letter.item, letter.tries) == (item.id, 1)
+    assert "'n'" in letter.reason
+    alerts = await ground.store.alerts.recent(10)
+    assert any("see `skep data rejected r`" in alert["detail"] for alert in alerts)
+    assert await ground.store.deliveries.resend("r", "", [], ground.clock.now()) == 1
+    center.look("r")
+    again = await until(
+        lambda: ground.store.deliveries.rejected("r", 0, 10),
+        lambda found: found and found[0].tries == 2,
+    )
+    assert [one.item for one in again] == [item.id]
+
+
 async def test_position_files_of_earlier_versions_are_moved_into_the_store(
     ground: Ground, redis_url: str
 ) -> None:

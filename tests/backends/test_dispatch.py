@@ -32,7 +32,7 @@ MANNERS = Politeness()
 
 
 def own(one: RequestRow, host: str = "localhost") -> RequestRow:
-    """To a host of one's own, which has no pace: this is about lanes."""
+    """To a loopback host, which has no rate limit: this is about lanes."""
     return msgspec.structs.replace(one, host=host)
 
 

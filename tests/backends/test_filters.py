@@ -36,9 +36,9 @@ from skep.store.sql.filters.search import Listing, Page, count, search
 from skep.store.sql.schema.agents import agents
 from skep.store.sql.schema.blocks import blocks
 from skep.store.sql.schema.ended_work import faults
-from skep.store.sql.schema.jobs import jobs
+from skep.store.sql.schema.jobs import job_labels, jobs
 from skep.store.sql.schema.requests import attempts, requests, tallies
-from skep.store.sql.schema.runs import runs
+from skep.store.sql.schema.runs import run_labels, runs
 from skep.store.sql.store import SqlStore
 from skep.wire.filter.check import check, read_filter
 from skep.wire.filter.tables import AGENTS, JOBS, REQUESTS, RUNS
@@ -105,6 +105,9 @@ class Ground:
     def moment(self) -> float:
         return NOW - self.rng.choice([0, 1, 5.5, 60, 3600, 86_400, 1e6])
 
+    def labels(self) -> dict[str, str]:
+        return {name: self.text() for name in ("eu", "team") if self.rng.random() < 0.5}
+
     async def fill(self) -> None:
         await self.store.database.write(self._fill)
 
@@ -133,7 +136,11 @@ class Ground:
         for which, n in counts.items():
             if n:
                 tx.execute(sa.insert(tallies).values(run=number, state=which, n=n))
+        labels = self.labels()
+        for label, value in labels.items():
+            tx.execute(sa.insert(run_labels).values(name=label, value=value, run=number))
         run = Run(name, job, state, RunSettings(), created, reason or "", changed or 0.0)
+        run = msgspec.structs.replace(run, labels=labels)
         self.facts["runs"][name] = run_facts(run, NOW, *counts.values())
 
     def _job(self, tx: Tx, name: str) -> None:
@@ -141,7 +148,9 @@ class Ground:
         spider = rng.choice([None, SpiderPart("a:B")])
         downloader = Downloader(rng.choice(["http", "curl"]))
         job = Job(name, self.text(), self.text(), downloader=downloader, spider=spider)
-        job = msgspec.structs.replace(job, enabled=rng.random() < 0.5)
+        job = msgspec.structs.replace(job, enabled=rng.random() < 0.5, labels=self.labels())
+        for label, value in job.labels.items():
+            tx.execute(sa.insert(job_labels).values(name=label, value=value, job=name))
         kept = KeptJob(job, rng.randrange(4), self.text(), self.moment(), self.moment())
         kept = msgspec.structs.replace(kept, deleted=rng.random() < 0.3)
         row = {"name": name, "revision": kept.revision, "definition": bytes_of(job)}
@@ -152,7 +161,7 @@ class Ground:
 
     def _agent(self, tx: Tx, name: str) -> None:
         rng = self.rng
-        labels = {key: self.text() for key in ("eu", "team") if rng.random() < 0.5}
+        labels = self.labels()
         about = Registration(name, self.text(), self.text(), labels, kinds=("http", self.text()))
         aside = rng.choice(["", "", "cordoned", "draining", "revoked"])
         enabled, seen, registered = rng.random() < 0.6, self.moment(), self.moment()
@@ -192,8 +201,11 @@ class Ground:
             "fault": rng.choice([None, 1, 2, 3]) if dead else None,
             "died_at": self.moment() if dead else None,
         }
-        tx.execute(sa.insert(requests).values(**row))
         last = self._attempts(tx, number)
+        row["failure"] = last.get("failure") or None
+        if dead:
+            row["failure"] = [None, "timeout", "status", "network"][row["fault"] or 0]
+        tx.execute(sa.insert(requests).values(**row))
         self.facts["requests"][number] = self._request_facts(row, stored, last)
 
     def _attempts(self, tx: Tx, number: int) -> dict[str, Any]:
@@ -218,6 +230,8 @@ class Ground:
         in_hand = stored is RequestState.QUEUED and row["block"] % 2
         fault = row["fault"] or 0
         error, status = last.get("failure"), last.get("status")
+        if stored is RequestState.DONE:
+            error = None
         if stored is RequestState.DEAD:
             error = ["", "timeout", "status", "network"][fault]
             status = fault % 2 * 404
@@ -236,7 +250,7 @@ class Ground:
             "size": last.get("received"),
             "created": row["created_at"],
             "died": row["died_at"],
-            "label": {},
+            "label": run["label"],
         }
 
 
@@ -418,7 +432,7 @@ async def test_a_scan_reads_no_more_than_its_stretch(ground: Ground) -> None:
         asked.append((statement, parameters))
 
     compiled = compile_filter(read_filter("uri:b state:dead", REQUESTS, NOW), "sqlite")
-    assert compiled.serving.index == "requests_dead"
+    assert compiled.serving.index == "requests_dead_ids"
     sa.event.listen(database.engine, "before_cursor_execute", listen)
     await database.read(lambda c: search(c, listing_of(ground, "requests"), compiled))
     sa.event.remove(database.engine, "before_cursor_execute", listen)
@@ -426,7 +440,7 @@ async def test_a_scan_reads_no_more_than_its_stretch(ground: Ground) -> None:
     plan = await database.read(
         lambda c: str(c.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all())
     )
-    assert "SEARCH requests USING INTEGER PRIMARY KEY (rowid>?" in plan
+    assert "SEARCH requests USING INDEX requests_dead_ids (id>?" in plan
 
 
 def columns_of(connection: sa.Connection, table: str) -> dict[str, list[tuple[str, ...]]]:
@@ -448,12 +462,13 @@ def columns_of(connection: sa.Connection, table: str) -> dict[str, list[tuple[st
 async def test_the_listed_indexes_exist(ground: Ground) -> None:
     database = ground.store.database
     for resource, indexes in INDEXES.items():
-        real = await database.read(lambda c, table=resource: columns_of(c, table))  # type: ignore[misc]
         for index in indexes:
+            of = index.table or resource
+            real = await database.read(lambda c, table=of: columns_of(c, table))  # type: ignore[misc]
             if database.dialect.name in index.engines:
-                length = len(index.columns)
-                begins = [columns[:length] for columns in real.get(index.name, [])]
-                assert index.columns in begins, (index, real)
+                wanted = (*index.of_state, *index.columns)
+                begins = [columns[: len(wanted)] for columns in real.get(index.name, [])]
+                assert wanted in begins, (index, real)
 
 
 #: The index that is named, and SQLite's own words; keys have names of their own there.
@@ -461,11 +476,10 @@ PLANS = {
     ("requests", "id:5"): ("PRIMARY", "USING INTEGER PRIMARY KEY"),
     ("requests", "run:x"): ("requests_once", "autoindex_requests_1 (run=?"),
     ("requests", "run:x uri:y"): ("requests_once", "autoindex_requests_1 (run=?"),
-    ("requests", "state:dead"): ("requests_dead", "INDEX requests_dead"),
-    ("requests", "state:dead run:x error:timeout"): (
-        "requests_dead",
-        "INDEX requests_dead (run=? AND fault=?",
-    ),
+    ("requests", "state:dead"): ("requests_dead_ids", "INDEX requests_dead"),
+    ("requests", "error:timeout"): ("requests_failed", "INDEX requests_failed (failure=?"),
+    ("requests", "group:1@h"): ("requests_dead_groups", "INDEX requests_"),
+    ("requests", "state:dead host:h"): ("requests_dead_hosts", "INDEX requests_dead_hosts (host=?"),
     ("requests", "state:dead run:x group:1@h"): (
         "requests_dead",
         "INDEX requests_dead (run=? AND fault=? AND host=?",
@@ -473,7 +487,11 @@ PLANS = {
     ("requests", "state:waiting run:x"): ("requests_waiting", "INDEX requests_waiting (run=?"),
     ("requests", "state:delayed host:x"): ("requests_parked", "INDEX requests_parked (host=?"),
     ("runs", "id:x"): ("UNIQUE", "autoindex_runs_1 (id=?"),
-    ("runs", "state:failed"): ("runs_ended", "INDEX runs_ended (state=?"),
+    ("runs", "state:failed"): ("runs_in_state", "INDEX runs_"),
+    ("runs", "job:x"): ("runs_of_job", "INDEX runs_of_job (job=?"),
+    ("runs", "since:2h"): ("runs_created", "INDEX runs_created (created_at>?"),
+    ("runs", "label:team=a"): ("PRIMARY", "autoindex_run_labels_1 (name=? AND value=?"),
+    ("jobs", "state:enabled"): ("jobs_in_state", "INDEX jobs_in_state (deleted=? AND enabled=?"),
     ("jobs", "name:a*"): ("PRIMARY", "autoindex_jobs_1 (name>? AND name<?"),
     ("agents", "id:x,y"): ("PRIMARY", "autoindex_agents_1 (id=?"),
     ("requests", "uri:x"): ("", "SCAN requests"),

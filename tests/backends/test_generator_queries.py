@@ -131,7 +131,7 @@ async def test_a_reference_to_nothing(shop: Shop) -> None:
     for url, told in (
         ("env:NOT_SET", "no variable NOT_SET"),
         ("env:SKEP_X", "no variable SKEP_X"),
-        ("env:SHOP", "SHOP does not hold the URL of a database"),
+        ("env:SHOP", "SHOP does not contain the URL of a database"),
     ):
         generator = Generator("sql", url=url, query="SELECT 1")
         source = SqlSource(generator, shop.folder, shop.environment, LIMITS, SystemClock())

@@ -44,7 +44,7 @@ async def test_the_list_of_tokens_has_no_end_at_a_thousand(store: SqlStore) -> N
         await store.tokens.add(digest, "viewer", f"s{number}", NOW + number // 10)
     seen: list[str] = []
     after = ""
-    while page := await store.tokens.all(4, after):
+    while (page := await store.tokens.all(4, after)) and len(seen) <= 25:
         seen += [token.subject for token in page]
         after = page[-1].id
     assert sorted(seen) == sorted(f"s{number}" for number in range(25))

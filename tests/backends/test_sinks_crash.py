@@ -109,7 +109,7 @@ class Source:
 
 
 class NoticingClock(SystemClock):
-    """Tells when somebody waits: the pump does so only when its sink is away."""
+    """Signals when the writer waits: it does so only when its sink is down."""
 
     def __init__(self) -> None:
         self.somebody_waits = asyncio.Event()

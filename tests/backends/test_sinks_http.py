@@ -83,7 +83,7 @@ async def test_without_a_secret_nothing_is_signed(receiver: Receiver) -> None:
 async def test_an_answer_that_may_get_better_is_unavailable(
     receiver: Receiver, status: int
 ) -> None:
-    """Also when somebody must act first: nothing becomes a dead letter for a wrong token."""
+    """Also when a user must act first: a wrong token makes no dead letters."""
     receiver.statuses = [status]
     with pytest.raises(Unavailable, match=f"answered {status}: because of that"):
         await send(receiver, 1)

@@ -179,7 +179,7 @@ async def test_a_commit_whose_answer_was_lost_is_not_done_twice(database: Databa
     assert [row["n"] for row in database.rows(table)] == list(range(1, 9))
 
 
-async def test_a_table_that_somebody_made_is_used_as_it_is(database: Database) -> None:
+async def test_an_existing_table_is_used_as_it_is(database: Database) -> None:
     table = database.fresh()
     database.run(f"CREATE TABLE {table} (url VARCHAR(100) PRIMARY KEY, at DATE, note VARCHAR(5))")
     told = records({"url": "a", "at": "2026-01-02", "note": "x"})

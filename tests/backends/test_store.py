@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,9 @@ from skep.model.block import Held
 from skep.model.fleet.agent import Registration, Vitals
 from skep.model.fleet.token import FoundToken
 from skep.store.sql.engine.database import Tx
+from skep.store.sql.hosts import holds
 from skep.store.sql.schema import metadata
+from skep.store.sql.schema.hosts import site_holds
 from skep.store.sql.store import SqlStore
 from skep.testing import servers
 from skep.testing.conformance.store.ground import LATER, NOW, assert_accounted, new_run, rows
@@ -119,9 +121,41 @@ async def test_rows_that_come_alone_are_stored(store: SqlStore) -> None:
 
 
 @pytest.mark.parametrize("store_url", ["postgresql", "mariadb"], indirect=True)
+async def test_a_host_whose_row_is_deleted_meanwhile_is_claimed(
+    store: SqlStore, other_store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """politeness: a center reads a row without a block, another center deletes it, and the first
+    one claims the host: the claim is a row again, so that no third block gets the host."""
+    name = "host.example"
+    await store.database.write(lambda tx: holds.watch(tx, {name: NOW}))
+    read = holds._holds
+    deletions: list[int] = []
+
+    def read_then_delete(tx: Tx, hosts: Collection[str]) -> dict[str, tuple[int | None, float]]:
+        found = read(tx, hosts)
+        if not deletions:
+            with other_store.database.engine.connect() as elsewhere:
+                deletions.append(elsewhere.execute(sa.delete(site_holds)).rowcount)
+                elsewhere.commit()
+        return found
+
+    monkeypatch.setattr(holds, "_holds", read_then_delete)
+
+    def claim(tx: Tx) -> dict[str, float]:
+        taken = holds.claim(tx, [holds.Claim(name, LATER, 1.0)])
+        holds.give_to(tx, {7: [name]})
+        return taken
+
+    assert await store.database.write(claim) == {}
+    assert deletions == [1]
+    held = await store.database.read(lambda c: holds.held_by(c, [7]))
+    assert held == {7: {name: 1.0}}
+
+
+@pytest.mark.parametrize("store_url", ["postgresql", "mariadb"], indirect=True)
 async def test_signs_of_life_wait_for_no_run(store: SqlStore) -> None:
-    """C9: another center holds a run, and whoever writes to it waits. Beats do not: a
-    thousand agents would seem to be dead for it."""
+    """C9: another center holds a run, and every write to it waits. Heartbeats do not wait: else a
+    thousand agents would seem to be dead."""
     await new_run(store)
     await store.agents.register(Registration("a1", "one"), NOW)
     with store.database.engine.connect() as elsewhere:
@@ -136,9 +170,9 @@ async def test_signs_of_life_wait_for_no_run(store: SqlStore) -> None:
 
 
 @pytest.mark.parametrize("store_url", ["postgresql", "mariadb"], indirect=True)
-async def test_a_renewal_passes_over_what_somebody_writes_to(store: SqlStore) -> None:
-    """C9: blocks are reported while their agents beat. Whoever renewed in the order of their
-    numbers, and reported as they came, would wait for each other until the engine ends one."""
+async def test_a_renewal_skips_locked_rows(store: SqlStore) -> None:
+    """C9: blocks are reported while their agents send heartbeats. Renewals in the order of their
+    numbers and reports in another order would wait for each other until the engine ends one."""
     busy, free = await leased(store, 20)
     table = metadata.tables["blocks"]
     with store.database.engine.connect() as elsewhere:

@@ -17,7 +17,7 @@ from skep.testing.conformance.store.ground import NOW, new_run, rows
 from skep.testing.conformance.store.leasing import lease, pack
 from skep.testing.conformance.store.reports import failed, ids, settle, settlement
 
-#: Old rows that nobody asks for any more; an index must make them free.
+#: Old rows that no query needs; an index must make them free.
 OLD = 30_000
 
 SERIES = {

@@ -121,7 +121,7 @@ def test_what_users_submit_is_as_strict_as_ever() -> None:
 
 
 @pytest.mark.parametrize("content", [b"<html>", b"[1]", b'{"job": 1}', b""])
-def test_what_is_no_answer_is_told(content: bytes) -> None:
+def test_an_invalid_answer_is_reported(content: bytes) -> None:
     with pytest.raises(CenterUnreachable, match="is the address right"):
         Answer("http://a", 200, codec.JSON, content).decoded(KeptJob)
 

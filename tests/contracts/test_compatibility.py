@@ -146,10 +146,6 @@ def _drop_option(records: dict[str, Record]) -> None:
     del records["commands"]["skep agent"]["options"]["--center"]
 
 
-def _drop_column(records: dict[str, Record]) -> None:
-    records["tables"]["sqlite"]["agents"].remove("PRIMARY KEY (id)")
-
-
 def _drop_field(records: dict[str, Record]) -> None:
     del records["messages"]["Heartbeat"]["json"]["agent"]
 
@@ -168,7 +164,6 @@ def _drop_shown_path(records: dict[str, Record]) -> None:
         ("routes", _drop_route, "routes / GET /api/v1/runs is gone"),
         ("settings", _move_port, "settings / center.port / default has changed: was"),
         ("commands", _drop_option, "commands / skep agent / options / --center is gone"),
-        ("tables", _drop_column, "tables / sqlite / agents / PRIMARY KEY (id) is gone"),
         ("messages", _drop_field, "messages / Heartbeat / json / agent is gone"),
         ("metrics", _rename_metric, "metrics / skep_agents_up is gone"),
     ],

@@ -15,8 +15,8 @@ import msgspec
 from skep import settings
 from skep.center.app import api_table
 from skep.cli.main import skep
-from skep.jobs.definitions.documents import read_documents
 from skep.jobs.definitions.job_check import linter
+from skep.model.jobs.documents import read_documents
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -161,7 +161,7 @@ def test_jobs_are_good() -> None:
 def test_settings_files_are_good() -> None:
     def wrong(page: Path) -> Iterator[object]:
         for block in blocks_of(page, "toml"):
-            if "[project" not in block:  # somebody's package, not our settings
+            if "[project" not in block:  # a user's package, not our settings
                 try:
                     msgspec.convert(tomllib.loads(block), settings.Settings, strict=False)
                 except (ValueError, msgspec.ValidationError) as error:

@@ -22,7 +22,7 @@ INTAKE = "skep/jobs/intake.py"
 #: requests of chains whose agent is gone.
 REPEATS = {f"{STORE}/requests/rebuild_from_archive.py", f"{STORE}/requests/chains.py"}
 #: Functions of `dialect.py`, and SQLAlchemy's own.
-INSERTS = {"insert", "insert_new", "insert_many", "insert_numbered"}
+INSERTS = {"insert", "insert_new", "insert_many", "insert_numbered", "insert_spanning"}
 #: Validate requests of a job or of a trial, and store nothing.
 ONLY_CHECK = {"skep/jobs/definitions/job_check.py", "skep/jobs/generators/trial.py"}
 #: Attributes of `Store` by the class that answers them.

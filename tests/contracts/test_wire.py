@@ -25,11 +25,11 @@ def kept() -> dict[str, Any]:
 
 def test_no_older_side_is_left_behind(kept: dict[str, Any]) -> None:
     """Fault 44: fields are added, with defaults; none goes, none changes its type."""
-    assert wire.broken(kept, wire.spoken()) == []
+    assert wire.broken(kept, wire.wire_structs()) == []
 
 
 def test_every_message_is_written_down(kept: dict[str, Any]) -> None:
-    assert kept == wire.spoken(), ADDED
+    assert kept == wire.wire_structs(), ADDED
 
 
 def _without(shape: dict[str, Any]) -> None:
@@ -69,13 +69,13 @@ def _grown(shape: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (_without, "Heartbeat.agent is gone"),
+        (_without, "Heartbeat.agent is missing"),
         (_retyped, "LeaseAsk.wait was float: add a field of another name"),
         (_demanding, "Report.mood is new and needs a default"),
         (_stricter, "LeaseAsk.want had a default"),
         (_shifted, "Held is an array: new fields go to its end"),
         (_closed, "Code refuses unknown fields"),
-        (_gone, "GiveBack is gone"),
+        (_gone, "GiveBack is missing"),
         (_grown, ""),
     ],
 )

@@ -88,6 +88,8 @@ JUDGED = {
     ("POST", "/api/v1/runs/{run}/requests"): ("takes: ListType", "NewRequest."),
     ("POST", "/requestqueue/{identity}"): ("takes: ListType", "NewRequest."),
     ("POST", "/requestqueue/{identity}/turn"): ("NewRequest.", "FoundItem.data[]: AnyType"),
+    # By the type of the act's own arguments.
+    ("POST", "/api/v1/operations"): ("StartOperation.arguments[]: AnyType",),
     ("PUT", "/api/v1/jobs/{job}"): ("takes: DictType", "takes[]: AnyType"),
 }
 ROUTES = [(row, what) for row in api_table() for what in ("takes", "asks") if getattr(row, what)]

@@ -9,11 +9,6 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 MOST_MODULES = 25
 LONGEST_FILE = 400
-LONGEST_DECLARATION = 600
-#: Files that only declare, one statement per line, nothing to follow: why each is one file.
-DECLARATIVE = {
-    "skep/settings.py": "every setting of every process stands in one place",
-}
 #: Folders whose files are counted.
 COUNTED = ("skep", "tests", "bench", "tools")
 #: Folders whose files have a longest length.
@@ -38,14 +33,4 @@ def test_a_package_has_few_modules() -> None:
 
 def test_a_file_has_few_lines() -> None:
     sizes = {name: len((ROOT / name).read_text().splitlines()) for name in python_files(*MEASURED)}
-    long = {
-        name: size
-        for name, size in sizes.items()
-        if size > (LONGEST_DECLARATION if name in DECLARATIVE else LONGEST_FILE)
-    }
-    assert long == {}
-
-
-def test_every_exception_is_needed() -> None:
-    sizes = {name: len((ROOT / name).read_text().splitlines()) for name in DECLARATIVE}
-    assert [name for name, size in sizes.items() if size <= LONGEST_FILE] == []
+    assert {name: size for name, size in sizes.items() if size > LONGEST_FILE} == {}

@@ -32,6 +32,7 @@ NO_ANSWERS = {
     ("cli/commands/jobs/job_files.py", "data"): "a document of the user",
     ("cli/commands/jobs/job_files.py", "self.data"): "a document of the user",
     ("cli/commands/jobs/job_files.py", "schedule"): "a part of a document of the user",
+    ("cli/commands/operate/watch.py", "row"): "a row of an event, which has no type",
     ("cli/terminal/center_options.py", "given"): "options of the command line",
 }
 #: What a check finds and does not count: why.

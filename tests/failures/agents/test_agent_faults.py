@@ -163,7 +163,7 @@ async def test_a_drain_in_an_outage_leaves_everything_on_disk_in_time(
 async def test_a_full_outbox_drops_the_oldest_and_their_work_is_done_again(
     center: CenterDouble, start: Start
 ) -> None:
-    """Fault 12: what is dropped is counted and named, and the block goes to somebody else,
+    """Fault 12: what is dropped is counted and named, and the block goes to another agent,
     because its lease is no longer renewed."""
     fill(center, blocks=3)
     toy = ToyKind(size=200)
@@ -200,7 +200,7 @@ async def test_beats_go_on_while_a_report_hangs(center: CenterDouble, start: Sta
         await center.until(lambda: center.open_requests == 0)
 
 
-async def test_beats_are_tried_for_ever_and_said_once(
+async def test_heartbeats_are_retried_without_limit_and_logged_once(
     center: CenterDouble, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Faults 9, 11, 14: no queue of old beats, one log line for each outage."""
@@ -222,7 +222,7 @@ async def test_beats_are_tried_for_ever_and_said_once(
 
 
 async def test_commands_arrive_again_after_an_outage(center: CenterDouble, start: Start) -> None:
-    """A7: subscriptions are retried for ever."""
+    """A7: subscriptions are retried without limit."""
     async with start(ToyKind()) as agent:
         await center.until(lambda: center.listeners == 1)
         await center.down()

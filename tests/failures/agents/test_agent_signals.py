@@ -135,7 +135,7 @@ async def start_parent(folder: Path) -> asyncio.subprocess.Process:
 
 
 def runs(process: int) -> bool:
-    """Neither gone nor waiting for somebody to notice that it is."""
+    """It is neither gone nor waiting until its absence is noticed."""
     try:
         stat = Path(f"/proc/{process}/stat").read_text()
     except OSError:

@@ -66,7 +66,7 @@ def run_to_its_end(agent: AgentProcess) -> None:
 
 
 async def test_a_killed_agent_is_itself_again_at_once(tmp_path: Path) -> None:
-    """Faults 18, 66: kill -9 and start, ten times; nobody takes it for a copy."""
+    """Faults 18, 66: kill -9 and start, ten times; it is never taken for a copy."""
     kills = 10
     async with Fleet(tmp_path) as fleet:
         agent = await fleet.agent("a", FEW_AT_ONCE)

@@ -96,7 +96,7 @@ def strays(store_url: str) -> tuple[int, int]:
 
 
 async def test_pages_of_a_chain_stay_with_their_agent(tmp_path: Path) -> None:
-    """C6: a real spider over three agents; nobody fetches what another one found."""
+    """C6: a real spider over three agents; no agent downloads what another one found."""
     async with Fleet(tmp_path, pages=300) as fleet:
         await asyncio.gather(*(fleet.agent(name, FEW_AT_ONCE) for name in ("a", "b", "c")))
         code, said = await ended(await spider(fleet, {"strategy": "chained", "n": 3}))

@@ -46,8 +46,8 @@ def changes(before: Sequence[str], ring: Ring, keys: Sequence[str]) -> Counter[t
 
 @pytest.mark.parametrize("fleets", [1, pytest.param(30, marks=pytest.mark.slow)])
 def test_one_of_ten_agents_comes_or_goes(fleets: int) -> None:
-    """Fault 40: whoever it is, moved / ideal <= 1.1, and no key moves between two agents that
-    stay. In one fleet of seventy that was not so while a key stood at one place only."""
+    """Fault 40: for any agent, moved / ideal <= 1.1, and no key moves between two agents that stay.
+    In one fleet of seventy that was not so while a key had one place only."""
     rng = Random(40)
     keys = [key_of(Wanted(uri, ""), "git") for uri in repositories(REPOSITORIES)]
     leaving, coming, largest = [], [], []

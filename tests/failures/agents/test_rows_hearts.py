@@ -77,7 +77,7 @@ def heartbeats(line: Line, name: str, clock: ManualClock, rng: Random) -> Heartb
 
 @asynccontextmanager
 async def beating(line: Line, count: int, clock: ManualClock) -> AsyncIterator[list[HeartbeatLoop]]:
-    """So many agents that started within one beat of each other."""
+    """`count` agents that started within one heartbeat of each other."""
     rng = Random(11)
     hearts = [heartbeats(line, f"a{number}", clock, Random(number)) for number in range(count)]
     tasks = []
@@ -102,8 +102,8 @@ async def go_on(clock: ManualClock, seconds: float) -> None:
 
 @pytest.mark.parametrize("outage", [60.0, pytest.param(600.0, marks=pytest.mark.slow)])
 async def test_a_hundred_agents_come_back_without_a_herd(clock: ManualClock, outage: float) -> None:
-    """Fault 11: tries in an outage stay at the pace of beats, and at its end nobody waits
-    longer than a beat, nor do more come in a second than in two ordinary ones."""
+    """Fault 11: tries in an outage stay at the rate of heartbeats, and at its end no agent waits
+    longer than a heartbeat, nor do more come in a second than in two ordinary ones."""
     count = 100
     line = Line(clock, Random(11))
     async with beating(line, count, clock) as hearts:
@@ -182,7 +182,7 @@ async def judged(heard: Sequence[tuple[float, str]], agents: int) -> tuple[int, 
 
 
 @pytest.mark.parametrize("hours", [0.5, pytest.param(10.0, marks=pytest.mark.slow)])
-async def test_beats_that_come_up_to_3_seconds_late_kill_nobody(
+async def test_heartbeats_up_to_3_seconds_late_kill_no_agent(
     clock: ManualClock, caplog: pytest.LogCaptureFixture, hours: float
 ) -> None:
     """Fault 21: first the beats of real hearts on a line with 3 s of jitter each way, then
@@ -216,7 +216,7 @@ async def test_beats_that_come_up_to_3_seconds_late_kill_nobody(
     ],
     ids=["quick", "as shipped"],
 )
-async def test_a_line_with_jitter_takes_nobody_for_dead(
+async def test_a_line_with_jitter_takes_no_agent_for_dead(
     tmp_path: Path, env: dict[str, str], jitter: float, seconds: float
 ) -> None:
     """Fault 21: real agents behind a proxy that holds everything up by chance. A call and its

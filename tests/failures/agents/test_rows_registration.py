@@ -26,7 +26,7 @@ async def works(fleet: Fleet, agent: AgentProcess, requests: int) -> None:
 
 
 async def test_a_registration_whose_answer_is_lost_is_one_agent(tmp_path: Path) -> None:
-    """Fault 10: the center took it three times and nobody heard; the fourth is answered."""
+    """Fault 10: the center got it three times without an answer; the fourth is answered."""
     async with Fleet(tmp_path) as fleet, FaultProxy(fleet.center.port) as proxy:
         proxy.cut(TO_CALLER, when=REGISTER, times=3)
         agent = await fleet.agent("a", FEW_AT_ONCE, [proxy.url])

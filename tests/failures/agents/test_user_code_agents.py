@@ -22,7 +22,7 @@ from skep.wire.client import CenterClient
 
 pytestmark = pytest.mark.needs("bwrap")
 
-#: Seconds that nobody else on this machine sleeps.
+#: Seconds that no other process on this machine sleeps.
 NAP = str(8_000_000 + os.getpid())
 AGENT = """
 import asyncio, sys
@@ -62,7 +62,7 @@ REASONS = {
     "memory": ("limit", "MemoryError"),
     "loop": ("timeout", "no result within 2 s"),
     "exit": ("code", "the process ended with exit code 7 while it worked on this request"),
-    "output": ("limit", "10485760 is the limit"),
+    "output": ("limit", "the limit is 10485760"),
 }
 
 
@@ -151,7 +151,7 @@ async def test_what_is_wrong_is_not_stored(place: Place) -> None:
 
 
 async def test_code_does_not_outlive_an_agent_that_was_killed() -> None:
-    """Fault 22, for those who ran code: kill -9 leaves nobody behind."""
+    """Fault 22, for agents that ran code: kill -9 leaves no process behind."""
     agent = await asyncio.create_subprocess_exec(sys.executable, "-c", AGENT, NAP)
     await until(lambda: sleeping() >= 2)
     agent.kill()

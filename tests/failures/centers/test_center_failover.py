@@ -1,5 +1,5 @@
-"""Centers that die while people, spiders and agents use them (fault 15): PostgreSQL, Redis,
-two centers, kill -9. Nobody who knows both addresses may notice more than a slow call."""
+"""Centers that die while people, spiders and agents use them (fault 15): PostgreSQL, Redis, two
+centers, kill -9. A caller that knows both addresses notices at most a slow call."""
 
 from __future__ import annotations
 

@@ -38,7 +38,9 @@ async def until_ready(fleet: Fleet, wanted: bool) -> float:
     return time.monotonic() - began
 
 
-async def break_and_mend(fleet: Fleet, server: servers.Server, away: float) -> tuple[float, float]:
+async def break_and_restore(
+    fleet: Fleet, server: servers.Server, away: float
+) -> tuple[float, float]:
     """Kill a server for a while; seconds until red, and until green again."""
     await asyncio.to_thread(server.kill)
     red = await until_ready(fleet, wanted=False)
@@ -57,7 +59,7 @@ async def test_redis_is_killed_and_flushed_under_load(tmp_path: Path, redis: ser
         times = []
         for number in range(kills):
             await fleet.until_done(150 * (number + 1))
-            times.append(await break_and_mend(fleet, redis, 1.0))
+            times.append(await break_and_restore(fleet, redis, 1.0))
         for number in range(flushes):
             await fleet.until_done(500 + 100 * number)
             await asyncio.to_thread(redis.execute, "FLUSHALL")
@@ -92,7 +94,7 @@ async def test_postgres_is_killed_under_load(tmp_path: Path, postgres: servers.P
             await fleet.offer(400)
             await fleet.until_done(100 + 300 * number)
             offering = asyncio.create_task(fleet.offer(100))
-            times.append(await break_and_mend(fleet, postgres, 1.0))
+            times.append(await break_and_restore(fleet, postgres, 1.0))
             await offering
         await fleet.until_all_ended()
         balance = await fleet.check()

@@ -13,7 +13,9 @@ import pytest
 import sqlalchemy as sa
 
 from skep.errors import DiskFailed, DiskFull, StoreDamaged
-from skep.store.sql.engine.dialect import MysqlDialect, PostgresDialect, SqliteDialect
+from skep.store.sql.engine.dialects.mysql import MysqlDialect
+from skep.store.sql.engine.dialects.postgresql import PostgresDialect
+from skep.store.sql.engine.dialects.sqlite import SqliteDialect
 from skep.testing.grounds.centers import RunningCenter, archived, running_center
 from skep.testing.polling import until
 
@@ -80,6 +82,24 @@ async def test_an_archive_that_is_lost_acknowledges_nothing(
             shown = await center.admin.get(f"/api/v1/requests/{request}/body")
             assert shown.content == bodies[0]
             assert await hand.lease(want=1, wait=10)
+
+
+@pytest.mark.parametrize("lost", ["skep.db", "skep.db-wal"])
+async def test_a_store_file_that_is_lost_acknowledges_nothing(tmp_path: Path, lost: str) -> None:
+    """R6: SQLite goes on in a file that no path leads to; the next call is refused with 503, and
+    readiness says why. A file that comes back is used again."""
+    file = tmp_path / lost
+    async with running_center(tmp_path) as center:
+        await center.open_run("r")
+        await center.put("r", ["http://a.test/1"])
+        file.rename(tmp_path / "away")
+        refused = await center.admin.post("/api/v1/runs/r/requests", ["http://a.test/2"])
+        assert (refused.status, refused.problem().code) == (503, "store_down")
+        assert str(file) in (await checks(center))["store"]
+        (tmp_path / "away").rename(file)
+        assert (await center.anyone.get("/readyz")).status == 200
+        await center.put("r", ["http://a.test/2", "http://a.test/3"])
+        assert (await center.ledger("r")).accepted == 3
 
 
 async def test_a_damaged_record_is_our_error_not_the_callers(tmp_path: Path) -> None:

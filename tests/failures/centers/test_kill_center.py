@@ -57,7 +57,7 @@ async def test_the_embedded_center_killed_in_a_loop_loses_nothing(
 async def test_requests_that_expired_while_the_center_was_away_are_not_done(
     tmp_path: Path,
 ) -> None:
-    """Faults 7, 8: accepted = done + expired, and nobody acts on what is too old."""
+    """Faults 7, 8: accepted = done + expired, and no agent acts on what is too old."""
     async with Fleet(tmp_path) as fleet:
         await fleet.offer(300, expires_in=2.0)
         await fleet.offer(300)
@@ -82,7 +82,7 @@ async def test_requests_that_expired_while_the_center_was_away_are_not_done(
 
 
 async def test_agents_come_back_by_themselves_with_one_beat_each(tmp_path: Path) -> None:
-    """Faults 9, 10: no beat is queued in an outage; nobody registers as somebody else."""
+    """Faults 9, 10: no heartbeat is queued in an outage; no agent registers as another one."""
     count, outage = 5, 5.0
     async with Fleet(tmp_path) as fleet:
         token = fleet.center.agent_token.read_text().strip()

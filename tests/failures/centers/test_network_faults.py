@@ -99,7 +99,7 @@ async def test_results_that_vanish_in_a_black_hole_arrive_later(tmp_path: Path) 
 
 
 async def test_results_wait_on_disk_while_reports_fail(tmp_path: Path) -> None:
-    """Fault 12: the outbox fills, and its leases are renewed, so nobody does it again."""
+    """Fault 12: the outbox fills, and its leases are renewed, so no agent does it again."""
     async with behind_proxy(tmp_path) as (fleet, proxy):
         agent = await fleet.agent("a", FEW_AT_ONCE, [proxy.url])
         proxy.cut(TO_SERVER, when=REPORTS, times=None)

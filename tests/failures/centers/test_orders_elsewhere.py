@@ -53,7 +53,7 @@ class Orders:
         self.took: list[tuple[str, float]] = []
 
     async def give_all(self, count: int) -> None:
-        """By turns, the last one is the end of the agent."""
+        """Alternately; the last one is the end of the agent."""
         await self._downloads_begin()
         for name in (*islice(cycle(PAIRS), count - 1), "exit"):
             await self._give(name)
@@ -123,15 +123,15 @@ async def test_five_orders_at_the_other_center_are_obeyed(
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    # pytest's own folders let nobody else through, and the database has a user of its own.
+    # pytest's own folders are closed to other users, and the database has a user of its own.
     with tempfile.TemporaryDirectory() as folder, Cluster(Path(folder), agents=0) as running:
         yield running
 
 
 @pytest.mark.slow
 async def test_orders_in_a_cluster_of_processes(cluster: Cluster) -> None:
-    """Fault 15, R2: `skep cluster dev` as it is shipped; drain, enable, pause, continue by
-    turns, and exit, 21 orders. The agent knows the first center only."""
+    """Fault 15, R2: `skep cluster dev` as it is shipped; drain, enable, pause and continue
+    alternately, and exit, 21 commands. The agent knows the first center only."""
     first, second = cluster.centers
     agent = AgentProcess(cluster.folder / "agent", [first.url], first.agent_token)
     agent.env = first.env

@@ -121,7 +121,7 @@ def stories(store_url: str) -> dict[str, Story]:
 
 
 def promises(story: Story, visits: list[Visit]) -> list[tuple[float, float]]:
-    """(from, until): after a failure was stored nobody may ask again before that moment."""
+    """(from, until): after a failure was stored no agent may ask again before that moment."""
     found = []
     for tried in story.failed:
         last = next(visit for visit in reversed(visits) if visit.at <= tried.at)
@@ -160,7 +160,7 @@ def test_the_judge_sees_what_is_early_and_what_is_late() -> None:
     assert judge(early, [first, Visit(12.1, 0)]) == Judged(1, 0, 0)
     late = Story(RequestState.DONE, 14.0, [wanted], [9.0, 14.1])
     assert judge(late, [first, Visit(14.2, 0)]) == Judged(0, 1, 1)
-    # A lease that was lost before anybody heard of its failure: asked again, and rightly so.
+    # A lease that was lost before its failure was known: asked again, and rightly so.
     unheard = Story(RequestState.DONE, NEVER, [], [9.0, 11.0])
     assert judge(unheard, [first, Visit(11.2, 0)]) == Judged(0, 0, 0)
 

@@ -224,7 +224,7 @@ async def test_a_line_that_flaps_sixty_times(
         center_cpu_seconds=used,
     )
     assert left == 0
-    # An outage is two lines: it broke, it mended.
+    # An outage is two lines: it started, it ended.
     assert lines <= count * (2 * flaps + 4)
 
 

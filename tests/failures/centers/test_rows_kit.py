@@ -66,7 +66,7 @@ def hour_of(agent: AgentProcess) -> str:
 @pytest.mark.usefixtures("libfaketime")
 async def test_agents_whose_clocks_are_hours_wrong(tmp_path: Path) -> None:
     """Fault 31: an hour ahead, an hour behind, and jumping in the middle of their work; the
-    center's clock decides, so nobody is taken for dead and no lease runs out."""
+    center's clock decides, so no agent is taken for dead and no lease runs out."""
     ahead, behind = SkewedClock(tmp_path / "ahead", HOUR), SkewedClock(tmp_path / "behind", -HOUR)
     # An hour is a multiple of these; what a busy machine adds is not.
     patient = {"SKEP_CENTER_ALIVE_AFTER": "20", "SKEP_LANES_LEASE_SECONDS": "30"}

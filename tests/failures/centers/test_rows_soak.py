@@ -86,7 +86,7 @@ async def test_a_closed_downloader_leaves_nothing_to_the_collector(settings: Run
             assert parts_alive()["Slot"] > before["Slot"], "else nothing is tried here"
             await downloader.close()
             del downloader, found
-            # A thread that ends has its last frames for a moment longer; a cycle stays for ever.
+            # A thread that ends has its last frames for a moment longer; a cycle never ends.
             await until(partial(nothing_more, before))
         finally:
             gc.enable()

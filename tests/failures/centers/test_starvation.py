@@ -45,7 +45,7 @@ class Flood:
         await store.open()
         bus = MemoryBus(lane_limits(lanes), clock)
         dispatcher = Dispatcher(lanes, store, bus, clock, "c", lambda: None, Politeness())
-        leases = Leases(lanes, store, bus, clock, dispatcher, Politeness())
+        leases = Leases(dispatcher, lanes, store, bus, clock, Politeness())
         await new_run(store, "flood", priority=self.priority)
         await new_run(store, "trickle")
         busy_until = [0.0] * AGENTS
@@ -86,14 +86,14 @@ class Flood:
 
 
 def own(name: str, priority: int) -> RequestRow:
-    """To a host of one's own, which has no pace."""
+    """To a loopback host, which has no rate limit."""
     return msgspec.structs.replace(row(name, priority), host="localhost")
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 async def test_a_flood_of_super_does_not_starve_the_lowest_priority(seed: int) -> None:
     """Fault 36: flood at -1, trickle at 5. Four agents take four leases a second, one in
-    twenty begins at low: nobody waits much longer than twenty leases."""
+    twenty begins at low: no request waits much longer than twenty leases."""
     flood = Flood(seed, priority=-1, trickle_every=5.0)
     await flood.run()
     tell("36", flood=-1, trickle=5, served=len(flood.waits), longest_wait=flood.longest)

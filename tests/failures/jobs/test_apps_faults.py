@@ -60,7 +60,7 @@ async def instance(caller: Caller, run: str, fits: Callable[[Any], bool]) -> Any
 
 
 async def test_a_center_that_dies_between_placing_and_telling(tmp_path: Path) -> None:
-    """The agent has nothing and so asks nothing: whoever holds the run next must tell it."""
+    """The agent has nothing and so asks nothing: the next holder of the run must tell it."""
     async with ground(tmp_path, {}, 1) as ((center,), session):
         a1 = hand(center, session)
         await a1.start(listens=False)

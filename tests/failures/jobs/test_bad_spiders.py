@@ -1,4 +1,4 @@
-"""Spiders that leak, loop for ever or raise: each harms its own run, which says why (R5)."""
+"""Spiders that leak, loop without end or raise: each harms its own run, which says why (R5)."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ async def test_a_crawl_survives_six_kills(tmp_path: Path) -> None:
     assert process.returncode == 0, said
     summary = json.loads(output)
     assert summary["reason"] == "finished"
-    assert said.count("starting it again") == 2, "the center came back by itself"
+    assert said.count("restarting it") == 2, "the center came back by itself"
     urls, accepted, done = await kept(tmp_path)
     pages = sorted(f"{site.url}/page/{number}" for number in range(PAGES))
     assert (accepted, done) == (PAGES, PAGES)

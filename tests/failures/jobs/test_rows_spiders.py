@@ -144,8 +144,8 @@ async def test_results_that_stall_hold_the_spider_back(tmp_path: Path, stall: fl
 
 
 async def test_an_agent_is_frozen_and_the_spider_ends_after_its_limit(tmp_path: Path) -> None:
-    """Faults 4, 5: nothing comes back, and whoever asks is told that no agent lives; the run
-    ends after `silence_seconds`, and not before."""
+    """Faults 4, 5: nothing comes back, and the caller learns that no agent lives; the run ends
+    after `silence_seconds`, and not before."""
     clock = SystemClock()
     async with (
         Fleet(tmp_path, latency=0.5, pages=400) as fleet,

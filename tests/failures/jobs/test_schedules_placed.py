@@ -46,8 +46,9 @@ async def until_fired(center: CenterProcess, count: int) -> list[dict[str, Any]]
 
 
 async def test_due_times_of_placed_jobs_outlive_a_restart(tmp_path: Path) -> None:
-    """E3: no due time is skipped because the agent was silent while the center was away."""
-    center = CenterProcess(tmp_path / "center")
+    """E3: no due time is skipped because the agent was silent while the center was away, also
+    where runs do not wait for agents otherwise."""
+    center = CenterProcess(tmp_path / "center", {"SKEP_CENTER_ALLOCATE_WAIT": "0"})
     await asyncio.to_thread(center.start)
     agent = AgentProcess(tmp_path / "agent", [center.url], center.agent_token)
     try:

@@ -64,7 +64,7 @@ def _caught(seeds: range) -> str:
 
 @pytest.mark.slow
 def test_a_center_that_ignores_fencing_tokens_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mutant: whoever holds any lease of the block may write (faults 6, 30)."""
+    """Mutant: the holder of any lease of the block may write (faults 6, 30)."""
     monkeypatch.setattr(settle._Block, "holds", lambda *_: True)
     assert "wrote to block" in _caught(range(1, 10))
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from skep.center.http.authentication import DriverPasses
-from skep.lanes import lane_check
+from skep.lanes import reconcile_lanes
 from skep.store.sql.records.deliveries import SqlDeliveries
 from skep.testing.fleet import tell
 from skep.testing.simulation.runs import ENDS, Broken, RunsPlan, simulate
@@ -54,7 +54,7 @@ def test_entries_that_stay_in_lanes_are_caught(monkeypatch: pytest.MonkeyPatch) 
     async def nothing(*_: Any) -> int:
         return 0
 
-    monkeypatch.setattr(lane_check, "_remove_all", nothing)
+    monkeypatch.setattr(reconcile_lanes, "_remove_all", nothing)
     assert "repaired" in caught(CALM, range(1, 4))
 
 

@@ -96,6 +96,18 @@ def test_a_spider_of_root_has_another_user(folders: tuple[Path, Path]) -> None:
     assert int(done.stdout.split()[1]) > 1000
 
 
+@pytest.mark.needs("bwrap", "root")
+def test_a_spider_that_stays_root_has_no_more_rights(folders: tuple[Path, Path]) -> None:
+    """S7: where no other user can read the spiders; root without capabilities, and read-only."""
+    data, jobs = folders
+    jobs.chmod(0o700)
+    box = working_sandbox(data, jobs)
+    assert (box.why_not, box.own_user) == ("", False)
+    done = run_in(box, "-c", ESCAPE, str(data), str(jobs))
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "held 0\n")
+    assert (data / "admin.token").read_text() == CANARY
+
+
 @pytest.mark.needs("bwrap")
 def test_user_code_cannot_make_namespaces() -> None:
     """S7: the filter holds in the boxes of downloaders, generators and applications."""

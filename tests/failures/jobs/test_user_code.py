@@ -39,7 +39,7 @@ CEILINGS: dict[str, Any] = {
 PEACE = "http://a.example/peace"
 ATTACK = "http://a.example/attack"
 SECRET = "canary-5f1d"
-#: Seconds that nobody else on this machine sleeps.
+#: Seconds that no other process on this machine sleeps.
 NAP = str(7_000_000 + os.getpid())
 WHEN_ASKED = 'case "$1" in *attack) {} ;; esac; printf fine'
 Open = Callable[..., CodeDownloader]
@@ -349,7 +349,7 @@ async def test_shell_metacharacters_in_a_uri(opened: Open, payload: str) -> None
     assert body_of(await fetch(downloader, uri)) == f"{uri}\n{uri}\n"
 
 
-async def test_killing_everybody(opened: Open) -> None:
+async def test_killing_all_processes(opened: Open) -> None:
     attack = """
 import signal
 for pid in (1, os.getppid(), -1):
@@ -393,5 +393,5 @@ time.sleep(3)
     downloader = opened("python", attacking(attack))
     outcome = (await fetch(downloader, ATTACK)).outcome
     assert outcome.failure == FailureClass.CODE
-    assert "the code broke the line to the agent" in outcome.detail
+    assert "the code sent an invalid message to the agent" in outcome.detail
     await survives(downloader)

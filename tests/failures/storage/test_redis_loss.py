@@ -25,7 +25,7 @@ from skep.testing.conformance.bus.suite import (
 )
 from skep.testing.polling import until
 
-#: Nobody who calls the bus may be held longer than this, whatever Redis does.
+#: No caller of the bus may wait longer than this, whatever Redis does.
 HELD_SECONDS = 10.0
 #: For a listener to find its way back; its back-off is capped at two seconds.
 RETURN_SECONDS = 10.0
@@ -118,7 +118,7 @@ async def test_killed_in_use_and_started_again(redis: servers.Redis, bus: RedisB
 async def test_idle_connections_survive_a_restart_unnoticed(
     redis: servers.Redis, bus: RedisBus
 ) -> None:
-    """Fault 26: calls after a restart that nobody saw do not fail on dead connections."""
+    """Fault 26: calls after an unnoticed restart do not fail on dead connections."""
     await asyncio.gather(*(bus.ping() for _ in range(16)))
     for _ in range(5):
         redis.kill()
@@ -127,7 +127,7 @@ async def test_idle_connections_survive_a_restart_unnoticed(
 
 
 async def test_frozen(redis: servers.Redis, bus: RedisBus) -> None:
-    """Fault 26: a Redis that keeps its connections and answers nothing holds nobody."""
+    """Fault 26: a Redis that keeps its connections and answers nothing blocks no caller."""
     epoch = await bus.epoch()
     await bus.lanes.push([block(1)])
     redis.pause()
@@ -169,7 +169,7 @@ async def test_flushed_in_use(redis: servers.Redis, bus: RedisBus) -> None:
 
 
 async def test_all_centers_agree_on_the_new_epoch(redis: servers.Redis, bus: RedisBus) -> None:
-    """Fault 27, C9: whoever asks first after a loss makes the epoch, and all see that one."""
+    """Fault 27, C9: the first caller after a loss makes the epoch, and all see that one."""
     redis.execute("FLUSHALL")
     async with AsyncExitStack() as stack:
         others = [closing(RedisBus(redis.url, LIMITS)) for _ in range(4)]

@@ -284,7 +284,7 @@ async def test_a_connection_lost_before_the_commit_is_not_felt(server_url: str) 
 
 
 async def test_a_connection_lost_at_the_commit_is_told(server_url: str) -> None:
-    """Nobody knows whether it is stored; the caller asks again, and it is there once."""
+    """It is unknown whether it is stored; the caller asks again, and it is there once."""
     async with opened(server_url) as store:
         await new_run(store)
         commits: list[int] = []

@@ -98,7 +98,7 @@ asyncio.run(main())
 
 
 def reported(block: Leased, agent: str) -> Settlement:
-    """Every request of the block is done, and the block's host was spoken to."""
+    """Every request of the block is done, and the block's host got its requests."""
     one = settlement(block, done(ids(block)), agent=agent)
     one.report.sites = [SiteNote("host", requests=SIZE)]
     return one

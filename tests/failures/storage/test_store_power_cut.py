@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.pool import StaticPool
 
-from skep.store.sql.engine.server_sessions import prepare_sqlite
+from skep.store.sql.engine.dialects.sqlite import prepare_sqlite
 from skep.store.sql.store import SqlStore
 from skep.testing import power_cut
 from skep.testing.conformance.store.ground import NOW, assert_accounted, new_run, row

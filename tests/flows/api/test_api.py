@@ -191,6 +191,8 @@ async def test_no_path_takes_a_method_that_it_does_not_list(
         both = {"GET", "HEAD"} if row.method == "GET" else {row.method}
         by_path.setdefault(row.path, set()).update(both)
     for path, methods in by_path.items():
+        if method in methods:
+            continue
         answer = await center.anyone.send(method, re.sub(r"{\w+}", "1", path))
         await refused(center, answer, 405, "method_not_allowed")
         assert {one.strip() for one in answer.headers["Allow"].split(",")} == methods, path

@@ -124,7 +124,7 @@ async def test_outcomes_that_no_honest_agent_sends(fresh: RunningCenter, outcome
 async def test_what_servers_say_is_kept_without_its_control_characters(
     fresh: RunningCenter,
 ) -> None:
-    """Fault 70: a reason phrase must not write a second line into anybody's log."""
+    """Fault 70: a reason phrase must not write a second line into a log."""
     agent = fresh.hand_agent()
     await agent.register()
     await fresh.dispatched()
@@ -137,8 +137,8 @@ async def test_what_servers_say_is_kept_without_its_control_characters(
 
 @pytest.mark.parametrize("agent", ["", "x" * 65, "a\nb", "a\x00b", "é", "a/b", "a,b", ".."])
 async def test_an_id_that_no_agent_can_have(center: RunningCenter, agent: str) -> None:
-    """NUL, control characters and length, on every route of agents; and what nobody could say
-    in a path or in a list, such as that it shall be disabled."""
+    """NUL, control characters and length, on every route of agents; and ids that cannot be written
+    in a path or a list, such as the list of agents to disable."""
     messages: dict[str, Any] = {
         "register": Register(Registration(agent, "a")),
         "heartbeat": Heartbeat(agent),
@@ -149,7 +149,7 @@ async def test_an_id_that_no_agent_can_have(center: RunningCenter, agent: str) -
     for name, message in messages.items():
         answer = await center.agent.packed(f"/node/{name}", message)
         await refused(center, answer, 400, "invalid_input")
-    assert (await center.admin.get("/api/v1/agents")).json() == {"items": []}
+    assert (await center.admin.get("/api/v1/agents")).json()["items"] == []
 
 
 @pytest.mark.parametrize(
@@ -174,8 +174,8 @@ async def test_an_agent_that_never_registered(center: RunningCenter) -> None:
 
 
 @pytest.mark.parametrize("version", ["0", "2", "99", "x", "1.0", "-1", "9" * 5000])
-async def test_a_protocol_that_is_not_spoken(center: RunningCenter, version: str) -> None:
-    """Fault 44: a clear refusal that says which versions are spoken."""
+async def test_a_protocol_that_is_not_supported(center: RunningCenter, version: str) -> None:
+    """Fault 44: a clear refusal that names the supported versions."""
     for path in ("/node/lease", "/api/v1/runs/new"):
         answer = await center.admin.send("PUT", path, b"{}", {"skep-protocol": version})
         if path == "/api/v1/runs/new":
@@ -185,7 +185,7 @@ async def test_a_protocol_that_is_not_spoken(center: RunningCenter, version: str
     await refused(center, await center.agent.packed("/node/register", body), 426, "old_protocol")
 
 
-async def test_the_current_protocol_is_spoken(center: RunningCenter) -> None:
+async def test_the_current_protocol_is_supported(center: RunningCenter) -> None:
     answer = await center.admin.send("GET", "/api/v1/runs", headers={"skep-protocol": "1"})
     assert answer.status == 200
 
@@ -204,7 +204,7 @@ async def test_no_token_and_a_wrong_one(center: RunningCenter) -> None:
 
 
 async def test_a_token_may_be_one_agent_only(fresh: RunningCenter) -> None:
-    """Fault 65: with the token of a1 nobody is a2, on any route."""
+    """Fault 65: with the token of a1 no caller is a2, on any route."""
     mine = await fresh.caller(Role.AGENT, "a1")
     assert (await mine.packed("/node/register", Register(Registration("a1", "a1")))).status == 200
     messages: dict[str, Any] = {

@@ -25,11 +25,12 @@ FIRST = (
     *("open_run", "submit_requests", "register_agent", "set_job", "start_driver"),
     *("dispatch_blocks", "lease_blocks", "send_heartbeat", "report_blocks", "return_blocks"),
     *("read_ended_requests", "save_checkpoint", "list_finished_requests", "run_job"),
+    "create_user",
 )
 #: Sent last: they end what others need.
 LAST = (
     *("change_run", "end_driver", "change_job", "disable_job", "enable_job", "delete_job"),
-    *("clear_site", "command_agent", "clean_storage"),
+    *("clear_site", "command_agent", "clean_storage", "delete_user", "delete_user_group"),
 )
 #: Operations whose example names what this center does not have: the answer, and what is missing.
 ABSENT = {
@@ -39,9 +40,20 @@ ABSENT = {
     "restart_instance": (404, "an application"),
     "stop_instance": (404, "an application"),
     "get_failure_group": (404, "failures of that group, whose name is a digest"),
+    "acknowledge_alert": (404, "an alert"),
+    "mute_alert": (404, "an alert"),
+    "get_kept_failure_group": (404, "failures of that group, whose name is a digest"),
+    "resolve_failure_group": (404, "failures of that group, whose name is a digest"),
+    "ignore_failure_group": (404, "failures of that group, whose name is a digest"),
+    "reopen_failure_group": (404, "failures of that group, whose name is a digest"),
     "revoke_token": (404, "a token of that id, which is a digest"),
+    "end_session": (404, "a session of that id, which is a digest"),
+    "set_own_password": (409, "a user who calls, not a token"),
     "join_agent": (409, "a name that no agent has yet"),
     "change_run_deliveries": (409, "a sink"),
+    "get_operation": (404, "an operation"),
+    "cancel_operation": (404, "an operation"),
+    "get_operation_file": (404, "an operation"),
 }
 
 
@@ -53,10 +65,12 @@ def path_of(row: Endpoint) -> str:
             path = path.replace(f"{{{one['name']}}}", quote(str(one["example"]), safe="@"))
         else:
             query[one["name"]] = _text(one["example"])
-    return f"{path}?{urlencode(query)}" if query else path
+    return f"{path}?{urlencode(query, doseq=True)}" if query else path
 
 
-def _text(value: Any) -> str:
+def _text(value: Any) -> str | list[str]:
+    if isinstance(value, list):
+        return [str(one) for one in value]
     return msgspec.json.encode(value).decode() if isinstance(value, bool) else str(value)
 
 

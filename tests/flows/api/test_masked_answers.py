@@ -27,6 +27,7 @@ from skep.model.jobs.schedule import Schedule
 from skep.model.request import Outcome
 from skep.store.ports.apps import LogPiece, ReportedInstance
 from skep.testing.grounds.centers import Caller, RunningCenter, running_center, works_of
+from skep.testing.polling import until
 
 CANARY = "C4nary"
 LOGIN = f"http://user:{CANARY}@127.0.0.1:9/x?password={CANARY}&page=1"
@@ -129,7 +130,15 @@ async def planted(center: RunningCenter) -> dict[str, list[str]]:
     ids = [str(work.id) for work in works_of(block)]
     groups = (await center.admin.get("/api/v1/failures")).json()["items"]
     await plant_records(center)
+    asked = {"resource": "failures", "act": "retry", "filter": f'run:no-such-run "{LOGIN}"'}
+    started = await center.admin.post("/api/v1/operations", {**asked, "dry_run": False})
+    operation = started.json()["operation"]["id"]
+    exported = {"resource": "requests", "act": "export", "filter": "run:r1", "dry_run": False}
+    started = await center.admin.post("/api/v1/operations", exported)
+    export = f"/api/v1/operations/{started.json()['operation']['id']}"
+    await until(lambda: _has_ended(center, export))
     return {
+        "operation": [str(operation), export.rpartition("/")[2]],
         "run": ["r1", "r2", run],
         "identity": ["r1"],
         "job": list(JOBS),
@@ -201,16 +210,29 @@ def unpacked(content: bytes) -> bytes:
 QUERIES = {
     "/api/v1/placement/preview": "?remove=a1",
     "/api/v1/runs/{run}/pages": "?unread=true",
+    "/api/v1/logs/context": "?kind=center&source=c1&token=1&offset=0",
+    "/api/v1/series": "?name=requests.done",
+    "/api/v1/events": "?watch=runs&watch=requests&watch=jobs&watch=agents&seconds=0.01",
 }
 #: Lists of these routes are empty here: what they show holds numbers and names alone.
 EMPTY_LIST = (b'{"items":[]', b'{"blocks":[]')
-EMPTY = {"/api/v1/runs/{run}/items", "/api/v1/storage/plan", "/api/v1/agents/{agent}/allocations"}
+EMPTY = {
+    "/api/v1/runs/{run}/items",
+    "/api/v1/storage/plan",
+    "/api/v1/agents/{agent}/allocations",
+    "/api/v1/sessions",
+    "/api/v1/views",
+}
 
 
 def shown_to_viewers() -> list[Endpoint]:
     """Rows of the table."""
     rows = [row for row in api_table() if row.method == "GET"]
     return [row for row in rows if row.role is Role.PUBLIC or Role.VIEWER in ALLOWED[row.role]]
+
+
+async def _has_ended(center: RunningCenter, path: str) -> bool:
+    return bool((await center.admin.get(path)).json()["ended_at"])
 
 
 async def leaks(caller: Caller, values: dict[str, list[str]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Who may do what: every route of the table, tried by everybody. Real HTTP, real tokens."""
+"""Who may do what: every route of the table, tried by every role. Real HTTP, real tokens."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 TABLE = api_table()
 #: Everything that answers without a token. A route that joins them must be added here.
 PUBLIC = {"/livez", "/readyz", "/healthz", "/version", "/metrics", "/openapi.json", "/docs"}
+#: Answers without a token, but needs a user name and a password or a link.
+LOGIN = "/api/v1/login"
 PEOPLE = (Role.VIEWER, Role.OPERATOR, Role.ADMIN)
 #: What each role reaches, said here a second time and not read from the code.
 REACH = {
@@ -38,6 +40,13 @@ REACH = {
 #: Routes that change something, with the least role that people need for them.
 CHANGES = {
     ("POST", "/api/v1/runs/{run}/requests"): Role.OPERATOR,
+    ("PUT", "/api/v1/alert-rules/{rule}"): Role.OPERATOR,
+    ("DELETE", "/api/v1/alert-rules/{rule}"): Role.OPERATOR,
+    ("POST", "/api/v1/alerts/acknowledge"): Role.OPERATOR,
+    ("POST", "/api/v1/alerts/mute"): Role.OPERATOR,
+    ("POST", "/api/v1/failure-groups/{group}/resolve"): Role.OPERATOR,
+    ("POST", "/api/v1/failure-groups/{group}/ignore"): Role.OPERATOR,
+    ("POST", "/api/v1/failure-groups/{group}/reopen"): Role.OPERATOR,
     ("POST", "/requestqueue/{identity}"): Role.OPERATOR,
     ("POST", "/requestqueue/{identity}/collected"): Role.OPERATOR,
     ("POST", "/requestqueue/{identity}/driver"): Role.OPERATOR,
@@ -52,6 +61,8 @@ CHANGES = {
     ("POST", "/api/v1/failures/cancel"): Role.OPERATOR,
     ("POST", "/api/v1/failures/forget"): Role.OPERATOR,
     ("POST", "/api/v1/requests/cancel"): Role.OPERATOR,
+    ("POST", "/api/v1/operations"): Role.OPERATOR,
+    ("POST", "/api/v1/operations/{operation}/cancel"): Role.OPERATOR,
     ("POST", "/api/v1/storage/clean"): Role.ADMIN,
     ("POST", "/api/v1/runs/{run}/revive"): Role.OPERATOR,
     ("POST", "/api/v1/runs/{run}/restart"): Role.OPERATOR,
@@ -72,6 +83,24 @@ CHANGES = {
     ("POST", "/api/v1/join-tokens"): Role.ADMIN,
     ("POST", "/api/v1/tokens"): Role.ADMIN,
     ("DELETE", "/api/v1/tokens/{token_id}"): Role.ADMIN,
+    ("PUT", "/api/v1/secrets/{secret}"): Role.ADMIN,
+    ("DELETE", "/api/v1/secrets/{secret}"): Role.ADMIN,
+    ("POST", "/api/v1/secret-rotations"): Role.ADMIN,
+    ("POST", "/api/v1/login"): Role.PUBLIC,
+    ("POST", "/api/v1/logout"): Role.VIEWER,
+    ("PUT", "/api/v1/me/password"): Role.VIEWER,
+    ("DELETE", "/api/v1/sessions/{session}"): Role.VIEWER,
+    # Views of their own; to share one needs the role operator.
+    ("PUT", "/api/v1/views/{view}"): Role.VIEWER,
+    ("DELETE", "/api/v1/views/{view}"): Role.VIEWER,
+    ("POST", "/api/v1/users"): Role.ADMIN,
+    ("PATCH", "/api/v1/users/{user}"): Role.ADMIN,
+    ("DELETE", "/api/v1/users/{user}"): Role.ADMIN,
+    ("PUT", "/api/v1/users/{user}/password"): Role.ADMIN,
+    ("POST", "/api/v1/users/{user}/link"): Role.ADMIN,
+    ("DELETE", "/api/v1/users/{user}/sessions"): Role.ADMIN,
+    ("PUT", "/api/v1/groups/{user_group}"): Role.ADMIN,
+    ("DELETE", "/api/v1/groups/{user_group}"): Role.ADMIN,
 }
 
 
@@ -108,6 +137,8 @@ async def test_without_a_token_only_health_answers(center: RunningCenter, row: E
     answer = await center.anyone.send(row.method, path_of(row))
     if row.path in PUBLIC:
         assert answer.status == 200
+    elif row.path == LOGIN:
+        assert answer.problem().code == "malformed", "its body is looked at"
     else:
         assert (answer.status, answer.problem().code) == (401, "unauthorized")
 
@@ -131,16 +162,21 @@ async def test_the_table_says_the_roles_that_this_file_expects() -> None:
         if row.method != "GET" and not row.path.startswith("/node/")
     }
     assert changing == CHANGES
-    assert {row.path for row in TABLE if row.role is Role.PUBLIC} == PUBLIC
+    assert {row.path for row in TABLE if row.role is Role.PUBLIC} == {*PUBLIC, LOGIN}
     doors = {row.path: row.role for row in TABLE if row.path.startswith("/node/")}
     assert doors.pop("/node/join") is Role.JOIN
     assert set(doors.values()) == {Role.AGENT}
 
 
 async def test_every_route_of_the_program_is_in_the_table(center: RunningCenter) -> None:
-    """Fault 48: nothing is served beside the table but the agents' WebSocket."""
+    """Fault 48: nothing is served beside the table but the agents' WebSocket and the portal, whose
+    pages call the API as their user."""
     app: Any = center.local.center.app
-    served = {route.path for route in app._app._app._app.routes}  # guard, prefix, direct
+    routes = app._app._app._app.routes  # guard, prefix, direct
+    assert [type(route).__module__ for route in routes if not hasattr(route, "path")] == [
+        "skep.portal.routes"
+    ]
+    served = {route.path for route in routes if hasattr(route, "path")}
     assert served == {row.path for row in TABLE} | {"/node/commands"}
 
 

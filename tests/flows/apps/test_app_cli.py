@@ -138,7 +138,7 @@ async def test_a_run_that_could_not_start_is_shown_among_the_others(
 
 
 async def test_what_runs_is_named_for_what_it_is(center: RunningCenter, line: Line) -> None:
-    """A job with an image is no job of the kind http, and its end counts no requests."""
+    """A job with an image is not of the kind http, and its end counts no requests."""
     document = {"name": "app", "app": {"image": "example.org/app:1"}}
     assert (await center.admin.put("/api/v1/jobs/app", document)).status == 200
     assert await line.of("job", "ls") == 0

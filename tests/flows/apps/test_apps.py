@@ -128,6 +128,11 @@ async def test_an_application_on_two_agents(center: RunningCenter, tmp_path: Pat
         assert {one["agent"] for one in found} == {agent.id for agent in agents}
         for no in (0, 1):
             assert "serves ['a b'] hello\n" in await world.until_log(run, no, "tick 3\n")
+        wanted = f"logs?filter=source:app+run:{run}+serves"
+        lines = await until(
+            lambda: world.ask("GET", wanted), lambda found: len(found["lines"]) == 2
+        )
+        assert {line["source"] for line in lines["lines"]} == {f"{run}/0", f"{run}/1"}
         await world.ask("POST", "jobs/serve/pause")
         await world.until(run, "paused", "paused")
         await world.ask("POST", "jobs/serve/resume")

@@ -122,7 +122,7 @@ async def _closed(center: RunningCenter, run: str) -> Any:
     return kept if kept and not kept.open else None
 
 
-async def test_a_secret_is_shown_to_nobody(center: RunningCenter, hands: Hands) -> None:
+async def test_a_secret_is_never_shown(center: RunningCenter, hands: Hands) -> None:
     """Fault 68: not in the job, its difference, its run, its instances, nor in the database."""
     await hands("a1")
     run = await started(center, **tool(secrets={"KEY": "key"}, environment={"P": "word"}))
@@ -187,7 +187,7 @@ async def test_one_that_fails_fails_its_run(center: RunningCenter, hands: Hands)
     await in_state(center, run, "stopped", "failed")
     await center.admin.post("/api/v1/jobs/app/resume")
     again = await in_state(center, run, "running", "running")
-    assert [one["token"] for one in again] == [3, 3], "back to nobody, then placed"
+    assert [one["token"] for one in again] == [3, 3], "back to no agent, then placed"
     assert {one["agent"] for one in again} == {"a1", "a2"}
 
 
@@ -293,7 +293,7 @@ async def test_logs_are_kept_once_and_followed(center: RunningCenter, hands: Han
     assert (await waits).json()["text"] == "boxers\n"
     await a1.end(key, 0)
     last = (await center.admin.get(f"{path}?from=14&wait=20")).json()
-    assert (last["text"], last["over"]) == ("", True), "nobody waits for more"
+    assert (last["text"], last["over"]) == ("", True), "no more is expected"
     big = AppLog("a1", run, 0, 1, 14, bytes(2**18 + 1))
     assert (await a1.call("app-log", big)).problem().code == "too_large"
     assert (await center.admin.get(f"/api/v1/runs/{run}/instances/5/log")).status == 404
@@ -325,11 +325,11 @@ async def test_a_secret_that_went_away_fails_its_instance_alone(
     (center.folder / "secrets" / "key").unlink()
     assert await a1.ask() == []
     failed = await run_is(center, run, "failed")
-    assert "the secret 'key' cannot be read" in failed["reason"]
+    assert "cannot read the secret 'key'" in failed["reason"]
 
 
 async def test_a_package_that_cannot_be_packed(center: RunningCenter, hands: Hands) -> None:
-    """The run has failed and says why; when it is mended the run can be continued."""
+    """The run has failed and says why; when the cause is fixed the run can be continued."""
     await hands("a1")
     folder = Path(center.services.settings.jobs.folder) / "tool"
     (folder / "out").symlink_to("/etc/hostname")

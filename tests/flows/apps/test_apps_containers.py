@@ -50,7 +50,7 @@ def settings(pod: Podman, monkeypatch: pytest.MonkeyPatch) -> AgentSettings:
 
 
 def test_a_container_engine_is_used_only_where_the_operator_said_so() -> None:
-    """Whoever may start containers is as good as root: closed unless it was opened."""
+    """A user who may start containers is as good as root: closed unless it was opened."""
     settings = AgentSettings()
     offer = look(settings, "a", isolation_of(settings))
     assert "image" not in offer.kinds

@@ -81,7 +81,7 @@ async def test_a_package_runs_with_its_command_and_a_clean_environment(
 async def test_a_package_runs_where_the_data_folder_has_a_relative_name(
     center: AppsDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A8: as with `skep up`, whose folder is `skep-data` unless somebody says otherwise."""
+    """A8: as with `skep up`, whose folder is `skep-data` by default."""
     monkeypatch.chdir(tmp_path)
     digest = center.give({"tell.sh": TELL, "data/note.txt": "a note\n"})
     async with hosting_agent(center, Path("skep-data/agent")):
@@ -117,7 +117,8 @@ async def test_pause_round_and_token(center: AppsDouble, tmp_path: Path) -> None
         await center.until_log(key, b"count 3\n")
         await center.change(state=PAUSED)
         await center.until_state(key, PAUSED)
-        assert stands_still(mark)
+        # A process that waits for a processor gets its signal when it has one.
+        await until(lambda: stands_still(mark), seconds=10)
         count = bytes(center.logs[key]).count(b"count ")
         await center.change(state=RUNNING)
         await center.until_state(key, RUNNING)
@@ -300,7 +301,7 @@ async def test_kinds_are_offered_as_the_operator_says(center: AppsDouble, tmp_pa
         assert look(settings, "a", isolation_of(settings)).kinds == ()
 
 
-async def test_packages_that_nobody_uses_go_first(center: AppsDouble, tmp_path: Path) -> None:
+async def test_unused_packages_go_first(center: AppsDouble, tmp_path: Path) -> None:
     """Within their bound the ones used last stay; one in use stays whatever its size."""
     specs = [
         AppSpec(package=center.give({"data": os.urandom(500_000)}), package_kind="zip")

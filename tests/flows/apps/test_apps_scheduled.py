@@ -74,7 +74,7 @@ async def test_a_due_time_is_skipped_while_the_application_goes_on(center: Runni
     await put(center, "long", "stay")
     (skipped, *_) = await until_found(lambda: fires(center, "long", "skipped"))
     (first,) = await fires(center, "long", "fired")
-    assert skipped["reason"] == f"run {first['run']} was still going"
+    assert skipped["reason"] == f"run {first['run']} was still active"
     stopped = await center.admin.post("/api/v1/jobs/long/stop")
     assert stopped.status == 200, stopped.content
 

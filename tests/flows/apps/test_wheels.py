@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import zipfile
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,35 @@ async def test_nothing_is_fetched_from_a_url_that_a_wheel_names(
         await Installer(isolation).install(main, place / "environment")
     assert asked == []
     server.close()
+
+
+@pytest.mark.slow  # an environment is made
+@pytest.mark.needs("bwrap")
+async def test_wheels_are_read_and_installed_in_a_sandbox_without_a_network(
+    index: Path, tmp_path: Path
+) -> None:
+    """S2: pip outside of it read the agent's token. It installs what is there, and fetches and
+    resolves nothing by itself."""
+    found, calls = detect(), tmp_path / "calls"
+    recorder = tmp_path / "bwrap"
+    recorder.write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >> {calls}\nexec {found.bwrap} "$@"\n')
+    recorder.chmod(0o755)
+    place = tmp_path / "place"
+    place.mkdir()
+    main = make_wheel(tmp_path / "own", "app", "1")
+    isolation = Isolation(str(recorder), "", own_user=found.own_user)
+    await Installer(isolation).install(main, place / "environment")
+    reading, installing = calls.read_text().splitlines()
+    assert "needs.py" in reading
+    assert " -m pip install " in installing
+    for call in (reading, installing):
+        words = call.split()
+        assert {"--unshare-net", "--unshare-pid"} <= set(words)
+        # Nothing of the agent's folder but this environment and its wheels.
+        bound = {after for word, after in pairwise(words) if "bind" in word}
+        inside = {path for path in bound if Path(path).is_relative_to(tmp_path)}
+        assert inside == {str(place / "environment"), str(place / "wheels")}
+    assert {"--no-index", "--no-deps"} <= set(installing.split())
 
 
 @pytest.mark.slow  # an environment is made

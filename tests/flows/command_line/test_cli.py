@@ -338,7 +338,7 @@ def test_up_drains_and_its_work_is_there_after_a_restart(site: str, tmp_path: Pa
     assert ledger["ledger"]["leased"] == 0, "what was not done was given back"
 
 
-def test_a_center_that_anybody_could_use_is_refused(tmp_path: Path) -> None:
+def test_an_open_center_on_a_public_address_is_refused(tmp_path: Path) -> None:
     done = skep(tmp_path, "center", "--host", "0.0.0.0", "--set", "center.auth=false")
     assert done.returncode == 2
     assert "without auth" in done.stderr

@@ -111,7 +111,7 @@ def test_a_job_is_turned_off_and_on(center: CenterProcess, site: str) -> None:
     assert "unchanged switch (revision 2)" in typed(center, "job", "disable", "switch").stdout
     refused = typed(center, "job", "run", "switch")
     assert refused.returncode == 5
-    hint = re.search(r"`(.* job enable switch)` turns it on", refused.stderr)
+    hint = re.search(r"`(.* job enable switch)` enables it", refused.stderr)
     assert hint is not None, refused.stderr
     assert subprocess.run(
         shlex.split(hint[1]), env=environment(center.folder), cwd=None, check=True, timeout=PATIENCE

@@ -13,6 +13,7 @@ import sys
 import termios
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
 import pytest
@@ -36,7 +37,23 @@ for arguments in json.loads(sys.argv[1]):
 """
 #: Every command that prints a table or a sheet, and how it is asked for one.
 LISTINGS: dict[str, list[str]] = {
+    "alerts": ["alerts"],
+    "alerts ls": ["alerts", "ls"],
+    "alerts rules": ["alerts", "rules"],
+    "audit": ["audit"],
+    "bulk": ["bulk"],
+    "chart": ["chart"],
+    "failures groups": ["failures", "groups"],
+    "group ls": ["group", "ls"],
+    "op": ["op"],
+    "op ls": ["op", "ls"],
+    "secret ls": ["secret", "ls"],
+    "user ls": ["user", "ls"],
+    "user sessions": ["user", "sessions"],
+    "runs ls": ["runs", "ls"],
+    "view ls": ["view", "ls"],
     "agents": ["agents"],
+    "agents ls": ["agents", "ls", "state:alive"],
     "agents show": ["agents", "show", "AGENT"],
     "app ls": ["app", "ls"],
     "data deliveries": ["data", "deliveries", "CRAWL"],
@@ -255,6 +272,16 @@ def test_help_is_in_groups_and_as_wide_as_the_terminal(center: CenterProcess, wi
     assert [line[:-1] for line in said.splitlines() if line[:-1] in GROUPS] == list(GROUPS)
     _, said = in_terminal([*SKEP, "job", "apply", "--help"], width, environment(center))
     assert width - 20 < len(widest(said)) <= width
+
+
+def test_help_fits_where_the_program_has_a_long_path(center: CenterProcess) -> None:
+    """U7: hints name the program as it was started, and are wrapped with it."""
+    with TemporaryDirectory(prefix="longer-folder-name-") as folder:
+        program = Path(folder) / "skep"
+        program.symlink_to(Path(sys.executable).parent / "skep")
+        code, said = in_terminal([str(program), "--help"], 80, environment(center))
+    assert (code, f"`{program} demo`" in said) == (0, True)
+    assert len(widest(said)) <= 80
 
 
 SPIDER = """

@@ -59,7 +59,10 @@ TYPED: dict[str, tuple[str, ...]] = {
     "up --data x --set nosuch.setting=1": ("no setting 'nosuch.setting'", "settings.md"),
     "up --data x --set center.prot=1": ("did you mean 'center.port'?",),
     "up --data x --set center.port": ("'center.port'", "NAME=VALUE"),
-    "up --data x --set store.url=foo://x": ("'foo'", "sqlite, postgresql, mysql or mariadb"),
+    "up --data x --set store.url=foo://x": (
+        "'foo'",
+        "sqlite, postgresql, postgres, mysql or mariadb",
+    ),
     "up --data x --set bus.url=foo://x": ("'foo'", "memory:// or redis://"),
     "up --data x --set archive.url=foo://x": ("foo", "a folder or s3://"),
     "up --data x --set egress.allow=300.0.0.0/8": ("'300.0.0.0/8'", "such as 10.0.0.0/8"),
@@ -132,8 +135,8 @@ TYPED: dict[str, tuple[str, ...]] = {
     "parse http://127.0.0.1:9/ --spider plain.py --callback nosuch": ("'nosuch'", "parse_page"),
     "parse http://127.0.0.1:9/": ("--spider is missing",),
     "fetch nonsense": ("'nonsense'", "scheme://host/path"),
-    "fetch ftp://x/y": ("'ftp'", "http and https"),
-    "new spider 1x": ("'1x'", "begin with a letter"),
+    "fetch ftp://x/y": ("'ftp'", "http or https"),
+    "new spider 1x": ("'1x'", "first a letter"),
     # cron lines
     "schedule preview 61_*_*_*_*": ("its minute is '61'", "0 to 59"),
     "schedule preview 0_25_*_*_*": ("its hour is '25'", "0 to 23"),
@@ -172,7 +175,7 @@ DOCUMENTS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "name": ({**GOOD, "name": "a b"}, ("1 to 46 letters", "'a b'")),
     "not a URL": ({**GOOD, "requests": ["nonsense"]}, ("'nonsense'", "scheme://host/path")),
     "scheme": ({**GOOD, "requests": ["ftp://x/"]}, ("ftp://", "http, https")),
-    "downloader": ({**GOOD, "downloader": "htp"}, ("'htp'", "known are ", "curl")),
+    "downloader": ({**GOOD, "downloader": "htp"}, ("'htp'", "use one of ", "curl")),
     "generator": (
         {"name": "a", "generators": [{"kind": "sqll"}]},
         ("one of list, file, python, shell, sitemap, sql", "'sqll'"),
@@ -220,7 +223,7 @@ CALLS: dict[str, tuple[str, str, Any, tuple[str, ...]]] = {
         ("role is 'god'", "viewer, operator, admin"),
     ),
     "missing": ("POST", "api/v1/tokens", {"name": "a"}, ("role is missing",)),
-    "names that differ": ("PUT", "api/v1/jobs/b", GOOD, ("'a'", "'b'", "one name in both")),
+    "names that differ": ("PUT", "api/v1/jobs/b", GOOD, ("'a'", "'b'", "same name in both")),
     "job's name": ("GET", "api/v1/jobs/a%20b", None, ("'a b'", "1 to 46 letters")),
     "no requests": ("PUT", "api/v1/jobs/a", {**GOOD, "requests": []}, ("requests: is empty",)),
     "spider's file": (

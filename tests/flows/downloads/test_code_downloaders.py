@@ -252,7 +252,7 @@ async def test_kinds_that_are_switched_off_say_so() -> None:
     assert offered(known.values()) == ("http", "python")
     refused = await fetch(known["shell"].open("run", RunSettings(downloader="shell")), "http://a/")
     assert refused.outcome.failure == "code"
-    assert "'shell' is switched off on this agent (agent.kinds_off)" in refused.outcome.detail
+    assert "'shell' is disabled on this agent (agent.kinds_off)" in refused.outcome.detail
 
 
 async def test_code_is_offered_by_default_only_where_it_is_boxed(

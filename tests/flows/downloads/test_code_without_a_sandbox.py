@@ -71,4 +71,4 @@ async def test_a_center_refuses_generators_with_code(
         _ = [batch async for batch in CodeSandboxes(EgressPolicy(), SystemClock(), 1).run(order)]
     allowed = CodeSandboxes(EgressPolicy(), SystemClock(), 1, "always")
     assert [batch async for batch in allowed.run(order)] == [["http://a.example/"]]
-    assert "without a box" in caplog.text
+    assert "without a sandbox" in caplog.text

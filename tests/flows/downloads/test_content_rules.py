@@ -113,7 +113,7 @@ async def test_many_pages_once_each(
     assert 1 <= len(children()) <= 2
 
 
-async def test_a_pattern_that_takes_for_ever_costs_its_own_page_only(
+async def test_an_endless_pattern_costs_its_own_page_only(
     opened: Open, server: HostileServer
 ) -> None:
     """The event loop turns, other pages arrive, the page is kept for people to look at."""
@@ -150,7 +150,7 @@ async def test_a_pattern_that_takes_for_ever_costs_its_own_page_only(
     ],
     ids=["xpath", "jsonpath", "nested elements"],
 )
-async def test_other_rules_that_take_for_ever(
+async def test_other_endless_rules(
     step: ContentStep, body: bytes, opened: Open, server: HostileServer
 ) -> None:
     server.routes |= {"/evil": says(body, headers=HTML), "/small": says(b"<p>", headers=HTML)}

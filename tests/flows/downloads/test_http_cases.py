@@ -241,7 +241,7 @@ async def test_codings(name: str, chunked: bool, opened: Open, server: HostileSe
         assert body_of(ours) == theirs.body
 
 
-async def test_a_coding_without_its_end_is_no_whole_page(
+async def test_a_coding_without_its_end_is_not_a_whole_page(
     opened: Open, server: HostileServer
 ) -> None:
     """curl takes it as if it were whole; an archive should know better."""
@@ -301,7 +301,7 @@ async def test_framing_that_hides_another_answer(
     server.routes["/broken"] = sends(OK + BROKEN[name], then_close=True)
     ours = await fetch(opened(), Work(1, server.url("/broken")))
     assert (ours.outcome.failure, ours.outcome.status) == ("content", 200)
-    assert ours.outcome.detail.startswith("not a proper HTTP answer")
+    assert ours.outcome.detail.startswith("not a valid HTTP response")
 
 
 @pytest.mark.parametrize("status", [204, 304])

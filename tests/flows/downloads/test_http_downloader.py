@@ -58,7 +58,7 @@ async def test_connections_are_kept_and_used_again(opened: Open, server: Hostile
     assert server.connections == 1
 
 
-async def test_a_connection_closed_at_rest_is_no_failure(
+async def test_a_connection_closed_at_rest_is_not_a_failure(
     opened: Open, server: HostileServer
 ) -> None:
     server.routes["/last"] = sends(answer(b"bye"), then_close=True)

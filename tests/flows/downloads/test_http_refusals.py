@@ -49,7 +49,7 @@ async def test_header_injection_is_refused_and_nothing_is_sent(
         "http://good.test\\@127.0.0.1\\/",
     ],
 )
-async def test_what_is_no_http_uri_is_refused(uri: str, opened: Open) -> None:
+async def test_an_invalid_http_uri_is_refused(uri: str, opened: Open) -> None:
     outcome = (await fetch(opened(), Work(1, uri))).outcome
     assert outcome.failure == "content"
     assert outcome.detail
@@ -97,14 +97,14 @@ async def test_a_proxy_in_the_environment_is_not_used(
     assert (await fetch(opened(), Work(1, server.url("/page")))).outcome.status == 200
 
 
-async def test_nobody_listens(opened: Open, unused_port: int) -> None:
+async def test_a_signal_without_listeners(opened: Open, unused_port: int) -> None:
     outcome = (await fetch(opened(), Work(1, f"http://127.0.0.1:{unused_port}/"))).outcome
     assert (outcome.failure, outcome.status) == ("network", 0)
     assert outcome.length == 0
 
 
 async def test_a_name_that_does_not_exist(opened: Open) -> None:
-    # A label of 64 characters can be no name, so that nobody needs to be asked.
+    # A label of 64 characters is not a valid name, so that no server needs to be asked.
     outcome = (await fetch(opened(), Work(1, f"http://{'a' * 64}.test/"))).outcome
     assert outcome.failure == "network"
     assert "resolve" in outcome.detail

@@ -33,7 +33,7 @@ from skep.testing.servers.hostile_http import (
 )
 
 
-async def test_at_most_so_many_at_once_on_a_host(opened: Open, server: HostileServer) -> None:
+async def test_concurrency_per_host_is_limited(opened: Open, server: HostileServer) -> None:
     async def slow(_asked: Asked, line: HostileConnection) -> None:
         await asyncio.sleep(0.01)
         await line.send(answer(b"x"))
@@ -116,7 +116,7 @@ async def test_a_long_body_does_not_hold_up_the_results_of_others(
     assert (await long).outcome.failure == "lost"
 
 
-async def test_a_receiver_that_fails_costs_nobody_else_a_result(
+async def test_a_receiver_that_fails_costs_no_other_result(
     opened: Open, server: HostileServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(_fetched: Fetched) -> None:
@@ -137,7 +137,7 @@ async def test_a_thread_that_dies_gives_everything_back(
     downloader = opened()
     waiting = asyncio.ensure_future(fetch(downloader, Work(1, server.url("/hang"))))
     await until(lambda: server.busy, step=0.005)
-    # The thread meets something in its inbox that is no request at all.
+    # The thread finds something in its inbox that is not a request.
     downloader._engine._inbox.append(None)  # type: ignore[arg-type]  # on purpose
     late = await fetch(downloader, Work(2, server.url("/page")))
     assert ((await waiting).outcome.failure, late.outcome.failure) == ("lost", "lost")

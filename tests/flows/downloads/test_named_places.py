@@ -122,7 +122,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
             servers.communicate()
 
 
-def test_fetch_follows_no_redirect_to_loopback_that_nobody_named(machine: Machine) -> None:
+def test_fetch_follows_no_redirect_to_loopback_without_a_name(machine: Machine) -> None:
     """H1: `skep fetch` of a public page that redirects to loopback fails as blocked; the same
     address on the command line is fetched."""
     secret = f"http://127.0.0.1:{SECRET}/secret"

@@ -51,7 +51,7 @@ async def fetched(answer: bytes, *, reset: bool = False, **settings: int) -> Fet
 
 
 @pytest.mark.parametrize("rest", [b"", b"\x81\x05hello"])
-async def test_a_change_of_the_protocol_is_no_answer(rest: bytes) -> None:
+async def test_a_change_of_the_protocol_is_a_failure(rest: bytes) -> None:
     """H4: 101 fails as content, with or without bytes behind it."""
     switch = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"
     outcome = (await fetched(switch + rest)).outcome
@@ -114,7 +114,7 @@ async def test_a_transfer_coding_that_was_not_asked_for_is_content() -> None:
 async def test_an_answer_that_is_cut_off_says_so_in_words() -> None:
     """H8: no number of libcurl's."""
     outcome = (await fetched(OK + b"Content-Length: 10\r\n\r\nhello")).outcome
-    assert (outcome.failure, outcome.detail) == ("network", "the answer was cut off before its end")
+    assert (outcome.failure, outcome.detail) == ("network", "the response ended early")
 
 
 async def test_a_redirect_to_a_url_over_the_limit_is_told() -> None:
@@ -123,4 +123,4 @@ async def test_a_redirect_to_a_url_over_the_limit_is_told() -> None:
     moved = b"HTTP/1.1 302 Found\r\nLocation: " + long + b"\r\nContent-Length: 0\r\n\r\n"
     outcome = (await fetched(moved)).outcome
     assert (outcome.failure, outcome.status) == ("content", 302)
-    assert f"{URI_LIMIT} is the limit" in outcome.detail
+    assert f"the limit is {URI_LIMIT}" in outcome.detail

@@ -143,7 +143,7 @@ async def test_a_wrong_password_is_told_and_never_the_password(
     with caplog.at_level(logging.DEBUG):
         fetched = await fetch(ground.open(wrong), Work(1, target))
     assert fetched.outcome.failure == "network"
-    assert f"127.0.0.1:{proxy.port} refuses our login" in fetched.outcome.detail
+    assert f"127.0.0.1:{proxy.port} refuses our credentials" in fetched.outcome.detail
     assert site.connections == 0
     for text in (fetched.outcome.detail, caplog.text, repr(fetched)):
         assert "mistyped" not in text
@@ -159,7 +159,7 @@ async def test_a_missing_password_is_told(
     bare = f"http://127.0.0.1:{guarded.port}"
     fetched = await fetch(ground.open(bare), Work(1, site.url("/page")))
     assert (fetched.outcome.failure, fetched.frames) == ("network", b"")
-    assert "refuses our login" in fetched.outcome.detail
+    assert "refuses our credentials" in fetched.outcome.detail
 
 
 async def test_a_dead_proxy_rests_and_the_next_one_is_taken(
@@ -177,7 +177,7 @@ async def test_a_dead_proxy_rests_and_the_next_one_is_taken(
 async def test_when_no_proxy_works_nothing_goes_out_directly(
     ground: Ground, site: HostileServer
 ) -> None:
-    """A6: whoever asked for a proxy does not want to be seen without one."""
+    """A6: a run with proxies is never seen without one."""
     downloader = ground.open(f"http://127.0.0.1:{free_port()}")
     for number in range(3):
         fetched = await fetch(downloader, Work(number, site.url("/page")))
@@ -274,7 +274,7 @@ async def test_tries_are_bounded_and_the_page_is_kept(
     assert "WARC-Truncated" not in dict(record.headers)
 
 
-async def test_after_so_many_requests_the_next_exit_is_taken_and_cookies_stay(
+async def test_after_its_requests_the_next_proxy_is_used_and_cookies_stay(
     ground: Ground, site: HostileServer, plain: servers.Tinyproxy, socks: servers.Microsocks
 ) -> None:
     """A6: after n requests. A run without rules for sessions has one jar."""
@@ -355,7 +355,7 @@ async def test_requests_wait_for_a_redial_and_go_on(ground: Ground, site: Hostil
     first = asyncio.ensure_future(fetch(downloader, Work(1, site.url("/wall"))))
     await ground.dial.wait()
     later = asyncio.ensure_future(fetch(downloader, Work(2, site.url("/page"))))
-    # Time enough to ask for it on loopback, if anybody would.
+    # Time enough for a request to it on loopback, if there were one.
     await asyncio.sleep(0.05)
     assert site.paths() == ["/wall"]
     assert downloader.running == 0

@@ -26,7 +26,7 @@ ASKS = ExitRules(redial=True, switch_when="^HTTP 429")
 
 
 class Ground:
-    """A site that has had enough of this address until somebody dials, and an agent."""
+    """A site that refuses this address until a redial, and an agent."""
 
     def __init__(self, center: CenterDouble, site: HostileServer, folder: Path) -> None:
         self.center = center
@@ -116,7 +116,7 @@ async def test_the_drain_is_bounded(ground: Ground) -> None:
         ground.add("r", "/wall", exits=ASKS)
         await ground.center.until(lambda: ground.center.open_requests == 0)
     assert ground.results() == [("", 200), ("network", 0)]
-    assert "the line was dialled again" in {one.detail for one in ground.center.outcomes()}
+    assert "the connection was redialled" in {one.detail for one in ground.center.outcomes()}
 
 
 async def test_beats_go_on_while_the_line_is_dialled(ground: Ground) -> None:
@@ -158,7 +158,7 @@ async def test_a_command_that_does_not_work(
     assert any(said in one.detail for one in ground.center.outcomes())
 
 
-async def test_after_so_many_requests(ground: Ground) -> None:
+async def test_a_redial_after_a_number_of_requests(ground: Ground) -> None:
     """A6: by count; each call is one line of the file."""
     count = "import sys; open(sys.argv[1], 'a').write('x')"
     rules = ExitRules(redial=True, switch_after=3)

@@ -85,7 +85,7 @@ async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
 
 
 @pytest.mark.parametrize("settings", [{}, {"sessions": 1}, {"exits": ExitRules()}])
-async def test_a_run_that_rested_is_no_stranger(ground: Ground, settings: Any) -> None:
+async def test_a_run_that_rested_is_recognised(ground: Ground, settings: Any) -> None:
     """A3, C6: an idle downloader is closed, and the next one has its cookies."""
     downloaders, _ = ground.agent()
     assert await ground.visit(downloaders, **settings) == "new 0"
@@ -95,14 +95,14 @@ async def test_a_run_that_rested_is_no_stranger(ground: Ground, settings: Any) -
 
 
 async def test_named_sessions_stay_apart(ground: Ground) -> None:
-    """A3: each name keeps its own cookies, and those without a name are somebody else."""
+    """A3: each name keeps its own cookies, and requests without a name have others."""
     downloaders, _ = ground.agent()
     names = ("anna", "bert", "")
     first = [await ground.visit(downloaders, name) for name in names]
     assert first == ["new 0", "new 1", "new 2"]
     await downloaders.close_idle(0.0)
     assert await ground.visit(downloaders) == "id=3"
-    await downloaders.close_idle(0.0)  # in between nobody asked for a session
+    await downloaders.close_idle(0.0)  # in between no request named a session
     again = [await ground.visit(downloaders, name) for name in names]
     assert again == ["id=1", "id=2", "id=3"]
 
@@ -120,7 +120,7 @@ async def test_a_killed_agent_comes_back_as_who_it_was(ground: Ground) -> None:
 
 
 async def test_a_torn_file_is_forgotten(ground: Ground, tmp_path: Path) -> None:
-    """A4: and so is one of nobody's."""
+    """A4: and so is one without a run."""
     (tmp_path / "runs" / f"{b'run'.hex()}.jar").write_bytes(b"\xc1 torn")
     (tmp_path / "runs" / "nonsense.jar").write_bytes(b"x")
     downloaders, session_files = ground.agent()
@@ -159,7 +159,7 @@ async def test_a_downloader_that_ends_before_it_began_loses_nothing(ground: Grou
 
 
 def test_exits_stay_with_their_sessions() -> None:
-    """C6, A6: whoever came back uses the proxy that it had, however proxies are shuffled."""
+    """C6, A6: a restored session uses the proxy that it had, however proxies are shuffled."""
     proxies = [parse_proxy(f"http://u{n}:p@127.0.0.1:3128") for n in range(20)]
     for seed in range(5):
         exits = ProxyPool(proxies, 60.0, Random(seed))

@@ -144,7 +144,7 @@ async def test_a_blocked_session_is_replaced_and_the_request_tried_again(ground:
 
 
 async def test_a_block_that_stays_is_a_failure_of_its_own_class(ground: Ground) -> None:
-    """`blocked`, not `status`, after so many fresh sessions."""
+    """`blocked`, not `status`, after a number of fresh sessions."""
     ground.visitors.blocked = {f"id={n}" for n in range(100)}
     downloader = ground.open(SessionRules(tries=3))
     fetched = await fetch(downloader, ground.work(1))
@@ -168,8 +168,8 @@ async def test_blocks_by_pattern_and_other_statuses(ground: Ground) -> None:
     assert (await fetch(lenient, ground.work(3))).outcome.failure == "status"
 
 
-async def test_a_session_ends_after_so_many_uses(ground: Ground) -> None:
-    """`uses`; its successor is nobody whom the site knows."""
+async def test_a_session_ends_after_its_uses(ground: Ground) -> None:
+    """`uses`; the site does not know its successor."""
     downloader = ground.open(SessionRules(uses=2))
     seen = await ground.one_by_one(downloader, *[""] * 5)
     assert seen == ["id=1", "id=1", "id=2", "id=2", "id=3"]
@@ -198,7 +198,7 @@ async def test_a_session_keeps_its_proxy_and_ends_with_it(ground: Ground) -> Non
         one.kill()
         seen = await ground.one_by_one(downloader, "alice", "bob")
         assert ["via" in asked.headers for asked in ground.site.asked[6:]] == [False, False]
-        # Who had the dead one is somebody new, the other one is who it was.
+        # The session with the dead proxy is replaced, the other one stays.
         assert sorted(seen) == sorted(["id=3", "id=2" if ways[0] else "id=1"])
         assert ground.kind.tally.counts.rested == 1
 

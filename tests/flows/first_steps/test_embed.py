@@ -72,7 +72,7 @@ async def test_an_agent_that_is_refused_says_why_and_leaves_nothing_open(
 
 
 class Noting(SystemClock):
-    """Notes for how long anybody wanted to sleep."""
+    """Records for how long the callers wanted to sleep."""
 
     def __init__(self) -> None:
         self.asked: list[float] = []
@@ -89,7 +89,7 @@ async def test_one_page_and_the_end_wait_for_no_fixed_times(
     not hear out its lease call."""
     company, grace = 0.0201, 0.0202  # as long as they are, and no one else's
     monkeypatch.setattr("skep.agent.work.reporting.LINGER", company)
-    monkeypatch.setattr("skep.agent.app.STEP", grace)
+    monkeypatch.setattr("skep.agent.redial.STEP", grace)
     clock, rng = Noting(), Random(6)
     agent = LocalAgent(center, clock, rng)
     await agent.start()

@@ -1,4 +1,4 @@
-"""The page on testing a fleet of one's own runs as it stands."""
+"""The page on testing your own fleet runs as it stands."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ async def test_a_block_that_the_center_took_away_is_dropped_and_counted(
 
 
 async def test_a_stale_verdict_drops_the_block(center: CenterDouble, start: Start) -> None:
-    """Fault 30: whoever slept past its lease is refused, and forgets."""
+    """Fault 30: an agent that slept past its lease is refused, and forgets."""
     fill(center, blocks=1)
     toy = ToyKind()
     toy.held = {9}
@@ -198,7 +198,7 @@ async def test_work_given_back_is_done_by_the_next_agent_without_repeats(
 
 
 async def test_a_restarted_agent_is_the_same_agent(center: CenterDouble, start: Start) -> None:
-    """Fault 10: registering again is no second agent."""
+    """Fault 10: registering again does not make a second agent."""
     for _ in range(2):
         async with start(ToyKind()):
             await center.until(lambda: len(center.beats) > 0)
@@ -401,7 +401,7 @@ async def test_errors_come_back_as_their_class(center: CenterDouble) -> None:
             await client.lease(LeaseAsk("a"))
 
 
-async def test_an_address_that_is_no_center_is_named(center: CenterDouble) -> None:
+async def test_an_address_without_a_center_is_named(center: CenterDouble) -> None:
     async with (
         DemoSite() as site,
         CenterClient([f"{site.url}/"], "t", SystemClock(), Random(1)) as client,

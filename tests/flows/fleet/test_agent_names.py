@@ -84,7 +84,7 @@ async def test_orders_labels_and_sheets_by_name(center: RunningCenter) -> None:
 
 
 async def test_an_id_wins_over_a_name(center: RunningCenter) -> None:
-    """x1 is called x2: whoever says x2 means the agent with that id."""
+    """x1 is called x2: a caller that writes x2 means the agent with that id."""
     assert (await view(center, "x2"))["registration"]["name"] == "büro 7, links"
     assert (await said(center, "agents", "cordon", "x2")).startswith("x2 is")
     assert (await view(center, "x1"))["enabled"] is True
@@ -107,8 +107,8 @@ async def test_a_name_of_several_is_refused_with_their_ids(center: RunningCenter
         assert (await view(center, agent))["enabled"] is True
 
 
-async def test_nobody_of_that_name(center: RunningCenter) -> None:
-    """What is no name is told so; what merely is nobody's is not found."""
+async def test_no_agent_of_that_name(center: RunningCenter) -> None:
+    """An invalid name is an error that says so; an unknown one is not found."""
     wrong = {"nobody": 404, "é": 404, "x" * 201: 400, "a\0b": 400, "\n": 400}
     for name, status in wrong.items():
         for rest in ("", "/vitals", "/allocations"):

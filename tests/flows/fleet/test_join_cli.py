@@ -1,5 +1,5 @@
-"""`skep agent token` and `skep agent join` as people use them: real processes, and what is
-said when something is in the way."""
+"""`skep agent token` and `skep agent join` as people use them: real processes, and the messages
+when something is in the way."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def odd() -> Iterator[HTTPServer]:
 
 @pytest.fixture
 def self_signed(tmp_path: Path, odd: HTTPServer) -> int:
-    """The port of a server whose certificate nobody trusts."""
+    """The port of a server whose certificate no client trusts."""
     made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"]
     made += ["-subj", "/CN=elsewhere", "-keyout", "key.pem", "-out", "cert.pem"]
     subprocess.run(made, cwd=tmp_path, check=True, capture_output=True)
@@ -195,7 +195,7 @@ async def test_something_else_that_speaks_json(
 
 
 async def test_one_center_of_several_is_enough(center: CenterProcess) -> None:
-    """C9: a center that is down hinders nobody from joining; all of them do."""
+    """C9: a center that is down prevents no agent from joining; all of them join."""
     looks = await look_at_all([center.url, "http://127.0.0.1:1"])
     wrong = [look for look in looks if not look.finding.ok]
     assert [(look.finding.name, look.needed) for look in wrong] == [("reach", False)]

@@ -95,7 +95,7 @@ async def test_group_and_labels_are_the_centers_word(center: RunningCenter) -> N
     assert line["agent"]["bound"]
 
 
-async def test_a_joined_agent_is_nobody_else_and_nobody_else_is_it(center: RunningCenter) -> None:
+async def test_a_joined_agent_is_only_itself(center: RunningCenter) -> None:
     """Faults 65, 66: neither another credential nor the shared one; no second join."""
     mine, other = await joined(center, "a1"), await joined(center, "a2")
     await register(mine, Register(Registration("a1", "one")))
@@ -265,7 +265,7 @@ async def test_tokens_of_people(center: RunningCenter) -> None:
 
 
 async def test_guessing_is_slowed_down(center: RunningCenter) -> None:
-    """Fault 71: 500 wrong tokens over HTTP; whoever is known goes on."""
+    """Fault 71: 500 wrong tokens over HTTP; known agents continue."""
     assert (await center.admin.get("/api/v1/runs")).status == 200
     began = time.monotonic()
     guesses = [with_token(center, f"skep_admin_{number}") for number in range(500)]
@@ -357,7 +357,7 @@ async def test_a_revoked_agent_is_out_everywhere(center: RunningCenter) -> None:
 
 
 async def test_the_processes_of_a_machine_are_revoked_together(center: RunningCenter) -> None:
-    """Fault 65: they have one credential, which nobody could end by the id of a process."""
+    """Fault 65: they have one credential, which the id of a process could not end."""
     crew, other = await joined(center, "crew"), await joined(center, "other")
     for caller, agent in ((crew, "crew.1"), (crew, "crew.2"), (other, "other.1")):
         await register(caller, Register(Registration(agent, "machine")))

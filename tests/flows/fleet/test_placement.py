@@ -40,7 +40,7 @@ from skep.wire.messages import Command
 
 @pytest.fixture
 async def center(tmp_path: Path) -> AsyncIterator[RunningCenter]:
-    """Agents are dead after three seconds; nobody waits for agents that do not come."""
+    """Agents are dead after three seconds; no call waits for agents that do not come."""
     async with running_center(tmp_path, **PLACING) as running:
         yield running
 
@@ -176,7 +176,7 @@ async def test_a_spider_that_waits_longer_than_a_call_hears_why(tmp_path: Path) 
 
 
 async def test_any_with_wishes_goes_to_those_who_fit(center: RunningCenter, fleet: Any) -> None:
-    """C4, C5: group, system, labels and free memory; nobody is allocated, all who fit may."""
+    """C4, C5: group, system, labels and free memory; no agent is allocated, all that fit may."""
     fits = await fleet("fits", group="eu", os="Linux 6.1", labels={"site": "köln"})
     more = await fleet("more", group="eu", os="Linux", labels={"site": "köln", "x": "y"})
     poor = await fleet("poor", group="eu", os="Linux", labels={"site": "köln"})
@@ -195,7 +195,7 @@ async def test_any_with_wishes_goes_to_those_who_fit(center: RunningCenter, flee
 async def test_a_run_without_agents_does_not_fill_the_lanes(
     center: RunningCenter, fleet: Any
 ) -> None:
-    """C5: requests that nobody can take wait in the backlog; others go on."""
+    """C5: requests that no agent can take wait in the backlog; others go on."""
     await fleet("a", group="us")
     assert (await open_run(center, "r", {"group": "eu"})).status == 200
     await fill(center, "r", 50)

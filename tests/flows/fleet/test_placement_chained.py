@@ -196,6 +196,33 @@ async def test_chains_begin_again_on_another_agent(center: RunningCenter, fleet:
     assert (ledger.accepted, ledger.done) == (5, 5)
 
 
+async def test_an_agent_that_was_replaced_and_is_back_can_take_a_slot_again(
+    center: RunningCenter, fleet: Any
+) -> None:
+    """C6: a dies, b replaces it; a comes back and b dies: the chain restarts on a."""
+    hands = {"a": await fleet("a")}
+    asked = {"strategy": "chained", "n": 1, "when_gone": "restart", "patience": 600}
+    assert (await open_run(center, "r", asked)).status == 200
+    fetched = await roots(center, hands, 1)
+    await find(center, list(fetched))
+    hands["b"] = await fleet("b")
+    await hands["a"].die()
+    (first,) = await _leased(hands["b"], 1)
+    assert await agents_of(center, "r") == ["b"]
+    await hands["b"].finish(first)
+    await hands["a"].start()
+    await hands["b"].die()
+    (again,) = await _leased(hands["a"], 1)
+    assert await hands["a"].uris([again]) == [f"{SITE}/first/0"]
+    assert await agents_of(center, "r") == ["a"]
+    await hands["a"].finish(again)
+    for block in await _leased(hands["a"], 1):
+        await hands["a"].finish(block)
+    ledger = await center.ledger("r")
+    assert (ledger.accepted, ledger.done, ledger.open) == (6, 6, 0)
+    assert (await state_of(center))[0] == "running"
+
+
 async def _leased(hand: ManualAgent, count: int) -> list[Any]:
     blocks: list[Any] = []
     async with asyncio.timeout(20):

@@ -86,7 +86,7 @@ async def draining_chain(center: RunningCenter, hands: dict[str, ManualAgent], *
     await open_run(center, "chain", {"strategy": "chained", "n": 1, **wish})
     (chosen,) = await agents_of(center, "chain")
     await fill(center, "chain", 1)
-    (block,) = await hands[chosen].lease()
+    (block,) = await hands[chosen].lease(wait=5.0)
     (first,) = await hands[chosen].finish(block)
     await center.put("chain", [{"uri": f"{SITE}/found", "parent": first}])
     await told(center, chosen, "drain")
@@ -130,7 +130,7 @@ async def test_what_it_has_in_its_hands_it_may_end(
     await open_run(center, "chain", {"strategy": "chained", "n": 1, "when_gone": "stop"})
     (chosen,) = await agents_of(center, "chain")
     await fill(center, "chain", 1)
-    (block,) = await hands[chosen].lease()
+    (block,) = await hands[chosen].lease(wait=5.0)
     await told(center, chosen, "drain")
     await center.services.placement.gone_agents.step()
     assert (await center.services.store.runs.get("chain")).state == "running"

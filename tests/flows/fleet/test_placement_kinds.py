@@ -73,7 +73,7 @@ async def test_who_offers_no_http_gets_none(center: RunningCenter) -> None:
     assert len(await plain.lease()) == 1
 
 
-async def test_a_kind_that_nobody_offers_is_answered_by_whoever_asks(
+async def test_a_kind_without_an_agent_is_answered_by_any_agent(
     center: RunningCenter,
 ) -> None:
     """D6: switched off everywhere; an agent takes the requests and says why they fail."""
@@ -84,7 +84,7 @@ async def test_a_kind_that_nobody_offers_is_answered_by_whoever_asks(
 
 
 async def test_a_kind_whose_agents_are_away_waits_for_them(center: RunningCenter) -> None:
-    """C4: one agent offers it and does not ask: nobody else is given its work."""
+    """C4: one agent offers it and does not ask: no other agent is given its work."""
     plain, able = Able(center, "plain", "http"), Able(center, "able", "python")
     await plain.register()
     await able.register()

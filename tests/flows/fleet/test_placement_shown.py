@@ -103,8 +103,8 @@ async def test_a_preview_tells_what_happens_to_runs(
 async def test_a_preview_of_several_agents_counts_them_together(
     center: RunningCenter, hands: dict[str, ManualAgent]
 ) -> None:
-    """C5: a run is told of once, with who is left when all of them are gone; a run that
-    chooses nobody is told of when nobody else fits."""
+    """C5: a run is reported once, with who is left when all of them are gone; a run that chooses
+    no agents is reported when no other agent fits."""
     await open_run(center, "two", {"strategy": "fixed", "n": 2, "group": "eu"})
     await open_run(center, "three", {"strategy": "fixed", "n": 3})
     await open_run(center, "eu", {"strategy": "hashed", "group": "eu"})
@@ -134,7 +134,7 @@ async def test_a_preview_says_who_has_no_keys(
 async def test_who_was_chosen_keeps_the_run(
     center: RunningCenter, hands: dict[str, ManualAgent]
 ) -> None:
-    """C5: labels count when agents are chosen; afterwards nobody says that it may not work."""
+    """C5: labels count when agents are chosen; afterwards they do not make it ineligible."""
     await center.admin.put("/api/v1/agents/a/labels", {"labels": {"tier": "1"}})
     await open_run(center, "r", {"strategy": "fixed", "n": 1, "labels": {"tier": "1"}})
     await center.admin.put("/api/v1/agents/a/labels", {"labels": {"tier": None}})

@@ -162,9 +162,9 @@ async def test_both_are_used_end_to_end(center: CenterProcess, api: CenterApi) -
 async def test_its_traits_are_those_that_a_center_checks_by(center: CenterProcess) -> None:
     """It takes every scheme, no code and no content rules: as its traits say."""
     plain = await job(center, "apply", "-", text=JOB.replace("downloader: messages", ""))
-    assert "no downloader takes sms://" in plain
+    assert "no downloader supports sms://" in plain
     code = JOB.replace("messages", "{kind: messages, code: text}")
-    assert "messages takes no code" in await job(center, "apply", "-", text=code)
+    assert "is not used by messages" in await job(center, "apply", "-", text=code)
     rules = JOB.replace("block_size: 2", "content: {max_bytes: 9}")
     assert "content rules are for curl and http" in await job(center, "apply", "-", text=rules)
     unknown = await job(center, "apply", "-", text=JOB.replace("last", "first"))

@@ -76,7 +76,7 @@ async def test_a_center_that_does_not_know_it_ends_no_agent(
 async def test_the_next_call_goes_to_another_center_when_one_does_not_know_us(
     tmp_path: Path,
 ) -> None:
-    """Of two addresses one has become somebody else's: the other one is good enough."""
+    """Of two addresses one belongs to another server now: the other one is good enough."""
     async with (
         running_center(tmp_path / "wrong") as wrong,
         running_center(tmp_path / "right") as right,

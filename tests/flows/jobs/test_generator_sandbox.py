@@ -144,7 +144,7 @@ async def test_operators_may_switch_code_off(tmp_path: Path) -> None:
     async with running_center(tmp_path, **QUICK, jobs_code="never") as center:
         code = {"kind": "shell", "code": "echo http://a/"}
         (one,) = await figures(center, await begun(center, "j", code))
-        assert (one.state, "switched off" in one.detail) == ("failed", True)
+        assert (one.state, "disabled" in one.detail) == ("failed", True)
         listed = {"kind": "list", "uris": ["http://a/"]}
         (other,) = await figures(center, await begun(center, "k", listed))
         assert other.state == "done"

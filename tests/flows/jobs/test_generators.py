@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from skep.cli.main import run as command_line
-from skep.jobs.definitions.documents import read_documents
 from skep.jobs.generators.sitemap_source import maps_run
+from skep.model.jobs.documents import read_documents
 from skep.model.jobs.generator_progress import Generation
 from skep.testing.grounds.centers import RunningCenter, running_center
 from skep.testing.grounds.jobs import fired, local_agent, until_found
@@ -30,7 +30,7 @@ QUICK: dict[str, Any] = {
 
 @pytest.fixture
 async def center(tmp_path: Path) -> AsyncIterator[RunningCenter]:
-    """Nobody downloads: what generators put in stays there to be counted."""
+    """Nothing is downloaded: what generators put in stays there to be counted."""
     folder = tmp_path / "jobs"
     folder.mkdir()
     async with running_center(tmp_path / "data", **QUICK, jobs_folder=str(folder)) as running:
@@ -158,7 +158,7 @@ async def test_sql_rows_become_requests(center: RunningCenter, tmp_path: Path) -
     told = {"kind": "sql", "url": "postgresql://u:s3cret@db/x", "query": "DELETE FROM x"}
     answer = await put(center, "bad", hidden, told)
     assert answer.status == 400
-    assert "center's own" in answer.problem().detail
+    assert "reserved for the center" in answer.problem().detail
     assert "must begin with SELECT" in answer.problem().detail
     assert "s3cret" not in answer.problem().detail
     outside = {"kind": "sql", "url": "sqlite:///../data/skep.db", "query": "SELECT 1"}
@@ -182,8 +182,8 @@ async def test_a_generator_is_tested_before_it_is_stored(center: RunningCenter) 
     for code, told in (
         ("def generate(:\n", "invalid syntax"),
         ("def other():\n    pass\n", "no function `generate(...)`"),
-        ("def generate():\n    yield 'nonsense'\n", "none of 1 is valid"),
-        ("def generate():\n    yield 7\n", "yields URIs, dicts or requests"),
+        ("def generate():\n    yield 'nonsense'\n", "none of 1 URIs is valid"),
+        ("def generate():\n    yield 7\n", "must yield URIs, dicts or requests"),
     ):
         answer = await put(center, "k", {"kind": "python", "code": code})
         assert told in answer.problem().detail, answer.content
@@ -208,10 +208,10 @@ FAILURES: dict[str, tuple[dict[str, Any], str]] = {
     "time": ({"code": SLEEPY, "limits": {"time": 1}}, "it took longer than its 1 s"),
     "bad": (
         {"code": SOME_BAD, "bad_limit": 2},
-        "3 of 4 are not valid, more than its bad_limit of 2; the last: 'd' is not a URL",
+        "3 of 4 URIs are invalid, more than its bad_limit of 2; the last one: 'd' is not a URL",
     ),
-    "many": ({"code": ENDLESS, "limit": 5000}, "too much: it yields more than 5000 URIs"),
-    "large": ({"code": "def generate():\n    yield 'http://a/' + 'x' * 2**22"}, "too much: "),
+    "many": ({"code": ENDLESS, "limit": 5000}, "limit exceeded: more than 5000 URIs"),
+    "large": ({"code": "def generate():\n    yield 'http://a/' + 'x' * 2**22"}, "limit exceeded: "),
     "memory": ({"code": HOG}, "MemoryError"),
     "line": ({"kind": "shell", "code": NO_NEWLINE}, "printed a line of more than"),
     "exit": ({"kind": "shell", "code": "echo why >&2; exit 3"}, "exit code 3; it wrote: why"),
@@ -328,12 +328,12 @@ async def test_agents_fetch_sitemaps(with_agent: RunningCenter) -> None:
 
 
 async def test_a_sitemap_that_is_not_there(with_agent: RunningCenter) -> None:
-    """The reason names it; mended, the run goes on by `resume`."""
+    """The reason names it; after a fix the run goes on by `resume`."""
     async with DemoSite(pages=3) as site:
         await put(with_agent, "j", {"kind": "sitemap", "url": f"{site.url}/nothing.xml"})
         run = await fired(with_agent, "j")
         (one,) = await through(with_agent, run)
-        assert (one.state, "nothing.xml could not be fetched" in one.detail) == ("failed", True)
+        assert (one.state, "cannot fetch" in one.detail) == ("failed", True)
         assert "404" in one.detail
 
         async def failed() -> bool:
@@ -342,6 +342,38 @@ async def test_a_sitemap_that_is_not_there(with_agent: RunningCenter) -> None:
         await until_found(failed)
         stopped = await with_agent.admin.post("/api/v1/jobs/j/stop")
         assert stopped.status == 200, stopped.content
+
+
+@pytest.mark.parametrize(("verb", "state"), [("cancel", "cancelled"), ("finish", "finished")])
+async def test_a_user_ends_the_run_of_the_sitemaps(
+    with_agent: RunningCenter, verb: str, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Checkpoint and ended run: the generator fails with the reason and does not try again."""
+    async with DemoSite(pages=30, latency=0.3) as site:
+        await put(with_agent, "j", {"kind": "sitemap", "url": f"{site.url}/sitemap.xml"})
+        store = with_agent.services.store
+        checkpoint, ended = store.checkpoints.checkpoint, asyncio.Event()
+
+        async def ended_before(run: str, *rest: Any) -> Any:
+            """The sitemap is read; a user ends its run before that is stored."""
+            if not ended.is_set():
+                ended.set()
+                answer = await with_agent.admin.post(f"/api/v1/runs/{run}/{verb}")
+                assert answer.status == 200
+            return await checkpoint(run, *rest)
+
+        monkeypatch.setattr(store.checkpoints, "checkpoint", ended_before)
+        run = await fired(with_agent, "j")
+        (one,) = await through(with_agent, run)
+        assert one.state == "failed"
+        assert f"which fetches its sitemaps, is {state} ({state} by message)" in one.detail
+
+        async def failed() -> bool:
+            return (await store.runs.get(run)).state == "failed"
+
+        await until_found(failed)
+        assert (await with_agent.admin.post("/api/v1/jobs/j/stop")).status == 200
+        assert (await with_agent.services.store.runs.get(maps_run(run, 0))).state == state
 
 
 async def test_the_example(with_agent: RunningCenter, capsys: pytest.CaptureFixture[str]) -> None:

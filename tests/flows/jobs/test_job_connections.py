@@ -155,6 +155,9 @@ async def test_postgresql_gets_no_password_of_the_center(
     passfile.write_text(f"*:*:*:*:{CANARY}\n")
     passfile.chmod(0o600)
     monkeypatch.setenv("PGPASSFILE", str(passfile))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".pgpass").write_text(f"*:*:*:*:{CANARY}\n")
+    (tmp_path / ".pgpass").chmod(0o600)
     for name in ("PGPASSWORD", "PGUSER", "PGAPPNAME", "PGOPTIONS", "PGDATABASE"):
         monkeypatch.setenv(name, CANARY)
     async with _asks_for_password() as (port, received):
@@ -187,7 +190,7 @@ async def _asks_for_password() -> AsyncIterator[tuple[int, list[bytes]]]:
     server.close()
 
 
-async def test_a_file_of_the_center_is_no_default_file(token: Path, tmp_path: Path) -> None:
+async def test_a_file_of_the_center_is_not_a_default_file(token: Path, tmp_path: Path) -> None:
     """S5: `read_default_file` showed the first line of any file in the log."""
     url = f"mysql://x@127.0.0.1:9/d?read_default_file={token}"
     with pytest.raises(GeneratorFailed) as failed:
@@ -284,9 +287,7 @@ async def test_a_server_cannot_send_a_mongo_client_elsewhere(listener: Listener)
     server.close()
 
 
-async def test_what_a_server_answered_is_shown_to_nobody(
-    listener: Listener, tmp_path: Path
-) -> None:
+async def test_what_a_server_answered_is_never_shown(listener: Listener, tmp_path: Path) -> None:
     """S6: the type of an error, a status, a number; never bytes of the answer."""
     place = f"127.0.0.1:{listener.port}"
     told: list[str] = []

@@ -174,7 +174,7 @@ async def test_a_job_that_is_off_or_deleted_does_not_run(center: RunningCenter) 
     """P3: enabled, deleted (soft)."""
     await applied(center, "j", requests=["http://a/"], enabled=False)
     refused = await center.admin.post("/api/v1/jobs/j/run")
-    assert (refused.status, "switched off" in refused.problem().detail) == (409, True)
+    assert (refused.status, "disabled" in refused.problem().detail) == (409, True)
     gone = await center.admin.send("DELETE", "/api/v1/jobs/j?author=zoe")
     assert (gone.json()["deleted"], gone.json()["author"]) == (True, "zoe (admin)")
     assert (await center.admin.get("/api/v1/jobs")).json()["items"] == []
@@ -319,7 +319,7 @@ async def failed(center: RunningCenter, run: str) -> Any:
 
 
 async def test_a_spider_that_always_crashes_is_given_up(own_center: RunningCenter) -> None:
-    """Restarted after a crash, later each time, and not for ever."""
+    """Restarted after a crash, later each time, and not without limit."""
     body = "os.kill(os.getpid(), signal.SIGKILL) or os.abort()"
     path = written(own_center, body)
     await applied(own_center, "crash", spider={"path": path, "restarts": 2})
@@ -344,13 +344,13 @@ async def test_a_spider_sees_no_secret_of_its_center(own_center: RunningCenter) 
 
 
 async def test_a_run_that_takes_too_long_is_stopped(own_center: RunningCenter) -> None:
-    """Job-level time limit; nobody is there who could do the request."""
+    """Job-level time limit; no agent is there that could do the request."""
     settings = {"run_time_limit": 0.3}
     await applied(own_center, "slow", requests=["http://127.0.0.1:9/"], settings=settings)
     run = await fired(own_center, "slow")
     assert (await closed(own_center, run)).outcome == "cancelled: 0 done, 0 dead, 1 cancelled"
     view = (await own_center.admin.get(f"/api/v1/runs/{run}")).json()["run"]
-    assert "longer than the 0.3 s" in view["reason"]
+    assert "run_time_limit of 0.3 s" in view["reason"]
 
 
 async def test_a_job_has_a_back_off_of_its_own(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ async def test_a_failed_run_is_told_and_signed(tmp_path: Path, hook: Hook) -> No
         await center.admin.post("/api/v1/runs/r/continue")
         await center.admin.post("/api/v1/runs/r/finish")
         await told(center)
-        assert len(hook.calls) == 3, "finished is not told unless somebody asks for it"
+        assert len(hook.calls) == 3, "finished is not sent unless a rule asks for it"
         everything = (await center.admin.get("/api/v1/notices")).content
         assert b"s3cret-path" not in everything
         assert KEY not in everything
@@ -232,7 +232,7 @@ async def test_a_mail_comes_through(tmp_path: Path) -> None:
 
 
 async def test_an_end_that_no_center_saw_is_told_later(tmp_path: Path, hook: Hook) -> None:
-    """Durable: the end is on disk with the run, whoever dies before it is told."""
+    """Durable: the end is on disk with the run, whichever process dies before it is sent."""
     store = SqlStore(f"sqlite:///{tmp_path / 'skep.db'}")
     await store.open()
     await store.runs.create(Run("r", "r", RunState.RUNNING, RunSettings(), 1.0))
@@ -274,7 +274,7 @@ async def test_the_mail_password_signs_no_notice(tmp_path: Path, hook: Hook) -> 
         await notifier._tell(notice)
         assert (hook.calls, hook.forged) == ([], 0)
         alerts = (await center.admin.get("/api/v1/alerts")).json()["items"]
-        assert "the secret 'mail' is the center's own" in str(alerts)
+        assert "the secret 'mail' belongs to the center" in str(alerts)
 
 
 def test_the_signature_is_the_one_of_the_standard() -> None:
@@ -283,3 +283,37 @@ def test_the_signature_is_the_one_of_the_standard() -> None:
     body = b'{"test": 2432232314}'
     signed = signature(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, body)
     assert signed == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+
+
+async def test_an_alert_is_told_by_webhook_and_mail(tmp_path: Path, hook: Hook) -> None:
+    """Each change of state once, with masked credentials; a subject cannot end a mail's header."""
+    give_secret(tmp_path)
+    subject = "shop\r\nBcc: thief@example.com"
+    async with mail_server() as mailbox:
+        flags: dict[str, Any] = {
+            "notices_webhooks": [hook.url],
+            "notices_secret": "hook-key",
+            "notices_mails": ["ann@example.com"],
+            "notices_mail_server": f"smtp://127.0.0.1:{mailbox.port}",
+        }
+        async with running_center(tmp_path, egress_allow=LOOPBACK, **flags) as center:
+            services = center.services
+            now, detail = services.clock.now(), "http://u:secret@h/ is gone"
+            await services.store.alerts.raise_("archive_lost", subject, detail, now)
+            await services.monitoring.monitor.step()
+            await until_found(lambda: _both(hook, mailbox))
+            await services.monitoring.monitor.step()
+            await told(center)
+            assert (len(hook.calls), hook.forged) == (1, 0)
+            (alert,) = hook.calls[0]["body"]["data"]["alerts"]
+            assert alert["subject"] == subject
+            assert "secret" not in alert["detail"]
+            (mail,) = mailbox.mails
+            head, _, text = mail.partition("\r\n\r\n")
+            assert "Subject: [skep] archive_lost firing: shop Bcc: thief@example.com" in head
+            assert "\nBcc:" not in head
+            assert "is gone" in text
+
+
+async def _both(hook: Hook, mailbox: MailServer) -> bool:
+    return bool(hook.calls and mailbox.mails)

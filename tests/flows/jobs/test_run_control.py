@@ -1,7 +1,7 @@
 """Pause, continue, restart and stop reach every process of a run, and each says so (R2).
 
-Every loop that looks by itself is made slow here: what arrives soon was pushed. With two
-centers the run is seen to by the first, and every word is given to the second.
+Every loop that looks by itself is made slow here: what arrives soon was pushed. With two centers
+the first supervises the run, and every command is given to the second.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Ground:
         return run
 
     async def word(self, path: str) -> list[dict[str, Any]]:
-        """Given to the last center; everybody whom it reached, and all have obeyed."""
+        """Given to the last center; every process that it reached, and all have acknowledged."""
         answer = (await self.last.admin.post(f"/api/v1/{path}?wait={WAIT}")).json()
         reached: list[dict[str, Any]] = answer["reached"]
         assert all(one["obeyed"] for one in reached), reached
@@ -183,7 +183,7 @@ async def test_generators_end_and_begin_again(ground: Ground) -> None:
     ground.check_times("generators")
 
 
-async def test_a_spider_that_somebody_drives_elsewhere(ground: Ground, tmp_path: Path) -> None:
+async def test_a_spider_that_is_driven_elsewhere(ground: Ground, tmp_path: Path) -> None:
     """R2: `skep run --center` on another machine hears every word in the read it waits in."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "skep.spiders", str(tmp_path / "spiders" / "endless.py")),
@@ -230,8 +230,23 @@ async def test_a_paused_run_starts_nothing_and_a_stopped_one_lets_go(ground: Gro
     ground.check_times("agents")
 
 
-async def test_nobody_has_to_be_told(tmp_path: Path) -> None:
-    """A run without processes answers at once, however long somebody would wait."""
+async def test_a_finished_run_returns_what_has_not_started(ground: Ground) -> None:
+    """E1: an ended run does not keep an agent from the others; started downloads complete."""
+    ground.site.latency = 0.5
+    await ground.first.open_run("web", block_size=50, host_concurrency=4)
+    await ground.first.put("web", [{"uri": url} for url in ground.site.page_urls()])
+    await ground.more_hits(4)
+    assert kinds(await ground.word("runs/web/finish")) == ["agent"]
+    hits = sum(ground.site.hits.values())
+    ledger = await until(
+        lambda: ground.first.ledger("web"), lambda ledger: not ledger.open, seconds=60
+    )
+    assert ledger.done + ledger.cancelled == 50
+    assert 0 < ledger.done <= hits + 4
+
+
+async def test_a_run_without_processes(tmp_path: Path) -> None:
+    """A run without processes answers at once, however long the caller would wait."""
     async with running_center(tmp_path / "data") as center:
         await center.open_run("web")
         answer = (await center.admin.post(f"/api/v1/runs/web/pause?wait={WAIT}")).json()

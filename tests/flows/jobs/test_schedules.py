@@ -65,12 +65,12 @@ async def test_a_job_runs_by_itself(center: RunningCenter) -> None:
 
 
 async def test_overlap_looks_at_real_runs(center: RunningCenter) -> None:
-    """Nobody downloads here, so the first run goes on: the second due time is skipped."""
+    """Nothing is downloaded here, so the first run goes on: the second due time is skipped."""
     await put(center, "slow", {"every": 1})
     found = await until_found(lambda: _enough(center, "slow", 2))
     first, second = found[-1], found[-2]
     assert (first["state"], second["state"]) == ("fired", "skipped")
-    assert second["reason"] == f"run {first['run']} was still going"
+    assert second["reason"] == f"run {first['run']} was still active"
 
 
 async def _enough(center: RunningCenter, job: str, count: int) -> list[dict[str, Any]]:
@@ -79,7 +79,7 @@ async def _enough(center: RunningCenter, job: str, count: int) -> list[dict[str,
 
 
 async def test_b_runs_when_a_succeeded(center: RunningCenter) -> None:
-    """Job chains: the run of A ends well, B is fired once for it."""
+    """Job chains: the run of A finishes successfully, B is fired once for it."""
     await put(center, "a")
     await put(center, "b", {"after": ["a"]})
     run = (await center.admin.send("POST", "/api/v1/jobs/a/run")).json()["run"]
@@ -112,7 +112,7 @@ async def test_rings_and_unknown_jobs_are_refused(center: RunningCenter) -> None
     await put(center, "b", {"after": ["a"]})
     await put(center, "c", {"after": ["b"]})
     ring = (await put(center, "a", {"after": ["c"]})).problem()
-    assert "a ring: a after c after b after a" in ring.detail
+    assert "a cycle: a after c after b after a" in ring.detail
     ghost = (await put(center, "d", {"after": ["ghost"]})).problem()
     assert "there is no job ghost" in ghost.detail
     refused = await center.admin.send("DELETE", "/api/v1/jobs/b")
@@ -144,7 +144,7 @@ async def test_next_fires_are_shown(center: RunningCenter) -> None:
 
 
 async def test_a_job_that_was_stored_and_not_planned_is_healed(center: RunningCenter) -> None:
-    """A center died between the two: the next housekeeping mends it."""
+    """A center died between the two: the next housekeeping fixes it."""
     await put(center, "job", SPARSE)
     fires = center.services.store.fires
     await fires.unplan("job", 0.0)
@@ -155,7 +155,7 @@ async def test_a_job_that_was_stored_and_not_planned_is_healed(center: RunningCe
     assert await fires.planned() == [planned]
 
 
-def test_preview_asks_nobody() -> None:
+def test_preview_makes_no_call() -> None:
     runner = CliRunner()
     line = ["preview", "30 2 * * *", "--tz", "Europe/Berlin", "--from", "2026-03-28T12:00", "-n2"]
     shown = runner.invoke(command, line)

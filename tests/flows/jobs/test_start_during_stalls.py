@@ -15,7 +15,7 @@ from skep.model.run import Run
 from skep.testing.grounds.centers import HandAgent, RunningCenter, running_center
 from skep.testing.grounds.jobs import until_found
 
-ALIVE_AFTER = 0.5
+ALIVE_AFTER = 1.0
 PLACED = {
     "requests": ["http://example.org/1"],
     "placement": {"strategy": "fixed", "n": 1},
@@ -34,11 +34,10 @@ async def center(tmp_path: Path) -> AsyncIterator[RunningCenter]:
 
 
 async def agent_with_job(center: RunningCenter) -> HandAgent:
+    put = await center.admin.put("/api/v1/jobs/placed", {"name": "placed", **PLACED})
+    assert put.status < 300
     agent = center.hand_agent("a1")
-    await agent.register()
-    assert (
-        await center.admin.put("/api/v1/jobs/placed", {"name": "placed", **PLACED})
-    ).status < 300
+    await agent.register()  # last: it is alive for a short time only
     return agent
 
 
@@ -49,6 +48,14 @@ async def until_late(center: RunningCenter) -> None:
         await center.services.placement.roster.refresh()
         (view,) = center.services.placement.roster.views
         return center.services.clock.now() - view.seen_at > ALIVE_AFTER
+
+    await until_found(look)
+
+
+async def until_fed(center: RunningCenter, run: str) -> None:
+    async def look() -> bool:
+        found = await center.services.store.job_runs.get(run)
+        return found is not None and found.fed
 
     await until_found(look)
 
@@ -114,12 +121,7 @@ async def test_a_run_that_the_supervisor_prepares_waits_for_agents(
     assert row is not None
     assert (row.open, row.outcome) == (True, "")
     await agent.heartbeat()
-
-    async def is_fed() -> bool:
-        found = await store.job_runs.get(run)
-        return found is not None and found.fed
-
-    await until_found(is_fed)
+    await until_fed(center, run)
     assert await state_of(center, run) == "running"
     assert (await center.ledger(run)).accepted == 1
 
@@ -143,3 +145,154 @@ async def test_a_run_that_waits_for_agents_does_not_keep_the_others_from_a_stop(
     assert await state_of(center, going) == "cancelled"
     # A schedule that replaces runs stops all of them; one that is not open must not end the fire.
     await services.jobs.starts.stop_run("placed-waits", "replaced")
+
+
+async def begun_run_that_waits(center: RunningCenter) -> str:
+    """A run whose start fails halfway; the supervisor goes on with it and finds no agents."""
+    await center.admin.put("/api/v1/jobs/placed", {"name": "placed", **PLACED})
+    services, now = center.services, center.services.clock.now()
+    new = JobRun("placed-waits", "placed", "k", 1, now, held_until=0.0)
+    await services.store.job_runs.begin(new)
+    services.signals.runs.claims.notify()
+
+    async def is_open() -> bool:
+        return (await center.admin.get("/api/v1/runs/placed-waits")).status == 200
+
+    await until_found(is_open)
+    return new.run
+
+
+async def test_a_begun_run_that_waits_for_agents_can_be_seen(center: RunningCenter) -> None:
+    """GET, `why` and the list show it while it waits; then it runs with the agent that came."""
+    run = await begun_run_that_waits(center)
+    assert await state_of(center, run) == "running"
+    why = (await center.admin.get(f"/api/v1/why/runs/{run}")).json()
+    assert why["reasons"][0]["code"] == "too_few_agents"
+    assert "1 agent is needed and 0 of 0 can be had" in why["reasons"][0]["text"]
+    assert (await center.admin.get("/api/v1/why/jobs/placed")).status == 200
+    agent = center.hand_agent("a1")
+    await agent.register()
+    await until_fed(center, run)
+    allocation = await center.services.store.allocations.get(run)
+    assert allocation is not None
+    assert allocation.agents == ["a1"]
+    assert (await center.ledger(run)).accepted == 1
+
+
+@pytest.mark.parametrize("verb", ["cancel", "finish"])
+async def test_a_begun_run_that_waits_for_agents_can_be_ended(
+    center: RunningCenter, verb: str
+) -> None:
+    """It ends long before the wait would: no agent is chosen, no request is put in."""
+    run = await begun_run_that_waits(center)
+    assert (await center.admin.post(f"/api/v1/runs/{run}/{verb}")).status == 200
+    store = center.services.store
+
+    async def is_closed() -> bool:
+        found = await store.job_runs.get(run)
+        return found is not None and not found.open
+
+    await until_found(is_closed)
+    row = await store.job_runs.get(run)
+    assert row is not None
+    assert row.outcome.startswith("cancelled:" if verb == "cancel" else "finished:")
+    assert await store.allocations.get(run) is None
+    assert (await center.ledger(run)).accepted == 0
+
+
+async def test_a_paused_run_that_waits_for_agents_stays_paused(center: RunningCenter) -> None:
+    run = await begun_run_that_waits(center)
+    assert (await center.admin.post(f"/api/v1/runs/{run}/pause")).status == 200
+    await center.hand_agent("a1").register()
+    await until_fed(center, run)
+    assert await state_of(center, run) == "paused"
+    assert (await center.admin.post(f"/api/v1/runs/{run}/continue")).status == 200
+    assert (await center.ledger(run)).accepted == 1
+
+
+async def test_requests_for_a_run_that_waits_for_agents_do_not_fail_it(
+    center: RunningCenter,
+) -> None:
+    """The dispatcher finds a run with requests and without agents. Its supervisor waits for them;
+    no other step decides that there are too few."""
+    run = await begun_run_that_waits(center)
+    await center.put(run, [{"uri": "http://example.org/2"}])
+    await center.dispatched()
+    assert center.services.placement.placer.unallocated == {run}
+    await center.services.placement.gone_agents.step()
+    assert await state_of(center, run) == "running"
+    await center.hand_agent("a1").register()
+    await until_fed(center, run)
+    assert (await center.ledger(run)).accepted == 2
+
+
+@pytest.mark.parametrize("way", ["job", "run"])
+async def test_a_center_that_stops_ends_the_wait_for_agents_with_a_retryable_error(
+    center: RunningCenter, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is begun: the same call can be repeated, here or at another center."""
+    await center.admin.put("/api/v1/jobs/placed", {"name": "placed", **PLACED})
+    waits = asyncio.Event()
+    services, refresh = center.services, center.services.placement.roster.refresh
+
+    async def seen() -> Any:
+        waits.set()
+        return await refresh()
+
+    monkeypatch.setattr(services.placement.roster, "refresh", seen)
+    placed = {"settings": {"placement": PLACED["placement"]}}
+    call = (
+        center.admin.send("POST", "/api/v1/jobs/placed/run", headers={"Idempotency-Key": "k"})
+        if way == "job"
+        else center.admin.put("/api/v1/runs/by-hand", placed)
+    )
+    started = asyncio.create_task(call)
+    await asyncio.wait_for(waits.wait(), 20)
+    center.local.center.release()
+    answer = await started
+    problem = answer.problem()
+    assert (problem.status, problem.code, problem.retryable) == (503, "center_stopping", True)
+    assert "repeat the call" in problem.detail
+    assert await services.store.job_runs.going(["placed"]) == {}
+    assert await services.store.runs.recent(10) == []
+    services.closing.clear()  # as if it were another center
+    await center.hand_agent("a1").register()
+    again = await center.admin.send(
+        "POST", "/api/v1/jobs/placed/run", headers={"Idempotency-Key": "k"}
+    )
+    assert again.status < 300
+    assert len((await services.store.job_runs.going(["placed"]))["placed"]) == 1
+
+
+async def test_a_call_that_the_shutdown_cuts_off_gets_a_retryable_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start with a key hangs in the store after it was begun. The center that comes next
+    continues that run, and the repeated call returns it: one run, not two."""
+    monkeypatch.setattr("skep.center.http.server.GRACE", 0.2)
+    key = {"Idempotency-Key": "k"}
+    call = ("POST", "/api/v1/jobs/plain/run", None, key)
+    async with running_center(tmp_path / "data", jobs_keep_every=0.05) as first:
+        plain = {"name": "plain", "requests": ["http://example.org/1"]}
+        await first.admin.put("/api/v1/jobs/plain", plain)
+        reached = asyncio.Event()
+
+        async def stalled(_run: Run) -> bool:
+            reached.set()
+            await asyncio.Event().wait()
+            return True
+
+        monkeypatch.setattr(first.services.store.runs, "create", stalled)
+        started = asyncio.create_task(first.admin.send(*call))
+        await asyncio.wait_for(reached.wait(), 20)
+        await first.local.stop()
+        answer = await started
+        first.planted = True  # it is closed: nothing can be checked
+    problem = answer.problem()
+    assert (problem.status, problem.code, problem.retryable) == (503, "center_stopping", True)
+    async with running_center(tmp_path / "data", jobs_keep_every=0.05) as second:
+        run = (await second.admin.send(*call)).json()["run"]
+        store = second.services.store
+        await until_fed(second, run)
+        assert [one.run for one in await store.job_runs.of("plain", 10)] == [run]
+        assert (await second.ledger()).accepted == 1

@@ -1,4 +1,4 @@
-"""Behind nginx, as deploy/nginx.conf has it: TLS by a CA of one's own, below /skep/."""
+"""Behind nginx, as deploy/nginx.conf has it: TLS by a private CA, below /skep/."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class ExampleNginx(Nginx):
 
 
 class World:
-    """A center on loopback behind the proxy; nobody here calls it directly."""
+    """A center on loopback behind the proxy; no test here calls it directly."""
 
     def __init__(self, folder: Path, center: CenterProcess, proxy: ExampleNginx) -> None:
         self.folder = folder

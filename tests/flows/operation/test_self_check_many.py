@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from skep.bus.memory import MemoryBus
 from skep.center.self_check import SelfCheck
-from skep.lanes.lane_check import STEP_LIMIT, LaneCheck
+from skep.lanes.reconcile_lanes import STEP_LIMIT, LaneReconciler
 from skep.model.lane import Lane
 from skep.runtime.repair_counts import Repairs
 from skep.store.sql.store import SqlStore
@@ -42,7 +42,7 @@ async def test_a_walk_over_lanes_remembers_one_page(tmp_path: Path) -> None:
     """Issue 10, bad input: every block is missing, and each is found by two looks at its page."""
     store = await filled(tmp_path / "skep.db", 4000)
     try:
-        check = LaneCheck(store.blocks, empty_lanes(4000).lanes, limit=500)
+        check = LaneReconciler(store.blocks, empty_lanes(4000).lanes, limit=500)
         found = list[int]()
         for step in range(16):
             page = await check.next_page(at_once=False)
@@ -86,7 +86,7 @@ async def test_a_million_blocks(tmp_path: Path) -> None:
 
         repairs = Repairs()
         check = SelfCheck(store, ManualClock(), repairs, withdraw, apart=0.0)
-        lanes = LaneCheck(store.blocks, empty_lanes(1_000_000).lanes)
+        lanes = LaneReconciler(store.blocks, empty_lanes(1_000_000).lanes)
         took = list[float]()
         for _ in range(100):
             began = time.monotonic()

@@ -73,7 +73,7 @@ async def clean(center: RunningCenter) -> Any:
 
 
 async def test_by_default_everything_is_kept(center: RunningCenter) -> None:
-    """D8: nothing is deleted unless somebody said so."""
+    """D8: nothing is deleted unless a setting says so."""
     numbers = await collect(center, "r")
     assert set((await clean(center)).values()) == {0}
     assert (await center.admin.get("/api/v1/storage/plan")).json()["items"] == []
@@ -201,11 +201,11 @@ async def test_the_command_line(center: RunningCenter, capsys: pytest.CaptureFix
         assert await asyncio.to_thread(command_line, arguments) == 0, capsys.readouterr().err
         return capsys.readouterr().out
 
-    assert "room enough" in await said()
-    assert "of 1 runs would be deleted" in await said("--plan")
+    assert "enough free space" in await said()
+    assert "expired data of 1 runs" in await said("--plan")
     assert "5 requests" in await said("--clean")
     assert msgspec.json.decode(await said("--json"))["deleted"][0]["n"] == 5
-    assert "nothing is to be deleted" in await said("--plan")
+    assert "nothing to delete" in await said("--plan")
     assert "no notices" in await said("--notices")
 
 

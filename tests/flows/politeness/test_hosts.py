@@ -63,7 +63,7 @@ async def test_a_lease_names_the_pace_of_its_hosts(center: RunningCenter) -> Non
     assert pace.spacing == pytest.approx(0.525)
     assert (pace.robots, pace.wait, block.size) == (True, 0.0, 19)
     assert (await center.ledger("r")).delayed == 21, "parked"
-    # Nobody else gets the host meanwhile, and who gets the block next waits for a distance.
+    # No other block gets the host meanwhile, and the next holder of the block keeps a distance.
     await center.hand_agent("a2").register()
     assert (await leased(center, "a2")).blocks == []
     await agent.give_back(block)
@@ -107,7 +107,7 @@ async def test_a_refusal_is_seen_and_ends_when_a_person_says_so(center: RunningC
     assert {work.id for work in works_of(again)} == set(put_off)
 
 
-async def test_absurd_notes_are_refused_and_too_much_is_cut(center: RunningCenter) -> None:
+async def test_invalid_notes_are_refused_and_too_much_is_cut(center: RunningCenter) -> None:
     await center.open_run("r")
     await center.put("r", [f"http://{SLOW}/{n}" for n in range(3)])
     agent = center.hand_agent()
@@ -188,7 +188,7 @@ async def test_the_command_line_shows_sets_and_clears(
 
 
 async def test_two_agents_and_two_runs_keep_one_rate(center: RunningCenter, tmp_path: Path) -> None:
-    """politeness: whoever asks and for whom, the server is asked so often and no more."""
+    """politeness: for any agent and run, the server gets no more requests than its rule allows."""
     rate, count = 8, 12
     async with Recorder(1) as web, AsyncExitStack() as stack:
         host = web.hosts[0]

@@ -259,7 +259,7 @@ async def test_a_robots_txt_behind_a_redirect_counts_for_who_was_asked(
     assert web.paths(ONE) == ["/robots.txt", "/p/1", "/p/3"]
 
 
-async def test_a_huge_robots_txt_is_obeyed_and_holds_nobody_up(
+async def test_a_huge_robots_txt_is_applied_and_delays_no_other_host(
     center: CenterDouble, web: Recorder, start: Start
 ) -> None:
     rules = b"".join(b"Disallow: /x%d/*.html$\n" % number for number in range(60_000))

@@ -59,4 +59,4 @@ async def test_a_round_by_hand_is_told_by_the_command_line(
         assert "lane low is full (200)" in shown
         assert "success" in shown
         assert await asyncio.to_thread(command_line, ["dispatch", *place]) == 0
-        assert "0 requests went into lanes" in capsys.readouterr().out
+        assert "0 requests were dispatched" in capsys.readouterr().out

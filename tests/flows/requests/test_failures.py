@@ -164,7 +164,7 @@ async def test_the_command_line(center: RunningCenter, capsys: pytest.CaptureFix
 
 
 async def test_the_dead_of_a_jobs_run_get_another_round(tmp_path: Path) -> None:
-    """Issue 4.6, job-level retry: once all others have ended, and so often, not for ever."""
+    """Issue 4.6, job-level retry: once all others have ended, and a limited number of times."""
     flags = {"jobs_keep_every": 0.05, "jobs_restart_first": 0.01, "jobs_restart_cap": 0.01}
     async with running_center(tmp_path, **flags) as center, asyncio.timeout(20):
         document = {

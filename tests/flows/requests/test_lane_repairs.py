@@ -154,7 +154,9 @@ async def test_blocks_that_left_the_lanes_come_back(center: RunningCenter) -> No
     assert await in_lanes(center) == before
 
 
-async def test_a_block_that_did_not_fit_is_no_difference(center: RunningCenter, fleet: Any) -> None:
+async def test_a_block_that_did_not_fit_is_not_a_difference(
+    center: RunningCenter, fleet: Any
+) -> None:
     """E1: what a full lane refused comes in when there is room, and is not counted."""
     hand = await fleet("a")
     await open_run(center, "r", {})

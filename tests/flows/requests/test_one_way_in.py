@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from skep.center import disk_space
-from skep.center.dispatcher_tasks import DispatcherTask
+from skep.center.dispatcher_wake_up import DispatcherWakeUp
 from skep.errors import DiskFull, SkepError
 from skep.jobs import intake, request_validation
 from skep.jobs.generators.generator_contract import GeneratorFailed
@@ -226,14 +226,14 @@ class Counted:
 @asynccontextmanager
 async def counted_center(folder: Path) -> AsyncIterator[Counted]:
     woken: list[int] = []
-    request = DispatcherTask.request
+    request = DispatcherWakeUp.request
 
-    def noted(task: DispatcherTask) -> None:
+    def noted(wake_up: DispatcherWakeUp) -> None:
         woken.append(1)
-        request(task)
+        request(wake_up)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DispatcherTask, "request", noted)
+        patch.setattr(DispatcherWakeUp, "request", noted)
         patch.setattr(disk_space, "TRIAL_EVERY", 1e9)
         async with running_center(folder) as center:
             yield Counted(center, woken)
@@ -382,7 +382,7 @@ async def test_a_generator_fails_over_its_limit_of_invalid_requests(counted: Cou
     mixed: Sequence[Any] = ["nosuch://a/", "http://a.test/1", {"uri": 7}]
     assert (await feed.put(mixed)).new == 1
     assert (feed.counts().bad, "7" in feed.counts().complaint) == (2, True)
-    with pytest.raises(GeneratorFailed, match=r"3 of 5 are not valid.*unknown://"):
+    with pytest.raises(GeneratorFailed, match=r"3 of 5 URIs are invalid.*unknown://"):
         await feed.put(["http://a.test/2", "unknown://b/"])
     kept = (await services.store.generations.of(run))[0]
     assert (kept.yielded, kept.taken, kept.bad) == (5, 2, 3)

@@ -86,7 +86,7 @@ async def test_an_agent_that_is_disabled_while_it_waits_gets_nothing(
 
 
 async def until_waiting(center: RunningCenter) -> None:
-    """Somebody waits for work."""
+    """An agent waits for work."""
 
     async def there() -> bool:
         return center.services.signals.work.waiting > 0
@@ -94,7 +94,7 @@ async def until_waiting(center: RunningCenter) -> None:
     await until(there)
 
 
-async def test_an_old_beat_is_no_life_and_renews_nothing(center: RunningCenter) -> None:
+async def test_an_old_heartbeat_does_not_count_and_renews_nothing(center: RunningCenter) -> None:
     """C10: what waited is judged by its age; a registration is always processed."""
     await fill(center, "r", 1)
     agent = center.hand_agent()
@@ -243,7 +243,7 @@ async def test_a_second_socket_takes_the_place_of_the_first(center: RunningCente
 async def test_an_agent_that_comes_back_empty_handed_frees_its_blocks(
     center: RunningCenter,
 ) -> None:
-    """Fault 22: after a kill nobody waits for a lease to run out."""
+    """Fault 22: after a kill no agent waits for a lease to run out."""
     await fill(center, "r", 20, block_size=10)
     agent, other = center.hand_agent("a1"), center.hand_agent("a2")
     await agent.register()

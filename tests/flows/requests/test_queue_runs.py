@@ -75,7 +75,7 @@ async def test_what_would_only_fail_again_is_dead_at_once(
     assert await center.ledger("r") == Ledger(accepted=1, dead=1)
 
 
-async def test_requests_that_nobody_wants_any_more_are_counted(center: RunningCenter) -> None:
+async def test_requests_that_are_no_longer_wanted_are_counted(center: RunningCenter) -> None:
     """Fault 8: accepted = done + expired; none of the expired was handed out."""
     await center.open_run("r")
     await center.admin.post("/api/v1/runs/r/pause")
@@ -252,6 +252,7 @@ async def test_health_says_what_it_checked(center: RunningCenter) -> None:
         "bus",
         "archive",
         "disk",
+        "secrets",
     ]
     assert (await center.anyone.get("/healthz")).json()["status"] == "ok"
     version = (await center.anyone.get("/version")).json()

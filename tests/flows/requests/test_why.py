@@ -38,7 +38,7 @@ def codes(answer: Any) -> list[str]:
     return [reason["code"] for reason in answer["reasons"]]
 
 
-async def test_nobody_is_there_then_somebody_disabled_then_the_lane_is_full(
+async def test_no_agent_then_a_disabled_one_then_a_full_lane(
     center: RunningCenter,
 ) -> None:
     """R5: no agent, all disabled, lane full, paused: one after the other, as they change."""
@@ -144,7 +144,7 @@ async def test_a_run_without_an_agent_that_offers_its_downloader(center: Running
     assert found["reasons"][0]["facts"]["downloader"] == "shell"
 
 
-async def test_a_real_agent_that_dies_is_silent_and_then_nobody_is_there(tmp_path: Path) -> None:
+async def test_a_real_agent_that_dies_is_silent_and_then_gone(tmp_path: Path) -> None:
     """R5: `agent_silent` while its lease lasts, `no_live_agent` after it was taken back."""
     toy = ToyKind()
     toy.held = None

@@ -1,4 +1,4 @@
-"""The tools of somebody who writes a spider: new, fetch, shell, parse, replay, export."""
+"""The tools of the author of a spider: new, fetch, shell, parse, replay, export."""
 
 from __future__ import annotations
 

@@ -9,9 +9,11 @@ import shlex
 import signal
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -197,6 +199,85 @@ def test_a_second_ctrl_c_ends_at_once(desk: Path, site: str, center: CenterProce
     assert (
         f"stopped immediately; continue with: {shlex.join(SKEP)} run spiders.py:Hanging" in errors
     )
+
+
+#: No sink listens there.
+AWAY = "redis://127.0.0.1:1/0?list=items"
+
+
+def read_until(stream: IO[str], words: str) -> str:
+    """What is said up to the line with these words."""
+    told = ""
+    for line in stream:
+        told += line
+        if words in line:
+            return told
+    raise AssertionError(f"{words!r} was never said: {told}")
+
+
+def test_ctrl_c_while_the_outputs_get_their_last_items(
+    desk: Path, site: str, center: CenterProcess
+) -> None:
+    """The run is finished and its sink is away: one Ctrl-C ends the wait, and the items stay."""
+    asked = ["spiders.py:Pages", "-a", f"url={site}", "-o", AWAY, "--run", "away", *at(center)]
+    with started(desk, *asked) as spider:
+        assert spider.stderr is not None
+        read_until(spider.stderr, "retrying until it answers")
+        until_sync(lambda: run_state(center, "away") == "finished", seconds=PATIENCE)
+        # The sink is away: the process waits for it, up to half a minute.
+        spider.send_signal(signal.SIGINT)
+        _, errors = spider.communicate(timeout=10)
+    assert spider.returncode == 130, errors
+    assert "not waiting for the outputs; once more ends it at once" in errors
+    assert "the delivery was interrupted; the items are kept" in errors
+    assert "skep data export away -o URL" in errors
+    exported = subprocess.run(
+        [*SKEP, "data", "export", "away", "-o", "late.jsonl", *at(center)],
+        cwd=desk,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert exported.returncode == 0, exported.stderr
+    assert len(items_of(desk / "late.jsonl")) == PAGES
+
+
+def test_a_second_ctrl_c_while_the_sink_is_away(
+    desk: Path, site: str, center: CenterProcess
+) -> None:
+    """The first one pauses the run, then the sink is waited for; the second ends it at once and
+    says how to go on. Nothing is lost."""
+    asked = ["spiders.py:Pages", "-a", f"url={site}", "-a", "wait=0.05", "-o", AWAY]
+    asked += ["--run", "twice", "-s", "block_size=5", *at(center)]
+    with started(desk, *asked) as spider:
+        assert spider.stderr is not None
+        until_sync((desk / "began").exists, seconds=PATIENCE)
+        spider.send_signal(signal.SIGINT)
+        read_until(spider.stderr, "once more ends it at once")
+        until_sync(lambda: run_state(center, "twice") == "paused", seconds=PATIENCE)
+        spider.send_signal(signal.SIGINT)
+        _, errors = spider.communicate(timeout=5)
+    assert spider.returncode == 130, errors
+    assert "stopped immediately; continue with: " in errors
+    resumed = run(desk, *asked[:3], "-o", "items.jsonl", "--resume", "twice", *at(center))
+    assert resumed.returncode == 0, resumed.stderr
+    urls = [item["url"] for item in items_of(desk / "items.jsonl")]
+    assert len(urls) == len(set(urls)) == PAGES
+
+
+def run_state(center: CenterProcess, name: str) -> str:
+    """Empty when there is no such run yet."""
+    token = (center.folder / "admin.token").read_text().strip()
+    call = urllib.request.Request(
+        f"{center.url}/api/v1/runs/{name}", headers={"Authorization": f"Bearer {token}"}
+    )
+    try:
+        with urllib.request.urlopen(call, timeout=10) as answer:
+            return str(json.load(answer)["run"]["state"])
+    except urllib.error.HTTPError:
+        return ""
 
 
 def test_beside_a_running_center(desk: Path, site: str, center: CenterProcess) -> None:

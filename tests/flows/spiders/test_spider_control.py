@@ -27,7 +27,7 @@ from skep.wire.api.runs import RunView
 from skep.wire.client import CenterClient
 from skep.wire.client.api import CenterApi
 
-#: R2: a message reaches the process within so many seconds.
+#: R2: a message reaches the process within this many seconds.
 SOON = 2.0
 PATIENCE = 60.0
 
@@ -142,7 +142,7 @@ async def test_figures_at_any_time(center: RunningCenter) -> None:
     assert "200: 20, 404: 1, 500: 1" in said
 
 
-async def test_nobody_drives_it(center: RunningCenter) -> None:
+async def test_a_run_without_a_driver(center: RunningCenter) -> None:
     await center.admin.put("/api/v1/runs/web", {})
     answer = await center.admin.post("/api/v1/runs/web/restart")
     assert (answer.status, b"no process drives it" in answer.content) == (409, True)
@@ -195,7 +195,7 @@ class Owed(skep.Spider):
 async def test_a_request_that_no_agent_answers_is_retried_and_then_reported(
     tmp_path: Path,
 ) -> None:
-    """R5: agents hold it, renew their leases for ever and say nothing."""
+    """R5: agents hold it, renew their leases without end and report nothing."""
     clock, rng = SystemClock(), Random(4)
     async with (
         running_center(tmp_path / "data", center_sweep_every=0.1, center_alive_after=3.0) as center,

@@ -69,7 +69,7 @@ async def test_a_callback_that_never_ends_ends_its_run(kind: str) -> None:
     ending = await drive(Endless(), queue)
     assert ending.reason == "callback time limit"
     assert queue.moves == ["fail"]
-    # Nothing was half told: whoever continues the run reads the page again.
+    # Nothing was half reported: the next driver of the run reads the page again.
     assert [turn.blocks for turn in queue.turns] == [[]]
 
 
@@ -201,7 +201,7 @@ async def test_a_center_that_stays_away_ends_the_run_and_loses_nothing() -> None
     ending = await drive(Walker(), queue)
     assert (ending.reason, ending.good) == ("center unreachable", False)
     back = MemoryQueue.checkpoint.__get__(queue)
-    queue.checkpoint = back  # type: ignore[method-assign]  # the line is mended
+    queue.checkpoint = back  # type: ignore[method-assign]  # calls work again
     assert (await drive(Walker(), queue)).reason == "finished"
     assert len(queue.items) == 120
 

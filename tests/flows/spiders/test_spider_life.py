@@ -53,7 +53,7 @@ async def test_pause_wakes_a_loop_that_waits_for_pages() -> None:
         assert (await task).reason == "paused"
 
 
-async def test_a_run_that_somebody_cancels_ends() -> None:
+async def test_a_run_that_a_user_cancels_ends() -> None:
     """R2: stop by message."""
     queue = MemoryQueue(demo, held=True)
     task = asyncio.create_task(drive(Walker(), queue))
@@ -94,7 +94,7 @@ async def test_a_run_that_ended_while_a_page_was_parsed(verb: str, reason: str) 
     assert (await drive(Walker(), Ended(demo, block_size=5))).reason == reason
 
 
-async def test_a_run_that_somebody_pauses_waits_for_them() -> None:
+async def test_a_run_that_a_user_pauses_waits() -> None:
     """R2: the spider stays, nothing new is downloaded, and it goes on when they say so."""
 
     class Watched(MemoryQueue):
@@ -161,7 +161,7 @@ async def test_items_of_an_errback_do_not_hide_those_of_the_page() -> None:
     assert list(queue.items.values()) == [{"failed": "status"}, {"title": "Back"}]
 
 
-async def test_a_restart_that_somebody_asks_for() -> None:
+async def test_a_restart_that_a_user_asks_for() -> None:
     """R2: whole blocks are told, the run stays running, and the process can start anew."""
     queue = MemoryQueue(demo, held=True)
     task = asyncio.create_task(drive(Walker(), queue))
@@ -180,9 +180,9 @@ async def test_a_run_that_the_center_gave_up_ends() -> None:
     queue = MemoryQueue(demo, held=True)
     task = asyncio.create_task(drive(Walker(), queue))
     await has_accepted(queue)
-    queue.reason = "driver silent: not heard of for 700 s"
+    queue.reason = "driver silent: no call for 700 s"
     await queue.move("fail")
     ending = await task
     assert (ending.reason, ending.good) == ("given up", False)
-    assert "not heard of for 700 s" in ending.sentence
+    assert "no call for 700 s" in ending.sentence
     assert queue.moves == ["fail"]

@@ -192,7 +192,7 @@ async def test_one_downloader_per_run_and_a_new_one_for_new_settings() -> None:
 
 
 async def test_many_short_runs_do_not_leave_a_thread_each() -> None:
-    """Fault 46: of downloaders without work so many are kept, and those that were used last."""
+    """Fault 46: a limited number of idle downloaders is kept, those that were used last."""
     toy, clock = ToyKind(), ManualClock()
     downloaders = RunDownloaders({"toy": toy}, clock.monotonic)
     for number in range(RESTING + 36):

@@ -64,7 +64,7 @@ def test_a_life_that_never_heard_an_answer_is_known_to_the_next_one(tmp_path: Pa
     assert life(tmp_path).known == (third.mark,)
 
 
-def test_lives_that_nobody_answers_fit_into_a_registration(tmp_path: Path) -> None:
+def test_unanswered_lives_fit_into_a_registration(tmp_path: Path) -> None:
     """Fault 10: an agent that is started over and over beside a silent center."""
     first = life(tmp_path)
     first.taken()

@@ -129,7 +129,7 @@ def test_links_in_a_zip_stay_inside(tmp_path: Path, links: dict[str, str], refus
     "names", [("a", "a"), ("a", "a/b"), ("a/", "a"), ("a/b", "a"), ("x" * 5000,)]
 )
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_names_that_no_disk_takes_are_a_reason_and_not_tried_for_ever(
+def test_names_that_no_disk_takes_are_a_reason_and_not_retried(
     tmp_path: Path, names: tuple[str, ...]
 ) -> None:
     """Fault 51: what is wrong with the package itself is not taken for a full disk."""
@@ -161,7 +161,7 @@ def test_a_zip_bomb_is_refused_before_it_fills_the_disk(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"no zip", zipped({"a": "b"})[:40]], ids=["empty", "text", "torn"]
 )
-def test_what_is_no_zip_is_a_reason(tmp_path: Path, data: bytes) -> None:
+def test_an_invalid_zip_is_a_reason(tmp_path: Path, data: bytes) -> None:
     file = tmp_path / "a.zip"
     file.write_bytes(data)
     with pytest.raises(CannotRun, match="not a valid zip"):
@@ -219,7 +219,7 @@ def test_an_agent_that_shall_run_images_and_cannot_says_so(
 ) -> None:
     """Its operator has switched them on, and would look for the reason in its log."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    missing = Isolation("", "not looked for", own_user=False)
+    missing = Isolation("", "not checked", own_user=False)
     assert look(AgentSettings(), "a", missing).no_images == "agent.containers is off"
     assert "images" not in caplog.text
     assert "image" not in look(AgentSettings(containers=True), "a", missing).kinds

@@ -63,7 +63,7 @@ def test_one_without_its_daemon(programs: Path) -> None:
     for settings in (ON, OFF):
         found = told(settings)
         ok, detail, _ = found["docker"]
-        assert ok, "nobody uses it; `images` says whether that is wrong"
+        assert ok, "it is not used; `images` says whether that is wrong"
         assert "Cannot connect to the Docker daemon Is it running?; to use it, start it" in detail
         assert found["images"][0] is not settings.containers
 
@@ -97,7 +97,7 @@ def test_rootless_docker_beside_a_broken_podman(programs: Path) -> None:
 
 
 @pytest.mark.parametrize("says", ["", "what?", "a\tb\tc\td\n"])
-def test_an_answer_that_nobody_understands(programs: Path, says: str) -> None:
+def test_an_answer_that_cannot_be_parsed(programs: Path, says: str) -> None:
     put(programs, "podman", says)
     (engine,) = installed(ON)
     assert "unexpected answer" in state_of(engine).trouble

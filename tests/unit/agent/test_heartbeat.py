@@ -89,7 +89,7 @@ async def test_what_counts_is_when_a_beat_was_sent() -> None:
     assert not chest.heartbeats.alive()
 
 
-async def test_a_beat_that_nobody_answers_is_no_sign_of_life() -> None:
+async def test_a_heartbeat_without_an_answer_does_not_count() -> None:
     chest = Chest()
     await chest.heartbeats.register()
     chest.line.error = CenterUnreachable("gone")
@@ -143,7 +143,7 @@ async def test_an_agent_that_registers_again_waits_for_word_of_what_it_holds() -
 
 
 async def test_blocks_of_hosts_with_a_pace_that_came_too_late_go_back(tmp_path: Path) -> None:
-    """Others are kept: doing a page twice is no harm, asking a host twice is."""
+    """Others are kept: doing a page twice does no harm, asking a host twice does."""
     clock = ManualClock()
     holding = HeldBlocks(clock.monotonic)
     workspace = AgentFolder(tmp_path)

@@ -77,7 +77,7 @@ class Desk:
         return self.holding.add(Leased(block, token, "r", count, b""), works, {pace.host: site})
 
     def go(self, seconds: float = 0.0) -> list[int]:
-        """What runs after so many seconds."""
+        """What runs after this many seconds."""
         self.clock.advance(seconds)
         self.host_scheduler.admit(100)
         return sorted(self.hand.running)
@@ -168,7 +168,7 @@ def test_whatever_ends_a_lease_empties_the_gate(end: str) -> None:
     elif end == "lose":
         assert (desk.holding.discarded, desk.reports()) == (1, [])
     assert desk.holding.active == 0
-    # The distance to the last start is kept, whoever asks next.
+    # The distance to the last start is kept, whichever request comes next.
     assert desk.go(0.5) == []
 
 
@@ -186,7 +186,7 @@ def test_a_host_that_is_left_alone_ends_its_part_of_the_block() -> None:
     assert (note.trouble, note.deferred, note.left, note.refused) == ("", [], True, 1)
 
 
-def test_a_downloader_that_dies_over_a_request_gives_the_block_to_nobody_else() -> None:
+def test_a_downloader_that_dies_over_a_request_keeps_the_block() -> None:
     desk = Desk()
     block = desk.lease(2, Pace("a.example", 0.0, 4))
     desk.go()
@@ -198,7 +198,7 @@ def test_a_downloader_that_dies_over_a_request_gives_the_block_to_nobody_else() 
     assert not report.sites[0].left
 
 
-def test_a_robots_txt_that_got_lost_puts_everything_off_and_fails_nobody() -> None:
+def test_a_lost_robots_txt_defers_requests_and_fails_none() -> None:
     desk = Desk()
     desk.lease(2, Pace("a.example", 0.5, 4, robots=True))
     assert desk.go() == [-1]

@@ -69,7 +69,7 @@ def test_starts_keep_their_distance_and_the_first_waits_as_it_was_told() -> None
     assert start(gate, 1.0) == [0]
     assert start(gate, 1.49) == []
     assert start(gate, 1.5) == [1]
-    # A late start is no reason to hurry afterwards.
+    # A late start does not allow faster ones afterwards.
     assert start(gate, 9.0) == [2]
     assert start(gate, 9.1) == []
 
@@ -103,8 +103,8 @@ def test_the_distance_counts_from_the_last_hop() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_no_window_of_one_second_ever_holds_more_than_the_rate(seed: int) -> None:
-    """Seeded walks: whatever answers do, and whenever somebody looks, two starts of a host
-    are never closer than its pace."""
+    """Seeded walks: whatever answers do, and whenever the state is checked, two starts of a host
+    are never closer than its rate limit."""
     rng = Random(seed)
     gate, site = gate_with(0, spacing=0.525, concurrency=rng.randint(1, 6))
     now, running, item = 0.0, 0, 0
@@ -186,7 +186,7 @@ def test_a_refusal_is_trouble_once_until_the_next_lease(status: int) -> None:
     assert gate.hear(site, answer(status, FailureClass.STATUS)) == str(status)
 
 
-def test_a_status_that_the_run_accepts_is_no_refusal() -> None:
+def test_a_status_that_the_run_accepts_is_not_a_refusal() -> None:
     gate, site = gate_with(0)
     assert gate.hear(site, answer(503)) == ""
     assert site.delay < 1

@@ -152,7 +152,7 @@ def test_line_breaks_become_spaces() -> None:
 
 
 def test_headers_of_the_wire_are_renamed() -> None:
-    """The body is decoded, so what is said about its encoding must not mislead a reader."""
+    """The body is decoded, so the headers about its encoding must not mislead a reader."""
     exchange = Exchange(
         "http://h/",
         status=200,
@@ -320,7 +320,7 @@ def test_a_frame_that_hides_its_size_is_refused() -> None:
         b"WARC/1.1\r\nContent-Length: -1\r\n\r\n\r\n\r\n",
     ],
 )
-def test_what_is_no_record_is_refused(text: bytes) -> None:
+def test_an_invalid_record_is_refused(text: bytes) -> None:
     with pytest.raises(Malformed):
         read_records(zstandard.ZstdCompressor().compress(text))
 
@@ -328,7 +328,7 @@ def test_what_is_no_record_is_refused(text: bytes) -> None:
 @pytest.mark.parametrize(
     "block", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1\r\n\r\n", b"A B\r\n\r\n"]
 )
-def test_what_is_no_message_is_refused(block: bytes) -> None:
+def test_an_invalid_message_is_refused(block: bytes) -> None:
     with pytest.raises(Malformed):
         split_response(WarcRecord("response", {}, block))
     if not block.endswith(b"\r\n\r\n") or b" " not in block:

@@ -33,7 +33,7 @@ def memory(leak: float, noise: float = 0.5, wave: float = 0.0, seed: int = 1) ->
 
 
 def files(every: float | None, seed: int = 1) -> Series:
-    """20 to 28 open files, and one more for good `every` so many seconds."""
+    """20 to 28 open files, and one more permanently every `every` seconds."""
     rng = Random(seed)
     return [(at, 20.0 + rng.randrange(9) + (at // every if every else 0)) for at in TIMES]
 
@@ -45,7 +45,7 @@ def test_a_line_is_found_with_its_bounds() -> None:
     assert line.slope == pytest.approx(36.0, abs=2.0)
     flat = fit([(at, 5.0) for at in TIMES])
     assert (flat.slope, flat.low, flat.high) == (0.0, 0.0, 0.0)
-    with pytest.raises(ValueError, match="make no line"):
+    with pytest.raises(ValueError, match="are too few for a line"):
         fit([(at, 1.0) for at in TIMES[: FEWEST - 1]])
 
 
@@ -59,7 +59,7 @@ def test_a_planted_leak_of_memory_is_found(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_noise_waves_and_warming_up_are_no_leak(seed: int) -> None:
-    """Fault 46: nobody is alarmed by a heap that breathes."""
+    """Fault 46: a heap that grows and shrinks is not a leak."""
     assert not grows(after_warm_up(memory(0.0, noise=5.0, seed=seed)), bench.MEMORY_BAR)
     assert not grows(after_warm_up(memory(0.0, wave=10.0, seed=seed)), bench.MEMORY_BAR)
     assert not grows(after_warm_up(memory(5.0, seed=seed)), bench.MEMORY_BAR)
@@ -111,7 +111,7 @@ def test_every_leak_is_named() -> None:
 
 
 def test_it_is_asked_for_by_name_and_not_part_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(Wrong, match="mongodb is none of sqlite, embedded, postgres_redis"):
+    with pytest.raises(Wrong, match="mongodb is not one of sqlite, embedded, postgres_redis"):
         bench.run(Options(sets=("mongodb",)))
     asked: list[str] = []
 

@@ -36,7 +36,7 @@ async def test_a_token_is_who_it_was_made_for(auth: Auth) -> None:
     token = await auth.issue(Role.AGENT, "a1")
     assert token.startswith("skep_agent_")
     who = await auth.identify(f"Bearer {token}", Role.AGENT)
-    assert who == Identity(Role.AGENT, "a1")
+    assert (who.role, who.subject, who.who) == (Role.AGENT, "a1", "agent:a1")
     who.may_be("a1")
     with pytest.raises(Forbidden, match="a2"):
         who.may_be("a2")
@@ -47,7 +47,7 @@ async def test_who_asks_the_store_asks_for_all_that_are_in_use(
     auth: Auth, store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thousand agents are one question: tokens in use are renewed together, a revoked one
-    among them is out, and one that nobody uses is not asked for."""
+    among them is out, and one that no caller uses is not asked for."""
     tokens = [await auth.issue(Role.AGENT, f"a{number}") for number in range(5)]
     for token in tokens:
         await auth.identify(f"Bearer {token}", Role.AGENT)
@@ -90,7 +90,7 @@ async def test_a_revoked_token_is_out_within_five_seconds(
 async def test_use_does_not_prolong_a_revoked_token(
     auth: Auth, store: Store, clock: ManualClock
 ) -> None:
-    """Fault 65: somebody who calls ten times a second is out in time too."""
+    """Fault 65: a caller with ten calls a second is out in time too."""
     token = await auth.issue(Role.AGENT, "a1")
     await auth.identify(f"Bearer {token}", Role.AGENT)
     await store.tokens.revoke("a1")
@@ -106,7 +106,7 @@ async def test_use_does_not_prolong_a_revoked_token(
 
 
 @pytest.mark.parametrize("text", ["", "Bearer", "Bearer ", "Basic x", "nonsense", "Bearer wrong"])
-async def test_without_a_good_token_nobody_gets_in(auth: Auth, text: str) -> None:
+async def test_without_a_valid_token_no_caller_gets_in(auth: Auth, text: str) -> None:
     """Fault 48."""
     for needed in ALLOWED:
         with pytest.raises(Unauthorized):
@@ -125,7 +125,7 @@ async def test_every_role_opens_its_doors_only(auth: Auth, role: Role) -> None:
                 await auth.identify(f"Bearer {token}", needed)
 
 
-async def test_public_routes_and_an_open_center_ask_nobody(
+async def test_public_routes_and_an_open_center_need_no_token(
     auth: Auth, store: Store, clock: ManualClock
 ) -> None:
     assert (await auth.identify("", Role.PUBLIC)).role is Role.PUBLIC

@@ -64,7 +64,7 @@ async def test_our_own_names_are_welcome(host: str) -> None:
 
 @pytest.mark.parametrize("host", UNWELCOME)
 async def test_other_names_are_not(host: str) -> None:
-    """Fault 52: a name that somebody points at loopback is not ours."""
+    """Fault 52: another name that points at loopback is not ours."""
     start, body = await call([("host", host)])
     assert start["status"] == 403
     problem = msgspec.json.decode(body["body"], type=Problem)
@@ -104,7 +104,7 @@ async def test_the_origin_is_our_own_or_absent(origin: str, welcome: bool) -> No
 
 
 async def test_two_hosts_or_two_origins_are_no_host() -> None:
-    """Fault 52: whoever reads the other one would be fooled."""
+    """Fault 52: a reader of the other one would be misled."""
     for headers in (
         [("host", "127.0.0.1"), ("host", "evil.example")],
         [("host", "127.0.0.1"), ("origin", "http://127.0.0.1"), ("origin", "http://evil.example")],

@@ -100,7 +100,9 @@ def test_a_center_checks_by_traits(package: None) -> None:
     validator.check_settings(RunSettings(downloader="scripts", code=code))
     with pytest.raises(InvalidInput, match="'scripts' needs `code`"):
         validator.check_settings(RunSettings(downloader="scripts"))
-    with pytest.raises(InvalidInput, match="'plain' takes no `code`; python, scripts and shell"):
+    with pytest.raises(
+        InvalidInput, match="'plain' takes no `code`; use one of python, scripts and shell"
+    ):
         validator.check_settings(RunSettings(downloader="plain", code=code))
-    with pytest.raises(InvalidInput, match="for the downloaders curl, http and scripts"):
+    with pytest.raises(InvalidInput, match="need one of the downloaders curl, http and scripts"):
         validator.check_settings(RunSettings(downloader="plain", sessions=2))

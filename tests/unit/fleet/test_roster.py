@@ -50,7 +50,7 @@ async def test_who_was_called_dead_gets_no_work_before_its_next_beat(
     assert not roster.given_up("a1")
 
 
-async def test_jitter_of_3_seconds_kills_nobody(roster: Roster, clock: ManualClock) -> None:
+async def test_jitter_of_3_seconds_kills_no_agent(roster: Roster, clock: ManualClock) -> None:
     """Fault 21: an hour of beats every 3 s, each up to 3 s late, looked at each second."""
     rng, false_dead = Random(21), 0
     due = clock.monotonic()
@@ -65,7 +65,9 @@ async def test_jitter_of_3_seconds_kills_nobody(roster: Roster, clock: ManualClo
     assert false_dead == 0
 
 
-async def test_nobody_is_dead_before_we_have_listened(store: Store, clock: ManualClock) -> None:
+async def test_no_agent_is_dead_before_the_center_has_listened(
+    store: Store, clock: ManualClock
+) -> None:
     """Fault 23: after a restart the silence was ours; the first verdict takes 11 s."""
     before = Roster(SETTINGS, store, clock)
     await before.register(Registration("a1", "a1"))
@@ -81,7 +83,7 @@ async def test_nobody_is_dead_before_we_have_listened(store: Store, clock: Manua
 async def test_an_outage_of_the_store_is_not_the_agents_silence(
     roster: Roster, clock: ManualClock
 ) -> None:
-    """Fault 26: beats could not be written; everybody gets a full 11 s again."""
+    """Fault 26: heartbeats could not be written; all agents get a full 11 s again."""
     clock.advance(60)
     roster.deaf()
     assert await roster.dead() == []
@@ -92,7 +94,7 @@ async def test_an_outage_of_the_store_is_not_the_agents_silence(
 
 
 @pytest.mark.parametrize("hours", [1, -1])
-async def test_a_clock_that_is_set_kills_nobody(
+async def test_a_clock_that_is_set_kills_no_agent(
     roster: Roster, clock: ManualClock, hours: int
 ) -> None:
     """Fault 31: the center's wall clock jumps; the living beat again before any verdict."""
@@ -121,7 +123,7 @@ async def test_a_clock_that_is_set_hides_no_death(
 async def test_a_beat_that_waited_says_nothing(
     roster: Roster, clock: ManualClock, age: float
 ) -> None:
-    """C10, fault 9: not younger than 11 s is no life; the agent is known all the same."""
+    """C10, fault 9: a heartbeat of 11 s or more does not count; the agent is known all the same."""
     clock.advance(10.0)
     assert await roster.heartbeat("a1", Vitals(), age) is True
     assert await roster.heartbeat("ghost", Vitals(), age) is False

@@ -90,7 +90,7 @@ def test_wheels_and_zips_stay_as_they_are(tmp_path: Path) -> None:
     scratch.mkdir()
     packed = pack_place(wheel, LIMIT, scratch)
     assert packed.path.read_bytes() == wheel.read_bytes()
-    assert packed.path != wheel, "nobody changes the copy"
+    assert packed.path != wheel, "the copy cannot change"
     assert packed.package.digest == sha256(wheel.read_bytes()).hexdigest()
     assert (packed.package.kind, packed.package.name) == ("wheel", wheel.name)
     (tmp_path / "no.zip").write_text("no zip")
@@ -158,7 +158,7 @@ async def test_what_git_cannot_have(store: SqlStore, repository: Path, tmp_path:
     made = packer(store, repository.parent)
     with pytest.raises(InvalidInput, match="git cannot fetch none of file:"):
         await made.pack(f"git+file://{repository}@none")
-    with pytest.raises(InvalidInput, match="lies outside the folder for jobs"):
+    with pytest.raises(InvalidInput, match="is outside the folder for jobs"):
         await packer(store, tmp_path / "jobs" / "repo").pack(f"git+file://{tmp_path}@main")
     with pytest.raises(InvalidInput, match=r"127\.0\.0\.1 is not allowed \(loopback\)"):
         await made.pack("git+https://127.0.0.1:1/a@main")
@@ -181,8 +181,8 @@ async def test_hooks_and_attributes_of_a_repository_run_nothing(
 
 
 async def test_a_server_that_says_nothing(store: SqlStore, repository: Path) -> None:
-    """The time limit ends git with everything that it started. The kernel takes the connection
-    and nobody ever answers: no task of ours is left behind to be collected in another test."""
+    """The time limit ends git with everything that it started. The kernel accepts the connection
+    without an answer: no task of ours is left behind to be collected in another test."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         egress = EgressPolicy(allow=("127.0.0.0/8",))

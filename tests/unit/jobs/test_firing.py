@@ -103,7 +103,7 @@ async def desk() -> AsyncIterator[Desk]:
 
 
 def verdicts(ages: Sequence[float], busy: Any = None, more: Any = False, **words: Any) -> str:
-    """Of due times that are so many seconds old, in short."""
+    """Of due times that are this many seconds old, in short."""
     dues = [Due(int(START - age), START - age) for age in ages]
     decided = decide(Schedule(every=1, **words), dues, START, busy or Busy(), more=more)
     assert [verdict.due for verdict in decided] == [due.at for due in dues], "one for each"
@@ -197,7 +197,7 @@ class TestFiring:
         await desk.plan(overlap=Overlap.SKIP)
         assert await desk.after(59.0) == ["fired"]
         assert await desk.after(60.0) == ["fired", "skipped"]
-        assert "was still going" in (await desk.fires())[-1].reason
+        assert "was still active" in (await desk.fires())[-1].reason
         desk.runs.end(desk.runs.started[0])
         assert await desk.after(60.0) == ["fired", "skipped", "fired"]
 
@@ -231,9 +231,9 @@ class TestFiring:
 
     async def test_a_job_that_cannot_run_is_skipped_with_its_reason(self, desk: Desk) -> None:
         await desk.plan()
-        desk.runs.trouble = Conflict("job is switched off")
+        desk.runs.trouble = Conflict("job is disabled")
         assert await desk.after(59.0) == ["skipped"]
-        assert (await desk.fires())[0].reason == "job is switched off"
+        assert (await desk.fires())[0].reason == "job is disabled"
 
     async def test_b_runs_when_a_succeeded(self, desk: Desk) -> None:
         """Job chains, under the overlap policy of the follower."""

@@ -114,9 +114,9 @@ def test_columns_become_fields_or_meta() -> None:
     [
         ("sqlite:///x.db", "DELETE FROM x", "must begin with SELECT"),
         ("sqlite:///x.db", "-- SELECT\nDROP TABLE x", "must begin with SELECT"),
-        ("postgresql://u:secret@h/d", "SELECT 1", "a password does not stand in a document"),
-        ("oracle://h/d", "SELECT 1", "is none of"),
-        ("env:SKEP_STORE_URL", "SELECT 1", "the center's own"),
+        ("postgresql://u:secret@h/d", "SELECT 1", "must not contain a password"),
+        ("oracle://h/d", "SELECT 1", "is not supported; use"),
+        ("env:SKEP_STORE_URL", "SELECT 1", "reserved for the center"),
         ("nonsense", "SELECT 1", "not the URL of a database"),
     ],
 )
@@ -142,5 +142,5 @@ def test_requests_of_other_libraries_are_understood() -> None:
     assert plain(Lookalike()) == {
         "uri": "http://a/", "method": "POST", "body": b"a=b", "priority": 0
     }  # fmt: skip
-    with pytest.raises(TypeError, match="yields URIs"):
+    with pytest.raises(TypeError, match="must yield URIs"):
         plain(7)

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from skep.errors import InvalidInput, InvalidJob
-from skep.jobs.definitions.documents import difference, read_documents, write_document
 from skep.jobs.definitions.job_check import Checker, linter
 from skep.jobs.definitions.masked_jobs import hidden
 from skep.jobs.request_validation import Validator
+from skep.model.jobs.documents import difference, read_documents, write_document
 from skep.model.jobs.job import Job, bytes_of, job_of
 from skep.model.run import RunSettings
 
@@ -62,7 +62,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"downloader": {"kind": "curl", "options": ["-o", "x"]}},
         "settings",
     ),
-    "a request that is no URL": ({"requests": ["http://a/", "nonsense"]}, "requests[1]"),
+    "a request that is not a URL": ({"requests": ["http://a/", "nonsense"]}, "requests[1]"),
     "a request with a misspelt field": ({"requests": [{"url": "http://a/"}]}, "requests[0].url"),
     "an unknown generator": ({"generators": [{"kind": "magic"}]}, "generators[0].kind"),
     "a list without entries": ({"generators": [{"kind": "list"}]}, "generators[0].uris"),
@@ -78,7 +78,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a spider and requests": ({"spider": "a.b:C"}, "spider"),
     "a spider of no form": ({"requests": "absent", "spider": "a b"}, "spider.path"),
     "an absolute spider": ({"requests": "absent", "spider": "/etc/x.py"}, "spider.path"),
-    "an argument that is no name": (
+    "an argument that is not a name": (
         {"requests": "absent", "spider": {"path": "a.b:C", "arguments": {"x-y": 1}}},
         "spider.arguments.x-y",
     ),
@@ -109,7 +109,7 @@ def test_it_is_refused_and_its_path_is_told(what: str) -> None:
 
 
 def test_every_fault_is_told_at_once() -> None:
-    """D1: one look is enough to mend a document."""
+    """D1: one check is enough to fix a document."""
     everything: dict[str, Any] = {"requests": ["http://a/", "b", "c"]}
     everything |= {"settings": {"retries": -1, "time_limit": 0, "nope": 1}, "note": 3}
     everything |= {"downloader": {"kind": "python", "code": "("}, "schedule": {"cron": "x"}}
@@ -130,7 +130,7 @@ def test_every_fault_is_told_at_once() -> None:
 
 
 @pytest.mark.parametrize("document", [None, 3, "text", [], [GOOD]])
-def test_what_is_no_mapping_is_told_so(document: Any) -> None:
+def test_a_document_that_is_not_a_mapping(document: Any) -> None:
     with pytest.raises(InvalidJob, match="mapping"):
         linter().check(document)
 
@@ -220,11 +220,11 @@ def test_several_documents_in_one_file() -> None:
     ("text", "words"),
     [
         ("a: [", "x.yaml: not YAML: line 1"),
-        ("name: a\nname: b\n", "line 2: the field 'name' stands here twice"),
+        ("name: a\nname: b\n", "line 2: the field 'name' is repeated"),
         ("!!python/object/apply:os.system ['true']", "not YAML"),
     ],
 )
-def test_what_is_no_document_is_told_with_its_line(text: str, words: str) -> None:
+def test_an_invalid_document_is_reported_with_its_line(text: str, words: str) -> None:
     """No code on loading: what others send is data."""
     with pytest.raises(InvalidInput, match=words):
         read_documents(text, "x.yaml")
@@ -245,10 +245,10 @@ def laughs(levels: int, merge: bool) -> str:
     [
         (laughs(10, merge=True), "aliases and merge keys repeat more than"),
         (laughs(10, merge=False), "aliases and merge keys repeat more than"),
-        ("a: &a [*a]", "line 1: an alias inside the value"),
-        (f"a: 1\nb: {'1' * 200_000}", "line 2: a number of 200000 characters"),
-        (f"a: {'1:' * 100_000}1", "a number of 200001 characters"),
-        (f"a: {'1:' * 100_000}1.5", "a number of 200003 characters"),
+        ("a: &a [*a]", "line 1: an alias refers to the value"),
+        (f"a: 1\nb: {'1' * 200_000}", "line 2: a number has 200000 characters"),
+        (f"a: {'1:' * 100_000}1", "a number has 200001 characters"),
+        (f"a: {'1:' * 100_000}1.5", "a number has 200003 characters"),
         (f"a: {2**70}", "line 1: the integer does not fit into 64 bits"),
         ("a: !!int x", "does not fit its tag"),
         ("a: !!bool x", "does not fit its tag"),
@@ -352,7 +352,7 @@ def test_a_strange_field_of_a_request_is_named() -> None:
     job, faults = linter().judge(document)
     assert job is None
     assert [str(fault) for fault in faults] == [
-        "requests[1].metta: there is no such field; did you mean 'meta'?"
+        "requests[1].metta: is not a known field; did you mean 'meta'?"
     ]
 
 

@@ -108,7 +108,7 @@ def test_equal_urls_have_equal_fingerprints(text: str) -> None:
         "http://a/\ud800",
     ],
 )
-def test_what_is_no_url(text: str) -> None:
+def test_invalid_urls(text: str) -> None:
     """D1, fault 54: hosts that two programs could read in two ways are none."""
     with pytest.raises(NotAUrl):
         row(text)
@@ -252,7 +252,7 @@ def test_jobs_have_plain_names() -> None:
 
 @pytest.mark.parametrize("kind", ["python", "shell"])
 def test_code_takes_any_scheme(kind: str) -> None:
-    """D6: what a URI means is up to the code; everybody else needs a downloader for it."""
+    """D6: what a URI means is up to the code; all other kinds need a downloader for it."""
     validator = Validator(("http", "https"), Random(1))
     (row,) = validator.rows(["registry://one/2"], 0, 0.0, kind)
     assert (row.uri, row.host) == ("registry://one/2", "one")

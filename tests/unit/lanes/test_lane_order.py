@@ -28,9 +28,9 @@ def test_every_lower_lane_has_one_turn_in_a_round(every: int, start: int) -> Non
 
 
 @pytest.mark.parametrize("every", [4, 5, 20, 100])
-def test_a_flood_of_super_starves_nobody_and_still_comes_first(every: int) -> None:
-    """Fault 36: with every lane full for ever, each waits at most `every` leases for a
-    block of its own, and super keeps all the rest."""
+def test_a_flood_of_super_starves_no_lane_and_still_comes_first(every: int) -> None:
+    """Fault 36: with every lane always full, each waits at most `every` leases for a block of its
+    own, and super keeps all the rest."""
     got: Counter[Lane] = Counter()
     waited: Counter[Lane] = Counter()
     longest: Counter[Lane] = Counter()
@@ -95,10 +95,10 @@ def test_a_dispatch_keeps_every_bound(
 
 
 @given(backlogs, rooms, st.integers(1, 7000), st.integers(0, 100))
-def test_no_room_is_left_while_somebody_waits(
+def test_no_room_is_left_while_a_request_waits(
     backlog: list[Backlog], room: dict[Lane, int], limit: int, turn: int
 ) -> None:
-    """D4: what is left undone is left for want of room, limit or requests."""
+    """D4: what is left undone is left because room, limit or requests are used up."""
     plans = plan_dispatch(backlog, room, limit, turn)
     spent = sum(plan.limit for plan in plans)
     for lane in Lane:
@@ -141,7 +141,7 @@ def test_one_round_takes_no_more_than_its_number_from_a_job(
 def test_several_rounds_at_once_give_what_single_rounds_would_give_in_all(
     backlog: list[Backlog], room: dict[Lane, int], limit: int, turn: int, rounds: int
 ) -> None:
-    """D4: planning ahead takes no more than so many rounds may, and rounds only add."""
+    """D4: planning ahead takes no more than its rounds may, and rounds only add."""
     before: dict[tuple[str, int], int] = {}
     for count in (rounds, rounds + 1, None):
         plans = plan_dispatch(backlog, room, limit, turn, rounds=count)
@@ -187,7 +187,7 @@ def test_another_run_begins_at_each_turn() -> None:
 
 
 def test_better_lanes_use_the_limit_first_and_leave_the_others_their_turn() -> None:
-    """D2, D4: in each round super comes before low, and low is not left out for ever."""
+    """D2, D4: in each round super comes before low, and low gets its turn."""
     backlog = [Backlog("low", 5, 9000, 100), Backlog("super", -1, 9000, 100)]
     room = dict.fromkeys(Lane, 10_000)
     assert plan_dispatch(backlog, room, 150, 0) == [
@@ -217,7 +217,7 @@ def test_who_finds_the_lane_filled_by_others_is_blocked_too() -> None:
 
 
 def test_a_block_at_the_tail_for_too_long_goes_to_the_head() -> None:
-    """Fault 36: a flood of priority 4 does not keep 5 at the tail for ever."""
+    """Fault 36: a flood of priority 4 does not keep 5 at the tail without end."""
     ages = Ages(60.0)
     behind, ahead = BlockRef(1, "r", 5, 10), BlockRef(2, "r", 4, 10)
     assert not behind.at_head

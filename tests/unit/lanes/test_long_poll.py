@@ -1,4 +1,4 @@
-"""The line of agents that wait for work: who is woken, and that nobody is forgotten."""
+"""The queue of agents that wait for work: which are woken, and that none is forgotten."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Ground:
         return {target: count for target, count in self.blocks.items() if count}
 
     async def agent(self, name: str, targets: tuple[str, ...] = ("",), seconds: float = 5.0) -> str:
-        """The target of the block that it got; "nothing" after so many seconds."""
+        """The target of the block that it got; "nothing" after this many seconds."""
         with self.room.place(lambda: targets) as place:
             loop = asyncio.get_running_loop()
             deadline = loop.time() + seconds
@@ -62,7 +62,7 @@ until = partial(polling.until, seconds=5, step=0)
 
 
 async def settled() -> None:
-    """Everybody has done what it can do without something new."""
+    """Every task has done what it can do without something new."""
     for _ in range(50):
         await asyncio.sleep(0)
 
@@ -97,7 +97,7 @@ async def test_a_block_finds_the_one_who_may_take_it(ground: Ground) -> None:
     await settled()
     ground.push("me")
     assert await mine == "me"
-    assert sum(ground.looks.values()) == 7, "nobody else was woken for it"
+    assert sum(ground.looks.values()) == 7, "no other agent was woken for it"
     await stop(tasks)
 
 
@@ -111,7 +111,7 @@ async def test_who_was_woken_and_leaves_passes_it_on(ground: Ground) -> None:
     await stop(tasks)
 
 
-async def test_when_the_lanes_do_not_answer_everybody_looks(ground: Ground) -> None:
+async def test_when_the_lanes_do_not_answer_all_agents_look(ground: Ground) -> None:
     tasks = await waiting(ground, 10)
     ground.down = True
     ground.push("")
@@ -130,7 +130,7 @@ async def test_all_are_let_go_at_once(ground: Ground) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 async def test_no_block_is_ever_left_beside_one_who_may_take_it(ground: Ground, seed: int) -> None:
-    """Blocks and agents come and go in any order: in the end nobody waits for what is there."""
+    """Blocks and agents come and go in any order: in the end no agent waits for what is there."""
     rng = Random(seed)
     tasks: list[asyncio.Task[str]] = []
     for number in range(200):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from skep.errors import Malformed, StaleToken, TooLarge
 from skep.logs.agent.buffer import BufferBudget, LogBuffer
 from skep.logs.agent.spool import Spool
-from skep.logs.center.intake import BATCH_LIMIT, IntakeRate, LogIntake, Taken
+from skep.logs.center.intake import BATCH_LIMIT, IntakeRate, IntakeResult, LogIntake
 from skep.logs.center.merging import LINGER, SETTLE, PieceMerger
 from skep.logs.center.query import LogQuery
 from skep.logs.center.retention import LogBudget, LogRetention
@@ -58,7 +58,7 @@ async def test_lines_are_stored_with_everything_that_is_known(log_pieces: LogPie
     source = LogSource(LogSourceKind.SPIDER, "quotes", "run-7", "home")
     entry = LogEntry(NOW, 40, "a\nb", {"page": 3})
     lines = encode_entry(entry)
-    assert await intake_of(log_pieces).take(LogBatch(source, 5, 0, lines)) == Taken(1, 1)
+    assert await intake_of(log_pieces).take(LogBatch(source, 5, 0, lines)) == IntakeResult(1, 1)
     assert await stored_lines(log_pieces) == [
         LogLine("spider", "quotes", "run-7", "home", 40, NOW, "a\nb", {"page": 3}, 5, 0)  # type: ignore[arg-type]  # as decoded
     ]
@@ -67,8 +67,8 @@ async def test_lines_are_stored_with_everything_that_is_known(log_pieces: LogPie
 async def test_what_is_stored_already_is_skipped(log_pieces: LogPieces) -> None:
     intake = intake_of(log_pieces)
     await intake.take(batch(0, "abc"))
-    assert await intake.take(batch(0, "abc")) == Taken(3, 0, 3)
-    assert await intake.take(batch(1, "bcde")) == Taken(5, 2, 2)
+    assert await intake.take(batch(0, "abc")) == IntakeResult(3, 0, 3)
+    assert await intake.take(batch(1, "bcde")) == IntakeResult(5, 2, 2)
     assert await texts_in(log_pieces) == list("abcde")
     assert (intake.figures.stored, intake.figures.duplicates) == (5, 5)
 
@@ -77,7 +77,7 @@ async def test_another_center_knows_what_the_first_has_stored(log_pieces: LogPie
     first, second = intake_of(log_pieces), intake_of(log_pieces)
     await first.take(batch(0, "ab"))
     await second.take(batch(0, "abc"))
-    assert await first.take(batch(2, "cd")) == Taken(4, 1, 1)  # it remembers 2, and is told
+    assert await first.take(batch(2, "cd")) == IntakeResult(4, 1, 1)  # it remembers 2, and is told
     assert await texts_in(log_pieces) == list("abcd")
 
 
@@ -93,7 +93,7 @@ async def test_an_old_token_is_refused_and_counted(log_pieces: LogPieces) -> Non
     await intake.take(batch(0, "ab", token=2))
     with pytest.raises(StaleToken, match="token 1, but token 2"):
         await intake.take(batch(7, "xy", token=1))
-    assert await intake.take(batch(0, "cd", token=3)) == Taken(2, 2)
+    assert await intake.take(batch(0, "cd", token=3)) == IntakeResult(2, 2)
     assert intake.figures.stale == 2
     assert await texts_in(log_pieces) == list("abcd")
 
@@ -101,7 +101,7 @@ async def test_an_old_token_is_refused_and_counted(log_pieces: LogPieces) -> Non
 async def test_a_gap_becomes_a_line(log_pieces: LogPieces) -> None:
     intake = intake_of(log_pieces)
     await intake.take(batch(0, "a"))
-    assert await intake.take(batch(1001, "b")) == Taken(1002, 2, 0, 1000)
+    assert await intake.take(batch(1001, "b")) == IntakeResult(1002, 2, 0, 1000)
     lines = await stored_lines(log_pieces)
     assert [(line.offset, line.text) for line in lines] == [
         (0, "a"),
@@ -109,7 +109,7 @@ async def test_a_gap_becomes_a_line(log_pieces: LogPieces) -> None:
         (1001, "b"),
     ]
     assert lines[1].fields == {"dropped": 1000}
-    assert await intake.take(batch(1001, "b")) == Taken(1002, 0, 1)
+    assert await intake.take(batch(1001, "b")) == IntakeResult(1002, 0, 1)
     assert intake.figures.dropped == 1000
 
 
@@ -144,7 +144,7 @@ async def test_hostile_lines_are_repaired(log_pieces: LogPieces) -> None:
         (b"not json", Malformed),
     ],
 )
-async def test_what_is_no_batch_is_refused_as_a_whole(
+async def test_an_invalid_batch_is_refused_as_a_whole(
     log_pieces: LogPieces, lines: bytes, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
@@ -181,8 +181,8 @@ async def test_times_and_levels_out_of_range_are_moved_into_it(log_pieces: LogPi
 
 async def test_an_empty_batch_changes_nothing(log_pieces: LogPieces) -> None:
     intake = intake_of(log_pieces)
-    assert await intake.take(LogBatch(SOURCE, 1, 7, b"")) == Taken(7)
-    assert await intake.take(batch(7, "a")) == Taken(8, 2, 0, 7)
+    assert await intake.take(LogBatch(SOURCE, 1, 7, b"")) == IntakeResult(7)
+    assert await intake.take(batch(7, "a")) == IntakeResult(8, 2, 0, 7)
 
 
 async def test_an_agent_that_floods_waits_and_others_do_not(log_pieces: LogPieces) -> None:

@@ -142,7 +142,7 @@ def test_an_entry_that_was_not_made_here_is_found_out(text: str) -> None:
     "lines",
     [b"{", b'{"time":"x"}', b"\xff", b'{"time":1,"level":2,"text":"\xff"}', b"[" * 100_000],
 )
-def test_what_is_no_entry_is_refused(lines: bytes) -> None:
+def test_an_invalid_entry_is_refused(lines: bytes) -> None:
     with pytest.raises(Malformed):
         decode_entries(lines)
 

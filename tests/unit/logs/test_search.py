@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from skep.errors import InvalidInput
 from skep.logs.center import search
-from skep.logs.center.exporting import LogExporter
+from skep.logs.center.exporting import LogExporter, in_thread
 from skep.logs.center.found_lines import key_of
 from skep.logs.center.intake import IntakeRate, LogIntake
 from skep.logs.center.merging import SETTLE, PieceMerger
 from skep.logs.center.query import LogQuery, Matcher
-from skep.logs.center.search import Found, LogSearch, SearchBudget
+from skep.logs.center.search import LogSearch, SearchBudget, SearchResult
 from skep.logs.line_format import encode_entry, make_entry
 from skep.model.logs import LogBatch, LogEntry, LogLine, LogSource, LogSourceKind
 from skep.store.ports.logs import LogPieces
@@ -53,7 +53,7 @@ class Center:
         self.clock.advance(SETTLE + 1)
         await self.merger.step()
 
-    async def find(self, query: LogQuery, cursor: str = "", limit: int = 1000) -> Found:
+    async def find(self, query: LogQuery, cursor: str = "", limit: int = 1000) -> SearchResult:
         return await self.search.search(query, cursor, limit, PLENTY)
 
     async def texts(self, query: LogQuery) -> list[str]:
@@ -320,7 +320,7 @@ async def test_an_exporter_goes_on_where_it_stopped(center: Center, tmp_path: Pa
 
     await center.write("a", line(0, "before"))
     for at in range(3):
-        exporter = LogExporter(center.search, [Kept()], tmp_path / "position")
+        exporter = LogExporter(center.search, in_thread(Kept()), tmp_path / "position")
         await exporter.open()
         await center.write("a", line(at, f"{at}"))
         assert await exporter.step() == 1

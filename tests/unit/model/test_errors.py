@@ -38,5 +38,5 @@ def test_what_is_only_down_may_be_tried_again(error: type[errors.SkepError]) -> 
 
 
 def test_a_stale_token_is_not_worth_a_retry() -> None:
-    """Somebody else holds the block by now; asking again changes nothing."""
+    """Another agent holds the block by now; asking again changes nothing."""
     assert not errors.StaleToken.retryable

@@ -25,7 +25,7 @@ def pace(host: str = HOST, run: RunSettings = USUAL, **facts: Any) -> Pace:
     return found
 
 
-def test_a_host_of_somebody_else_has_the_default_pace() -> None:
+def test_a_public_host_has_the_default_pace() -> None:
     assert pace() == Pace(HOST, MARGIN / 2, 4, 0.0, robots=True)
 
 
@@ -46,7 +46,7 @@ def test_an_address_of_ones_own_has_none(host: str) -> None:
         ({}, RunSettings(host_delay=0.5)),
     ],
 )
-def test_until_somebody_asks_for_it(facts: dict[str, Any], run: RunSettings) -> None:
+def test_until_a_rule_asks_for_it(facts: dict[str, Any], run: RunSettings) -> None:
     assert MANNERS.pace(HostPoliteness(OWN, **facts), run, NOW) is not None
 
 
@@ -72,7 +72,7 @@ def test_the_smallest_concurrency_decides() -> None:
     assert pace(OWN, rule=SiteRule(rate=9.0)).concurrency == USUAL.host_concurrency
 
 
-def test_robots_is_asked_where_everybody_agrees() -> None:
+def test_robots_is_asked_where_all_settings_agree() -> None:
     assert not pace(run=RunSettings(robots=False)).robots
     assert not pace(rule=SiteRule(robots=False)).robots
     assert not pace(OWN, rule=SiteRule(rate=1.0)).robots
@@ -133,6 +133,14 @@ def test_code_is_limited_by_a_rule_alone(downloader: str) -> None:
 
 
 def test_schemes_of_plug_ins_are_limited_by_a_rule_alone() -> None:
-    """E9: as for addresses of one's own."""
+    """E9: as for loopback and private addresses."""
     assert Politeness().pace(HostPoliteness("de"), RunSettings(), NOW, own=True) is None
     assert Politeness().pace(HostPoliteness("de", SiteRule(rate=1.0)), RunSettings(), NOW, own=True)
+
+
+def test_hosts_that_refuse_or_have_no_address_are_given_up_sooner() -> None:
+    """H3: two tries for robots.txt with short pauses, where others have three."""
+    politeness = Politeness()
+    assert [politeness.enough_probes(tries, gone=True) for tries in (1, 2)] == [False, True]
+    assert [politeness.enough_probes(tries, gone=False) for tries in (2, 3)] == [False, True]
+    assert politeness.probe_rest(1, None, gone=True) < politeness.probe_rest(1, None, gone=False)

@@ -71,7 +71,7 @@ def test_the_shortfall_names_who_is_missing_and_why() -> None:
 
 
 def test_one_of_ten_leaves_and_only_its_keys_move() -> None:
-    """Fault 40, M2: 100,000 keys; moved / ideal <= 1.1, whoever it is."""
+    """Fault 40, M2: 100,000 keys; moved / ideal <= 1.1, for any agent."""
     before = Ring(AGENTS)
     shares = before.shares(KEYS)
     assert imbalance(shares) <= 1.1
@@ -79,7 +79,7 @@ def test_one_of_ten_leaves_and_only_its_keys_move() -> None:
     for gone in AGENTS[::4]:
         after = Ring(agent for agent in AGENTS if agent != gone)
         moves = moved(before, after, KEYS)
-        assert {source for source, _ in moves} == {gone}, "nobody else's keys move"
+        assert {source for source, _ in moves} == {gone}, "no other keys move"
         assert moves.total() == shares[gone]
     assert max(shares.values()) / ideal <= 1.1, "so no leaving moves more"
 
@@ -136,7 +136,7 @@ def test_keys() -> None:
         assert prefix_of(same) == "https://a.example/"
 
 
-def test_chained_holds_back_what_belongs_to_somebody_who_is_away() -> None:
+def test_chained_holds_back_what_belongs_to_an_absent_agent() -> None:
     """C6: with an agent, to it alone; without, to a random one that is there."""
     chained = Chained(["a", "b"], Random(1))
     free = Wanted("http://x/", "x")

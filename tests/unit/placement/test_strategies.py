@@ -20,6 +20,7 @@ from skep.model.states import RunState
 from skep.placement.strategies.guarded import GuardedStrategy
 from skep.placement.strategies.registry import OWN, Strategies
 from skep.store.ports.placement import Allocation, AllocationSlot, Placing, Wanted
+from skep.testing.clock import ManualClock
 
 ALLOCATION = Allocation("r", 1, RunState.RUNNING, RunSettings(), 0.0, [AllocationSlot("a", 0, 0.0)])
 FIT = [AgentView(Registration(name, name), True, 0.0, 0.0) for name in "ab"]
@@ -63,6 +64,10 @@ class Careless:
         return "a"
 
 
+def guarded(strategy: Careless, clock: ManualClock | None = None) -> GuardedStrategy:
+    return GuardedStrategy(strategy, clock or ManualClock())
+
+
 def test_every_strategy_has_one_file_and_its_own_traits() -> None:
     made = [make() for make in OWN]
     assert tuple(one.traits for one in made) == BUILT_IN
@@ -71,25 +76,54 @@ def test_every_strategy_has_one_file_and_its_own_traits() -> None:
 
 def test_mistakes_of_a_strategy_stay_with_its_runs(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
-    assert GuardedStrategy(Careless()).placing(ALLOCATION, Now()) is None
-    placing = GuardedStrategy(Careless(places=True)).placing(ALLOCATION, Now())
+    assert guarded(Careless()).placing(ALLOCATION, Now()) is None
+    placing = guarded(Careless(places=True)).placing(ALLOCATION, Now())
     assert placing is not None
     assert [placing.target(Wanted("u", host)) for host in ("bad", "good")] == [None, "a"]
     with pytest.raises(NotEnoughAgents, match="careless failed: ZeroDivisionError"):
-        GuardedStrategy(Careless()).choose(FIT, 1, Random(1))
+        guarded(Careless()).choose(FIT, 1, Random(1))
     for chosen in (["c"], ["a", "c"], FIT):
         with pytest.raises(NotEnoughAgents, match="do not all fit"):
-            GuardedStrategy(Careless(chosen)).choose(FIT, 1, Random(1))
+            guarded(Careless(chosen)).choose(FIT, 1, Random(1))
     for chosen in ([], ["a"], ["a", "a"], ["a", "b", "b"]):
         with pytest.raises(NotEnoughAgents, match="2 different agents are needed"):
-            GuardedStrategy(Careless(chosen)).choose(FIT, 2, Random(1))
-    assert GuardedStrategy(Careless(["b"])).choose(FIT, 1, Random(1)) == ["b"]
+            guarded(Careless(chosen)).choose(FIT, 2, Random(1))
+    assert guarded(Careless(["b"])).choose(FIT, 1, Random(1)) == ["b"]
+
+
+def test_a_strategy_that_raises_is_logged_once_and_then_once_a_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The dispatcher asks it twice a second, for each run and each request."""
+    clock = ManualClock()
+    fails, places = guarded(Careless(), clock), guarded(Careless(places=True), clock)
+    for _ in range(119):  # not quite a minute
+        fails.placing(ALLOCATION, Now())
+        with pytest.raises(NotEnoughAgents):
+            fails.choose(FIT, 1, Random(1))
+        placing = places.placing(ALLOCATION, Now())
+        assert placing is not None
+        placing.target(Wanted("u", "bad"))
+        clock.advance(0.5)
+    assert len(caplog.records) == 3
+    clock.advance(1.0)
+    fails.placing(ALLOCATION, Now())
+    assert "cannot place run r (119 times since the last line)" in caplog.text
+    assert len(caplog.records) == 4
+
+
+def test_a_placing_without_its_attributes_stays_with_its_runs() -> None:
+    class Empty(Careless):
+        def placing(self, allocation: Allocation, now: Any) -> Any:  # noqa: ARG002 - as the contract has it
+            return object()
+
+    assert guarded(Empty()).placing(ALLOCATION, Now()) is None
 
 
 def test_a_strategy_that_is_not_installed_any_more_places_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    strategies = Strategies()
+    strategies = Strategies(ManualClock())
     assert strategies.named("gone").placing(ALLOCATION, Now()) is None
     assert strategies.named("gone") is strategies.named("gone")
     assert caplog.text.count("gone is not installed here") == 1, "told once"

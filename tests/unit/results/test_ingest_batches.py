@@ -108,7 +108,7 @@ async def test_what_comes_meanwhile_is_written_at_once(ground: Ground) -> None:
     await assert_accounted(ground.store)
 
 
-async def test_one_that_cannot_be_written_harms_nobody(ground: Ground) -> None:
+async def test_one_that_cannot_be_written_harms_no_other(ground: Ground) -> None:
     ground.blocks.refused = ground.held[1].id
     assert verdicts(await ground.reported()) == ["stored", ValueError, "stored"]
     assert (await ledger(ground.store)).done == 20
@@ -116,7 +116,7 @@ async def test_one_that_cannot_be_written_harms_nobody(ground: Ground) -> None:
 
 
 async def test_a_store_that_is_away_is_away_for_all(ground: Ground) -> None:
-    """Fault 26: nobody is told that anything was kept, and agents send again."""
+    """Fault 26: no agent is told that anything was kept, and agents send again."""
     ground.blocks.refused = ground.held[1].id
     ground.blocks.error = StoreDown("gone")
     found = await ground.reported()

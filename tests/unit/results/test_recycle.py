@@ -75,7 +75,7 @@ def test_the_back_off_doubles_with_jitter(failures: int) -> None:
 
 
 @given(st.floats(allow_nan=True))
-def test_retry_after_wins_but_not_for_ever(asked: float) -> None:
+def test_retry_after_wins_up_to_a_limit(asked: float) -> None:
     """D5: whatever a server sends, the moment is a real one and not before our own."""
     plain_moment = when(Outcome(1, "status", 429))
     moment = when(Outcome(1, "status", 429, retry_after=asked))

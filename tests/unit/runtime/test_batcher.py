@@ -28,7 +28,7 @@ class Recorder:
 
 
 async def test_what_is_asked_for_during_a_call_is_in_the_next_one() -> None:
-    """A caller that comes alone waits for nobody; the others share one call, in order."""
+    """A caller that comes alone does not wait; the others share one call, in order."""
     recorder = Recorder()
     together = Batcher(recorder.act)
     first = asyncio.create_task(together.ask("a", 1))
@@ -50,7 +50,7 @@ async def test_two_with_one_key_are_never_in_one_call_and_no_call_is_too_large()
     assert recorder.calls == [[1, 3], [2, 4]]
 
 
-async def test_a_failure_is_everybodys_in_the_call_and_nobody_elses_after_it() -> None:
+async def test_a_failure_reaches_all_callers_of_one_call_and_no_later_one() -> None:
     recorder = Recorder()
     recorder.gate.set()
     recorder.trouble = ValueError("away")

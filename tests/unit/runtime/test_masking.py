@@ -9,6 +9,7 @@ import pytest
 
 from skep.model.request import NewRequest
 from skep.model.run_figures import RunFigures
+from skep.runtime.ids import new_secret
 from skep.runtime.masked_answers import masked
 from skep.runtime.masking import mask_command, mask_headers, mask_options, mask_text
 
@@ -215,3 +216,22 @@ def test_a_key_of_a_caller_may_have_the_name_of_a_field(name: str, value: Any) -
     assert SECRET not in str(shown)
     letters = "".join(map(str, shown)) if isinstance(shown, list) else ""
     assert SECRET not in letters, "shown letter by letter"
+
+
+@pytest.mark.parametrize("kind", ["admin", "viewer", "agent", "join", "session", "link"])
+def test_credentials_of_the_program_are_masked_without_a_name(kind: str) -> None:
+    """R4: a token that code prints is in log lines, which viewers read."""
+    secret = new_secret(f"skep_{kind}")
+    for text in (secret, f"using {secret} now", f'["{secret}"]', f"/login#{secret}"):
+        masked = mask_text(text)
+        assert secret.removeprefix(f"skep_{kind}_") not in masked
+        assert f"skep_{kind}_***" in masked
+    assert mask_text("skep_admin_token is a file") == "skep_admin_token is a file"
+
+
+@pytest.mark.parametrize("mark", [":", ",", ";", ")", ""])
+def test_the_port_of_an_address_is_not_a_password(mark: str) -> None:
+    """R4: the log of an agent says which center does not answer."""
+    text = f"no center answers at http://10.0.0.1:8420{mark} Connection refused"
+    assert mask_text(text) == text
+    assert mask_text(f"at http://anna:geheim{mark} refused") == "at http://*** refused"

@@ -32,7 +32,7 @@ def test_the_defaults_are_those_of_the_founding_documents() -> None:
     assert lanes.dispatch_limit == 7000
 
 
-def test_a_center_is_closed_to_others_until_somebody_opens_it() -> None:
+def test_a_center_is_closed_to_others_until_it_is_opened() -> None:
     assert (Settings().center.host, Settings().center.auth) == ("127.0.0.1", True)
 
 

@@ -38,7 +38,7 @@ def stray(response: skep.Response) -> None: ...
 
 
 @pytest.mark.parametrize("callback", [lambda _: None, stray, Mine.parse_item, len, 7])
-def test_what_is_no_method_of_the_spider_is_refused_at_once(callback: Any) -> None:
+def test_an_unknown_method_of_the_spider_is_refused_at_once(callback: Any) -> None:
     with pytest.raises(InvalidInput, match="method of the spider"):
         Request(URL, callback)
 
@@ -66,7 +66,7 @@ def test_priorities_end_somewhere(priority: int) -> None:
         Request(URL, priority=priority)
 
 
-def test_part_of_a_url_is_no_request() -> None:
+def test_part_of_a_url_is_not_a_request() -> None:
     with pytest.raises(NotAUrl, match=r"response\.follow"):
         Request("/page/2")
 

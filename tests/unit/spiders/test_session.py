@@ -150,6 +150,9 @@ class Recorded:
     def interrupted(self, run: str, *, again: bool) -> None:
         self.told.append(("interrupted", run, again))
 
+    def leaves_sinks(self) -> None:
+        self.told.append(("leaves sinks",))
+
     def ended(self) -> None:
         self.told.append(("ended",))
 

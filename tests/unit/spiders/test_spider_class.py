@@ -79,7 +79,7 @@ def test_wrong_settings_are_named(settings: dict[str, Any], words: str) -> None:
         kind()
 
 
-def test_one_text_is_no_list_of_urls() -> None:
+def test_one_text_is_not_a_list_of_urls() -> None:
     kind = type("Wrong", (skep.Spider,), {"start_urls": "http://a/"})
     with pytest.raises(ConfigurationError, match=r"write \['http://a/'\]"):
         list(kind().start())

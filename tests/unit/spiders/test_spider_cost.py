@@ -1,7 +1,7 @@
 """What a page costs in the spider's process: the share of the crawl's bar that is ours.
 
 `pytest tests/unit/spiders/test_spider_cost.py -s` prints the figures. CPU time, not wall time, and
-the best of several tries: a busy machine is no finding.
+the best of several tries: a busy machine is not a finding.
 """
 
 from __future__ import annotations

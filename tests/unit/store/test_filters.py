@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from skep.model.filter.fields import FieldTable
+from skep.model.filter.scoped import LABEL
 from skep.model.filter.syntax import quoted
+from skep.store.sql.engine.text_matching import either_case, next_text
 from skep.store.sql.filters.compile import CompiledFilter, compile_filter
 from skep.store.sql.filters.indexes import COLUMNS, INDEXES, FilterIndex
 from skep.store.sql.filters.resources import BINDINGS
-from skep.store.sql.filters.text_matching import either_case, next_text
 from skep.store.sql.schema import metadata
 from skep.wire.filter.check import read_filter
 from skep.wire.filter.tables import TABLES
@@ -24,30 +25,45 @@ DIALECTS: dict[str, sa.Dialect] = {
     "postgresql": postgresql.dialect(),  # type: ignore[no-untyped-call]
     "mysql": mysql.dialect(),
 }
-#: Facts that are in packed documents, or have no column yet: they are evaluated in memory.
-IN_MEMORY = {
-    "requests": {"label"},
-    "runs": {"label"},
-    "jobs": {"label", "kind", "downloader", "customer", "note"},
+#: Facts that are in packed documents: they are evaluated in memory.
+IN_MEMORY: dict[str, set[str]] = {
+    "requests": set(),
+    "runs": set(),
+    "jobs": {"kind", "downloader", "customer", "note"},
     "agents": {"label", "name", "group", "kind", "version", "address", "os"},
+    "dispatches": set(),
+    "fires": set(),
+    "audit": set(),
 }
+#: Tables whose names are not those of their lists.
+NAMED = {"dispatches": "dispatch_log"}
 
 
 def compiled(text: str, resource: str = "requests", engine: str = "sqlite") -> CompiledFilter:
     return compile_filter(read_filter(text, TABLES[resource], NOW), engine, 30.0)
 
 
-@pytest.mark.parametrize("resource", BINDINGS)
+@pytest.mark.parametrize("resource", IN_MEMORY)
 def test_every_field_has_a_column_or_is_known_to_have_none(resource: str) -> None:
     facts = {field.fact for field in TABLES[resource].fields}
     assert facts - BINDINGS[resource].keys() == IN_MEMORY[resource]
-    assert BINDINGS[resource].keys() <= facts
+    # Every list can be limited to a scope, also one without a field for labels.
+    assert BINDINGS[resource].keys() - {LABEL} <= facts
     assert COLUMNS[resource].keys() <= facts
-    assert set(COLUMNS[resource].values()) <= {c.name for c in metadata.tables[resource].columns}
+    assert set(COLUMNS[resource].values()) <= {
+        c.name for c in metadata.tables[NAMED.get(resource, resource)].columns
+    }
+
+
+def test_other_lists_are_decided_in_memory() -> None:
+    others = {name for name, bound in BINDINGS.items() if bound.keys() <= {LABEL}}
+    assert others == BINDINGS.keys() - IN_MEMORY.keys()
+    # What has no labels is never shown to a caller with a scope.
+    assert {name for name in others if not BINDINGS[name]} == {"alerts", "hosts", "tokens"}
 
 
 @pytest.mark.parametrize("engine", DIALECTS)
-@pytest.mark.parametrize("resource", BINDINGS)
+@pytest.mark.parametrize("resource", IN_MEMORY)
 def test_what_people_write_never_becomes_sql(resource: str, engine: str) -> None:
     """A value is a parameter, whatever it says."""
     evil = "x'\";--DROPTABLE"
@@ -80,12 +96,14 @@ def test_what_no_column_answers_is_left_to_memory() -> None:
         ("run:a uri:x", "sqlite", "requests_once", ("uri",)),
         ("run:a run:b", "sqlite", "requests_once", ("run",)),
         ("id:1..9 text", "sqlite", "PRIMARY", ("uri", "detail")),
-        ("state:dead", "postgresql", "requests_dead", ()),
+        ("state:dead", "postgresql", "requests_dead_ids", ()),
         ("state:dead", "mysql", "requests_waiting", ()),
         ("state:dead run:a group:1@h", "sqlite", "requests_dead", ()),
-        ("state:dead run:a error:timeout host:h", "sqlite", "requests_dead", ()),
-        ("state:dead run:a host:h", "sqlite", "requests_dead", ("host",)),
-        ("run:a error:timeout", "sqlite", "requests_once", ("error",)),
+        ("state:dead run:a status:404 host:h", "sqlite", "requests_dead", ()),
+        ("state:dead run:a host:h", "sqlite", "requests_dead_hosts", ("run",)),
+        ("run:a error:timeout", "sqlite", "requests_failed", ("run",)),
+        ("error:timeout", "mysql", "", ("error",)),
+        ("error:timeout", "postgresql", "requests_failed", ()),
         ("state:done", "sqlite", "", ("state",)),
         ("state:done", "mysql", "requests_waiting", ()),
         ("state:leased", "mysql", "requests_waiting", ("state",)),
@@ -119,7 +137,16 @@ def test_the_index_of_a_filter(
         ("state:waiting run:a,b priority:5", "requests", False),
         ("state:waiting run:a priority:5 text", "requests", False),
         ("id:x", "runs", True),
-        ("state:failed", "runs", False),
+        ("state:failed", "runs", True),
+        ("job:a since:2h", "runs", True),
+        ("label:a", "runs", False),
+        ("state:dead", "requests", True),
+        ("state:dead host:a", "requests", True),
+        ("group:1@a", "requests", True),
+        ("group:1", "requests", False),
+        ("error:timeout", "requests", True),
+        ("state:enabled name:a*", "jobs", True),
+        ("state:deleted", "jobs", False),
         ("name:a*", "jobs", True),
         ("id:a group:b", "agents", False),
     ],
@@ -149,8 +176,8 @@ BETTER = (
         ("host:a*", "by_host", False),
         ("group:1", "by_fault", True),
         ("state:dead group:1", "by_fault", True),
-        ("state:dead error:timeout", "by_fault", False),
         ("error:timeout", "", False),
+        ("status:404 state:dead", "by_fault", False),
         ("since:2h until:1h", "by_time", False),
     ],
 )
@@ -166,7 +193,7 @@ def test_an_index_that_ends_with_the_key_makes_pages_direct(
         assert found.exact
 
 
-@pytest.mark.parametrize("table", [TABLES[name] for name in BINDINGS], ids=list(BINDINGS))
+@pytest.mark.parametrize("table", [TABLES[name] for name in IN_MEMORY], ids=list(IN_MEMORY))
 def test_fields_that_promise_an_index_have_one(table: FieldTable) -> None:
     """On every engine, for every value; the reference page tells people."""
     for field in table.fields:
@@ -195,3 +222,21 @@ def test_the_text_after_a_prefix_is_after_all_that_begin_with_it(text: str, more
 
 def test_a_regular_expression_has_both_cases_of_ascii_letters_only() -> None:
     assert either_case("a.Z1ä") == "[aA]\\.[zZ]1ä"
+
+
+@pytest.mark.parametrize(
+    ("text", "resource", "branches"),
+    [
+        ("state:dead,expired", "requests", 2),
+        ("state:dead,waiting", "requests", 0),
+        ("state:open", "runs", 3),
+        ("error:timeout,network", "requests", 2),
+        ("error:timeout,network uri:x", "requests", 0),
+        ("-state:dead,expired", "requests", 0),
+        ("state:dead", "requests", 0),
+    ],
+)
+def test_several_values_of_one_ordered_index_are_merged(
+    text: str, resource: str, branches: int
+) -> None:
+    assert len(compiled(text, resource).branches) == branches

@@ -23,7 +23,10 @@ from skep.errors import (
     UnknownRun,
 )
 from skep.store.sql.engine.database import Tx
-from skep.store.sql.engine.dialect import MysqlDialect, SqliteDialect, dialect_for, id_list
+from skep.store.sql.engine.dialect import id_list
+from skep.store.sql.engine.dialects.mysql import MysqlDialect
+from skep.store.sql.engine.dialects.registry import dialect_for
+from skep.store.sql.engine.dialects.sqlite import SqliteDialect
 from skep.store.sql.engine.predicates import in_list
 from skep.store.sql.schema.blocks import blocks
 from skep.store.sql.store import SqlStore
@@ -183,7 +186,7 @@ def test_errors_of_mysql_are_ours(number: int, expected: type[SkepError]) -> Non
     assert dialect.collided(error) is (number == 1213)
 
 
-def test_errors_that_nobody_can_help() -> None:
+def test_errors_without_a_remedy() -> None:
     dialect = SqliteDialect()
     ours = DBAPIError.instance("x", None, sqlite3.IntegrityError("twice"), sqlite3.Error)
     assert isinstance(ours, DBAPIError)

@@ -143,7 +143,7 @@ def test_every_record_is_kept_or_buried_and_kept_in_order(
     assert sink.kept == [n for n in range(1, 61) if n not in poison | refuse]
 
 
-async def test_a_sink_that_is_away_is_tried_for_ever_with_longer_waits(
+async def test_a_sink_that_is_away_is_retried_with_longer_waits(
     clock: ManualClock,
 ) -> None:
     sink = ScriptedSink()

@@ -152,7 +152,7 @@ async def test_latency_holds_every_answer_back() -> None:
 
 
 async def test_stop_closes_connections_that_wait(site: DemoSite) -> None:
-    """Whoever waits for an answer sees the end of the connection at once."""
+    """A caller that waits for an answer sees the end of the connection at once."""
     together = b"GET /status/404 HTTP/1.1\r\n\r\nGET /slow?seconds=60 HTTP/1.1\r\n\r\n"
     port = int(site.url.rpartition(":")[2])
     reader, writer = await asyncio.open_connection("127.0.0.1", port)

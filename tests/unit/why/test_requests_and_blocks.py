@@ -146,7 +146,7 @@ def test_the_agents_that_were_chosen_are_gone() -> None:
 
 
 def test_only_those_who_were_chosen_count() -> None:
-    """C5: another agent that fits, or that could be enabled, takes nobody's place."""
+    """C5: another agent that fits, or that could be enabled, takes no other agent's place."""
     found = [agent("mine", enabled=False, aside="draining"), agent("other")]
     needs = placed(frozenset({"mine"}), strategy="fixed", labels={"zone": "eu"})
     reason = only(no_agent(fleet(*found), needs))
@@ -168,6 +168,32 @@ def test_the_strategy_is_not_installed_any_more() -> None:
     """No agent is given its requests, although one would fit."""
     reason = only(no_agent(fleet(agent("a")), placed(strategy="gone")))
     assert reason.text == "the placement strategy gone is not installed at this center"
+
+
+@pytest.mark.parametrize(
+    ("agents", "code"),
+    [
+        ([], "no_agent"),
+        ([agent("a", NOW - 60)], "no_live_agent"),
+        ([agent("a", enabled=False)], "agents_disabled"),
+    ],
+)
+def test_a_strategy_that_is_not_installed_is_named_with_other_reasons(
+    agents: list[AgentView], code: str
+) -> None:
+    """Starting an agent alone would not help."""
+    found = no_agent(fleet(*agents), placed(strategy="gone"))
+    assert ["strategy gone is not installed" in one.text for one in found] == [True, False]
+    assert found[1].code == code
+
+
+def test_a_block_for_one_agent_of_a_strategy_that_is_not_installed() -> None:
+    """It goes to its agent; when the agent is gone, no other gets its requests."""
+    needs = needs_of(RunSettings(placement=Placement("gone")), target="a")
+    assert no_agent(fleet(agent("a"), agent("b")), needs) == []
+    away = no_agent(fleet(agent("a", NOW - 60), agent("b")), needs)
+    assert [one.code for one in away] == ["target_agent", "no_agent_fits"]
+    assert "strategy gone is not installed" in away[1].text
 
 
 def test_no_live_agent_offers_the_downloader() -> None:

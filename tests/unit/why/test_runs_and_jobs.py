@@ -111,8 +111,8 @@ def test_a_run_without_agents_says_so_first() -> None:
     assert codes(why) == ["no_live_agent", "lane_full", "in_lane"]
 
 
-def test_nobody_packs_for_agents_that_are_not_there() -> None:
-    """C6: a run with wishes waits unpacked; one that anybody may do is packed at once."""
+def test_nothing_is_packed_for_agents_that_are_not_there() -> None:
+    """C6: a run with placement rules waits unpacked; one for any agent is packed at once."""
     placement = Placement(labels={"zone": "eu"})
     picky = msgspec.structs.replace(run(), settings=RunSettings(placement=placement))
     for one, frees in ((picky, "when an agent is available"), (run(), "within a second")):
@@ -227,7 +227,7 @@ def kept(**fields: Any) -> JobRun:
     return JobRun("web", "quotes", "key", 1, NOW - 60, **{**usual, **fields})
 
 
-def test_who_sees_to_the_run_of_a_job() -> None:
+def test_which_center_supervises_the_run_of_a_job() -> None:
     found = wait(Ledger())
     restarts = why_run(found, view(), SupervisionFacts(kept(log="a\nboom!\n"), NOW + 8))
     assert codes(restarts)[0] == "spider_restarting"
@@ -282,7 +282,7 @@ def test_a_job_that_is_scheduled() -> None:
 
 def test_a_job_whose_run_goes_on() -> None:
     inner = why_run(wait(Ledger(9, waiting=9)), view(agent(NOW - 60)))
-    queued = fire(FireState.QUEUED, "run web was still going")
+    queued = fire(FireState.QUEUED, "run web was still active")
     going = job(
         planned=planned(every=60, overlap=Overlap.QUEUE),
         going=("web", "older"),
@@ -300,7 +300,7 @@ def test_a_job_whose_run_goes_on() -> None:
     ]
     assert "and 1 earlier run" in why.reasons[0].text
     assert why.reasons[0].do == ("skep why run:web",)
-    assert "run web was still going; overlap: queue" in why.reasons[3].text
+    assert "run web was still active; overlap: queue" in why.reasons[3].text
 
 
 def test_due_times_on_their_way_and_the_last_one() -> None:
@@ -308,10 +308,10 @@ def test_due_times_on_their_way_and_the_last_one() -> None:
     why = why_job(job(pending=(claimed, fire(FireState.DUE))), NOW)
     assert (why.state, codes(why)[:2]) == ("due", ["fire_opening", "fire_due"])
     assert "center c1 has been opening the run" in why.reasons[0].text
-    skipped = fire(FireState.SKIPPED, "run web was still going")
+    skipped = fire(FireState.SKIPPED, "run web was still active")
     why = why_job(job(planned=planned(), last=skipped), NOW)
     assert codes(why) == ["scheduled", "fire_skipped"]
-    assert "was skipped: run web was still going" in why.reasons[1].text
+    assert "was skipped: run web was still active" in why.reasons[1].text
     assert codes(why_job(job(planned=planned(), last=fire(FireState.FIRED)), NOW)) == ["scheduled"]
 
 

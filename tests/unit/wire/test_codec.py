@@ -58,7 +58,7 @@ def test_the_limit_is_exact(announced: bool, over: int) -> None:
     assert peak < 1_000_000
 
 
-def test_a_window_is_no_way_to_take_memory() -> None:
+def test_a_window_cannot_take_memory() -> None:
     """Fault 57: a frame may not ask for more memory than a body may have."""
     parameters = zstandard.ZstdCompressionParameters(window_log=27)
     stream = zstandard.ZstdCompressor(compression_params=parameters).compressobj()

@@ -14,12 +14,12 @@ from skep.testing.grounds.centers import RunningCenter, two_centers
 from skep.testing.grounds.queued_runs import fill, urls
 from skep.testing.polling import until
 
-#: Seconds for which nobody looks by himself, and for which the turn is kept.
+#: Seconds for which no loop looks by itself, and for which the leader keeps its lease.
 LONG = 300.0
 
 
 @pytest.fixture
-def nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_loop_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loops, "DISPATCH_EVERY", LONG)
     monkeypatch.setattr(dispatch, "LEADER_SECONDS", LONG)
 
@@ -28,7 +28,7 @@ async def waits_at(center: RunningCenter) -> bool:
     return center.services.signals.work.waiting > 0
 
 
-@pytest.mark.usefixtures("nobody_looks")
+@pytest.mark.usefixtures("no_loop_looks")
 async def test_requests_at_another_center_are_dispatched_at_once(
     tmp_path: Path, shared: dict[str, str]
 ) -> None:
