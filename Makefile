@@ -16,7 +16,8 @@ ARGS ?=
 PYTEST := SKEP_TESTS_NEED_SERVERS=1 $(BIN)/pytest -q -n $(WORKERS) --dist loadgroup \
 	-o faulthandler_timeout=180
 
-.PHONY: help setup run check test test-all coverage faults bench docs requirements servers clean
+.PHONY: help setup run check test test-all browser screenshots coverage faults bench docs requirements \
+	servers clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,7 +30,7 @@ $(STAMP): pyproject.toml requirements/uv.txt requirements/dev.txt tools/setup.sh
 	@touch $@
 
 run: setup ## See it work: center, agent and a demo site on this machine
-	@$(BIN)/skep demo
+	@if [ -t 1 ]; then $(BIN)/skep demo --keep; else $(BIN)/skep demo; fi
 
 check: setup ## Format, lint, types, the import law, requirements in step
 	@echo "check: format"; $(BIN)/ruff format --quiet --check $(CODE) || { $(BIN)/ruff format --check $(CODE); exit 1; }
@@ -47,6 +48,12 @@ test: setup servers ## Every test but the slow ones, on real servers
 
 test-all: setup servers ## Every test
 	@$(PYTEST) $(ARGS)
+
+browser: setup servers ## The portal in Chromium: every page in every theme, width and language
+	@$(PYTEST) tests/browser $(ARGS)
+
+screenshots: setup servers ## Pictures of the portal, for README and docs
+	@$(BIN)/python -m tools.screenshots docs/pictures
 
 # Only some tests: make coverage ARGS="tests/unit"
 coverage: setup servers ## Line coverage of skep/ with its child processes, in total and per room

@@ -1,8 +1,8 @@
-"""`backlog`: is a center as quick with ten million waiting requests as with ten?
+"""`backlog`: is a center as fast with ten million waiting requests as with ten?
 
-On SQLite and on PostgreSQL (fsync on): one dispatch of 7,000 requests over 40 jobs in all
-lanes, the counts of a job's page through the API of a real `skep center`, that center's
-memory at its highest, and the sweeps that the dispatcher makes in every round.
+On SQLite and on PostgreSQL (fsync on): one dispatch of 7,000 requests over 40 jobs in all lanes,
+the counts of a job's page through the API of a real `skep center`, the peak memory of that center,
+and the sweeps that the dispatcher makes in every round.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from bench.processes import answer, versions
 from skep.testing.servers import postgres
 
 SECONDS_BAR, PAGE_BAR, MEMORY_BAR = 1.0, 0.050, 300.0
-#: Longest for filling one database.
+#: Maximum seconds for filling one database.
 PATIENCE = 3600.0
 CALLS = 20
-#: What a job's page asks for its counts; `run-7` is one of 40 runs alike.
+#: The calls of a job's page for its counts; `run-7` is one of 40 equal runs.
 PAGE = ("/api/v1/runs/run-7", "/api/v1/ledger?run=run-7")
 
 
@@ -35,7 +35,7 @@ def child(act: str, url: str, count: int) -> dict[str, Any]:
 
 
 def served(url: str) -> dict[str, float]:
-    """The page's calls and the memory of a center that dispatches from this backlog."""
+    """The calls of the page, and the memory of a center that dispatches from this backlog."""
     with (
         tempfile.TemporaryDirectory(prefix="skep-bench-") as folder,
         running_center(Path(folder), SKEP_STORE_URL=url) as center,
@@ -54,14 +54,14 @@ def _page(center: CenterDoor) -> float:
 
 
 def highest_megabytes(pid: int) -> float:
-    """The most that the process has had in memory so far."""
+    """The peak memory of the process so far."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     (line,) = [line for line in lines if line.startswith("VmHWM")]
     return int(line.split()[1]) / 1024
 
 
 def told(url: str, count: int) -> dict[str, Any]:
-    """One database, from empty to measured."""
+    """Fill and measure one database."""
     filled = child("fill", url, count)
     found = {name: Figure(tuple(values)) for name, values in child("measure", url, count).items()}
     center = served(url)

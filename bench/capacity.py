@@ -1,14 +1,14 @@
-"""`capacity`: how many centers does a fleet of that size need? A seeded simulation.
+"""`capacity`: how many centers does a fleet of a given size need? A seeded simulation.
 
-What it simulates: one of several equal centers. Its agents beat every 3 s, each with a phase
-of its own. A beat needs the center's event loop, one at a time, and then a write: beats that
-come together are written together, one write under way, none sooner than 60 ms after the
-last began. A part of the loop is taken by blocks that are leased and reported. How long a
-write takes is measured here, on a real PostgreSQL with fsync; what a beat, a block and an
-agent cost a center was measured by `python -m bench fleet` and stands in `Costs`.
-Each center also looks for silent agents and for changes, every second as it comes, which the
-database answers by going through the whole fleet, and reads everybody every 15 s; both are
-measured here. Larger fleets are given a longer `center.sweep_every`, which the table names.
+It simulates one of several equal centers. Its agents send heartbeats every 3 s, each with its own
+phase. A heartbeat needs the center's event loop, one at a time, and then a write: heartbeats that
+arrive together are written together, one write at a time, at least 60 ms after the start of the
+last. Leased and reported blocks use a part of the loop. The duration of a write is measured here,
+on a real PostgreSQL with fsync; the costs of a heartbeat, a block and an agent for a center were
+measured by `python -m bench fleet` and are in `Costs`. Each center also searches for silent agents
+and for changes, by default every second, for which the database scans the whole fleet, and reads
+all agents every 15 s; both are measured here. Larger fleets get a longer `center.sweep_every`,
+which the table shows.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from skep.testing.servers import postgres
 
 FLEETS = (1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)
 SIMULATED_SECONDS = 20.0
-#: Of a center's one core: above it a burst takes too long to pass.
+#: Maximum share of a center's core: above it a burst takes too long.
 BUSY_BAR = 0.6
-#: Signals a second that one center sends to the others at most, when there is work.
+#: Maximum signals per second that one center sends to the others.
 SIGNALS = 20.0
 ROUNDS, MANY = 30, 1000
-#: Of a core of the database, for the looks of all centers together.
+#: Maximum share of a database core for the sweeps of all centers.
 LOOKS_BAR = 0.5
-#: Rows of a larger fleet, on which looks are measured.
+#: Rows of a larger fleet, with which sweeps are measured.
 LARGE = 50_000
 #: Agents of one center, in a fleet of a thousand.
 AGENTS_BAR = 250.0
@@ -57,7 +57,7 @@ FROM agents, generate_series(1, {LARGE - MANY}) AS no WHERE id = 'a0'
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """In seconds of CPU and in megabytes, of a center; seconds of a write at the store."""
+    """CPU seconds and megabytes of a center; seconds of a write in the store."""
 
     idle: float = 0.16
     beat: float = 0.00105
@@ -68,13 +68,13 @@ class Costs:
     row: float = 0.00003
     #: To read one agent of the whole fleet, which each center does every `roster_every`.
     look: float = 0.00001
-    #: Of the database, to pass over one agent in a look for news.
+    #: CPU seconds of the database to skip one agent in a search for changes.
     scan: float = 0.0000003
 
 
 @dataclass(frozen=True, slots=True)
 class Center:
-    """What a simulated center did."""
+    """The results of a simulated center."""
 
     busy: float
     p50_ms: float
@@ -83,7 +83,7 @@ class Center:
 
 
 async def time_store(url: str) -> Costs:
-    """With what a write of one beat takes, each further beat in it, and a look at an agent."""
+    """The costs of a write of one heartbeat, of each further heartbeat in it, and of a read."""
     store = open_store(url, StoreSettings())
     await store.open()
     try:
@@ -104,7 +104,7 @@ async def time_store(url: str) -> Costs:
 
 
 async def _time_looks(store: Store, url: str) -> float:
-    """Seconds for each of many agents, none of which is news."""
+    """Seconds per agent, for many agents without changes."""
     engine = sa.create_engine(sa.make_url(url).set(drivername="postgresql+psycopg"))
     with engine.begin() as connection:
         connection.exec_driver_sql(_COPIES)
@@ -114,7 +114,7 @@ async def _time_looks(store: Store, url: str) -> float:
         begun = time.perf_counter()
         news = await store.agents.news(since=1e9, silent=-1.0, ahead=1e9)
         took.append(time.perf_counter() - begun)
-        check(0, len(news), "agents that are news")
+        check(0, len(news), "agents with changes")
     return percentile(took, 0.5) / LARGE
 
 
@@ -128,18 +128,18 @@ async def _median(store: Any, names: Sequence[str]) -> float:
 
 
 def others_of(agents: int, fleet: int, costs: Costs) -> float:
-    """The share of its core that a center needs for all but heartbeats."""
+    """The share of its core that a center needs for everything except heartbeats."""
     looking = fleet * costs.look / CenterSettings().roster_every
     return costs.idle + looking + agents * BLOCKS_PER_AGENT * costs.block
 
 
 def sweep_every(fleet: int, centers: int, costs: Costs) -> float:
-    """Seconds between two looks: the setting, which is 1 unless it is changed."""
+    """Seconds between two sweeps: the setting, 1 by default."""
     return max(CenterSettings().sweep_every, centers * fleet * costs.scan / LOOKS_BAR)
 
 
 def simulate(agents: int, fleet: int, costs: Costs, seed: int) -> Center:
-    """One center with so many agents of the fleet."""
+    """Simulate one center with this number of agents of the fleet."""
     rng = Random(seed)
     beats = _moments(agents, rng)
     others = others_of(agents, fleet, costs)
@@ -155,7 +155,7 @@ def simulate(agents: int, fleet: int, costs: Costs, seed: int) -> Center:
 
 
 def _moments(agents: int, rng: Random) -> list[float]:
-    """When beats come; each agent is a little late each time, as machines are."""
+    """The times of heartbeats; each agent is a little late each time."""
     found: list[float] = []
     for _ in range(agents):
         moment = rng.uniform(0.0, BEAT_EVERY)
@@ -169,7 +169,7 @@ def _moments(agents: int, rng: Random) -> list[float]:
 def _written(
     heard: Sequence[tuple[float, float]], costs: Costs, rng: Random
 ) -> tuple[list[float], int]:
-    """(how long each beat took from its arrival to its answer, how many writes there were)."""
+    """(seconds of each heartbeat from its arrival to its answer, number of writes)."""
     waits: list[float] = []
     writes, began, ended, at = 0, -HEARTBEATS_EVERY, 0.0, 0
     while at < len(heard):
@@ -184,7 +184,7 @@ def _written(
 
 
 def centers_for(agents: int, costs: Costs, seed: int) -> tuple[int, Center] | None:
-    """The fewest that hold the bars, and how each of them does; None when no number would."""
+    """The smallest number within the bars, and the results of each center; None = there is none."""
     room = BUSY_BAR - others_of(0, agents, costs)
     if room <= 0:
         return None
@@ -200,7 +200,7 @@ def centers_for(agents: int, costs: Costs, seed: int) -> tuple[int, Center] | No
 
 
 def line_of(agents: int, costs: Costs, seed: int) -> dict[str, float]:
-    """One line of the table; without centers when no number of them is enough."""
+    """One row of the table; without centers if no number is enough."""
     found = centers_for(agents, costs, seed)
     if found is None:
         return {"centers": 0, "heartbeats_per_second": neat(agents / BEAT_EVERY)}

@@ -1,6 +1,6 @@
-"""A center as a bench sees it: a child process behind HTTP, and calls to it.
+"""A center as a benchmark uses it: a child process behind HTTP, and calls to it.
 
-The client is the standard library's, so that what is measured is the center.
+The client is the standard library's, so that the center is measured and not the client.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ START_SECONDS, STOP_SECONDS = 20.0, 15.0
 
 
 class Refused(Wrong):
-    """The center answered with an error; `status` says which."""
+    """The center answered with an error; `status` is its status code."""
 
     def __init__(self, status: int, detail: str) -> None:
         super().__init__(f"{status}: {detail[:500]}")
@@ -34,15 +34,15 @@ class Refused(Wrong):
 
 @dataclass(frozen=True, slots=True)
 class CenterDoor:
-    """Where a center listens, and the token that opens it."""
+    """The address of a center, and a token for it."""
 
     url: str
     token: str
-    #: Of its process; 0 when it is not ours.
+    #: The id of its process; 0 if it was not started here.
     pid: int = 0
 
     def call(self, method: str, path: str, body: Any = None, seconds: float = 30.0) -> Any:
-        """One call on a connection of its own; raises Refused or OSError."""
+        """One call on a new connection; raises Refused or OSError."""
         address = urlsplit(self.url)
         line = http.client.HTTPConnection(address.hostname or "", address.port, timeout=seconds)
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
@@ -58,7 +58,7 @@ class CenterDoor:
         return json.loads(content)
 
     def raw(self, path: str) -> bytes:
-        """The bytes behind a path."""
+        """The bytes of a path."""
         address = urlsplit(self.url)
         line = http.client.HTTPConnection(address.hostname or "", address.port, timeout=30)
         try:
@@ -73,10 +73,10 @@ class CenterDoor:
 
 
 def clean_environment(**settings: str) -> dict[str, str]:
-    """Ours without anybody's SKEP_ settings, plus these.
+    """Our environment without SKEP_ settings, plus these.
 
-    Bytecode is kept, in a folder of our own, as it is wherever people install a program:
-    some build machines forbid it, and compiling everything at each start takes a second.
+    Bytecode is cached in a separate folder, as for any installed program: some build machines
+    disable it, and compiling everything at each start takes a second.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SKEP_")}
     kept.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -84,7 +84,7 @@ def clean_environment(**settings: str) -> dict[str, str]:
 
 
 def door_of(folder: Path, child: subprocess.Popen[bytes]) -> CenterDoor:
-    """Wait for the files that a center leaves when it listens."""
+    """Wait for the files that a center writes when it listens."""
     deadline = time.monotonic() + START_SECONDS
     while not _is_written(folder / "center.url"):
         if child.poll() is not None or time.monotonic() > deadline:
@@ -95,13 +95,13 @@ def door_of(folder: Path, child: subprocess.Popen[bytes]) -> CenterDoor:
 
 
 def _is_written(file: Path) -> bool:
-    """A file is there a moment before its text is."""
+    """A file exists a moment before its content."""
     return file.exists() and file.read_text().endswith("\n")
 
 
 @contextmanager
 def running_center(folder: Path, **settings: str) -> Iterator[CenterDoor]:
-    """`skep center` on a free port, with its data in `folder`, ended with the block."""
+    """`skep center` on a free port, with its data in `folder`, until the block ends."""
     command = [sys.executable, "-m", "skep", "center", "--data", str(folder), "--port", "0"]
     quiet = subprocess.DEVNULL
     with subprocess.Popen(

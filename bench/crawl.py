@@ -1,13 +1,12 @@
-"""`crawl`: a site of 10,000 pages, links followed, titles extracted, beside Scrapy.
+"""`crawl`: a site of 10,000 pages, links followed, titles extracted, compared with Scrapy.
 
-Ours: `skep up` (center and agent) in one process and the spider in another; every request
-and item durable in SQLite (FULL), every body in the archive. Peer: Scrapy, tuned (uvloop,
-cookies, retries, redirects and referer off, CONCURRENT_ITEMS=4, 64 connections), in memory,
-bodies thrown away. The same pages of 10 KB with 21 links each from the same nginx, the same
-selectors in both spiders; `links` is ours with its own link extraction. Both must find every
-page exactly once (the link to the front page, which nginx refuses, is met by both). CPU is
-that of all processes of the crawler, start-up left out. Once, not in every round because
-it takes so long, scrapy-redis does the same with two processes around one Redis.
+Ours: `skep up` (center and agent) in one process and the spider in another; every request and item
+durable in SQLite (FULL), every body in the archive. Peer: Scrapy, tuned (uvloop, cookies, retries,
+redirects and referer off, CONCURRENT_ITEMS=4, 64 connections), in memory, bodies discarded. Both
+use the same pages of 10 KB with 21 links each from the same nginx and the same selectors; `links`
+is ours with its own link extraction. Both must find every page exactly once (both also request the
+front page, which nginx refuses). CPU is that of all processes of the crawler, without start-up.
+scrapy-redis does the same with two processes and one Redis, only once because it takes long.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`drain`: lease and acknowledge blocks of 100, every outcome durable before the answer.
 
-Ours goes through the center's own Leases and Ingest; the floor is SQL written by hand for
-exactly the same rows, in transactions of the same size, on the same database: SQLite with
-synchronous FULL, and PostgreSQL with fsync on. 20 blocks to a call, as agents do.
+Ours uses the center's own Leases and Ingest; the floor is hand-written SQL for exactly the same
+rows, in transactions of the same size, on the same database: SQLite with synchronous FULL, and
+PostgreSQL with fsync on. 20 blocks per call, as agents do.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ def floor_on_postgres(server: Postgres) -> Sample:
 
 
 def told(found: Found, database: str) -> dict[str, Any]:
-    """One database's figures and verdict."""
+    """The figures and the result of one database."""
     mine, hand = found[f"{database} ours"], found[f"{database} floor"]
     ratio = mine["rate"].median / hand["rate"].median
     return {
         "ours": mine["rate"].told(),
         "floor": hand["rate"].told(),
         "ratio": neat(ratio),
-        # Of the quickest samples: what neighbours on the machine disturbed least.
+        # Of the fastest samples, which other load on the machine affected least.
         "ratio_of_best": neat(mine["rate"].spread[1] / hand["rate"].spread[1]),
         "lease_ms_per_2000": mine["lease_ms"].told(),
         "report_ms_per_2000": mine["report_ms"].told(),

@@ -1,9 +1,9 @@
-"""`enqueue`: how fast requests are accepted for good.
+"""`enqueue`: how fast requests are accepted and stored durably.
 
-Ours: one POST of 7,000 URLs to a center in another process, on disk (SQLite, synchronous
-FULL) when it answers. Peer: rq's `enqueue_many` of 7,000 jobs in batches of 1,000 into a
-Redis that writes nothing to disk. Both clocks start with a list of URLs in hand. Floor:
-the same rows by sqlite3's executemany, one transaction, FULL.
+Ours: one POST of 7,000 URLs to a center in another process, on disk (SQLite, synchronous FULL) when
+it answers. Peer: rq's `enqueue_many` of 7,000 jobs in batches of 1,000 into a Redis without
+persistence. Both measurements start with a list of URLs. Floor: the same rows by sqlite3's
+executemany, one transaction, FULL.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ RQ = Peer("rq", ("rq==2.12.0", "redis[hiredis]==8.1.0"))
 
 
 def urls(count: int) -> list[str]:
-    """What is enqueued, in this and in the other programs."""
+    """The URLs, for this and the other programs."""
     return [f"http://site{n % 97}.example/catalogue/page/{n}?ref=list" for n in range(count)]
 
 
 def ours() -> Sample:
-    """A fresh center each time; a small batch first, as rq gets one too."""
+    """A new center each time; a small batch first, as for rq."""
     with (
         tempfile.TemporaryDirectory(prefix="skep-bench-") as folder,
         running_center(Path(folder)) as center,

@@ -1,7 +1,7 @@
-"""`failover`: two centers over PostgreSQL and Redis, each killed with -9 twenty times.
+"""`failover`: two centers on PostgreSQL and Redis, each killed with -9 twenty times.
 
-One client submits and two read, without a pause, with both addresses. The bar is that no call
-fails which was tried at both; how slow calls are while a center is away is told beside it.
+One client submits and two read, without a pause, with both addresses. The bar is that no call fails
+after it was tried at both centers; the latency while a center is down is reported as well.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from skep.testing.faults.failover_clients import Figures, Load
 from skep.testing.fleet import Balance, Fleet
 from skep.testing.servers import postgres, redis
 
-#: Of each center.
+#: Kills of each center.
 KILLS = 20
 CENTERS = 2
 REQUESTS = 20_000
 PATIENCE = 300.0
 LATENCY = 0.01
-#: With both centers there, between two kills: what calls take in quiet times.
+#: Seconds between two kills with both centers up, which give the latency without faults.
 REST = 0.5
 
 
@@ -51,7 +51,7 @@ def run(_options: Options) -> Result:
 async def ordeal(
     folder: Path, settings: dict[str, str], kills: int, requests: int
 ) -> tuple[Figures, Balance]:
-    """Everything that happens; raises AssertionError when anything was lost or doubled."""
+    """The whole run; raises AssertionError if anything was lost or doubled."""
     async with Fleet(folder, settings, latency=LATENCY, pages=requests) as fleet:
         centers = [fleet.center, await fleet.another_center("second")]
         await fleet.reach(*centers)

@@ -1,16 +1,15 @@
-"""`fetch`: CPU for a page, from the request in hand to the decoded body in hand.
+"""`fetch`: CPU for a page, from the request to the decoded body.
 
-Ours: the http downloader with egress check, cookies, redirects, limits, decoding and
-outcome, 64 at a time. Floor: a bare pycurl multi loop with 64 handles. Peer: aiohttp with
-64 tasks on uvloop. All fetch the same 10,000 pages of about 10 KB from nginx with two
-workers, and check status and length of each. CPU is the process's own, user and system,
-around the loop.
+Ours: the http downloader with egress check, cookies, redirects, limits, decoding and outcome, with
+64 concurrent downloads. Floor: a bare pycurl multi loop with 64 handles. Peer: aiohttp with 64
+tasks on uvloop. All download the same 10,000 pages of about 10 KB from nginx with two workers, and
+check status and length of each. CPU is that of the process, user and system, for the loop.
 
-`archived` is the path that agents use: ours plus what neither of the others does, two WARC
-records for each page with the digest of its body. `archived_ratio` is that of pages which
-nginx sends as gzip, as most servers do, with a floor that decodes them too: such bodies are
-stored as they come. `archived_plain_ratio` is that of plain pages, which are compressed.
-Compressing alone costs more than the whole floor.
+`archived` is the path of agents: ours plus two WARC records for each page with the digest of its
+body, which neither of the others makes. `archived_ratio` is for pages that nginx sends as gzip, as
+most servers do, with a floor that decodes them too: such bodies are stored as received.
+`archived_plain_ratio` is for plain pages, which are compressed. Compression alone costs more than
+the whole floor.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from skep.testing.site_pages import PAGE_BYTES, Pages
 
 PAGES = 10_000
 CONNECTIONS = 64
-#: What nginx uses unless it is told otherwise.
+#: The default of nginx.
 GZIP_LEVEL = 1
-#: Part of a page's bytes that come when it is sent as gzip.
+#: Size of a page as gzip, as a share of its bytes.
 ZIPPED = 0.1
 RATIO_BAR = 0.33
 ARCHIVED_BAR = 0.35
@@ -39,7 +38,7 @@ AIOHTTP = Peer("aiohttp", ("aiohttp==3.14.5", "uvloop==0.23.0"))
 
 
 class TwoWorkers(Nginx):
-    """nginx on both cores, as the peers were measured; /zipped/ is sent as gzip."""
+    """nginx on both cores, as for the peers; /zipped/ is sent as gzip."""
 
     def _configuration(self, port: int) -> str:
         zipped = "location /zipped/ { gzip_static always; } }\n}"
@@ -48,7 +47,7 @@ class TwoWorkers(Nginx):
 
 
 def write_pages(root: Path) -> None:
-    """The demo site's pages as files, /page/0 to /page/9999, and the same as gzip."""
+    """The demo site's pages as files, /page/0 to /page/9999, also as gzip."""
     plain, zipped = root / "page", root / "zipped"
     plain.mkdir(parents=True)
     zipped.mkdir()
@@ -60,7 +59,7 @@ def write_pages(root: Path) -> None:
 
 
 def sample(found: dict[str, float], *, least: float = 0.95) -> Sample:
-    """`least`: bytes of all pages that must have come, as a part of their size."""
+    """`least`: the minimum share of the bytes of all pages that must have been received."""
     check(PAGES, found["pages"], "pages fetched")
     if found["bytes"] < PAGES * PAGE_BYTES * least:
         check(PAGES * PAGE_BYTES, found["bytes"], "bytes fetched")

@@ -1,7 +1,7 @@
-"""Samples, medians and the result that a bench prints. Pure.
+"""Samples, medians and the result that a benchmark prints. Pure.
 
-Subjects take turns, and another one begins each round, so that a neighbour's work on the
-same machine falls on all of them alike.
+Subjects alternate, and each round starts with another one, so that other load on the machine
+affects all of them equally.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Sample = Mapping[str, float]
 
 
 class Wrong(RuntimeError):
-    """The work that was measured was not done, or not all of it."""
+    """The measured work was not done, or not completely."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Figure:
 def alternate(
     subjects: Mapping[str, Callable[[], Sample]], rounds: int
 ) -> dict[str, dict[str, Figure]]:
-    """Let each subject work once per round; subject -> quantity -> figure."""
+    """Run each subject once per round; subject -> quantity -> figure."""
     taken: dict[str, list[Sample]] = {name: [] for name in subjects}
     names = list(subjects)
     for number in range(rounds):
@@ -55,13 +55,13 @@ def _figures(samples: Sequence[Sample]) -> dict[str, Figure]:
 
 
 def neat(value: float) -> float:
-    """Four significant digits: more would claim what no machine with neighbours can say."""
+    """Four significant digits: more would suggest a precision that no shared machine has."""
     return float(f"{value:.4g}")
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one bench found. `ratio` is the figure that `bar` is about."""
+    """The result of one benchmark. `ratio` is compared with `bar`."""
 
     name: str
     unit: str
@@ -71,12 +71,12 @@ class Result:
     ratio: float
     bar: float
     ok: bool
-    #: What the ratio divides, in words, and whether more or less of it is better.
+    #: The meaning of the ratio, and whether a larger or a smaller one is better.
     meaning: str
     more: dict[str, Any] = field(default_factory=dict)
 
     def told(self) -> dict[str, Any]:
-        """As it is printed with --json: the promised keys first."""
+        """As printed with --json: the documented keys first."""
         return {
             "name": self.name,
             "ours": neat(self.ours),
@@ -92,12 +92,12 @@ class Result:
 
 
 def check(expected: object, found: object, what: str) -> None:
-    """Raises Wrong when the work is not what was asked for."""
+    """Raises Wrong if the values differ."""
     if expected != found:
         raise Wrong(f"{what}: expected {expected}, found {found}")
 
 
 def percentile(samples: Sequence[float], share: float) -> float:
-    """The sample below which that share of all lies; 0 when there are none."""
+    """The sample at this share of all; 0 without samples."""
     ordered = sorted(samples)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0

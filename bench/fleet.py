@@ -1,10 +1,10 @@
-"""`fleet`: what do a thousand agents cost, and how soon is a heartbeat answered?
+"""`fleet`: what do a thousand agents cost, and how fast is a heartbeat answered?
 
-Two real centers around one PostgreSQL (fsync on) and one Redis. The agents are simulated in
-one lean load process, but everything that a center sees of them is real: a credential each,
-a WebSocket each, a heartbeat every 3 s, a long poll for work, small blocks leased and
-reported while requests are submitted all the time. Settings as they come. CPU is told
-apart for centers, database, Redis and load, because they share this machine.
+Two real centers on one PostgreSQL (fsync on) and one Redis. The agents are simulated in one
+lightweight load process, but everything that a center sees of them is real: each has a credential,
+a WebSocket, a heartbeat every 3 s and a long poll for work; small blocks are leased and reported
+while requests are submitted continuously. Default settings. CPU is reported separately for centers,
+database, Redis and load, because they share this machine.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from skep.testing.servers import postgres, redis
 
 AGENTS, CENTERS = 1000, 2
 SECONDS, WARM = 20.0, 8.0
-#: Whole lives of the fleet, one after the other.
+#: Complete repetitions, one after the other.
 LIVES = 3
 BEAT_EVERY = 3.0
-#: Each agent does a block of ten requests in ten seconds, and half of them wait for one.
+#: Each agent does a block of ten requests in ten seconds, and half of the agents wait for one.
 BLOCKS_PER_AGENT, BLOCK_SIZE, WORK_SECONDS = 0.05, 10, 10.0
 P99_BAR = 250.0
 MEGABYTE = 2**20
@@ -47,7 +47,7 @@ STOP_SECONDS = 60.0
 
 
 class Meters:
-    """CPU and memory of groups of processes, read by turns."""
+    """CPU and memory of groups of processes."""
 
     def __init__(self, groups: dict[str, Sequence[int]]) -> None:
         self._groups = groups
@@ -68,14 +68,14 @@ class Meters:
 
 
 def _cpu_of(pid: int) -> float:
-    """A process and its children, such as the backends of a database."""
+    """A process and its children, for example the backends of a database."""
     parent = psutil.Process(pid)
     times = [one.cpu_times() for one in (parent, *parent.children(recursive=True))]
     return float(sum(one.user + one.system for one in times))
 
 
 async def issue_tokens(url: str, count: int) -> list[str]:
-    """A credential for each agent, as if it had joined."""
+    """A credential for each agent, as after joining."""
     tokens = [new_secret("skep_agent") for _ in range(count)]
     store = open_store(url, StoreSettings())
     await store.open()
@@ -105,7 +105,7 @@ def plan_of(doors: Sequence[CenterDoor], tokens: list[str], seconds: float) -> P
 
 @contextmanager
 def load(plan: Plan) -> Iterator[subprocess.Popen[str]]:
-    """The process that plays the agents; its plan is its first line of input."""
+    """The process that simulates the agents; its plan is its first line of input."""
     command = [sys.executable, "-m", "bench.children.fleet"]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as child:
@@ -126,12 +126,12 @@ def hear(child: subprocess.Popen[str]) -> str:
     assert child.stdout is not None
     line = child.stdout.readline().strip()
     if not line:
-        raise Wrong("the load process has ended before its time")
+        raise Wrong("the load process ended too early")
     return line
 
 
 def measure(agents: int, seconds: float = SECONDS) -> dict[str, Any]:
-    """One life of a fleet of that size."""
+    """One repetition with a fleet of this size."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="skep-bench-")))
         database = stack.enter_context(postgres(durable=True))
@@ -153,10 +153,10 @@ def measure(agents: int, seconds: float = SECONDS) -> dict[str, Any]:
         )
         empty = meters.memory("centers")
         child = stack.enter_context(load(plan_of(doors, tokens, seconds)))
-        check("begin", hear(child), "what the load says")
+        check("begin", hear(child), "the output of the load")
         meters.begin()
         say(child, "")
-        check("end", hear(child), "what the load says")
+        check("end", hear(child), "the output of the load")
         used, full = meters.used(), meters.memory("centers")
         say(child, "")
         found = json.loads(hear(child))
@@ -195,7 +195,7 @@ def p99_of(life: dict[str, Any]) -> float:
 
 
 def run(options: Options) -> Result:
-    """The life in the middle is told, and how far the others were from it."""
+    """Report the median repetition, and the spread of the others."""
     lives = sorted((measure(options.agents) for _ in range(LIVES)), key=p99_of)
     found = lives[LIVES // 2]
     p99 = p99_of(found)

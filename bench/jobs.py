@@ -1,11 +1,11 @@
-"""`jobs`: user code as a downloader, one call per request, beside job queues.
+"""`jobs`: user code as a downloader, one call per request, compared with job queues.
 
-Ours: a center and an agent, two processes, and two warm children in their boxes; the code
-returns its URI; every request, outcome and body is durable (SQLite, FULL, and the archive).
-Peers: rq without fork (SimpleWorker), celery (prefork) and dramatiq with two processes each,
-and rq as it comes, which forks for each job; a Redis that writes nothing to disk, no results,
-no isolation, the same code and one byte into a file. All queues are full when the workers
-start, and the clock runs from the first tenth to the end. `shell` runs a script per request.
+Ours: a center and an agent, two processes, and two started children in their sandboxes; the code
+returns its URI; every request, outcome and body is durable (SQLite, FULL, and the archive). Peers:
+rq without fork (SimpleWorker), celery (prefork) and dramatiq with two processes each, and rq with
+its default, which forks for each job; a Redis without persistence, no results, no isolation, the
+same code and one byte into a file. All queues are full when the workers start, and the measurement
+runs from the first tenth to the end. `shell` runs a script per request.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def running_agent(folder: Path, door: CenterDoor) -> Iterator[None]:
 
 
 def ours(kind: str, jobs: int) -> Sample:
-    """The agent starts when everything is accepted, as the workers of the peers do."""
+    """The agent starts when everything is accepted, like the workers of the peers."""
     with (
         tempfile.TemporaryDirectory(prefix="skep-bench-") as place,
         running_center(Path(place)) as door,
@@ -69,7 +69,7 @@ def ours(kind: str, jobs: int) -> Sample:
             seconds = time.perf_counter() - begun
         audit = door.call("GET", "/api/v1/ledger?audit=true")
     check(jobs, audit["ledger"]["done"], "requests that are done")
-    check(0, audit["unaccounted"], "requests that the ledger misses")
+    check(0, audit["unaccounted"], "requests missing in the ledger")
     return {"rate": (last - first) / seconds}
 
 

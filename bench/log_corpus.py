@@ -1,6 +1,6 @@
-"""Log lines as crawlers write them, from a seed: some 125 bytes each, with ids, hosts and Chinese.
+"""Log lines as crawlers write them, from a seed: about 125 bytes each, with ids, hosts and Chinese.
 
-The same seed makes the same lines. Two words are planted, three times each, at random places.
+The same seed gives the same lines. Two words are inserted, three times each, at random places.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _LEVEL_WEIGHTS = (30, 60, 7, 3)
 _KIND_WEIGHTS = (45, 20, 12, 10, 8, 5)
 _HOSTS = 400
 
-#: Planted. Each of the two characters is in nearly every piece, but side by side only here.
+#: Inserted. Each of the two characters is in nearly every piece, but next to each other only here.
 WORD = "quetzalcoatlus"
 CHINESE = "世乡"
-#: Occurs nowhere.
+#: Does not occur.
 ABSENT = "zugzwangfall"
-#: How often a planted word occurs.
+#: Occurrences of an inserted word.
 TIMES = 3
 
 
@@ -94,7 +94,7 @@ class Corpus:
 
     def _item(self) -> str:
         bits = self._bits
-        # The characters of CHINESE never meet: what follows the first one is taken from others.
+        # The characters of CHINESE never meet: after the first one only others follow.
         name = "".join(_CHINESE[bits(32) % 2_500] for _ in range(10 + bits(4)))
         return (
             f"解析 {self._url()} 标题 {name.replace(CHINESE, '世人')} 价格 {bits(12)}.{bits(6)} 元"

@@ -1,4 +1,4 @@
-"""What logs are compared with: a plain append, `grep` over a plain file, and SQLite's FTS5."""
+"""Comparisons for logs: a plain append, `grep` over a plain file, and SQLite's FTS5."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def appender(path: Path) -> Iterator[int]:
 
 
 def append_synced(path: Path, batches: Iterable[bytes]) -> None:
-    """The least that is durable: write, fsync, next."""
+    """The minimum for durability: write, fsync, next."""
     with appender(path) as file:
         for batch in batches:
             os.write(file, batch + b"\n")
@@ -35,7 +35,7 @@ def append_synced(path: Path, batches: Iterable[bytes]) -> None:
 
 
 def grep(path: Path, words: Sequence[tuple[str, int]]) -> dict[str, Any]:
-    """Seconds per word; the file is in the page cache, as it was just written."""
+    """Seconds per word; the file is in the page cache, because it was just written."""
     found: dict[str, Any] = {"disk_mb": neat(path.stat().st_size / 1e6)}
     for word, times in words:
         begun = time.perf_counter()
@@ -49,7 +49,7 @@ def grep(path: Path, words: Sequence[tuple[str, int]]) -> dict[str, Any]:
 
 
 class Fts5:
-    """FTS5 with its trigram tokenizer, the only one of its own that finds parts of words. It has no
+    """FTS5 with its trigram tokenizer, the only built-in one that finds parts of words. It has no
     index for words of two characters and reads every row for them."""
 
     def __init__(self, path: Path) -> None:
@@ -70,14 +70,14 @@ class Fts5:
         self.lines += len(texts)
 
     def told(self, words: Sequence[str]) -> dict[str, Any]:
-        """Seconds per word, bytes, and how fast it took lines."""
+        """Seconds per word, bytes, and lines stored per second."""
         found: dict[str, Any] = {
             "lines": self.lines,
             "lines_per_second": neat(self.lines / self.seconds),
         }
         for word in words:
             begun = time.perf_counter()
-            # A plus keeps the index out: with it, SQLite 3.40 finds nothing for two characters.
+            # A plus disables the index: with it, SQLite 3.40 finds nothing for two characters.
             column = "text" if len(word) >= _TRIGRAM else "+text"
             statement = f"select text from lines where {column} like ?"
             self._db.execute(statement, (f"%{word}%",)).fetchall()

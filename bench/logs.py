@@ -1,10 +1,10 @@
-"""`logs`: how fast log lines are taken for good, and how soon a word is found among them.
+"""`logs`: how fast log lines are stored durably, and how fast a word is found in them.
 
-Ours: 16 agents send batches of 250 lines to one intake; pieces on disk (SQLite, synchronous FULL)
-before each answer, merging into large pieces with their summaries included. Floor: the same
+Ours: 16 agents send batches of 250 lines to one intake; pieces in the SQL store of a center, on
+disk (SQLite) before each answer, merging into large pieces with summaries included. Floor: the same
 batches appended to a file, with an fsync for each. Then one corpus of `--lines` lines (8 million
-are 1 GB of texts) is stored and searched, beside `grep` over a file of the same lines. SQLite's
-FTS5 takes an eighth of the lines, since it needs minutes for them.
+are 1 GB of text) is stored and searched, and compared with `grep` over a file of the same lines.
+SQLite's FTS5 gets an eighth of the lines, because it needs minutes for them.
 """
 
 from __future__ import annotations
@@ -28,34 +28,35 @@ from skep.logs.center.search import LogSearch, SearchBudget
 from skep.logs.line_format import encode_entry
 from skep.model.logs import LogBatch, LogEntry, LogSource, LogSourceKind
 from skep.runtime.clock import SystemClock
-from skep.testing.doubles.log_pieces import SqliteLogPieces
+from skep.store.sql.store import SqlStore
 
 AGENTS, BATCH = 16, 250
 TAKEN = 200_000
-#: Lines of a batch while the corpus is stored, and between two looks for what is to be merged.
+#: Lines of a batch while the corpus is stored, and between two merges.
 BULK, MERGE_EVERY = 4_000, 64_000
 FTS_SHARE = 8
 RATIO_BAR, RATE_BAR = 0.3, 20_000.0
 FIRST_BAR, ALL_BAR = 1.0, 10.0
 NO_LIMIT = IntakeRate(1e12, 1e12)
-#: Texts are 127 bytes on average; a line a millisecond.
+#: Texts have 127 bytes on average; one line per millisecond.
 STEP = 0.001
 _PAUSE = 0.05
 
 
 class Logs:
-    """A center's logs in a folder."""
+    """A center's logs in its store, in a folder. `open` and `close` on the event loop."""
 
     def __init__(self, folder: Path) -> None:
         clock = SystemClock()
-        self.path = folder / "logs.db"
-        self.pieces = SqliteLogPieces(str(self.path))
+        self.store = SqlStore(f"sqlite:///{folder / 'skep.db'}")
+        self.open, self.close = self.store.open, self.store.close
+        self.pieces = self.store.logs
         self.intake = LogIntake(self.pieces, clock, NO_LIMIT)
         self.merger = PieceMerger(self.pieces, clock)
         self.search = LogSearch(self.pieces, clock)
 
     async def send(self, batches: Sequence[LogBatch]) -> None:
-        """As one agent does: the next one after the answer."""
+        """As an agent does: the next batch follows after the answer."""
         for batch in batches:
             await self.intake.take(batch)
 
@@ -74,7 +75,7 @@ def source(number: int) -> LogSource:
 
 
 def batches_of(count: int, size: int) -> Iterator[tuple[LogBatch, list[str]]]:
-    """The corpus in batches, agent by agent in turn, with the texts of each."""
+    """The corpus in batches of alternating agents, with the texts of each."""
     began, offsets = SystemClock().now() - count * STEP, [0] * AGENTS
     entries: list[LogEntry] = []
     for number, (level, text) in enumerate(Corpus(1, count).lines(), 1):
@@ -96,6 +97,7 @@ def ours(batches: Sequence[LogBatch]) -> Sample:
 
 
 async def _take_all(logs: Logs, batches: Sequence[LogBatch]) -> Sample:
+    await logs.open()
     by_agent = [[one for one in batches if one.source == source(n)] for n in range(AGENTS)]
     begun, cpu = time.perf_counter(), time.process_time()
     merging = asyncio.create_task(logs.merge_beside())
@@ -105,7 +107,7 @@ async def _take_all(logs: Logs, batches: Sequence[LogBatch]) -> Sample:
     await logs.merge_all()
     seconds, used = time.perf_counter() - begun, time.process_time() - cpu
     check(TAKEN, logs.intake.figures.stored, "lines that were stored")
-    logs.pieces.close()
+    await logs.close()
     return {"rate": TAKEN / seconds, "cpu_us": used / TAKEN * 1e6}
 
 
@@ -120,17 +122,23 @@ def searched(lines: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="skep-bench-") as name:
         folder = Path(name)
         logs, fts = Logs(folder), Fts5(folder / "fts.db")
-        told = asyncio.run(_stored(logs, fts, folder / "plain.jsonl", lines))
-        told["ours"] |= asyncio.run(_searches(logs))
-        logs.pieces.close()
+        told = asyncio.run(_measured(logs, fts, folder / "plain.jsonl", lines))
         words = [(WORD, TIMES), (CHINESE, TIMES), (ABSENT, 0)]
         told["grep"] = grep(folder / "plain.jsonl", words)
         told["fts5"] = fts.told([WORD, CHINESE, ABSENT])
         return told
 
 
+async def _measured(logs: Logs, fts: Fts5, plain: Path, lines: int) -> dict[str, Any]:
+    await logs.open()
+    told = await _stored(logs, fts, plain, lines)
+    told["ours"] |= await _searches(logs)
+    await logs.close()
+    return told
+
+
 async def _stored(logs: Logs, fts: Fts5, plain: Path, lines: int) -> dict[str, Any]:
-    """Put the corpus into all three."""
+    """Store the corpus in all three."""
     size = done = 0
     with appender(plain) as beside:
         for batch, texts in batches_of(lines, BULK):
@@ -168,7 +176,7 @@ async def _searches(logs: Logs) -> dict[str, Any]:
 async def _timed(
     search: LogSearch, query: LogQuery, limit: int, to_the_end: bool
 ) -> tuple[float, int, int]:
-    """(seconds, lines, pieces that were read), call by call as a person's program does."""
+    """(seconds, lines, pieces that were read), call by call as a client does."""
     begun, cursor, hits, read = time.perf_counter(), "", 0, 0
     while True:
         found = await search.search(query, cursor, limit, SearchBudget())
@@ -178,7 +186,7 @@ async def _timed(
 
 
 def within(told: dict[str, Any]) -> bool:
-    """Whether the searches hold their bars."""
+    """Whether the searches are within their bars."""
     found = told["ours"]
     first = max(found[name]["first"] for name in ("word", "chinese"))
     every = max(found[name]["all"] for name in ("word", "chinese", "absent"))

@@ -1,4 +1,4 @@
-"""What the figures were measured on. No names of hosts or people."""
+"""The machine of the figures. No names of hosts or people."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def memory_gib() -> float:
 
 
 def load() -> float:
-    """Runnable processes over the last minute: how much company we had."""
+    """Runnable processes over the last minute, as a measure of other load."""
     return os.getloadavg()[0]
 
 

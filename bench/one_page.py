@@ -1,9 +1,9 @@
-"""One page by `skep run` and by `scrapy runspider`: how long an author waits for a first look.
+"""One page by `skep run` and by `scrapy runspider`: how long an author waits for a first result.
 
 Both are whole commands in an empty folder, from the start of the program to its end: start it,
-download one page of 10 KB from the same nginx, take its title, write the item to a file. Ours
-starts a center and an agent with a new database, and keeps request, page and item. Both find
-their bytecode compiled, as after any first start, and neither gets a setting.
+download one page of 10 KB from the same nginx, extract its title, write the item to a file. Ours
+starts a center and an agent with a new database, and stores request, page and item. Both have
+compiled bytecode, as after any first start, and use their default settings.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A result as a readable table, and all of them as docs/benchmarks.md. Pure but for `write`."""
+"""A result as a table, and all results as docs/benchmarks.md. Pure, except for `write`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ choose its duration; [failures](why/failures.md) has its figures.
 
 
 def number(value: Any) -> str:
-    """As a person writes it: 57,080 and 0.1226."""
+    """A readable number: 57,080 and 0.1226."""
     if value is None:
         return "-"
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -35,7 +35,7 @@ def is_figure(value: Any) -> bool:
 
 
 def shown(value: Any) -> str:
-    """A figure with its spread, or anything else in a word or two."""
+    """A figure with its spread, or a short text."""
     if is_figure(value):
         return f"{number(value['median'])} ({number(value['min'])} to {number(value['max'])})"
     if isinstance(value, Mapping):
@@ -44,7 +44,7 @@ def shown(value: Any) -> str:
 
 
 def details(told: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """(name, text) of everything; a group of figures becomes a line for each."""
+    """(name, text) of everything; each figure of a group has its own line."""
     lines: list[tuple[str, str]] = []
     for key, value in told.items():
         nested = isinstance(value, Mapping) and any(isinstance(v, Mapping) for v in value.values())
@@ -56,7 +56,7 @@ def details(told: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
 
 
 def table(told: Mapping[str, Any]) -> str:
-    """For a terminal."""
+    """The result as a table for a terminal."""
     lines = details(told)
     width = max(len(name) for name, _ in lines)
     return "\n".join(f"{name:<{width}}  {text}" for name, text in lines)

@@ -1,10 +1,10 @@
-"""`polite`: is any host ever asked more often than its rule allows, over a whole fleet?
+"""`polite`: does any host ever get more requests than its rule allows, over a whole fleet?
 
-100 hosts (addresses of 127.0.1.0/24) with a rule of 2 requests per second each, one center,
-four agent processes, settings as they come but for fewer downloads at once, so that the
-hosts spread over all agents. Measured where it counts, at the servers: when each request
-arrived. After 20 s one agent is killed with -9; its hosts go to the others, and nobody may
-notice that at the servers either.
+100 hosts (addresses of 127.0.1.0/24) with a rule of 2 requests per second each, one center, four
+agent processes, default settings except for fewer concurrent downloads, so that the hosts are
+distributed over all agents. The arrival of each request is measured at the servers. After 20 s one
+agent is killed with -9; its hosts go to the others, which must not be visible at the servers
+either.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from skep.testing.servers.recording_sites import most_in_a_second
 HOSTS, AGENTS, RATE = 100, 4, 2.0
 STEADY_SECONDS, KILLED_SECONDS, WARM_SECONDS = 20.0, 25.0, 40.0
 CONCURRENCY = 16
-#: Requests for each host: more than the whole bench can ask for.
+#: Requests for each host: more than the whole benchmark can send.
 PER_HOST = 2 * int(RATE * (STEADY_SECONDS + KILLED_SECONDS + WARM_SECONDS))
 
 Starts = Mapping[str, list[float]]
 
 
 def environment() -> dict[str, str]:
-    """What people get, where the test fleet would be in a hurry."""
+    """The default settings, instead of the short times of the test fleet."""
     usual = Settings()
     return {
         "SKEP_CENTER_ALIVE_AFTER": str(usual.center.alive_after),
@@ -54,7 +54,7 @@ def environment() -> dict[str, str]:
 
 @contextmanager
 def recorder(hosts: int) -> Iterator[str]:
-    """The servers, in a process of their own; yields the address of the first."""
+    """The servers, in a separate process; yields the address of the first."""
     command = [sys.executable, "-m", "skep.testing.servers.recording_sites", "--hosts", str(hosts)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as child:
         try:
@@ -65,14 +65,14 @@ def recorder(hosts: int) -> Iterator[str]:
 
 
 def starts_at(url: str) -> dict[str, list[float]]:
-    """When each host was asked, by its own account."""
+    """The times of requests for each host, as the servers recorded them."""
     with urlopen(f"{url}/starts", timeout=10) as answer:
         found: dict[str, list[float]] = json.load(answer)
     return found
 
 
 def submit(door: CenterDoor, url: str, hosts: int, per_host: int) -> None:
-    """Rules first, then the requests, all hosts mixed."""
+    """Store the rules first, then submit the requests, all hosts mixed."""
     port = url.rpartition(":")[2]
     names = [f"127.0.1.{number}" for number in range(1, hosts + 1)]
     for name in names:
@@ -88,23 +88,23 @@ def until_all_are_asked(url: str, hosts: int) -> None:
     deadline = time.monotonic() + WARM_SECONDS
     while len(starts_at(url)) < hosts:
         if time.monotonic() > deadline:
-            raise Wrong(f"only {len(starts_at(url))} of {hosts} hosts were asked in time")
+            raise Wrong(f"only {len(starts_at(url))} of {hosts} hosts got a request in time")
         time.sleep(0.2)
 
 
 def used(starts: Starts, begin: float, end: float) -> float:
-    """Requests that came between two moments, of all that the rules allow."""
+    """The share of the allowed requests that arrived between two times."""
     count = sum(begin <= at < end for times in starts.values() for at in times)
     return count / (RATE * HOSTS * (end - begin))
 
 
 def fullest(starts: Starts, begin: float, end: float) -> int:
-    """The most requests in any second of any host."""
+    """The maximum number of requests in any second of any host."""
     return max(most_in_a_second(at for at in one if begin <= at < end) for one in starts.values())
 
 
 def measure() -> dict[str, Any]:
-    """One life of the fleet."""
+    """Run the fleet once."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="skep-bench-")))
         url = stack.enter_context(recorder(HOSTS))
@@ -126,7 +126,7 @@ def measure() -> dict[str, Any]:
         end = time.monotonic()
         starts = starts_at(url)
         ledger = door.call("GET", "/api/v1/ledger")
-    check(HOSTS, len(starts), "hosts asked")
+    check(HOSTS, len(starts), "hosts with requests")
     check(0, ledger["unaccounted"], "requests unaccounted for")
     asked = sum(len(times) for times in starts.values())
     return {
@@ -147,7 +147,7 @@ def measure() -> dict[str, Any]:
 
 
 def run(options: Options) -> Result:
-    del options  # a fleet lives for a minute: one of them is enough
+    del options  # one run takes a minute and is enough
     found = measure()
     most = found["most_in_a_second"]["ever"]
     return Result(

@@ -1,7 +1,7 @@
 """Child processes of a bench: they print one JSON object as their last line.
 
-A child that fails takes the bench with it and shows what it said. Peers live in
-environments of their own under bench/.peers, made by uv and never mixed with ours.
+A child that fails ends the benchmark and shows its output. Peers have separate environments under
+bench/.peers, made by uv and never mixed with ours.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ CHILD_SECONDS = 300.0
 
 
 def own(module: str, *arguments: str) -> dict[str, Any]:
-    """Run a module of ours with our Python."""
+    """Run a module of this repository with our Python."""
     return answer([sys.executable, "-m", module, *arguments])
 
 
 def answer(command: Sequence[str], seconds: float = CHILD_SECONDS) -> dict[str, Any]:
-    """The JSON object on the last line that the command prints."""
+    """The JSON object on the last line of the command's output."""
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=seconds, cwd=ROOT, check=False
     )
@@ -40,7 +40,7 @@ def answer(command: Sequence[str], seconds: float = CHILD_SECONDS) -> dict[str, 
 
 
 class Peer:
-    """Somebody else's packages, pinned, in a folder of their own."""
+    """Packages of another project, pinned, in a separate folder."""
 
     def __init__(self, name: str, packages: Sequence[str]) -> None:
         self.name = name
@@ -52,7 +52,7 @@ class Peer:
         return str(self._folder / "bin" / "python")
 
     def prepare(self) -> None:
-        """Install what is missing; does nothing when the same was installed before."""
+        """Install what is missing; no effect if the same was installed before."""
         stamp = self._folder / "installed.txt"
         wanted = "\n".join(self.packages)
         if stamp.exists() and stamp.read_text() == wanted:
@@ -63,17 +63,17 @@ class Peer:
         stamp.write_text(wanted)
 
     def run(self, driver: str, *arguments: str) -> dict[str, Any]:
-        """Run bench/peers/DRIVER.py with the peer's Python, without our packages in sight."""
+        """Run bench/peers/DRIVER.py with the peer's Python, without our packages."""
         script = str(ROOT / "bench" / "peers" / f"{driver}.py")
         return answer([self.python, "-I", script, *arguments])
 
 
 def find_uv() -> str:
-    """The uv that `make setup` brought, or any other."""
+    """The uv that `make setup` installed, or any other."""
     ours = ROOT / ".setup" / "bin" / "uv"
     found = str(ours) if ours.exists() else shutil.which("uv")
     if found is None:
-        raise Wrong("uv is not there; type `make setup` first")
+        raise Wrong("uv is not installed; run `make setup` first")
     return found
 
 
@@ -85,5 +85,5 @@ def _quietly(command: Sequence[str]) -> None:
 
 
 def versions(*packages: str) -> str:
-    """`a 1.2, b 3.4` of packages in our own environment."""
+    """`a 1.2, b 3.4` for packages of our own environment."""
     return ", ".join(f"{name} {metadata.version(name)}" for name in packages)

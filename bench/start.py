@@ -1,8 +1,8 @@
-"""`start`: from nothing to the first answer, memory at rest, and how soon help appears.
+"""`start`: time to the first answer, idle memory, and the time of the help.
 
-`skep up` with an empty data folder until /readyz says 200; the resident memory of center
-and agent (one process and its children) after five quiet seconds; `skep --help`; and one page
-by `skep run` beside one by `scrapy runspider` (`run_ratio`).
+`skep up` with an empty data folder until /readyz returns 200; the resident memory of center and
+agent (one process and its children) after five idle seconds; `skep --help`; and one page by `skep
+run` compared with one by `scrapy runspider` (`run_ratio`).
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from skep.testing.private import free_port
 REST_SECONDS = 5.0
 START_LIMIT = 30.0
 READY_BAR, MEMORY_BAR, HELP_BAR = 1.5, 150.0, 0.3
-#: `skep run` of one page / `scrapy runspider` of the same.
+#: `skep run` of one page / `scrapy runspider` of the same page.
 RUN_RATIO_BAR = 1.4
 
 
 def program() -> list[str]:
-    """The command as it is installed: its start-up script is part of the time."""
+    """The installed command: its start-up script is part of the time."""
     installed = Path(sys.executable).parent / "skep"
     return [str(installed)] if installed.exists() else [sys.executable, "-m", "skep"]
 
 
 def up(rest: float = REST_SECONDS) -> Sample:
-    """Seconds to ready and MB at rest of one `skep up`."""
+    """Seconds to ready and idle MB of one `skep up`."""
     with tempfile.TemporaryDirectory(prefix="skep-bench-") as folder:
         port = free_port()
         command = [*program(), "up", "--data", f"{folder}/data", "--port", str(port)]
@@ -75,7 +75,7 @@ def wait_until_ready(child: subprocess.Popen[bytes], port: int, begun: float) ->
 
 
 def resident_mb(pid: int) -> float:
-    """Of the process and all its children."""
+    """Resident memory of the process and all its children."""
     main = psutil.Process(pid)
     family = [main, *main.children(recursive=True)]
     return float(sum(one.memory_info().rss for one in family)) / 1e6
@@ -99,7 +99,7 @@ def bare_python() -> Sample:
 
 
 def warm_up(url: str) -> None:
-    """Once without a clock: the bytecode is there afterwards, as after any first start."""
+    """Run once without a measurement: then the bytecode is compiled, as after any first start."""
     show_help()
     up(rest=0.0)
     skep_run(program(), url)
@@ -107,7 +107,7 @@ def warm_up(url: str) -> None:
 
 
 def run_ratio(found: dict[str, dict[str, Figure]]) -> float:
-    """Of the medians; both took turns in the same rounds."""
+    """The ratio of the medians; both alternated in the same rounds."""
     return found["run"]["seconds"].median / found["scrapy"]["seconds"].median
 
 

@@ -1,4 +1,4 @@
-"""Wall clock and CPU of this process, added up over the parts that count."""
+"""Wall-clock and CPU time of this process, added up over the measured parts."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from types import TracebackType
 
 
 class Stopwatch:
-    """`with watch:` around each part; what lies between is nobody's time."""
+    """`with watch:` around each part; the time in between does not count."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        #: User and system, of all threads.
+        #: User and system time of all threads.
         self.cpu = 0.0
         self._begun = (0.0, 0.0)
 

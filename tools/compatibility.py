@@ -1,8 +1,8 @@
 """Records what users store, send and call, and compares the code with the record.
 
-`python tools/compatibility.py write` adds what is new to tests/contracts/compatibility/. It
-refuses while something that is recorded is gone or different: bring it back, or, where the
-change is meant, delete its line from the file by hand first. `check` only compares.
+`python tools/compatibility.py write` adds what is new to tests/contracts/compatibility/. It refuses
+if something that is recorded is missing or different: restore it or, if the change is intended,
+delete its line from the file first. `check` only compares.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ RECORDS: dict[str, Callable[[], Record]] = {
     "settings": recorded_interfaces.all_settings,
     "metrics": recorded_interfaces.metrics,
     "errors": recorded_interfaces.error_codes,
-    "tables": recorded_storage.tables,
     "revisions": recorded_storage.revisions,
     "enums": recorded_storage.enums,
     "names": recorded_storage.names,
@@ -37,20 +36,20 @@ RECORDS: dict[str, Callable[[], Record]] = {
     "members": recorded_imports.members,
     "programs": recorded_imports.started,
 }
-#: In these a line may be gone from the docs and is kept: code that uses it exists.
+#: In these, a line that left the docs stays in the record: code that uses it exists.
 KEPT = {"imports", "programs"}
 
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """Between a record and the code; each line names what it is about."""
+    """Between a record and the code; each line names its subject."""
 
     broken: list[str]
     added: list[str]
 
 
 def collected(name: str) -> Record:
-    """What the code has now, as a file of JSON would hold it."""
+    """The current state of the code, in the form of the JSON file."""
     now: Record = json.loads(json.dumps(RECORDS[name]()))
     return now
 
@@ -62,13 +61,13 @@ def recorded(name: str) -> Record:
 
 
 def compare(name: str, before: Record, now: Record) -> Differences:
-    """What is gone or different, and what is new."""
+    """What is missing or different, and what is new."""
     old, new = dict(_lines(name, before)), dict(_lines(name, now))
     gone = [] if name in KEPT else [path for path in old if path not in new]
     changed = [path for path in old if path in new and old[path] != new[path]]
     fresh = [path for path in new if path not in old]
     if name == "messages":
-        # A new field changes the bytes; that the recorded bytes can still be read is tested.
+        # A new field changes the bytes; another test checks that recorded bytes can be read.
         added = {path.split(" / ")[1] for path in fresh}
         changed = [one for one in changed if not _is_grown(one, added)]
     return Differences(
@@ -100,13 +99,13 @@ def _lines(path: str, part: Any) -> Iterator[tuple[str, str]]:
 
 
 def _topmost(paths: list[str]) -> list[str]:
-    """Without what lies below another one of them."""
+    """The paths that are not below another one of them."""
     known = set(paths)
     return [path for path in paths if path.rpartition(" / ")[0] not in known]
 
 
 def merged(name: str, before: Record, now: Record) -> Record:
-    """What to write: the code's state, and what is kept beyond it."""
+    """The record to write: the state of the code, and lines that stay."""
     if name not in KEPT:
         return now
     return {key: _joined(before.get(key), now.get(key)) for key in {*before, *now}}

@@ -13,8 +13,8 @@ EXAMPLE = (
     'duration:>30s "free text" -label:eu'
 )
 _INTRODUCTION = f"""\
-A filter names the rows of a list that you want. This page describes the language; the lists of
-the API and the command line do not accept it yet:
+A filter names the rows of a list that you want, in the API and on the command line; see [lists
+and filters](../how-to/filters.md):
 
 ```
 {EXAMPLE}

@@ -1,8 +1,8 @@
 """Run tests and print the line coverage of `skep/`: in total, and per room. Run by make.
 
-The arguments go to pytest. Child processes are measured too; a process that is killed with
-SIGKILL or runs in a box without an environment is not counted. A whole run fails below `LEAST`
-percent; with tests named in the arguments there is no minimum.
+The arguments go to pytest. Child processes are measured too, except for processes that are killed
+with SIGKILL or run in a sandbox without an environment. A whole run fails below `LEAST` percent;
+with tests named in the arguments there is no minimum.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LEAST = 90.0
 
 
 def room_of(path: str) -> str:
-    """The first folder below `skep`; files beside the rooms are a room of their own."""
+    """The first folder below `skep`; a file next to the rooms counts as a room."""
     parts = Path(path).parts
     below = parts[parts.index("skep") + 1 :]
     return below[0] if len(below) > 1 else Path(below[0]).stem
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
     reached = report["totals"]["percent_covered"]
     if any("tests/" in word for word in arguments) or reached >= LEAST:
         return tests
-    sys.stderr.write(f"coverage is {reached:.1f}%; {LEAST:.0f}% is the minimum\n")
+    sys.stderr.write(f"coverage is {reached:.1f}%; the minimum is {LEAST:.0f}%\n")
     return tests or 1
 
 

@@ -1,6 +1,6 @@
-"""What people import, subclass and start: what docs and examples show. Read by `compatibility`.
+"""What users import, subclass and start, as shown in docs and examples. Read by `compatibility`.
 
-A path stays in the record when no page shows it any more: code that uses it exists.
+A path stays in the record even if no page shows it: code that uses it exists.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from skep.model import downloader_kinds
 from skep.model.fleet import strategy_traits
 
 ROOT = Path(__file__).parent.parent
-#: Folders and files that show people what to write.
+#: Folders and files that show users what to write.
 SHOWN = ("docs", "examples", "README.md", "CONTRIBUTING.md", "deploy", ".ci", "Makefile")
 TEMPLATES = Path(skep.__file__).parent
 _FROM = re.compile(r"^[ >]*from (skep(?:\.\w+)*) import (\([^)]*\)|[^\n#]+)", re.MULTILINE)
 _IMPORT = re.compile(r"^[ >]*import (skep(?:\.\w+)*)\b", re.MULTILINE)
 _INLINE = re.compile(r"`(skep(?:\.\w+)+)`")
 _STARTED = re.compile(r"python3? -m (skep(?:\.\w+)*)")
-#: By the kind of a parameter.
+#: By kind of parameter.
 _STARS: dict[Any, str] = {
     inspect.Parameter.VAR_POSITIONAL: "*",
     inspect.Parameter.VAR_KEYWORD: "**",
@@ -65,7 +65,7 @@ def _paths(text: str) -> Iterator[str]:
 
 
 def resolve(path: str) -> Any:
-    """The module or the object; None where there is none."""
+    """The module or the object; None if there is none."""
     module, _, name = path.partition(":")
     try:
         found = importlib.import_module(module)
@@ -86,7 +86,7 @@ def parameters(found: Any) -> str:
 
 
 def _is_only_a_type(found: Any) -> bool:
-    """Enums, protocols and the like: they are not called with parameters of ours."""
+    """Enums, protocols and other types that are not called with our parameters."""
     return inspect.isclass(found) and (
         issubclass(found, Enum) or getattr(found, "_is_protocol", False)
     )
@@ -106,7 +106,7 @@ def _parameters(given: list[inspect.Parameter]) -> Iterator[str]:
 
 
 def members() -> dict[str, Any]:
-    """The public members of what spiders are written with."""
+    """The public members of the classes for spiders."""
     return {name: _members(getattr(skep, name)) for name in skep.__all__}
 
 
@@ -133,7 +133,7 @@ def started() -> dict[str, Any]:
 
 
 def tried(paths: list[str]) -> dict[str, dict[str, Any]]:
-    """Import each path twice: its parameters, and what was said about retired paths."""
+    """Import each path twice: its parameters, and the warnings about retired paths."""
     return {path: _tried(path) for path in paths}
 
 
@@ -157,5 +157,5 @@ def runs_as_a_program(target: str) -> bool:
     return found is not None and "__main__" in Path(found.origin or "").read_text()
 
 
-if __name__ == "__main__":  # in a process of its own: nothing is imported yet
+if __name__ == "__main__":  # in a separate process: nothing is imported yet
     json.dump(tried(json.load(sys.stdin)), sys.stdout)

@@ -1,7 +1,7 @@
 """What callers use: routes, commands, settings, metrics, error codes. Read by `compatibility`.
 
-Each function returns a nested dict that depends on the code alone, never on the machine. Prose
-is left out: summaries, descriptions and examples may change.
+Each function returns a nested dict that depends only on the code, never on the machine. Texts are
+left out: summaries, descriptions and examples may change.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from skep.center.metrics import Metrics
 from skep.cli.main import skep
 from skep.cli.terminal.exit_codes import MEANINGS, code_of
 
-#: Class names appear in /openapi.json and in the records. After a rename: name today -> name in
+#: Class names appear in /openapi.json and in the records. After a rename: current name -> name in
 #: the record. The names of schemas are not sent, so such a line is a reviewed rename.
 RENAMED: dict[str, str] = {"FailureClass": "Failure"}
 
 PROSE = {"description", "summary", "title", "example", "examples"}
-#: Lists of a schema whose order means nothing.
+#: Lists of a schema whose order has no meaning.
 SETS = {"required", "enum"}
 _REF = re.compile(r"#/components/schemas/(\w+)")
 
@@ -127,7 +127,7 @@ def _without_prose(part: Any) -> Any:
 
 
 def commands() -> dict[str, Any]:
-    """Every command with its arguments and options; an alias is a line of its own."""
+    """Every command with its arguments and options; an alias has its own line."""
     return dict(_commands(skep, click.Context(skep, info_name="skep")))
 
 
@@ -176,7 +176,7 @@ def _type(parameter: click.Parameter) -> str:
 
 
 def _default(value: object) -> str:
-    """As text; click has a marker of its own for "no default"."""
+    """As text; click has its own marker for "no default"."""
     if isinstance(value, Path):
         return value.as_posix()
     if isinstance(value, Enum):
@@ -220,7 +220,7 @@ def _hint(hint: Any) -> str:
 
 
 def metrics() -> dict[str, Any]:
-    """What /metrics shows: type, labels, buckets."""
+    """The metrics of /metrics: type, labels, buckets."""
     found: dict[str, Any] = {}
     for collector in list(Metrics().registry._collector_to_names):  # noqa: SLF001 - no other way
         if not isinstance(collector, MetricWrapperBase):

@@ -1,7 +1,8 @@
-"""What is stored: tables, migrations, values of enums, names of keys, files and headers.
+"""What is stored: migrations, values of enums, names of keys, files and headers.
 
 Read by `compatibility`. Names are found in the syntax trees of the whole package, so a constant
-that moves to another module changes nothing here.
+that moves to another module changes nothing here. Tables are not recorded: migrations change
+them, and `tests/backends/test_migrations.py` compares the result with the code.
 """
 
 from __future__ import annotations
@@ -13,23 +14,15 @@ import re
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
-
-import sqlalchemy as sa
-from sqlalchemy.dialects import mysql, postgresql, sqlite
-from sqlalchemy.schema import CreateIndex, CreateTable
 
 import skep
 from skep import model
-from skep.store.sql import store  # noqa: F401 - it imports every module that adds tables
 from skep.store.sql.engine.migrate import SCRIPTS
-from skep.store.sql.schema.columns import metadata
 from skep.wire import messages
 from tools.recorded_interfaces import recorded_name
 
 PACKAGE = Path(skep.__file__).parent
-DIALECTS = {"sqlite": sqlite.dialect, "postgresql": postgresql.dialect, "mariadb": mysql.dialect}
 #: Of the package itself, of /proc, of a scratch folder; and ends of host names.
 NOT_STORED = {
     *("inside", "launch.py", "needs.py", "migrations", "bin", "python", "repository"),
@@ -38,30 +31,9 @@ NOT_STORED = {
     *(".private", ".py", ".html", ".git"),
 }
 _HEADER = re.compile(r"\b(?:WARC|Skep|X-Skep)-[A-Za-z]+(?:-[A-Za-z]+)*")
-#: Only files that match have anything to parse.
+#: Only files that match are parsed.
 _PROMISING = re.compile(r"skep:|WARC-|Skep-|SKEP_| / |[\"']\.[a-z]")
 _SUFFIX = re.compile(r"\.[a-z]+(\.[a-z]+)*")
-
-
-def tables() -> dict[str, Any]:
-    """The DDL of each database, one line per column, constraint and index."""
-    return {
-        name: {table.name: _table(table, make()) for table in metadata.sorted_tables}
-        for name, make in DIALECTS.items()
-    }
-
-
-def _table(table: sa.Table, dialect: sa.Dialect) -> list[str]:
-    text = str(CreateTable(table).compile(dialect=dialect)).strip()
-    lines = [line.strip().rstrip(",").rstrip() for line in text.splitlines()]
-    indexes = [_index(one, dialect) for one in table.indexes]
-    return [line for line in lines if line not in {"", ")"}] + sorted(indexes)
-
-
-def _index(index: sa.Index, dialect: sa.Dialect) -> str:
-    """As it is made: a part of some indexes is added only then."""
-    index.dispatch.before_create(index, SimpleNamespace(dialect=dialect))
-    return str(CreateIndex(index).compile(dialect=dialect))
 
 
 def revisions() -> dict[str, Any]:
@@ -89,7 +61,7 @@ def _is_of_model(kind: type) -> bool:
 
 
 def names() -> dict[str, Any]:
-    """Keys of Redis, headers, variables, and files and folders that some path is made of."""
+    """Keys of Redis, headers, variables, and names of files and folders in paths."""
     texts, parts = set[str](), set[str]()
     for tree in _trees():
         texts |= set(_texts(tree))
@@ -109,7 +81,7 @@ def _wire_headers() -> Iterator[tuple[str, str]]:
 
 
 def _trees() -> Iterator[ast.Module]:
-    """Of everything that runs in a product; test doubles store nothing for a user."""
+    """The trees of all product code; test doubles store nothing for a user."""
     for path in sorted(PACKAGE.rglob("*.py")):
         text = path.read_text()
         apart = {"testing", "migrations"} & set(path.relative_to(PACKAGE).parts)
@@ -118,7 +90,7 @@ def _trees() -> Iterator[ast.Module]:
 
 
 def _texts(tree: ast.AST) -> Iterator[str]:
-    """All strings but docstrings; an f-string is one."""
+    """All strings except docstrings; an f-string is one."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             continue
@@ -127,7 +99,7 @@ def _texts(tree: ast.AST) -> Iterator[str]:
 
 
 def _text(node: ast.AST) -> str | None:
-    """A string, or an f-string with `{}` where a value goes."""
+    """A string, or an f-string with `{}` for its values."""
     if isinstance(node, ast.Constant):
         value = node.value.decode("latin-1") if isinstance(node.value, bytes) else node.value
         return value if isinstance(value, str) else None
@@ -137,7 +109,7 @@ def _text(node: ast.AST) -> str | None:
 
 
 def _path_parts(tree: ast.Module) -> Iterator[str]:
-    """What stands to the right of a `/`: text, or the name of a constant of the same module."""
+    """The operands to the right of a `/`: text, or the name of a constant of the same module."""
     known = _constants(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):

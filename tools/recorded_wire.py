@@ -1,6 +1,6 @@
 """One encoded example of every message between centers and agents. Read by `compatibility`.
 
-A value depends on the name and the type of its field alone, so a new field changes no other.
+A value depends only on the name and the type of its field, so a new field changes no other.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def encoded(message: msgspec.Struct) -> Example:
 
 
 def misread(name: str, recorded: Example) -> str:
-    """Why the recorded bytes do not mean the same today; "" where they do."""
+    """Why the recorded bytes have another meaning now; "" if they have not."""
     kind = kinds()[name]
     packed = bytes.fromhex(recorded["msgpack"])
     try:
@@ -58,7 +58,7 @@ def misread(name: str, recorded: Example) -> str:
 
 
 def _holds(now: Any, before: Any) -> bool:
-    """Everything of before is there, with the same value; new fields may be there too."""
+    """Whether everything of before is present with the same value; new fields are allowed."""
     if isinstance(before, dict) and isinstance(now, dict):
         return all(key in now and _holds(now[key], part) for key, part in before.items())
     if isinstance(before, list) and isinstance(now, list):
@@ -67,7 +67,7 @@ def _holds(now: Any, before: Any) -> bool:
 
 
 def example(kind: type[msgspec.Struct]) -> msgspec.Struct:
-    """A message with every field set, optional ones too."""
+    """A message with every field set, including optional ones."""
     message: msgspec.Struct = _value(inspect.type_info(kind), kind.__name__)
     return message
 

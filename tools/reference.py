@@ -1,7 +1,6 @@
-"""Write the reference pages that are made from the code, or check that they are in step.
+"""Writes the reference pages that are made from the code, or checks that they are up to date.
 
-Run by `make docs` (`write`) and by the tests (`check`). A page made here is never edited
-by hand.
+Run by `make docs` (`write`) and by the tests (`check`). Never edit a page that is made here.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -23,11 +23,12 @@ from skep.jobs.definitions.job_check import ELSEWHERE
 from skep.model.jobs import job
 from skep.model.jobs.app import AppLimits, AppPart
 from skep.model.jobs.schedule import Schedule
+from skep.model.pipelines import document as pipelines
 from skep.model.user_code import CodeLimits
 from tools import filter_reference, requirement_ids
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
-#: A default that is longer is not shown: the part has a table of its own.
+#: Maximum length of a default in a table; longer ones have a table of their own.
 LONGEST_DEFAULT = 30
 MADE = "<!-- Made by `make docs` from the code; edit the code. -->"
 
@@ -77,7 +78,7 @@ def cli_page() -> str:
 
 
 def _command(command: click.Command, context: click.Context) -> Iterator[str]:
-    """A section with usage, help and options; then one for each command below it."""
+    """A section with usage, help and options; then one for each subcommand."""
     yield from ("", f"## {context.command_path}", "", "```")
     yield from (" ".join([context.command_path, *command.collect_usage_pieces(context)]), "```", "")
     yield from _paragraphs(command.help)
@@ -91,7 +92,7 @@ def _command(command: click.Command, context: click.Context) -> Iterator[str]:
             yield from _command(below, click.Context(below, context, name))
 
 
-#: Parts of a job's document, by the path under which they stand.
+#: Parts of a job's document, by their path.
 JOB_PARTS: dict[str, type[msgspec.Struct]] = {
     "": job.Job,
     "settings": job.JobSettings,
@@ -107,15 +108,53 @@ JOB_PARTS: dict[str, type[msgspec.Struct]] = {
 }
 
 
+#: Parts of a pipeline's document, by their path.
+PIPELINE_PARTS: dict[str, type[msgspec.Struct]] = {
+    "": pipelines.Pipeline,
+    "inputs[]": pipelines.InputPart,
+    "parse": pipelines.ParsePart,
+    "trace": pipelines.TracePart,
+    "trace.lookups[]": pipelines.LookupPart,
+    "trace.record": pipelines.RecordPart,
+    "trace.write_back": pipelines.WriteBackPart,
+    "extras[]": pipelines.ExtraPart,
+    "extras[].args": pipelines.ExtraArguments,
+    "operations[]": pipelines.OperationPart,
+    "operations[].outputs[]": pipelines.OutputPart,
+    "operations[].outputs[].fields[]": pipelines.OutputField,
+    "retry": pipelines.RetryPart,
+    "batch": pipelines.BatchPart,
+    "placement": pipelines.PlacementPart,
+    "tests[]": pipelines.TestPart,
+    "tests[].cases[]": pipelines.CasePart,
+    "tests[].cases[].outputs[]": pipelines.ExpectedOutput,
+}
+
+
 def jobs_page() -> str:
     lines = ["# Job documents", "", MADE, ""]
     lines += ["A job is one document, YAML or JSON. Fields that are not given have their default."]
     lines += ["How to keep and run one: [jobs](../how-to/jobs.md).", ""]
-    for path, part in JOB_PARTS.items():
+    return "\n".join([*lines, *_parts(JOB_PARTS)])
+
+
+def pipelines_page() -> str:
+    lines = ["# Pipeline documents", "", MADE, ""]
+    lines += ["A pipeline is one document, YAML or JSON. Fields that are not given have their"]
+    lines += [
+        "default. How to write one: [pipelines](../how-to/pipelines.md). Conditions and values"
+    ]
+    lines += ["are [expressions](expressions.md).", ""]
+    return "\n".join([*lines, *_parts(PIPELINE_PARTS)])
+
+
+def _parts(parts: dict[str, type[msgspec.Struct]]) -> list[str]:
+    lines: list[str] = []
+    for path, part in parts.items():
         lines += [f"## {path or 'The document'}", "", *_paragraphs(part.__doc__), ""]
         lines += ["| field | default | meaning |", "|---|---|---|"]
         lines += [*_fields(part), ""]
-    return "\n".join(lines)
+    return lines
 
 
 def requirements_page() -> str:
@@ -131,8 +170,15 @@ def _fields(part: type[msgspec.Struct]) -> Iterator[str]:
     for field in msgspec.structs.fields(part):
         if part is job.JobSettings and field.name in ELSEWHERE:
             continue
-        meaning = words.get(field.name) or getattr(field.type, "description", "") or ""
+        meaning = words.get(field.name) or _described(field.type)
         yield f"| `{field.name}` | {_default_of(field)} | {meaning.replace('|', '/')} |"
+
+
+def _described(kind: Any) -> str:
+    """The description in the annotation of a type; "" = there is none."""
+    parts = getattr(kind, "__metadata__", ())
+    texts = (part.description for part in parts if isinstance(part, msgspec.Meta))
+    return next((text for text in texts if text), "")
 
 
 def _default_of(field: msgspec.structs.FieldInfo) -> str:
@@ -147,7 +193,7 @@ def _default_of(field: msgspec.structs.FieldInfo) -> str:
 
 
 def _comments(part: type[msgspec.Struct]) -> dict[str, str]:
-    """What the `#:` lines above a field say, its parents' fields included."""
+    """The `#:` comments of fields, including inherited fields."""
     words: dict[str, str] = {}
     for kind in reversed(part.__mro__):
         if not (issubclass(kind, msgspec.Struct) and kind.__module__.startswith("skep.")):
@@ -195,6 +241,7 @@ PAGES = {
     "errors.md": errors_page,
     "cli.md": cli_page,
     "jobs.md": jobs_page,
+    "pipelines.md": pipelines_page,
     "filters.md": filters_page,
     "requirements.md": requirements_page,
 }
@@ -207,7 +254,7 @@ def main(task: str) -> int:
         if task == "write":
             page.write_text(make())
         elif not page.exists() or page.read_text() != make():
-            sys.stderr.write(f"docs/reference/{name} is not in step; run `make docs`\n")
+            sys.stderr.write(f"docs/reference/{name} is out of date; run `make docs`\n")
             return 1
     return 0
 

@@ -1,7 +1,7 @@
-"""The page of requirement ids: what each id means, and which tests name it in a docstring.
+"""The page of requirement ids: the meaning of each id, and the tests that name it in a docstring.
 
-Titles are written here, tests are found by reading `tests/`. An id in a docstring of a test that
-has no title here is an error, so that the page cannot lack one.
+Titles are defined here, tests are found by reading `tests/`. An id in a docstring without a title
+here is an error, so that the page is always complete.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ TESTS = ROOT / "tests"
 #: An id anywhere in a docstring. `S3` is also a kind of storage: see `_OPENING`.
 _ID = re.compile(r"(?<![\w.-])[A-Z]\d{1,2}\b(?![\w.-]\w)")
 _STORAGE = "S3"
-#: A docstring, a sentence or a bracket that begins with ids and fault numbers.
+#: A docstring, a sentence or a bracket that starts with ids and fault numbers.
 _OPENING = re.compile(r"(?:^|\(|[.;] )(?:[A-Z]\d{1,2}|[Ff]aults? [\d, ]+)(?:, [A-Z]?\d{1,2})*[:.)]")
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -76,7 +76,12 @@ TITLES = {
     "Reliability: a clock that is set back does not silence schedules.",
     "R9": "Reliability: damaged files and slow servers are named in one sentence.",
     "P3": "Jobs with schedules, arguments and notes, checked before they are stored.",
+    "P4": "People: users, sessions, scopes and the audit log.",
+    "M1": "Git repositories are mirrored from any git URL: polled, then fetched.",
     "M2": "Keys are distributed by consistent hashing; a change moves only its share.",
+    "M3": "The poll interval adapts to activity, within rate limits, with retry and back-off.",
+    "M4": "A signed webhook starts the update of its repository.",
+    "M7": "Broken, deleted and refused upstreams are noticed and recovered from.",
     "E1": "A run that ends leaves nothing in the lanes.",
     "E2": "A center that was frozen does not touch runs that another center took over.",
     "E3": "Due times and starts of placed jobs survive a restart of the center.",
@@ -160,7 +165,7 @@ def _row(name: str, files: list[str]) -> str:
 
 
 def ids_of_tests() -> dict[str, list[str]]:
-    """For each id the files that name it."""
+    """The files that name each id."""
     found: dict[str, list[str]] = {}
     for path in sorted(TESTS.rglob("test_*.py")):
         name = path.relative_to(TESTS).as_posix()
@@ -171,7 +176,7 @@ def ids_of_tests() -> dict[str, list[str]]:
 
 
 def docstrings_of(source: str) -> Iterator[str]:
-    """Those of the module, of its classes and of its tests, each on one line."""
+    """The docstrings of the module, its classes and its tests, each on one line."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, _FUNCTIONS) and not node.name.startswith("test"):
             continue

@@ -1,7 +1,7 @@
-"""Keep `requirements/*.txt` in step with `pyproject.toml`. Run by make, on a desk and in CI.
+"""Keeps `requirements/*.txt` consistent with `pyproject.toml`. Run by make, locally and in CI.
 
-`write` resolves and pins every package with its hashes; `check` compares the fingerprint
-of what was asked for with the one in the first line of each file, without any network.
+`write` resolves and pins every package with its hashes; `check` compares the fingerprint of the
+requirements with the one in the first line of each file, without any network.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pathlib import Path
 
 FOLDER = Path("requirements")
 COMPILE = ("--generate-hashes", "--no-emit-index-url", "--no-header", "--universal", "--quiet")
-#: What centers need beyond the embedded one; the image has them (deploy/Dockerfile).
+#: Extras for centers with servers; the image has them (deploy/Dockerfile).
 SERVER = ("mysql", "postgres", "redis", "s3")
-#: What each file is made from; the others are held to the versions that core has.
+#: The sources of each file; the others use the versions of core.
 SOURCES = {
     "uv": ("requirements/uv.in",),
     "build": ("requirements/build.in",),
@@ -33,7 +33,7 @@ SOURCES = {
 
 
 def fingerprint(name: str) -> str:
-    """A hash over everything that decides what a file must hold."""
+    """A hash over everything that determines the content of a file."""
     if name in {"uv", "build", "coverage"}:
         asked: object = (FOLDER / f"{name}.in").read_text()
     else:
@@ -52,7 +52,7 @@ def first_line(name: str) -> str:
 
 
 def write(uv: str, *options: str) -> None:
-    """Resolve again; versions stay as they are unless options say `--upgrade`."""
+    """Resolve again; versions stay the same without the option `--upgrade`."""
     for name, sources in SOURCES.items():
         target = FOLDER / f"{name}.txt"
         command = [uv, "pip", "compile", *COMPILE, "--python-version", "3.11", *options]
@@ -63,7 +63,7 @@ def write(uv: str, *options: str) -> None:
 
 
 def stale() -> list[str]:
-    """Files that were made from something else than what is there now."""
+    """Files whose sources have changed."""
     return [
         f"{name}.txt"
         for name in SOURCES
@@ -76,7 +76,7 @@ def main(arguments: list[str]) -> int:
         write(*arguments[1:])
         return 0
     if found := stale():
-        sys.stderr.write(f"not in step with pyproject.toml: {found}; run `make requirements`\n")
+        sys.stderr.write(f"out of date with pyproject.toml: {found}; run `make requirements`\n")
     return int(bool(found))
 
 

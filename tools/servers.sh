@@ -11,7 +11,7 @@ missing_packages() {
     for pair in redis-server:redis-server mariadbd:mariadb-server nginx:nginx-light \
         tinyproxy:tinyproxy microsocks:microsocks git:git curl:curl bwrap:bubblewrap \
         podman:podman runc:runc buildah:buildah busybox:busybox-static ip:iproute2 \
-        openssl:openssl ssh:openssh-client systemd-analyze:systemd; do
+        openssl:openssl ssh:openssh-client systemd-analyze:systemd chromium:chromium; do
         PATH=$search command -v "${pair%%:*}" >/dev/null || printf '%s ' "${pair##*:}"
     done
     compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || printf 'postgresql '

@@ -1,8 +1,8 @@
-"""The fields of every message between centers and agents, as tests/contracts/wire.json has them.
+"""Records the fields of every message between centers and agents in tests/contracts/wire.json.
 
-`python tools/wire.py write` adds what is new; it refuses to forget a field or to change one,
-because a center must understand agents of the version before it, and they the center. What no
-release ever spoke may change: take it out of the file by hand first.
+`python tools/wire.py write` adds what is new. It refuses to remove or change a field, because a
+center must understand agents of the previous version, and they the center. A field that no release
+has used may change: remove it from the file first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from msgspec import inspect
 from skep.wire import messages
 
 FILE = Path(__file__).parent.parent / "tests" / "contracts" / "wire.json"
-#: Where msgspec's descriptions keep the types that are inside of a type.
+#: Attributes of msgspec's descriptions with the types inside a type.
 ONE = ("item_type", "key_type", "value_type", "type")
 MANY = ("types", "item_types")
 REQUIRED = ", required"
@@ -27,8 +27,8 @@ REQUIRED = ", required"
 Shape = dict[str, Any]
 
 
-def spoken() -> dict[str, Shape]:
-    """Every struct that crosses the wire, by its name, with its fields in order."""
+def wire_structs() -> dict[str, Shape]:
+    """Every struct of the wire by its name, with its fields in order."""
     found: dict[str, Shape] = {}
     for kind in vars(messages).values():
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
@@ -55,7 +55,7 @@ def _shape(struct: inspect.StructType) -> Shape:
     config = struct.cls.__struct_config__
     return {
         "form": "array" if struct.array_like else "map",
-        # A closed struct refuses fields that it does not know.
+        # A closed struct refuses unknown fields.
         "closed": struct.forbid_unknown_fields and not config.omit_defaults,
         "fields": {field.encode_name: _field(field) for field in struct.fields},
     }
@@ -66,9 +66,9 @@ def _field(field: inspect.Field) -> str:
 
 
 def _word(kind: inspect.Type) -> str:
-    """A type without its limits: those may change, since both sides check their own."""
-    if isinstance(kind, inspect.Metadata):  # for the API's description; nothing on the wire
-        # A list of names is what agents are sent, whatever else a center takes (`told_to_agents`).
+    """A type without its limits: those may change, because both sides check their own."""
+    if isinstance(kind, inspect.Metadata):  # only for the API's description, not on the wire
+        # Agents get a list of names, whatever else a center accepts (`told_to_agents`).
         return "literal" if "enum" in (kind.extra_json_schema or {}) else _word(kind.type)
     if isinstance(kind, inspect.StructType):
         return kind.cls.__name__
@@ -83,14 +83,14 @@ def _word(kind: inspect.Type) -> str:
 
 
 def broken(before: dict[str, Shape], now: dict[str, Shape]) -> list[str]:
-    """What an older side would not understand, each with what to do."""
+    """What an older version would not understand, each with what to do."""
     return [
         complaint
         for name, old in before.items()
         for complaint in (
             _changes(name, old, now[name])
             if name in now
-            else [f"{name} is gone: keep it until no agent of the version before can be around"]
+            else [f"{name} is missing: keep it until no agent of the previous version runs"]
         )
     ]
 
@@ -101,7 +101,7 @@ def _changes(name: str, old: Shape, new: Shape) -> Iterator[str]:
         yield f"{name} was a {old['form']} and must stay one"
     for field, was in before.items():
         if field not in after:
-            yield f"{name}.{field} is gone: keep it, and say since when nobody reads it"
+            yield f"{name}.{field} is missing: keep it, and document since when it is unused"
         elif after[field].removesuffix(REQUIRED) != was.removesuffix(REQUIRED):
             yield f"{name}.{field} was {was}: add a field of another name instead"
         elif after[field].endswith(REQUIRED) and not was.endswith(REQUIRED):
@@ -109,7 +109,7 @@ def _changes(name: str, old: Shape, new: Shape) -> Iterator[str]:
     added = [field for field in after if field not in before]
     for field in added:
         if after[field].endswith(REQUIRED):
-            yield f"{name}.{field} is new and needs a default: older sides do not send it"
+            yield f"{name}.{field} is new and needs a default: older versions do not send it"
     if added and old["closed"] and new["closed"]:
         yield f"{name} refuses unknown fields: give it omit_defaults=True, too"
     if new["form"] == "array" and list(after)[: len(before)] != list(before):
@@ -118,7 +118,7 @@ def _changes(name: str, old: Shape, new: Shape) -> Iterator[str]:
 
 def main(words: list[str]) -> int:
     kept = json.loads(FILE.read_text()) if FILE.exists() else {}
-    now = spoken()
+    now = wire_structs()
     if wrong := broken(kept, now):
         sys.stderr.write("\n".join(wrong) + "\n")
         return 1

@@ -1,1 +1,1 @@
-"""Our own side of each measurement, in a process of its own; prints one line of JSON."""
+"""Our own side of each benchmark, in a separate process; prints one line of JSON."""

@@ -1,9 +1,9 @@
-"""A large backlog: fill a database with it, or measure one. Arguments: `fill` or `measure`,
+"""A large backlog: fills a database with it, or measures one. Arguments: `fill` or `measure`,
 store URL, requests.
 
-Filling goes by SQL straight into the tables that `accept` fills, with the same columns, the
-indexes dropped where the engine can, because accepting ten million takes minutes. The counts
-of the ledger are written with them, and audited by reading every row afterwards.
+It fills the tables of `accept` directly with SQL, with the same columns and, where the database
+supports it, without indexes, because accepting ten million requests takes minutes. The counts of
+the ledger are written with them, and audited by reading every row afterwards.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from skep.store.open_store import open_store
 from skep.store.sql.store import SqlStore
 
 RUNS, HOSTS, CHUNK = 40, 97, 500_000
-#: One dispatch moves what all lanes hold together.
+#: The number of requests that fit into all lanes.
 DISPATCH = 7_000
 TIMES = 7
 FAR = 4_000_000_000.0
@@ -39,7 +39,7 @@ COLUMNS = (
     "run, fingerprint, uri, host, priority, arguments, state, failures, not_before,"
     " expires_at, created_at"
 )
-#: Every 20th request failed once and waits for its time, every 10th would expire one day.
+#: Every 20th request failed once and is delayed, every 10th has an expiry.
 VALUES = f"""
 1 + n % {RUNS}, {{digest}}, 'http://site' || n % {HOSTS} || '.localhost/catalogue/page/' || n,
 'site' || n % {HOSTS} || '.localhost', (n % {RUNS}) % 7 - 1, {{empty}},
@@ -64,7 +64,7 @@ def assemble(url: str) -> Services:
 
 
 def fill_sqlite(line: sa.Connection, count: int) -> None:
-    """In chunks, with a cache that holds the index of fingerprints."""
+    """In chunks, with a cache that fits the index of fingerprints."""
     for pragma in ("synchronous=OFF", "cache_size=-2000000", "wal_autocheckpoint=100000"):
         line.exec_driver_sql(f"PRAGMA {pragma}")
     values = VALUES.format(digest="randomblob(16)", empty="x''", now=time.time())
@@ -80,7 +80,7 @@ def fill_sqlite(line: sa.Connection, count: int) -> None:
 
 
 def fill_postgres(line: sa.Connection, count: int) -> None:
-    """Indexes are made at the end, as a restored dump would make them."""
+    """Indexes are created at the end, as for a restored dump."""
     indexes = line.exec_driver_sql(
         "SELECT indexname, indexdef FROM pg_indexes WHERE tablename = 'requests'"
         " AND indexdef NOT LIKE 'CREATE UNIQUE%%'"
@@ -90,7 +90,7 @@ def fill_postgres(line: sa.Connection, count: int) -> None:
     line.exec_driver_sql("ALTER TABLE requests DROP CONSTRAINT requests_once")
     digest = "decode(md5(n::text), 'hex')"
     values = VALUES.format(digest=digest, empty="''::bytea", now=time.time())
-    values = values.replace("%", "%%")  # the driver reads a single one as a parameter
+    values = values.replace("%", "%%")  # the driver takes a single one as a parameter
     series = f"generate_series(0, {count - 1}) AS s (n)"
     line.exec_driver_sql(f"INSERT INTO requests ({COLUMNS}) SELECT {values} FROM {series}")
     line.exec_driver_sql(
@@ -100,7 +100,7 @@ def fill_postgres(line: sa.Connection, count: int) -> None:
         line.exec_driver_sql(definition.replace("%", "%%"))
     line.exec_driver_sql(TALLIES)
     line.commit()
-    # As the server does by itself, some minutes after such a load.
+    # The server does this by itself some minutes after such a load.
     line.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql("VACUUM ANALYZE requests")
 
 
@@ -127,7 +127,7 @@ async def seconds_of(call: Callable[[], Awaitable[Any]]) -> float:
 
 
 async def dispatch(services: Services) -> float:
-    """Fill the empty lanes; all of it counts, sweeps and log too."""
+    """Fill the empty lanes, including sweeps and log."""
     await services.bus.lanes.clear()
     begun = time.perf_counter()
     moved = await services.dispatcher.dispatch()
@@ -159,7 +159,7 @@ async def main(act: str, url: str, count: int) -> dict[str, Any]:
     try:
         return await {"fill": fill, "measure": measure}[act](services, count)
     finally:
-        # Its threads would keep a process that met an error alive.
+        # Else its threads would keep the process alive after an error.
         await services.store.close()
 
 

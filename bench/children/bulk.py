@@ -10,9 +10,9 @@ from random import Random
 import uvloop
 
 from bench.enqueue import urls
-from skep.center.services import SCHEMES
 from skep.jobs.intake import Intake
 from skep.jobs.request_validation import Validator
+from skep.model.downloader_kinds import BUILT_IN_SCHEMES
 from skep.model.run import NewRun
 from skep.runtime.clock import SystemClock
 from skep.settings import StoreSettings
@@ -21,7 +21,7 @@ from skep.store.open_store import open_store
 
 async def measure(url: str, count: int) -> dict[str, float]:
     store, clock = open_store(url, StoreSettings()), SystemClock()
-    intake = Intake(store, Validator(SCHEMES, Random(1)), clock)
+    intake = Intake(store, Validator(BUILT_IN_SCHEMES, Random(1)), clock)
     offered = urls(count)
     await store.open()
     for run in ("warm", "cold"):

@@ -1,7 +1,7 @@
-"""A crawl of ours: `skep up` as a child, the spider here. Arguments: start URL, css or links.
+"""A crawl with Skep: `skep up` as a child, the spider here. Arguments: start URL, css or links.
 
-Both spiders take the title and every link of a page. `css` has the selectors of the peer's
-spider, `links` uses what a Skep spider has for it.
+Both spiders extract the title and every link of a page. `css` has the selectors of the peer's
+spider, `links` uses Skep's own link extraction.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PART = 10_000
 
 
 class ByCss(Spider):
-    """As the peer's spider does it."""
+    """Like the peer's spider."""
 
     name = "by-css"
 
@@ -45,7 +45,7 @@ class ByCss(Spider):
 
 
 class ByLinks(Spider):
-    """As we would write it."""
+    """With Skep's own link extraction."""
 
     name = "by-links"
 
@@ -75,7 +75,7 @@ async def crawl(
 
 
 def items_of(door: CenterDoor) -> list[str]:
-    """URLs of all items, as the center keeps them."""
+    """URLs of all items, as the center stores them."""
     urls: list[str] = []
     after = 0
     while page := door.call("GET", f"/api/v1/runs/{RUN}/items?after={after}&limit={PART}")["items"]:
@@ -104,7 +104,7 @@ def main(start: str, way: str) -> dict[str, Any]:
                 ledger = door.call("GET", "/api/v1/ledger?audit=true")
             finally:
                 child.terminate()
-    check(0, ledger["unaccounted"], "requests that the ledger misses")
+    check(0, ledger["unaccounted"], "requests missing in the ledger")
     check(found["pages"], ledger["ledger"]["done"], "requests that are done")
     return {**found, "items": len(urls), "unique": len(set(urls))}
 

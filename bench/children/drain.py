@@ -1,7 +1,7 @@
 """Lease and acknowledge through the center's own objects. Arguments: store URL, requests.
 
-Fills a fresh database, then leases 20 blocks and reports 20 blocks until nothing is left,
-as agents do. Only those two calls are on the clock: making the outcomes is the agents' part.
+Fills a new database, then leases 20 blocks and reports 20 blocks until nothing is left, as agents
+do. Only those two calls are timed: agents make the outcomes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _works = msgspec.msgpack.Decoder(list[Work])
 
 
 class Untouched:
-    """An archive for outcomes without bytes: any use of it is a fault of the bench."""
+    """An archive for outcomes without bytes: any use of it is an error of the benchmark."""
 
     async def open(
         self,
@@ -59,20 +59,20 @@ class Untouched:
         raise AssertionError("the archive was closed")
 
     async def usage(self) -> tuple[int, int]:
-        raise AssertionError("the archive was asked")
+        raise AssertionError("the archive was used")
 
     async def sizes(self, _segments: Sequence[str]) -> dict[str, int]:
-        raise AssertionError("the archive was asked")
+        raise AssertionError("the archive was used")
 
     async def check(self) -> None:
-        """Nothing is there that could go away."""
+        """It is always available."""
 
     def describe(self) -> str:
         return "untouched"
 
 
 def settings_for(count: int) -> Settings:
-    """Lanes that hold everything, so that packing is done before the clock starts."""
+    """Lanes with room for everything, so that packing is done before the measurement."""
     return load(flags={"lanes.low_limit": count, "lanes.dispatch_limit": count})
 
 
@@ -88,7 +88,7 @@ async def fill(services: Services, count: int) -> None:
     await services.store.open()
     await services.bus.open()
     await services.intake.open_run("drain", NewRun())
-    # Addresses of one's own have no pace: this measures the lanes, not patience.
+    # Names of this machine have no rate limit: this measures the lanes.
     offered = [url.replace(".example/", ".localhost/") for url in urls(count)]
     for start in range(0, count, FILL):
         await services.intake.accept("drain", offered[start : start + FILL])
@@ -97,7 +97,7 @@ async def fill(services: Services, count: int) -> None:
 
 
 def report_of(block: Leased) -> BlockReport:
-    """What an agent says about a block of good downloads without kept bytes."""
+    """An agent's report about a block of successful downloads without bytes."""
     outcomes = [
         Outcome(work.id, status=200, elapsed_us=1500, sent=120, received=10_240)
         for work in _works.decode(block.body)
@@ -108,7 +108,7 @@ def report_of(block: Leased) -> BlockReport:
 
 
 async def drain(services: Services, lease: Stopwatch, report: Stopwatch) -> int:
-    """Until nothing is left; returns the outcomes that were stored."""
+    """Drain until nothing is left; returns the stored outcomes."""
     done = 0
     while True:
         with lease:
@@ -142,7 +142,7 @@ async def measure(url: str, count: int) -> dict[str, float]:
 
 
 async def only_fill(url: str, count: int) -> dict[str, float]:
-    """The same database for the floor."""
+    """Fill the same database for the floor."""
     services = assemble(url, count)
     await fill(services, count)
     await services.bus.close()

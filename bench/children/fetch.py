@@ -1,9 +1,9 @@
-"""The agent's download path around a list of pages. Arguments: base URL, pages, at a time,
-`bare` to leave the WARC frames out, which shows what they cost, and `gzip` to check that
-bodies were stored as they came and decode to whole pages.
+"""The agent's download path for a list of pages. Arguments: base URL, pages, concurrency, `bare` to
+leave the WARC frames out, which shows their cost, and `gzip` to check that bodies were stored as
+received and decode to complete pages.
 
-As in an agent: one downloader for one run on uvloop, with a new download begun for each
-that ended. Frames are made and thrown away here; sending them is another bench's matter.
+As in an agent: one downloader for one run on uvloop, with a new download for each that ended.
+Frames are made and discarded here; another benchmark sends them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LOOPBACK = ("127.0.0.0/8",)
 
 
 class Crowd:
-    """Keeps `width` downloads going until the pages are used up."""
+    """Keeps `width` downloads active until all pages are done."""
 
     def __init__(self, downloader: Downloader, works: list[Work], width: int) -> None:
         self._downloader = downloader
@@ -81,7 +81,7 @@ def cpu() -> float:
 
 
 def kind(*, bare: bool) -> Kind:
-    """As agents have it; or with something in the place of frames."""
+    """As in agents; or with a placeholder for frames."""
     if bare:
         policy = EgressPolicy(allow=LOOPBACK)
         return HttpKind(SystemClock(), Random(1), policy, keep=lambda _exchange: b"-")
@@ -89,7 +89,7 @@ def kind(*, bare: bool) -> Kind:
 
 
 def check_stored(frames: bytes) -> None:
-    """A body is as it came, and decodes to a whole page."""
+    """Check that a body is stored as received, and decodes to a complete page."""
     record = read_records(frames)[0]
     stored, page = split_stored(record).body, split_response(record).body
     check(True, len(stored) < len(page) and len(page) > PAGE_BYTES * 0.95, "stored as received")

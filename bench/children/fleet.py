@@ -1,9 +1,9 @@
 """The load of `fleet`: many simulated agents in one process. Reads a `Plan` as one line.
 
-Each agent registers, keeps a WebSocket open, beats on time, waits for work in a long poll,
-and reports what it gets after a moment. A feeder submits requests at a steady rate. Says
-when the fleet stands and when the measured time is over, waits for a line of input each
-time, and prints its figures last.
+Each agent registers, keeps a WebSocket open, sends heartbeats, waits for work in a long poll, and
+reports it after a short time. A feeder submits requests at a steady rate. It reports when the fleet
+is complete and when the measurement ends, waits for a line of input each time, and prints its
+figures at the end.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from skep.wire.messages import (
 )
 
 RUN = "fleet"
-#: Seconds between two submissions; each has requests for the blocks of that time.
+#: Seconds between two submissions; each has the requests of that time.
 FEED_EVERY = 0.1
 LEASE_WAIT = 20.0
-#: Agents that come at the same moment.
+#: Agents that register concurrently.
 ARRIVALS = 20
 _works = msgspec.msgpack.Decoder(list[Work])
 
 
 class Plan(msgspec.Struct):
-    """What the parent asks for."""
+    """The settings of the parent process."""
 
     #: (host, port) of each center.
     centers: list[tuple[str, int]]
-    #: Tokens of the agents, one each, and the one that submits.
+    #: Tokens of the agents, one each, and the token for submissions.
     tokens: list[str]
     admin: str
     seconds: float
@@ -61,7 +61,7 @@ class Plan(msgspec.Struct):
 
 
 class Fleet:
-    """Everything that is measured. Samples are taken between `begin` and `end`."""
+    """All measurements. Samples are taken between `begin` and `end`."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -85,7 +85,7 @@ class Fleet:
 
 
 class SimAgent:
-    """One agent: three connections and two tasks, as a real one has."""
+    """One agent: three connections and two tasks, like a real one."""
 
     def __init__(self, fleet: Fleet, number: int) -> None:
         self.fleet = fleet
@@ -106,8 +106,8 @@ class SimAgent:
         )
 
     async def arrive(self) -> None:
-        """Register, then open what stays open. Other connections are opened when something is
-        sent on them, as real agents do: a center closes those that stay without a token."""
+        """Register, then open the connections that stay open. Others are opened when something is
+        sent on them, as in real agents: a center closes those without a token."""
         about = Registration(
             self.id, self.id, "sim", {"zone": "a"}, "", "Linux 6.1 x86_64", 2, 2**31, "0"
         )
@@ -120,7 +120,7 @@ class SimAgent:
         )
 
     async def beat(self, first: float) -> None:
-        """On time, from the moment `first` on."""
+        """Send heartbeats on time, starting at `first`."""
         fleet, due = self.fleet, first
         await asyncio.sleep(max(0.0, due - time.perf_counter()))
         line = await self._open()
@@ -137,10 +137,10 @@ class SimAgent:
             fleet.note(fleet.beats, line.answered_at - line.sent_at)
             fleet.note(fleet.late, late)
             if not codec.decode(reply, HeartbeatReply).known:
-                raise Wrong(f"{self.id} is not known any more")
+                raise Wrong(f"{self.id} is no longer known")
 
     async def work(self) -> None:
-        """Wait for blocks, report each after a moment."""
+        """Wait for blocks, and report each after a short time."""
         line = await self._open()
         while True:
             try:
@@ -164,7 +164,7 @@ class SimAgent:
         reply = codec.decode(await _post(line, "block", report), ReportReply)
         self._holding.remove(block)
         if reply.verdicts[0].verdict != "stored":
-            # It was taken for dead, or too slow: another agent has it now.
+            # It counted as dead or was too slow: another agent has it now.
             fleet.fenced += 1
             return
         fleet.note(fleet.reports, line.answered_at - line.sent_at)
@@ -183,13 +183,13 @@ class SimAgent:
 
 
 async def _post(line: HttpLine, name: str, message: object) -> bytes:
-    """As the real client sends it: msgpack, zstd where that pays."""
+    """Post as the real client does: msgpack, zstd for large bodies."""
     body, encoding = codec.compress(codec.encode(message))
     return await line.post(f"/node/{name}", body, "content-encoding: zstd\r\n" if encoding else "")
 
 
 def _uri(number: int) -> str:
-    """Loopback has no pace; the path says when it was submitted."""
+    """Loopback has no rate limit; the path contains the time of submission."""
     return f"http://127.0.0.1:9/{time.perf_counter():.6f}/{number}"
 
 
@@ -198,7 +198,7 @@ def _submitted_at(uri: str) -> float:
 
 
 async def feed(fleet: Fleet) -> None:
-    """Requests for so many blocks a second, to the centers by turns."""
+    """Submit requests for a number of blocks per second, to the centers alternately."""
     plan = fleet.plan
     headers = f"Authorization: Bearer {plan.admin}\r\nContent-Type: application/json\r\n"
     lines = [await HttpLine.open(*place, headers) for place in plan.centers]
@@ -217,8 +217,8 @@ async def feed(fleet: Fleet) -> None:
 
 
 async def arrive_all(fleet: Fleet, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
-    """Some at a time, as a fleet does that was not switched on by one switch. Each beats from
-    the moment that it is known, or it would be taken for dead before the last has come."""
+    """Register agents in small groups, as in a fleet that grows. Each sends heartbeats as soon as
+    it is registered, or it would count as dead before the last has registered."""
     gate = asyncio.Semaphore(ARRIVALS)
     lives: list[asyncio.Task[None]] = []
 
@@ -234,7 +234,7 @@ async def arrive_all(fleet: Fleet, tasks: asyncio.TaskGroup) -> list[asyncio.Tas
 
 
 async def say_and_wait(word: str) -> None:
-    """The parent reads its meters at this moment."""
+    """Print a word and wait: the parent reads its meters at this moment."""
     print(word, flush=True)
     await asyncio.to_thread(sys.stdin.readline)
 
@@ -284,14 +284,14 @@ async def measure(plan: Plan) -> dict[str, object]:
 
 
 def in_ms(samples: list[float]) -> dict[str, float]:
-    """The samples below which so many of all lie."""
+    """Percentiles of the samples."""
     shares = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
     return {name: round(1000 * percentile(samples, share), 2) for name, share in shares.items()}
 
 
 async def _until_done(fleet: Fleet) -> None:
     async with asyncio.timeout(120):
-        while fleet.done < fleet.fed:  # noqa: ASYNC110 - nobody announces it
+        while fleet.done < fleet.fed:  # noqa: ASYNC110 - no event announces it
             await asyncio.sleep(0.05)
 
 

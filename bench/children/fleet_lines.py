@@ -1,7 +1,7 @@
-"""Connections of simulated agents, as lean as they can be: HTTP/1.1 and WebSocket by hand.
+"""Minimal connections of simulated agents: HTTP/1.1 and WebSocket, implemented here.
 
-Run by the load process of `fleet` only. A client library would take more of the machine
-than the center that is measured; these know no more than a center's answers need.
+Used by the load process of `fleet` only. A client library would need more of the machine than the
+measured center; these support only what a center's answers need.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ UNAVAILABLE = 503
 
 
 class Busy(Wrong):
-    """The center asks to try again; agents do."""
+    """The center requests a retry, as agents do."""
 
 
 class HttpLine(asyncio.Protocol):
-    """One connection that is kept; one call at a time."""
+    """One persistent connection; one call at a time."""
 
     def __init__(self, head: str) -> None:
         self._head = head
         self._transport: asyncio.Transport | None = None
         self._answer: asyncio.Future[tuple[int, bytes]] | None = None
         self._buffer = b""
-        #: When the call went out, and when its answer was whole.
+        #: When the call was sent, and when its answer was complete.
         self.sent_at = 0.0
         self.answered_at = 0.0
 
     @classmethod
     async def open(cls, host: str, port: int, headers: str) -> Self:
-        """`headers`: lines that go with every call."""
+        """`headers`: lines that are sent with every call."""
         loop = asyncio.get_running_loop()
         head = f"Host: {host}:{port}\r\n{headers}"
         _, line = await loop.create_connection(lambda: cls(head), host, port)
@@ -48,10 +48,10 @@ class HttpLine(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(exc or ConnectionError("the center hung up"))
+            self._answer.set_exception(exc or ConnectionError("the center closed the connection"))
 
     async def post(self, path: str, body: bytes, more: str = "") -> bytes:
-        """The body of a good answer; raises Wrong for any other."""
+        """The body of a successful answer; raises Wrong for any other."""
         assert self._transport is not None
         self._answer = asyncio.get_running_loop().create_future()
         self._buffer = b""
@@ -87,7 +87,7 @@ def _header(head: bytes, name: bytes) -> bytes:
 
 
 class CommandLine(asyncio.Protocol):
-    """A WebSocket that listens and answers pings. `opened` is done after the handshake."""
+    """A WebSocket that receives and answers pings. `opened` is done after the handshake."""
 
     def __init__(self) -> None:
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -113,7 +113,7 @@ class CommandLine(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
         if not self.opened.done():
-            self.opened.set_exception(exc or ConnectionError("the center hung up"))
+            self.opened.set_exception(exc or ConnectionError("the center closed the connection"))
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
@@ -133,7 +133,7 @@ class CommandLine(asyncio.Protocol):
             self.opened.set_exception(Wrong(f"no WebSocket: {head[:200]!r}"))
 
     def _frame(self) -> tuple[int, bytes] | None:
-        """(kind, payload) when one is whole. A center's frames are short and not masked."""
+        """(kind, payload) of a complete frame. Frames of a center are short and not masked."""
         data = self._buffer
         if len(data) < 2:
             return None
@@ -149,7 +149,7 @@ class CommandLine(asyncio.Protocol):
 
     def _hear(self, kind: int, payload: bytes) -> None:
         if kind == _PING and self._transport is not None:
-            # A pong with the mask 0, which leaves the payload as it is.
+            # A pong with the mask 0, which does not change the payload.
             self._transport.write(bytes([0x8A, 0x80 | len(payload)]) + bytes(4) + payload)
         elif kind not in {_PING, _CLOSE}:
             self.heard += 1

@@ -1,4 +1,4 @@
-"""A spider of ours that looks at one page, for `start`. Argument: url."""
+"""A Skep spider that reads one page, for `start`. Argument: url."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The least that the same work can cost: hand-written code without a product around it."""
+"""The minimum cost of the same work: hand-written code without a product."""

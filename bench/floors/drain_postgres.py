@@ -1,4 +1,4 @@
-"""The floor of `drain` on PostgreSQL: the same rows by hand, by arrays and COPY.
+"""The floor of `drain` on PostgreSQL: the same rows in hand-written SQL, by arrays and COPY.
 
 Arguments: database URL (filled by bench.children.drain), requests.
 """
@@ -32,7 +32,7 @@ from bench.floors.drain_rows import (
 )
 from bench.stopwatch import Stopwatch
 
-#: One statement: claim, history, bodies. MATERIALIZED keeps the planner to the limit.
+#: One statement: claim, history, bodies. MATERIALIZED makes the planner apply the limit.
 CLAIM = f"""
 WITH ready AS MATERIALIZED (
     SELECT id FROM blocks WHERE state IN (1, 16) ORDER BY id LIMIT {BLOCKS}
@@ -71,7 +71,7 @@ INSERT INTO figures (run, name, n) SELECT 1, * FROM unnest(%s::varchar[], %s::bi
 ON CONFLICT (run, name) DO UPDATE SET n = figures.n + excluded.n
 """
 NAMES = ", ".join(f'"{name}"' for name in ATTEMPT_COLUMNS)
-#: Binary COPY was the fastest of four ways that were tried.
+#: Binary COPY was the fastest of four ways that were tested.
 COPY = f"COPY attempts ({NAMES}) FROM STDIN (FORMAT BINARY)"
 TYPES = (
     "int8", "int8", "int4", "varchar", "float8", "varchar", "int4", "text",

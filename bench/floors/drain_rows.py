@@ -1,4 +1,4 @@
-"""What both floors of `drain` share: the rows of a leased batch, and the clock around it."""
+"""Shared by both floors of `drain`: the rows of a leased batch, and the time measurement."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ATTEMPT_COLUMNS = (
     "request", "block", "token", "agent", "at", "failure", "status", "detail", "elapsed_us",
     "sent", "received", "address", "final_uri", "segment", "offset", "length",
 )  # fmt: skip
-#: failure, status, detail, elapsed_us, sent, received, address, final_uri, and no bytes kept.
+#: failure, status, detail, elapsed_us, sent, received, address, final_uri, and no stored bytes.
 SUCCEEDED = ("", 200, "", 1500, 120, 10_240, "127.0.0.1", "", "", 0, 0)
 
 
@@ -33,7 +33,7 @@ SLOT = 10
 
 @dataclass(slots=True)
 class Lease:
-    """One block in hand."""
+    """One leased block."""
 
     block: int
     token: int
@@ -52,7 +52,7 @@ def drain(
     settle: Callable[[list[Lease], float], None],
     watch: Stopwatch,
 ) -> int:
-    """Returns the requests. As for ours, reading the bodies is the agents' part: off the clock."""
+    """Returns the requests. As for ours, reading the bodies is not timed: agents do that."""
     done = 0
     while True:
         with watch:
@@ -66,7 +66,7 @@ def drain(
 
 
 def attempt_rows(leases: list[Lease], now: float) -> list[tuple[object, ...]]:
-    """Sixteen columns for each request, as ours writes them."""
+    """Sixteen columns for each request, as in our store."""
     return [
         (number, lease.block, lease.token, AGENT, now, *SUCCEEDED)
         for lease in leases
@@ -75,7 +75,7 @@ def attempt_rows(leases: list[Lease], now: float) -> list[tuple[object, ...]]:
 
 
 def figure_rows(count: int, now: float) -> list[tuple[str, int]]:
-    """What a run's figures gain by these answers, as ours counts them."""
+    """The figures of a run that these answers add, as in our store."""
     return [
         (f"agent.{AGENT}", count),
         ("bytes.received", 10_240 * count),

@@ -1,4 +1,4 @@
-"""The floor of `drain` on SQLite: the same rows by hand, 20 blocks in a transaction.
+"""The floor of `drain` on SQLite: the same rows in hand-written SQL, 20 blocks per transaction.
 
 Arguments: database file (filled by bench.children.drain), requests.
 """

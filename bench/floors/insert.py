@@ -1,6 +1,6 @@
 """The floor of `enqueue`: rows of the same columns, width and keys by plain executemany.
 
-Everything is made before the clock starts; it ends when the commit is on disk.
+Everything is prepared before the measurement, which ends when the commit is on disk.
 Arguments: database file, rows.
 """
 

@@ -1,5 +1,5 @@
-"""The floor of `fetch`: libcurl's multi loop and nothing else. Arguments: base URL, pages, at a
-time, and `gzip` where the server sends such bodies, which libcurl then decodes itself.
+"""The floor of `fetch`: only libcurl's multi loop. Arguments: base URL, pages, concurrency, and
+`gzip` if the server sends such bodies, which libcurl then decodes itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pycurl
 
 
 class Bare:
-    """64 handles that take the next URL whenever they are free."""
+    """64 handles that take the next URL when they are free."""
 
     def __init__(self, width: int, *, gzip: bool = False) -> None:
         self._gzip = gzip

@@ -1,1 +1,1 @@
-"""`kill`: kill -9 in the middle of the work, again and again, and count what was lost."""
+"""`kill`: repeated kill -9 during the work, and a count of what was lost."""

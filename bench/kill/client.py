@@ -1,7 +1,7 @@
-"""The client: hands requests in while everything falls, and keeps what was promised to it.
+"""The client: submits requests during the kills, and records what was acknowledged.
 
-A batch counts as accepted when the center has answered; it is then written to a file and
-synced, as a careful client would. A batch without an answer is sent again as it was.
+A batch counts as accepted when the center has answered; it is then written to a file and synced, as
+a careful client would do. A batch without an answer is sent again unchanged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PAUSE = 0.05
 
 
 class Client(threading.Thread):
-    """Keeps at most `ahead` requests handed in beyond those that are done."""
+    """Keeps at most `ahead` requests submitted beyond those that are done."""
 
     def __init__(
         self, fleet: Fleet, run: str, urls: list[str], file: Path, done: Callable[[], int]
@@ -31,7 +31,7 @@ class Client(threading.Thread):
         self._done = done
         self._ahead = max(200, len(urls) // 5)
         self._ending = threading.Event()
-        #: Calls that had to be made again.
+        #: Repeated calls.
         self.repeats = 0
         self.accepted = 0
 
@@ -61,5 +61,5 @@ class Client(threading.Thread):
         self.join()
 
     def promised(self) -> list[str]:
-        """Every URL that a center said it had taken, as the disk remembers it."""
+        """Every acknowledged URL, as the file has it."""
         return self._file.read_text().split()

@@ -1,6 +1,6 @@
-"""What was lost, from three witnesses: the rows, the site's hits, the client's file.
+"""What was lost, from three sources: the rows, the site's hits, the client's file.
 
-Reads the database with its own driver, without any of our code in between.
+Reads the database with its own driver, without any of our code.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BODIES = 30
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Counted after the dust has settled."""
+    """Counted after everything has ended."""
 
     accepted: int
     lost: int
@@ -35,7 +35,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Which archived bodies are compared with the site's pages."""
+    """The archived bodies that are compared with the site's pages."""
 
     pages: int
     rng: Random
@@ -83,7 +83,7 @@ def read_rows(store_url: str) -> list[tuple[int, str, int]]:
 
 
 def check_bodies(fleet: Fleet, finished: Sequence[tuple[int, str]], sampling: Sampling) -> int:
-    """What the archive gives back is what the site had sent."""
+    """Compare archived bodies with the pages of the site."""
     content = Pages(sampling.pages)
     some = sampling.rng.sample(finished, min(BODIES, len(finished)))
     for number, uri in some:

@@ -1,7 +1,7 @@
-"""The processes of one set-up, started, killed and started again by their supervisor.
+"""The processes of one set-up, started, killed and restarted by their supervisor.
 
-Real processes of the real program: `skep center` and `skep agent`. The site stands apart
-and is never killed, because its hits are evidence.
+Real processes of the real program: `skep center` and `skep agent`. The site is separate and never
+killed, because its hits are evidence.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ READY_SECONDS = 30.0
 STOP_SECONDS = 20.0
 AGENTS = ("agent-1", "agent-2")
 CONCURRENCY = 8
-#: What makes recovery quick enough to kill so often; everything else is as shipped.
+#: Settings for a fast recovery between many kills; all others are the defaults.
 HASTE = {
     "SKEP_CENTER_ALIVE_AFTER": "3",
     "SKEP_CENTER_HEARTBEAT_EVERY": "0.5",
@@ -36,7 +36,7 @@ UNREACHABLE = (OSError, http.client.HTTPException, Refused)
 
 
 class Process:
-    """One killable process; its output goes to a log beside its data."""
+    """One process that can be killed; its output goes to a log next to its data."""
 
     def __init__(self, name: str, command: list[str], environment: dict[str, str], log: Path):
         self.name = name
@@ -52,7 +52,7 @@ class Process:
             )
 
     def kill(self) -> None:
-        """kill -9, and wait until the kernel has buried it."""
+        """kill -9, and wait until the kernel has reaped it."""
         assert self._child is not None
         if self._child.poll() is not None:
             raise Wrong(f"{self.name} ended by itself:\n{self.log_tail()}")
@@ -74,7 +74,7 @@ class Process:
 
 
 class Witness:
-    """The site: where pages come from, and how often each was asked for."""
+    """The site: it serves pages and counts the requests for each."""
 
     def __init__(self, pages: int, latency: float) -> None:
         command = [sys.executable, "-m", "bench.kill.site", str(pages), str(latency)]
@@ -84,7 +84,7 @@ class Witness:
         self.url: str = self._line()["url"]
 
     def hits(self) -> dict[str, int]:
-        """Path -> times, by the site's own count."""
+        """Path -> number of requests, as the site counts them."""
         assert self._child.stdin is not None
         self._child.stdin.write("hits\n")
         self._child.stdin.flush()
@@ -102,7 +102,7 @@ class Witness:
 
 @dataclass(slots=True)
 class Fleet:
-    """A center, two agents, perhaps a Redis; and where they keep their things."""
+    """A center, two agents, optionally a Redis; and their folders."""
 
     folder: Path
     settings: dict[str, str]
@@ -122,7 +122,7 @@ class Fleet:
         return CenterDoor(f"http://127.0.0.1:{self._port}", token)
 
     def start(self) -> None:
-        """The center first: it makes the agents' token."""
+        """Start the center first: it makes the agents' token."""
         self._port = free_port()
         data = self.folder / "center"
         self._add("center", ["center", "--data", str(data), "--port", str(self._port)])
@@ -141,7 +141,7 @@ class Fleet:
         self._processes[name] = Process(name, command, environment, log)
 
     def start_center(self) -> None:
-        """Start it and wait until it says that it can work."""
+        """Start it and wait until it is ready."""
         begun = time.monotonic()
         self._processes["center"].start()
         while not self._ready():
@@ -189,5 +189,5 @@ class Fleet:
             process.stop()
 
     def tails(self) -> str:
-        """The ends of all logs, for the person who has to find out."""
+        """The ends of all logs, for an analysis."""
         return "\n".join(f"== {one.name}\n{one.log_tail()}" for one in self._processes.values())

@@ -1,7 +1,7 @@
-"""One set-up from start to evidence: feed, kill by progress, revive, wait, count.
+"""One set-up from start to evidence: submit, kill by progress, restart, wait, count.
 
-A kill comes when so and so many requests are done, so that every kill meets work. Right
-before it the ledger is asked what is leased: no more than that may be done twice.
+A kill follows after a number of done requests, so that every kill interrupts work. Just before it
+the ledger shows how many are leased: at most that many may be done twice.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from bench.kill.fleet import Fleet, Witness
 RUN = "ordeal"
 LATENCY = 0.1
 LOOK = 0.03
-#: Without any progress for so long, something hangs.
+#: Seconds without progress after which something hangs.
 PATIENCE = 60.0
 READY_BAR = 2.0
-#: Retries are for the world's failures; a kill must not need them.
+#: Retries are for failures of hosts; a kill must not need them.
 RUN_SETTINGS = {"settings": {"block_size": 20, "host_concurrency": 64, "retries": 0}}
 
 
@@ -46,7 +46,7 @@ class Ordeal:
 
     def run(self, folder: Path) -> dict[str, Any]:
         begun = time.monotonic()
-        # A stack, because each is ended even if ending another one fails.
+        # A stack, because each is ended even if ending another fails.
         with ExitStack() as ending:
             witness = Witness(self.requests, LATENCY)
             ending.callback(witness.close)
@@ -63,7 +63,7 @@ class Ordeal:
             return {**self._told(witness, client, seconds), "stalled": stalled}
 
     def _stalls(self) -> str:
-        """Why the end was not reached, "" when it was: what is lost then gets counted."""
+        """Why the end was not reached, "" if it was: losses are then counted."""
         try:
             self._wait_for(self.requests)
         except Wrong as wrong:
@@ -83,7 +83,7 @@ class Ordeal:
             self.fleet.revive(victim)
 
     def _wait_for(self, done: int) -> dict[str, int]:
-        """The ledger at the first look that shows so many done."""
+        """The first ledger with this number of done requests."""
         changed = time.monotonic()
         while True:
             ledger = self.fleet.ledger()

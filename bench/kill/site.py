@@ -1,6 +1,6 @@
-"""The demo site as a child that can be asked for its hits: a line in, a line of JSON out.
+"""The demo site as a child that reports its hits: a line in, a line of JSON out.
 
-Nobody kills it: it is the witness. Arguments: pages, seconds before each answer.
+It is never killed, because it is a witness. Arguments: pages, seconds before each response.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Drivers of other people's programs. Each file runs in the peer's own environment."""
+"""Drivers of other programs. Each file runs in the peer's own environment."""

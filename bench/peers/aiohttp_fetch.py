@@ -1,4 +1,4 @@
-"""aiohttp on uvloop: 64 tasks, whole bodies read. Run by its own Python.
+"""aiohttp on uvloop: 64 tasks, complete bodies read. Run by its own Python.
 
 Arguments: base URL, pages, tasks.
 """

@@ -1,4 +1,4 @@
-"""dramatiq, two processes with eight threads each, as it comes. Run by its own Python.
+"""dramatiq, two processes with eight threads each, its default. Run by its own Python.
 
 Arguments: Redis URL, jobs.
 """

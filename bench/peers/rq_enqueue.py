@@ -1,6 +1,6 @@
-"""rq, its best official way in: `enqueue_many` in batches. Run by rq's own Python.
+"""rq with its fastest official method: `enqueue_many` in batches. Run by rq's own Python.
 
-The clock starts with a list of URLs in hand and ends when the last batch is in Redis.
+The measurement starts with a list of URLs and ends when the last batch is in Redis.
 Arguments: Redis URL, jobs, jobs in a batch.
 """
 

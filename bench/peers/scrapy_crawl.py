@@ -37,7 +37,7 @@ class Pages(scrapy.Spider):  # type: ignore[misc]  # the peer has no types for u
     found: list[str]
 
     async def start(self) -> AsyncIterator[Any]:
-        """Through the filter: its own start requests are fetched again when linked to."""
+        """With the duplicate filter: without it, start pages are downloaded again when linked."""
         for url in self.start_urls:
             yield scrapy.Request(url)
 

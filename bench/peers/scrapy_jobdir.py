@@ -1,6 +1,6 @@
-"""Scrapy that keeps its state: JOBDIR, items appended to a feed. Run by its own Python.
+"""Scrapy with stored state: JOBDIR, items appended to a feed. Run by its own Python.
 
-Arguments: start URL, folder of the job, feed. Started again, it goes on as it can.
+Arguments: start URL, folder of the job, feed. Started again, it continues as far as it can.
 """
 
 from __future__ import annotations

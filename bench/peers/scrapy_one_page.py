@@ -1,4 +1,4 @@
-"""The same spider for Scrapy, as its users write it: its own settings, nothing tuned.
+"""The same spider for Scrapy, as its users write it: default settings, not tuned.
 
 Run by `scrapy runspider`; argument: url.
 """

@@ -1,9 +1,8 @@
 """scrapy-redis: one queue in Redis, two Scrapy processes. Run by its own Python.
 
-Arguments: start URL, URL of Redis. Tuned as the single Scrapy is; bodies thrown away, the
-queue and the filter in Redis, which is told to keep nothing on disk. A process ends when
-the queue was empty for a while; the time is taken to the last page. The parent prints pages,
-items, seconds and CPU of both.
+Arguments: start URL, URL of Redis. Tuned like the single Scrapy; bodies discarded, the queue and
+the filter in Redis without persistence. A process ends when the queue was empty for a while; the
+time is taken until the last page. The parent prints pages, items, seconds and CPU of both.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ import scrapy
 from scrapy.crawler import CrawlerProcess
 from scrapy_redis.spiders import RedisSpider
 
-#: Seconds without work before a process ends; it must outlast the start of the other one.
+#: Seconds without work before a process ends; longer than the start of the other one.
 IDLE = 5
 PROCESSES = 2
 KEY = "pages:start_urls"
@@ -53,7 +52,7 @@ class Pages(RedisSpider):  # type: ignore[misc]  # the peer has no types for us
     last: list[float]
 
     def make_request_from_data(self, data: bytes) -> Any:
-        """Through the filter, unlike its own: the start page is linked to as well."""
+        """With the duplicate filter, unlike the default: the start page is linked to as well."""
         return scrapy.Request(data.decode())
 
     def parse(self, response: Any) -> Iterator[Any]:

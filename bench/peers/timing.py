@@ -1,5 +1,5 @@
-"""How peers are timed: their queue is full, two workers start, and the clock runs from the
-moment when a tenth is done until everything is. Start-up is nobody's fault."""
+"""How peers are timed: their queue is full, two workers start, and the time is measured from the
+first tenth of the jobs to the last. Start-up does not count."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def urls(count: int) -> list[str]:
 
 
 def counter() -> Path:
-    """A file that grows by one byte for each job; the jobs find it in the environment."""
+    """A file that grows by one byte for each job; its path is in the environment."""
     file = Path(tempfile.mkdtemp(prefix="bench-")) / "count"
     file.touch()
     os.environ["BENCH_COUNT"] = str(file)

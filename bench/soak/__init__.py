@@ -1,1 +1,1 @@
-"""The bench `soak`: does anything grow that should not, when it runs for long?"""
+"""The benchmark `soak`: does anything grow over a long time that should not?"""

@@ -1,11 +1,11 @@
-"""`soak`: does a center or an agent grow when it works for long?
+"""`soak`: does a center or an agent grow when it runs for a long time?
 
 `skep center` and `skep agent` on SQLite (`--set embedded`: both in one process; `--set
-postgres_redis`: on PostgreSQL and Redis) under a steady load: runs that come and end, a job
-that fires every 5 s, crawls with a spider process each, failures, expiry, questions, and
-retention that deletes it all after half a minute. Beats, sweeps and looks come at ten times
-the pace of the settings as shipped: an hour of it has what ten quiet hours have. Memory,
-open files and threads of both processes are sampled; a line is fitted after a warm-up third.
+postgres_redis`: on PostgreSQL and Redis) under a steady load: runs that start and end, a job that
+fires every 5 s, crawls with a spider process each, failures, expiry, queries, and retention that
+deletes everything after half a minute. Heartbeats, sweeps and checks run at ten times the default
+rate: an hour equals ten quiet hours. Memory, open files and threads of both processes are sampled;
+a line is fitted after a warm-up third.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from bench.soak.slopes import Series, after_warm_up, by_parts, fit, grows, piles
 from skep.testing.processes import AgentProcess, CenterProcess
 from skep.testing.servers import postgres, redis
 
-#: MB an hour that may be left after noise was taken off. A heap that holds what lives changes
-#: its shape for hours; at 8 MB an hour, and ten times the usual pace, a process that begins
-#: with 100 MB is restarted for other reasons long before this one.
+#: Maximum growth in MB per hour, without noise. A heap of live objects changes its shape for
+#: hours; at 8 MB per hour, and ten times the usual rate, a process that starts with 100 MB is
+#: restarted for other reasons long before this matters.
 MEMORY_BAR = 8.0
 SAMPLE_EVERY, STEP = 2.0, 0.02
 KINDS = ("memory", "files", "threads")
-#: What is kept for long otherwise has come and gone before the warm-up is over.
+#: Short times, so that retention has deleted its first data before the warm-up ends.
 SHORT = {
     "SKEP_KEEP_BODIES_AGE": "20",
     "SKEP_KEEP_LOGS_AGE": "25",
@@ -53,7 +53,7 @@ Steady = Mapping[str, Series]
 
 @dataclass(slots=True)
 class Meter:
-    """One process: what it takes, again and again."""
+    """Samples the resources of one process."""
 
     process: psutil.Process
     samples: Samples = field(default_factory=lambda: {kind: [] for kind in KINDS})
@@ -71,7 +71,7 @@ class Meter:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What is soaked: a door to call at, and the processes to watch."""
+    """The subject of a soak: the address for calls, and the processes to watch."""
 
     door: CenterDoor
     processes: dict[str, int]
@@ -79,7 +79,7 @@ class World:
 
 @contextmanager
 def apart(folder: Path, settings: dict[str, str]) -> Iterator[World]:
-    """A center and an agent, a process each."""
+    """A center and an agent in two processes."""
     with CenterProcess(folder / "center", settings) as center:
         token = center.agent_token
         with AgentProcess(folder / "agent", [center.url], token, settings) as agent:
@@ -97,7 +97,7 @@ def embedded(folder: Path, settings: dict[str, str]) -> Iterator[World]:
 
 @contextmanager
 def scaled_out(folder: Path, settings: dict[str, str]) -> Iterator[World]:
-    """A center on servers of its own, and an agent."""
+    """A center on separate servers, and an agent."""
     with postgres(durable=True) as database, redis() as bus:
         places = {"SKEP_STORE_URL": database.fresh_database(), "SKEP_BUS_URL": bus.url}
         with apart(folder, {**settings, **places}) as world:
@@ -112,7 +112,7 @@ SETS: dict[str, Callable[[Path, dict[str, str]], Any]] = {
 
 
 def soak(name: str, minutes: float) -> dict[str, Any]:
-    """One set-up for so long."""
+    """Soak one set-up for this time."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="skep-bench-")))
         site = Witness(PAGES, 0.02)
@@ -150,7 +150,7 @@ def live(load: Load, meters: dict[str, Meter], until: float) -> None:
 
 
 def judged(waits: list[tuple[float, float]], watched: dict[str, Samples]) -> dict[str, Any]:
-    """Every figure, and what of it is a leak."""
+    """Every figure, and which of them are leaks."""
     steady = {
         who: {kind: after_warm_up(series) for kind, series in samples.items()}
         for who, samples in watched.items()
@@ -194,7 +194,7 @@ def worst(found: dict[str, dict[str, Any]]) -> tuple[float, float]:
 def run(options: Options) -> Result:
     names = options.sets or ("sqlite",)
     if unknown := [name for name in names if name not in SETS]:
-        raise Wrong(f"{unknown[0]} is none of {', '.join(SETS)}")
+        raise Wrong(f"{unknown[0]} is not one of {', '.join(SETS)}")
     found = {name: soak(name, options.minutes) for name in names}
     slope, low = worst(found)
     return Result(

@@ -1,8 +1,7 @@
-"""A steady life for a center: runs that come and end, jobs that fire, a crawl, questions.
+"""A steady load for a center: runs that start and end, jobs that fire, a crawl, queries.
 
-Everything is done by one thread in small steps, on a connection for each call, so that
-connections come and go too. Each run is held against what was put into it when it has
-ended, before retention takes its rows away.
+One thread does everything in small steps, with a new connection for each call, so that connections
+come and go too. Each ended run is compared with its submissions before retention deletes its rows.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from bench.centers import CenterDoor
 from bench.figures import Wrong, check
 
 PAGES = 40
-#: Seconds: between two submits, between two runs, between two crawls, between two looks.
+#: Seconds between two submissions, two runs, two crawls and two queries.
 FEED_EVERY, RUN_EVERY, CRAWL_EVERY, ASK_EVERY = 0.5, 6.0, 20.0, 0.25
-#: Of each submit: pages that are there, and one that is not; each twelfth is soon too old.
+#: Pages of each submission that exist; one more does not. Each twelfth expires soon.
 GOOD = 5
-#: A run whose requests have not ended after so many seconds is stuck.
+#: Seconds after which a run with open requests is stuck.
 STUCK = 90.0
 SETTINGS = {"block_size": 10, "host_concurrency": 8, "retries": 1, "backoff_first": 0.5}
-#: What people and machines look at all the time; the waits of callers are measured on these.
+#: Queries of users and machines; the latency of callers is measured with them.
 ASKED = (
     "/api/v1/ledger",
     "/api/v1/agents",
@@ -37,7 +36,7 @@ ASKED = (
 
 @dataclass(slots=True)
 class Rolling:
-    """One run: what was put into it, and when the last of it."""
+    """One run: its submissions, and the time of the last."""
 
     name: str
     offered: int = 0
@@ -46,12 +45,12 @@ class Rolling:
 
 @dataclass(slots=True)
 class Load:
-    """Call `step` again and again; `seconds` waits between two are its own matter."""
+    """Call `step` repeatedly; the caller decides about the pauses."""
 
     door: CenterDoor
     site: str
     clock: Callable[[], float] = time.monotonic
-    #: (moment, milliseconds) of each question.
+    #: (time, milliseconds) of each query.
     waits: list[tuple[float, float]] = field(default_factory=list)
     runs: int = 0
     crawls: int = 0
@@ -60,7 +59,7 @@ class Load:
     _due: dict[str, float] = field(default_factory=dict)
 
     def begin(self) -> None:
-        """The jobs: one that fires by itself, and the crawl."""
+        """Create the jobs: one with a schedule, and the crawl."""
         every = {"every": 5, "overlap": "parallel"}
         pages = [f"{self.site}/page/{number}" for number in range(10)]
         crawl = {"path": "demo_pages.py:DemoPages", "arguments": {"start_urls": f"{self.site}/"}}
@@ -70,7 +69,7 @@ class Load:
             self.door.call("PUT", f"/api/v1/jobs/{name}", {"name": name, **rest})
 
     def step(self) -> None:
-        """Do what has come due."""
+        """Do everything that is due."""
         if self._is_due("run", RUN_EVERY):
             self._open_run()
         if self._is_due("feed", FEED_EVERY):
@@ -84,7 +83,7 @@ class Load:
             self._close_if_ended(rolling)
 
     def finish(self) -> dict[str, int]:
-        """No more fires; wait for everything; the ledger, counted both ways."""
+        """Stop the schedule, wait for the end of all requests, return the ledger."""
         self.door.call("DELETE", "/api/v1/jobs/steady")
         deadline = self.clock() + STUCK
         while self._open:
@@ -113,7 +112,7 @@ class Load:
         self.runs += 1
 
     def _feed(self, rolling: Rolling) -> None:
-        """The query makes each address new to its run."""
+        """The query makes each URL new for its run."""
         first = rolling.offered
         paths = [f"/page/{(first + n) % PAGES}?{first + n}" for n in range(GOOD)]
         asked: list[dict[str, Any]] = [{"uri": f"{self.site}{path}"} for path in paths]
@@ -131,7 +130,7 @@ class Load:
         self.waits.append((self.clock(), (time.perf_counter() - begun) * 1000))
 
     def _close_if_ended(self, rolling: Rolling) -> None:
-        """Once all has ended: read it back, finish the run, compare."""
+        """When all requests have ended: read them, finish the run, compare."""
         path = f"/api/v1/runs/{rolling.name}"
         ledger = self.door.call("GET", path)["ledger"]
         if any(ledger[state] for state in ("waiting", "queued", "leased", "delayed")):

@@ -1,9 +1,9 @@
-"""Does a figure grow with time, or does it only tremble? Pure.
+"""Decides whether a figure grows with time or only varies. Pure.
 
-A straight line is fitted after a warm-up, in which caches and pools fill. Samples that follow
-each other are alike (memory grows in steps), so fewer of them count than were taken: as many
-as would tell as much if each were on its own (by the likeness of neighbours, lag one). The
-lower bound of the slope is what is judged, so that noise is not called a leak.
+A straight line is fitted after a warm-up, in which caches and pools fill. Consecutive samples are
+correlated (memory grows in steps), so they count as a smaller number of independent samples (by the
+autocorrelation at lag one). The lower bound of the slope decides, so that noise does not count as a
+leak.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from bench.figures import neat, percentile
 HOUR = 3600.0
 #: The first third is warm-up.
 WARM = 1 / 3
-#: The true slope lies above the lower bound in 95 of 100 soaks.
+#: The true slope is above the lower bound in 95 of 100 soaks.
 _Z = NormalDist().inv_cdf(0.95)
-#: Fewer samples than this say nothing, whatever they look like.
+#: Minimum number of samples.
 FEWEST = 8
-#: Neighbours that are more alike than that count as if they were so much alike.
+#: Maximum autocorrelation that is used.
 MOST_ALIKE = 0.98
 
 Series = Sequence[tuple[float, float]]
@@ -31,7 +31,7 @@ Series = Sequence[tuple[float, float]]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A slope by the hour, and the bounds between which it lies in nine soaks of ten."""
+    """A slope per hour, and its bounds in nine of ten soaks."""
 
     slope: float
     low: float
@@ -42,15 +42,17 @@ class Line:
 
 
 def after_warm_up(series: Series) -> Series:
-    """What was sampled after the first third of the time."""
+    """The samples after the first third of the time."""
     first, last = series[0][0], series[-1][0]
     return [(at, value) for at, value in series if at >= first + (last - first) * WARM]
 
 
 def fit(series: Series) -> Line:
-    """The line through (seconds, value); raises ValueError when there is too little."""
+    """The line through (seconds, value); raises ValueError if there are too few samples."""
     if len(series) < FEWEST or series[0][0] == series[-1][0]:
-        raise ValueError(f"{len(series)} samples make no line; {FEWEST} at different times do")
+        raise ValueError(
+            f"{len(series)} samples are too few for a line; {FEWEST} at different times are needed"
+        )
     hours = [at / HOUR for at, _ in series]
     values = [value for _, value in series]
     middle, mean = fmean(hours), fmean(values)
@@ -64,7 +66,7 @@ def fit(series: Series) -> Line:
 
 
 def worth(rest: Sequence[float]) -> float:
-    """So many samples that know nothing of each other tell as much as these."""
+    """The equivalent number of independent samples."""
     power = sum(one * one for one in rest)
     alike = sum(a * b for a, b in pairwise(rest)) / power if power else 0.0
     alike = min(max(alike, 0.0), MOST_ALIKE)
@@ -80,14 +82,13 @@ def _student(freedom: float) -> float:
 
 
 def grows(series: Series, budget: float) -> bool:
-    """More than `budget` an hour, noise taken off?"""
+    """Whether it grows by more than `budget` per hour, without noise."""
     return fit(series).low > budget
 
 
 def piles_up(series: Series) -> bool:
-    """For things that are counted, such as open files: what leaks never comes back, so the
-    least that was seen must rise from each quarter to the next. One that is opened late, once,
-    is no leak."""
+    """For counts, such as open files: a leak is never returned, so the minimum must rise from each
+    quarter to the next. A file that is opened once, late, is not a leak."""
     quarter = len(series) // 4
     starts = range(0, 4 * quarter, quarter) if quarter else ()
     floors = [min(value for _, value in series[at : at + quarter]) for at in starts]
@@ -95,7 +96,7 @@ def piles_up(series: Series) -> bool:
 
 
 def by_parts(series: Series, parts: int = 12) -> list[float]:
-    """Medians of as many parts of the time, for people who want to see the shape."""
+    """Medians of equal parts of the time, to show the shape."""
     first, last = series[0][0], series[-1][0]
     found: list[list[float]] = [[] for _ in range(parts)]
     for at, value in series:
@@ -104,7 +105,7 @@ def by_parts(series: Series, parts: int = 12) -> list[float]:
 
 
 def thirds(series: Series, share: float = 0.99) -> tuple[float, float]:
-    """That percentile of the first third of the samples and of the last."""
+    """This percentile of the first third of the samples and of the last."""
     values = [value for _, value in series]
     third = max(1, len(values) // 3)
     return percentile(values[:third], share), percentile(values[-third:], share)

@@ -1,1 +1,1 @@
-"""The survive bench: a crawl whose processes are killed again and again."""
+"""The benchmark `survive`: a crawl whose processes are killed repeatedly."""

@@ -1,7 +1,7 @@
 """`survive`: 10,000 pages crawled while spider, agents and center are killed in turn.
 
-The same site as `crawl`. Every page must be there in the end, as one item each. Beside it
-Scrapy, which keeps its state with JOBDIR, meets as many kills.
+The same site as `crawl`. At the end every page must be there, as one item each. For comparison
+Scrapy, which stores its state with JOBDIR, gets the same number of kills.
 """
 
 from __future__ import annotations

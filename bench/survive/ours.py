@@ -1,7 +1,7 @@
-"""Our crawl under kill -9: `skep center`, two `skep agent` and `skep run`, all of them mortal.
+"""Our crawl under kill -9: `skep center`, two `skep agent` and `skep run`.
 
-A supervisor would start each again with the command line that it had; so does this one, and
-the spider goes on with `--resume`. A kill comes when so and so many pages are done.
+Each is restarted with its command line, as by a supervisor, and the spider continues with
+`--resume`. A kill follows after a number of done pages.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from bench.processes import ROOT
 
 RUN = "crawl"
 LOOK = 0.02
-#: Without any progress for so long, something hangs.
+#: Seconds without progress after which something hangs.
 PATIENCE = 60.0
 PART = 10_000
 SPIDER = ROOT / "bench" / "survive" / "spider.py"
-#: In turn, as a fleet would lose them.
+#: In turn, as in a fleet.
 VICTIMS = ("spider", AGENTS[0], "center", "spider", AGENTS[1], "center")
 
 
@@ -44,7 +44,7 @@ class Ours:
     _spider: subprocess.Popen[bytes] | None = None
 
     def crawl(self) -> dict[str, Any]:
-        """The whole ordeal; what the center has kept in the end, row by row."""
+        """The whole crawl; returns what the center has stored at the end, row by row."""
         self._fleet = Fleet(self.folder, {})
         begun = time.monotonic()
         with ExitStack() as ending:
@@ -111,12 +111,12 @@ class Ours:
     def _kept(self) -> dict[str, Any]:
         ledger = self._fleet.ledger(audit=True)
         assert ledger is not None
-        check(0, ledger["unaccounted"], "requests that the ledger misses")
+        check(0, ledger["unaccounted"], "requests missing in the ledger")
         urls: list[str] = []
         after = 0
         ask = f"/api/v1/runs/{RUN}/items?limit={PART}&after="
         while page := self._fleet.door.call("GET", f"{ask}{after}")["items"]:
-            # The front page, which the server refuses, has no title and is no page of ours.
+            # The front page, which the server refuses, has no title and does not count.
             urls += [item["data"]["url"] for item in page if item["data"]["title"]]
             after = page[-1]["id"]
         return {"items": len(urls), "unique": len(set(urls)), "done": ledger["done"]}

@@ -1,7 +1,7 @@
-"""Scrapy with JOBDIR under the same kills, started again with the same command line.
+"""Scrapy with JOBDIR under the same kills, restarted with the same command line.
 
-It has one process, so all kills fall on that one. When it says that it is finished, it is
-believed; what it has found by then is counted.
+It has one process, so all kills apply to that one. When it reports its end, the pages that it has
+found are counted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PATIENCE = 60.0
 
 
 def crawl(scrapy: Peer, folder: Path, start: str, pages: int, kills: int) -> dict[str, Any]:
-    """What is in its feed after all kills."""
+    """The content of its feed after all kills."""
     feed, killed, begun = folder / "items.jsonl", 0, time.monotonic()
     child = _begin(scrapy, folder, start)
     try:
@@ -58,7 +58,7 @@ def _begin(scrapy: Peer, folder: Path, start: str) -> subprocess.Popen[bytes]:
 
 
 def _reaches(child: subprocess.Popen[bytes], feed: Path, goal: int) -> bool:
-    """False when the crawl ended by itself before it had found so many."""
+    """False if the crawl ended by itself before it had found this many."""
     deadline = time.monotonic() + PATIENCE
     while len(set(_urls(feed))) < goal:
         if child.poll() is not None:
@@ -70,7 +70,7 @@ def _reaches(child: subprocess.Popen[bytes], feed: Path, goal: int) -> bool:
 
 
 def _urls(feed: Path) -> list[str]:
-    """Whole lines only: a kill may leave a torn one."""
+    """Complete lines only: a kill may leave an incomplete one."""
     found: list[str] = []
     if feed.exists():
         for line in feed.read_text(errors="replace").splitlines():

@@ -1,4 +1,4 @@
-"""The spider of the survive bench, as a user would write it. Run by `skep run`."""
+"""The spider of the benchmark `survive`, as a user would write it. Run by `skep run`."""
 
 from __future__ import annotations
 

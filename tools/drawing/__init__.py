@@ -1,5 +1,5 @@
-"""The drawing of the whole, `docs/why/architecture.svg`, made from the package itself.
+"""The drawing of the whole package, `docs/why/architecture.svg`, made from the package itself.
 
-`facts` reads rooms, imports and steps; `layout` puts the rooms in layers; `panels` draws;
-`style` holds colors and widths of text. No room is named here but the two programs.
+`facts` reads rooms, imports and steps; `layout` arranges the rooms in layers; `panels` draws;
+`style` has colors and text widths. No room is named here except for the two programs.
 """

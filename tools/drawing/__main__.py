@@ -1,4 +1,4 @@
-"""`python -m tools.drawing write` makes the drawing, `check` says whether it is in step."""
+"""`python -m tools.drawing write` makes the drawing, `check` compares it with the code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def main(task: str) -> int:
     if task == "write":
         PLACE.write_text(made)
     elif not PLACE.exists() or PLACE.read_text() != made:
-        sys.stderr.write("docs/why/architecture.svg is not in step; run `make docs`\n")
+        sys.stderr.write("docs/why/architecture.svg is out of date; run `make docs`\n")
         return 1
     return 0
 

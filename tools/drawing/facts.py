@@ -1,7 +1,7 @@
-"""What the drawing shows: rooms in layers, the imports between them, the steps of a request.
+"""The content of the drawing: rooms in layers, the imports between them, the steps of a request.
 
 Layers come from the import law in `pyproject.toml`, sentences from the docstrings of the rooms,
-imports from the modules, and steps from `docs/why/one-request.md`. Nothing is written here.
+imports from the modules, and steps from `docs/why/one-request.md`. It writes nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import grimp
 ROOT = Path(__file__).parents[2]
 PACKAGE = "skep"
 PAGE = ROOT / "docs" / "why" / "one-request.md"
-#: The programs; a room that one of them imports, at any distance, is part of it.
+#: The programs; a room that one of them imports, directly or indirectly, is part of it.
 PROGRAMS = ("center", "agent")
 _STEP = re.compile(
     r"^## (?P<number>\d+)\. (?P<title>.+)\n\n"
@@ -37,7 +37,7 @@ class BadFacts(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a request; `state` is empty where the step does not change it."""
+    """One step of a request; `state` is empty if the step does not change it."""
 
     number: int
     title: str
@@ -56,7 +56,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Everything that the drawing shows."""
+    """The content of the drawing."""
 
     layers: list[list[str]]
     sentences: dict[str, str]
@@ -118,7 +118,7 @@ def room_of(module: str) -> str:
 
 
 def read_steps(page: str) -> list[Step]:
-    """The steps of the page; raises BadFacts when a heading is left out or a file is absent."""
+    """The steps of the page; raises BadFacts if a heading is skipped or a file is missing."""
     steps = [
         Step(int(found["number"]), found["title"], found["file"], found["state"] or "")
         for found in _STEP.finditer(page)
@@ -147,7 +147,7 @@ def reachable(imports: Imports, room: str) -> set[str]:
 
 
 def needed_lines(imports: Imports) -> list[tuple[str, str]]:
-    """The fewest imports from which all others follow: those that no longer way implies."""
+    """The minimal imports that imply all others: those without a longer path."""
     below = {room: reachable(imports, room) for pair in imports for room in pair}
     return [
         (above, target)

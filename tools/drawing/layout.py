@@ -1,8 +1,8 @@
-"""Rooms and lines in layers, from top to bottom: where each box and each line goes. Pure.
+"""Places rooms and lines in layers, from top to bottom: the position of each box and line. Pure.
 
-A line that passes a layer gets a narrow place of its own between the boxes there; lines to the
-same room share it. The order inside a layer is chosen so that lines cross little and stay
-short. The same input always gives the same picture: there is no randomness.
+A line that passes a layer gets a narrow place between the boxes there; lines to the same room share
+it. The order inside a layer minimizes crossings and lengths. The same input always gives the same
+picture: there is no randomness.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ DROP = 27.0
 PADDING = 10.0
 LINE_HEIGHT = 14.0
 NAME_HEIGHT = 17.0
-#: Least space between the ends of two lines, and from there to the corner of a box.
+#: Minimum space between the ends of two lines, and from there to the corner of a box.
 APART = 13.0
 CORNER = 16.0
-#: What a crossing costs in pixels of detour, and how much more a bend of a passing line counts.
+#: The cost of a crossing in pixels of detour, and the factor for a bend of a passing line.
 CROSSING = 400.0
 LONG_LINE = 1.0
-#: Number of changes to the first order, at most.
+#: Maximum number of changes to the first order.
 CHANGES = 200
 
 
@@ -41,7 +41,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A rectangle; passing lines have one without height of its own."""
+    """A rectangle; that of passing lines has no height."""
 
     x: float
     y: float
@@ -89,7 +89,7 @@ def place(
     top: float,
     width: float,
 ) -> Layout:
-    """Everything below `top`, between `left` and `left + width`."""
+    """Place everything below `top`, between `left` and `left + width`."""
     segments = sorted(set(_segments(layers, links)))
     rows = _best_order(_rows(layers, segments), segments, width)
     boxes: dict[Node, Box] = {}
@@ -130,7 +130,7 @@ def _rows(layers: Sequence[Sequence[str]], segments: Sequence[Segment]) -> Rows:
 
 
 def _across(row: Sequence[Node], width: float) -> dict[Node, tuple[float, float]]:
-    """x and width of each node; rooms share what passing lines leave."""
+    """x and width of each node; rooms share the space that passing lines leave."""
     rooms = [node for node in row if not node.passing]
     space = width - PASSAGE * (len(row) - len(rooms)) - BETWEEN * (len(rooms) - 1)
     found: dict[Node, tuple[float, float]] = {}
@@ -146,7 +146,7 @@ def _across(row: Sequence[Node], width: float) -> dict[Node, tuple[float, float]
 
 
 def _best_order(rows: Rows, segments: Sequence[Segment], width: float) -> Rows:
-    """From two first orders: passing lines right of the rooms, and left of them."""
+    """The better of two first orders: passing lines right of the rooms, or left of them."""
     costs = _Costs(segments, width)
     mirrored = [sorted(row, key=lambda node: not node.passing) for row in rows]
     found = [_ordered(first, costs) for first in (rows, mirrored)]
@@ -154,7 +154,7 @@ def _best_order(rows: Rows, segments: Sequence[Segment], width: float) -> Rows:
 
 
 def _ordered(rows: Rows, costs: _Costs) -> Rows:
-    """Takes the best change again and again, for as long as one makes the picture simpler."""
+    """Apply the best change repeatedly, as long as it makes the picture simpler."""
     best = costs.of(rows)
     for _ in range(CHANGES):
         cost, changed = min(
@@ -167,7 +167,7 @@ def _ordered(rows: Rows, costs: _Costs) -> Rows:
 
 
 def _changes(rows: Rows) -> Iterator[Rows]:
-    """One node elsewhere in its layer, or a whole passing line at the left or right edge."""
+    """One node moved in its layer, or a whole passing line at the left or right edge."""
     for number, row in enumerate(rows):
         for changed in _moves(row):
             yield [*rows[:number], changed, *rows[number + 1 :]]
@@ -189,7 +189,7 @@ def _moves(row: list[Node]) -> Iterator[list[Node]]:
 
 
 class _Costs:
-    """What orders cost. A change concerns one layer and its neighbours; the rest is remembered."""
+    """The costs of orders. A change affects one layer and its neighbours; the rest is cached."""
 
     def __init__(self, segments: Sequence[Segment], width: float) -> None:
         self._width = width
@@ -219,7 +219,7 @@ class _Costs:
 
 
 def _aside(pair: Segment, spans: dict[Node, tuple[float, float]]) -> float:
-    """How far a line between these two must move to the side; bends of long lines count most."""
+    """The sideways distance of a line between these two; bends of long lines count most."""
     one, other = (spans[node] for node in pair)
     if all(node.passing for node in pair):
         return LONG_LINE * abs(one[0] - other[0])
@@ -238,7 +238,7 @@ def _curves(segments: Sequence[Segment], boxes: dict[Node, Box]) -> list[Curve]:
 
 
 def _ends(segments: Sequence[Segment], boxes: dict[Node, Box], side: int) -> dict[Segment, float]:
-    """Where lines touch the bottom (0) or the top (1) of their node."""
+    """The x at which lines touch the bottom (0) or the top (1) of their node."""
     found: dict[Segment, float] = {}
     for node, box in boxes.items():
         mine = [pair for pair in segments if pair[side] == node]

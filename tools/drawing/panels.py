@@ -1,6 +1,6 @@
 """The panels of the drawing as SVG: rooms in layers, steps of a request, table of imports.
 
-Pure: facts in, text out. Every group begins with the rectangle that its text must stay inside.
+Pure: facts in, text out. Every group starts with the rectangle that contains its text.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def _step(step: Step, box: Box, x: float, y: float) -> Iterator[str]:
 
 
 def _table_panel(facts: Facts, box: Box) -> Iterator[str]:
-    """A row per room; its name stands at the diagonal, so that it names the column too."""
+    """A row per room; its name is on the diagonal, so that it names the column too."""
     rooms = facts.rooms
     right = box.x + box.width - INSET
     cell = min(CELL, (box.width - 2 * INSET - width_of(rooms[0], "tiny") - 8) / len(rooms))
@@ -206,5 +206,5 @@ def _text(x: float, y: float, text: str, kind: str, anchor: str = "start") -> st
 
 
 def _n(number: float) -> str:
-    """A number with one digit after the point at most."""
+    """A number with at most one decimal."""
     return f"{number:.1f}".removesuffix(".0")

@@ -1,7 +1,7 @@
 """Colors, sizes and the width of text. Pure.
 
-Colors stand here once for light and once for dark; a test checks the contrast of every pair in
-`READ_ON`. Widths are those of a wide font (DejaVu), so that text fits with any usual one.
+Colors are defined once for light and once for dark; a test checks the contrast of every pair in
+`READ_ON`. Widths are those of a wide font (DejaVu), so that text fits with any common font.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ DARK = {
     "neither": "#5f6c79",
     "grid": "#26313d",
 }
-#: (color, the color behind it, least contrast): 4.5 for text, 3 for lines and marks.
+#: (color, background, minimum contrast): 4.5 for text, 3 for lines and marks.
 READ_ON = [
     *(("ink", ground, 7.0) for ground in ("paper", "panel", "box")),
     *(("soft", ground, 4.5) for ground in ("paper", "panel", "box")),
@@ -94,7 +94,7 @@ def _colors(of: dict[str, str]) -> list[str]:
 
 
 def width_of(text: str, kind: str) -> float:
-    """How wide this text is at most, in pixels."""
+    """The maximum width of this text in pixels."""
     size = SIZES.get(kind, SIZES["said"])
     if kind in MONOSPACED:
         return 0.61 * size * len(text)
@@ -102,7 +102,7 @@ def width_of(text: str, kind: str) -> float:
 
 
 def _advance(letter: str) -> float:
-    """In units of the size of the font."""
+    """In units of the font size."""
     if letter in "iljI.,:;'|!() ":
         return 0.36
     if letter in "ftr-/":
@@ -125,7 +125,7 @@ def wrapped(text: str, kind: str, width: float) -> list[str]:
 
 
 def contrast(one: str, other: str) -> float:
-    """As WCAG 2 defines it: 1 (equal) to 21 (black on white)."""
+    """The contrast of WCAG 2: 1 (equal) to 21 (black on white)."""
     light, dark = sorted((_luminance(one), _luminance(other)), reverse=True)
     return (light + 0.05) / (dark + 0.05)
 

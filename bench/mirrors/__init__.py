@@ -1,0 +1,1 @@
+"""Benchmarks of mirrors: when repositories are polled."""

@@ -1,0 +1,1 @@
+"""Benches of bulk operations and live updates."""
