@@ -59,9 +59,10 @@ class CsvGround(SinkGround):
         return open_sink(f"csv:{self.path}")
 
     async def stored(self) -> list[dict[str, Any]]:
-        csv.field_size_limit(2**24)
+        before = csv.field_size_limit(2**24)
         with self.path.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
+        csv.field_size_limit(before)
         return [{name: cell for name, cell in row.items() if cell} for row in rows]
 
     def as_stored(self, data: dict[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,6 @@ COMMANDS = {
     "list_alerts": ("alerts ls", "alerts"),
     "list_notices": ("storage", "notices"),
     "list_audit": ("audit", "audit"),
-    "list_failures": ("failures groups", "failure-groups"),
     "list_failure_groups": ("failures groups", "failure-groups"),
     "list_operations": ("op ls", "operations"),
     "list_users": ("user ls", "users"),

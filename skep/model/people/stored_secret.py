@@ -31,6 +31,7 @@ class SecretRow(msgspec.Struct, frozen=True):
 class SecretView(msgspec.Struct, frozen=True):
     """A secret without its value."""
 
+    #: What documents call it.
     name: str
     #: Who may read it: `apps` or `notices`.
     use: SecretUse
@@ -38,6 +39,7 @@ class SecretView(msgspec.Struct, frozen=True):
     key: str
     #: Time of the last change, in seconds since the epoch.
     changed_at: float
+    #: Name of the user or token that set it.
     changed_by: str
     #: Whether this center has the key.
     readable: bool

@@ -93,6 +93,9 @@ def _csv(part: ParsePart) -> Parser:
         except csv.Error as error:
             raise Unreadable(f"not CSV: {error}") from None
         cells = rows[0] if rows else []
+        # The limit of the csv module belongs to the whole process, so it is not relied on.
+        if any(len(cell) > SIZE_LIMIT for cell in cells):
+            raise Unreadable(f"not CSV: a cell exceeds {SIZE_LIMIT} characters")
         if len(cells) != len(part.columns):
             raise Unreadable(f"{len(cells)} columns instead of {len(part.columns)}")
         return dict(zip(part.columns, cells, strict=True))

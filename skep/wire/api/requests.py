@@ -49,7 +49,9 @@ class RequestDetail(msgspec.Struct):
 class HeaderLine(msgspec.Struct):
     """One header."""
 
+    #: As the server sent it.
     name: str
+    #: Decoded as Latin-1.
     value: str
 
 

@@ -35,7 +35,7 @@ VERBS = {
     *("register", "join", "send", "lease", "report", "return", "submit", "mark", "start"),
     *("read", "save", "end", "open", "revive", "restart", "stop", "retry", "cancel", "clean"),
     *("run", "compare", "dispatch", "preview", "explain", "enable", "disable", "log", "watch"),
-    *("acknowledge", "mute", "resolve", "ignore", "reopen"),
+    *("acknowledge", "mute", "resolve", "ignore", "reopen", "export", "rotate"),
 }
 PAGE: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(describe(TABLE)))
 

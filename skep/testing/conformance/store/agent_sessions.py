@@ -107,8 +107,8 @@ class SessionPromises:
     async def test_sessions_of_two_centers_differ(self, store: Store, other_store: Store) -> None:
         """Fault 66: twenty processes at once, twenty numbers."""
         calls = [
-            center.agents.register(ONE, NOW, Arrival(mark=f"m{number}"))
-            for center in (store, other_store)
+            center.agents.register(ONE, NOW, Arrival(mark=f"{name}{number}"))
+            for name, center in (("a", store), ("b", other_store))
             for number in range(10)
         ]
         views = await asyncio.gather(*calls)

@@ -38,7 +38,9 @@ class Rotation(msgspec.Struct, forbid_unknown_fields=True):
 class Rotated(msgspec.Struct):
     """The id of the key that encrypts all secrets now, and how many were encrypted again."""
 
+    #: Id of the key.
     key: str
+    #: Number of secrets that were encrypted again.
     secrets: int
 
 
