@@ -18,6 +18,9 @@ from tools.drawing.layout import Box, place
 from tools.drawing.panels import draw
 from tools.drawing.style import DARK, LIGHT, READ_ON, contrast, width_of
 
+#: The drawing takes ten seconds to lay out: one process makes it for all tests.
+pytestmark = pytest.mark.xdist_group("drawing")
+
 ROOT = Path(__file__).parents[2]
 WALK = ROOT / "docs" / "why" / "one-request.md"
 SVG = "{http://www.w3.org/2000/svg}"
